@@ -53,9 +53,9 @@ test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment
 	$(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
-SMOKE := tests/test_cli.py tests/certificate/test_receipt.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
-	tests/accounting/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
-	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
+SMOKE := tests/test_cli.py tests/ledger/certificate/test_receipt.py tests/privacy/test_noise.py tests/ledger/test_postgresql.py \
+	tests/ledger/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
+	tests/search/gp/test_posterior.py tests/search/gp/test_design.py tests/local/bandits/test_parts.py tests/federated/test_agent.py \
 	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \
 	tests/sklearn_front/test_private_search.py \
 	tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
@@ -139,7 +139,7 @@ bench-spaces: $(VENV)/.installed  ## any search space, docs/measurements.md (hou
 bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/optuna.md (ten minutes; goes on)
 	$(BIN)/python -m benchmarks.extending
 
-bench-defaults: $(VENV)/.installed  ## the search behind dptune/algorithms/gibo_plan.py
+bench-defaults: $(VENV)/.installed  ## the search behind dptune/search/algorithms/gibo_plan.py
 	$(BIN)/python -m benchmarks.defaults
 
 bench-fts: $(VENV)/.installed  ## figures and tables of docs/federated.md (an hour; landmine data in ../shared/data or DPTUNE_DATA)

@@ -26,7 +26,7 @@ USES = {
     "optuna": "import dptune_optuna; [getattr(dptune_optuna, name) for name in dptune_optuna.__all__]",
     "sklearn": "import dptune_sklearn; [getattr(dptune_sklearn, name) for name in dptune_sklearn.__all__]",
     "ray": "import dptune_ray; [getattr(dptune_ray, name) for name in dptune_ray.__all__]",
-    "federated": "from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld; "
+    "federated": "from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld; "
     "assert epsilon_pld(SubsampledGaussianPlan(q=0.1, z=1.0, steps=5), 1e-3) > 0",
     "postgresql": "import dptune\ntry: dptune.PrivacyLedger('postgresql://u@127.0.0.1:1/d?connect_timeout=2')\n"
     "except dptune.LedgerError: print('asked the server')",
@@ -37,7 +37,7 @@ USES = {
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true'; "
     + LEDGER
     + "from dptune.search import log_to_mlflow; log_to_mlflow(ledger, 's', delta=1e-5, tracking_uri='file:mlruns')",
-    "cryptography": "from dptune.certificate import sign, verify; from dptune.privacy import PendingLosses; "
+    "cryptography": "from dptune.ledger import sign, verify; from dptune.privacy import PendingLosses; "
     "PendingLosses('p.db', PendingLosses.new_key())",
 }
 

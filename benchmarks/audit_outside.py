@@ -18,9 +18,9 @@ from jax_privacy.auditing import CanaryScoreAuditor
 from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
 
 from dptune import LossPrivatizer
-from dptune.accounting.gdp import epsilon_from_mu
 from dptune.audit.evidence import Array
 from dptune.audit.own import FreeLedger
+from dptune.ledger.gdp import epsilon_from_mu
 from dptune.training import TrainingPlan
 
 DELTA, SIGNIFICANCE, N, CLIP, CANARIES = 1e-3, 1e-6, 5, (0.0, 3.0), 6000

@@ -22,12 +22,12 @@ from benchmarks.fts_problems import FederatedProblem, landmine, landmine_path, s
 from benchmarks.fts_runs import Method, run, timed
 from benchmarks.moments import epsilon_moments_accountant
 from benchmarks.report import DOCS, drawing, in_parallel, machine, markdown, mean_and_error, save
-from dptune.accounting.subsampled import (
+from dptune.federated.settings import FTSSettings
+from dptune.ledger.subsampled import (
     SubsampledGaussianPlan,
     epsilon_pld,
     noise_multiplier,
 )
-from dptune.federated.settings import FTSSettings
 
 CACHE = Path("out")
 SHOWN = (0, 1, 2, 5, 10, 20, 40, 60)  # rounds in the tables

@@ -36,7 +36,7 @@ from benchmarks.ldp_runs import (
 )
 from benchmarks.ldp_search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from benchmarks.report import drawing
-from dptune.bandits.replies import Replies
+from dptune.local.bandits.replies import Replies
 
 EPSILONS = (0.5, 1.0, 2.0)
 GRID = [0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12]

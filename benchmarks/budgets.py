@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dptune._numbers import rounded_down, rounded_up
-from dptune.accounting.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
-from dptune.certificate import Risk
+from dptune.ledger import Risk
+from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
 
 MUS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 DELTAS = (1e-3, 1e-5, 1e-7)

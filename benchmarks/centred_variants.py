@@ -31,10 +31,10 @@ from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tails.tasks import NAMES
 from benchmarks.tails.tasks import make as make_with_tails
 from benchmarks.tasks import Task, kernel_ridge_task
-from dptune.algorithms.centred import PROPOSALS, RESAMPLINGS, Centred, CentredCMA, CentredSettings, Generation
-from dptune.algorithms.centred_plan import CENTRED, default_population
-from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
+from dptune.search.algorithms.centred import PROPOSALS, RESAMPLINGS, Centred, CentredCMA, CentredSettings, Generation
+from dptune.search.algorithms.centred_plan import CENTRED, default_population
+from dptune.search.gp.grouped import Group, GroupedRegression
 
 N = 300
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")

@@ -32,8 +32,8 @@ from benchmarks.data import Array
 from benchmarks.report import DOCS, machine, markdown
 from benchmarks.space_tasks import KINDS, space_task
 from benchmarks.tails.tasks import make
-from dptune.accounting.approximate import divided, largest_plan
-from dptune.accounting.gdp import delta_from_mu
+from dptune.ledger.approximate import divided, largest_plan
+from dptune.ledger.gdp import delta_from_mu
 
 DELTA, DRAWS = 1e-5, 1000
 PEOPLE, EPSILONS, CANDIDATES = (300, 1000), (1.0, 3.0), (20, 100, 400)

@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks.data import Array
 from dptune import Budget
-from dptune.accounting.approximate import Limits
-from dptune.accounting.durable import Charge
-from dptune.accounting.entries import Limit
-from dptune.accounting.gdp import Spent, bounded_range_from_mu
-from dptune.accounting.ledger import PLAN, News, Rest
 from dptune.errors import PlanComplete
+from dptune.ledger.approximate import Limits
+from dptune.ledger.durable import Charge
+from dptune.ledger.entries import Limit
+from dptune.ledger.gdp import Spent, bounded_range_from_mu
+from dptune.ledger.ledger import PLAN, News, Rest
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query

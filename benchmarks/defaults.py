@@ -1,4 +1,4 @@
-"""The search behind dptune/algorithms/gibo_plan.py: change one default at a time, on tasks that differ.
+"""The search behind dptune/search/algorithms/gibo_plan.py: change one default at a time, on tasks that differ.
 
 `python -m benchmarks.defaults [--seeds N] [--jobs 2] [--out docs] [--held-out]` prints test losses, mean over seeds,
 and per variant the geometric mean over tasks relative to the defaults: below 1 is better than the defaults.
@@ -27,7 +27,7 @@ from benchmarks.paper_examples import length_scales_task
 from benchmarks.report import DOCS, in_parallel, markdown
 from benchmarks.small_tasks import breast_cancer_task, isotropic_ridge_task, plain_svr_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
-from dptune.algorithms.gibo import AdaGrad, AdaGradNorm, GradientDescent
+from dptune.search.algorithms.gibo import AdaGrad, AdaGradNorm, GradientDescent
 
 _FIRST_SEED = 1000
 _PUMADYN_SIGNAL = (3, 4, 14, 15)  # the columns that matter
@@ -144,8 +144,8 @@ def settings_of(variant: str, task: Task, trials: int) -> dict[str, object]:
     if "starts" in change:
         change["starts"] = int(float(change["starts"]) * trials)
     if "rule" in change or "path" in change:
-        from dptune.algorithms import PublicFacts
-        from dptune.algorithms.gibo_plan import plan_gibo
+        from dptune.search import PublicFacts
+        from dptune.search.algorithms.gibo_plan import plan_gibo
 
         path, rule = float(change.pop("path", 0.5)), change.pop("rule", AdaGradNorm)
         T = plan_gibo(PublicFacts(task.n, high - low, 1.0, d=d), trials=trials).settings.steps

@@ -20,8 +20,8 @@ from benchmarks.curator import Curator
 from benchmarks.loops import begin, result, without_values
 from benchmarks.report import DOCS, machine, markdown, mean_and_error, run_missing
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_plan import CENTRED
-from dptune.algorithms.gibo_plan import GIBO
+from dptune.search.algorithms.centred_plan import CENTRED
+from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.run import SearchRun
 
 N, MU = 300, 1.0

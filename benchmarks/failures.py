@@ -21,9 +21,9 @@ from benchmarks.bench_private import make_task
 from benchmarks.data import Array
 from benchmarks.loops import result, simulate
 from benchmarks.report import DOCS, in_parallel, machine, markdown
-from dptune.algorithms.centred import CentredCMA, CentredSettings
-from dptune.algorithms.centred_plan import CENTRED
 from dptune.privacy.query import Question
+from dptune.search.algorithms.centred import CentredCMA, CentredSettings
+from dptune.search.algorithms.centred_plan import CENTRED
 
 N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")  # none of those kept aside

@@ -42,8 +42,8 @@ import dptune
 from benchmarks.data import Array
 from benchmarks.frontier.tables import table
 from benchmarks.report import DOCS
-from dptune.reports import Report
-from dptune.reports.binary import exact_area
+from dptune.choice import Report
+from dptune.choice.report.binary import exact_area
 
 N_PUBLIC, DRAWS = 300, 100
 PEOPLE, BUDGETS = (300, 1000), (0.25, 0.5, 1.0)

@@ -7,13 +7,13 @@ The paper counts T = 40 releases; its Algorithm 1 loops t = 0..T and makes 41, s
 from __future__ import annotations
 
 from benchmarks.moments import epsilon_moments_accountant
-from dptune.accounting.subsampled import (
+from dptune.federated.settings import FTSSettings
+from dptune.ledger.subsampled import (
     VALUE_DISCRETIZATION_INTERVAL,
     SubsampledGaussianPlan,
     epsilon_pld,
     noise_multiplier,
 )
-from dptune.federated.settings import FTSSettings
 
 N, T = 200, 40
 DELTA = N**-1.1

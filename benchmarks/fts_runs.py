@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.fts_problems import FederatedProblem
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import FTSServer, Message
 from dptune.federated.agent import FTSAgent, FTSModel, Points
 from dptune.federated.settings import FTSSettings
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 
 Array = npt.NDArray[np.float64]
 Broadcaster = Callable[[int, list[FTSAgent]], Array | None]

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.bench_private import OURS, TRIALS
 from benchmarks.data import Array
 from benchmarks.report import DOCS, drawing, markdown
-from dptune.algorithms.centred_plan import default_trials
+from dptune.search.algorithms.centred_plan import default_trials
 
 D = {
     "svc-breast-cancer": 3,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-RCOND = 1e-10  # below it an eigenvalue of K_DD counts as 0, as in dptune.gp.nystroem
+RCOND = 1e-10  # below it an eigenvalue of K_DD counts as 0, as in dptune.search.gp.nystroem
 
 
 def tgp(K: Array, x: list[int], y: list[float], b: list[float], lam: float) -> tuple[Array, Array, float]:

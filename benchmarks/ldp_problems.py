@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
-from dptune.bandits.replies import HeavyTailedReplies, HybridReplies, LaplaceReplies, Replies
-from dptune.gp.kernels import RBF, Kernel, Matern52
 from dptune.local import InsecureHybrid
+from dptune.local.bandits.replies import HeavyTailedReplies, HybridReplies, LaplaceReplies, Replies
+from dptune.search.gp.kernels import RBF, Kernel, Matern52
 
 Array = NDArray[np.float64]
 R = 1.0  # bound of the noise of one value

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.ldp_problems import Problem, told_values
-from dptune.bandits.ata import LDPATA
-from dptune.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
-from dptune.bandits.moma import LDPMoMA
-from dptune.bandits.replies import Replies
-from dptune.bandits.tgp import LDPTGP
+from dptune.local.bandits.ata import LDPATA
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
+from dptune.local.bandits.moma import LDPMoMA
+from dptune.local.bandits.replies import Replies
+from dptune.local.bandits.tgp import LDPTGP
 
 Array = NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]

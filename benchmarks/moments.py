@@ -7,8 +7,8 @@ import math
 import numpy as np
 from scipy.special import logsumexp, xlog1py
 
-from dptune.accounting.gdp import probability
-from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.ledger.gdp import probability
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 
 MAX_LAMBDA = 32
 

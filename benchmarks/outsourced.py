@@ -31,12 +31,12 @@ from scipy.linalg import cholesky, solve_triangular
 from tqdm import tqdm
 
 from benchmarks.report import DOCS, drawing, markdown, mean_and_error, save
-from dptune.accounting.gdp import mu_from_epsilon
-from dptune.gp.fit import Hyperparameters, fit
-from dptune.gp.kernels import RBF
+from dptune.ledger.gdp import mu_from_epsilon
 from dptune.outsourced.formats import About, Table
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 from dptune.privacy.noise import noise_scale
+from dptune.search.gp.fit import Hyperparameters, fit
+from dptune.search.gp.kernels import RBF
 
 Array = NDArray[np.float64]
 R, DELTA, ROUNDS, SEEDS, S2 = 25.0, 1e-5, 50, 20, 1e-4

@@ -21,9 +21,9 @@ from benchmarks.data import Array, load_split
 from benchmarks.loops import SAMPLERS, result, run, simulate
 from benchmarks.report import drawing, in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, svr_task, values
-from dptune.algorithms.gibo import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
-from dptune.algorithms.method import Method, Plan, PublicFacts
-from dptune.gp.kernels import RBF, Kernel, Polynomial2
+from dptune.search.algorithms.gibo import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
+from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.search.gp.kernels import RBF, Kernel, Polynomial2
 
 _SIDE = 4.0  # of the box [-2, 2] of 4.1 and 4.2
 

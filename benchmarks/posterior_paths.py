@@ -18,10 +18,10 @@ from scipy.linalg import cho_solve
 from scipy.optimize import Bounds, minimize
 
 from benchmarks.data import Array
-from dptune.algorithms.centred import Centred
-from dptune.algorithms.centred_plan import default_population
-from dptune.gp.features import FourierFeatures
-from dptune.gp.grouped import OFFSET, GroupedRegression
+from dptune.search.algorithms.centred import Centred
+from dptune.search.algorithms.centred_plan import default_population
+from dptune.search.gp.features import FourierFeatures
+from dptune.search.gp.grouped import OFFSET, GroupedRegression
 
 FREQUENCIES = 256
 FREEDOM = 5.0  # of the t distribution that is the spectrum of Matern 5/2

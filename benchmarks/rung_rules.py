@@ -32,10 +32,10 @@ from benchmarks.loops import plain
 from benchmarks.pruning import CLIP, EPOCHS, MU, RUNG_SHARE, RUNG_TRIALS, SIZES, TASKS, TRIALS, Problem, log_losses
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
-from dptune.algorithms.centred_plan import RUNG_RADIUS
 from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Query
 from dptune.search import rungs
+from dptune.search.algorithms.centred_plan import RUNG_RADIUS
 from dptune.search.fold import RUNG
 from dptune_optuna.spaces import to_space
 

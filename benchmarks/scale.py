@@ -96,8 +96,8 @@ def run_alone(method: str) -> Callable[[int, Path], Trial]:
 
 
 def _method(name: str):
-    from dptune.algorithms.centred_plan import CENTRED
-    from dptune.algorithms.gibo_plan import GIBO
+    from dptune.search.algorithms.centred_plan import CENTRED
+    from dptune.search.algorithms.gibo_plan import GIBO
 
     return {"centred": CENTRED, "gibo": GIBO}[name]
 

@@ -32,10 +32,10 @@ from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger, select
-from dptune.accounting.approximate import divided, largest_plan
-from dptune.accounting.gdp import mu_from_epsilon
-from dptune.accounting.ledger import Rest
-from dptune.selection.methods import exponential, race, usual_method
+from dptune.choice.methods import exponential, race, usual_method
+from dptune.ledger.approximate import divided, largest_plan
+from dptune.ledger.gdp import mu_from_epsilon
+from dptune.ledger.ledger import Rest
 
 TASKS: dict[str, Callable[[int, int], Task]] = {  # (people, seed) -> task
     "svc-breast-cancer": lambda n, seed: breast_cancer_task(n=n, seed=seed),
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--people", nargs="+", type=int, default=[PEOPLE])
-    parser.add_argument("--rule", action="store_true", help="compare the two methods for the rule of dptune.selection")
+    parser.add_argument("--rule", action="store_true", help="compare the two methods for the rule of dptune.choice")
     parser.add_argument("--pair", action="store_true", help="compare them at equal (epsilon, 1e-5)")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()

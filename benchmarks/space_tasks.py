@@ -2,8 +2,8 @@
 
 1797 images of 8 x 8, in an order drawn for each seed: 200 are public for training, of the next 1000 the first n are the
 private validation people, and 597 are the judge's. A fit takes some 10 to 60 ms. The constants of
-dptune/algorithms/centred_plan.py were chosen on models-digits and xgboost-digits, other seeds; nobody looked at the
-other three before.
+dptune/search/algorithms/centred_plan.py were chosen on models-digits and xgboost-digits, other seeds; nobody looked at
+the other three before.
 """
 
 from __future__ import annotations

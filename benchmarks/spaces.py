@@ -32,9 +32,9 @@ from benchmarks.loops import NO_PRIVACY
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.space_tasks import KINDS, SpaceTask, space_task
 from dptune import CENTRED, Categorical, Int, SearchRun
-from dptune.accounting.approximate import largest_plan
-from dptune.accounting.gdp import bounded_range_from_mu, mu_from_epsilon
-from dptune.algorithms.centred_plan import CHOICE
+from dptune.ledger.approximate import largest_plan
+from dptune.ledger.gdp import bounded_range_from_mu, mu_from_epsilon
+from dptune.search.algorithms.centred_plan import CHOICE
 
 PEOPLE, TRIALS, BUDGETS = (300, 1000), (60, 100), (0.5, 1.0)
 Parameters = Mapping[str, Any]

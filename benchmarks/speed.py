@@ -33,9 +33,9 @@ from tqdm import tqdm
 
 from benchmarks.report import markdown, save
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.accounting.events import GaussianRelease
-from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.ledger.events import GaussianRelease
 from dptune.privacy.query import MeanQuery
+from dptune.search.algorithms.gibo import DPGIBO, GIBOSettings
 
 PEOPLE = (5_000, 50_000, 1_000_000)
 DIMENSIONS = (5, 10, 33)

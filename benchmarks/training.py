@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from dptune.accounting.dominating import Gaussian
-from dptune.accounting.gdp import epsilon_from_mu
+from dptune.ledger.dominating import Gaussian
+from dptune.ledger.gdp import epsilon_from_mu
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training.profiles import epsilon_of, renyi_epsilon
 

@@ -31,7 +31,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 import dptune
 from benchmarks.report import DOCS, machine, markdown, mean_and_error, run_missing
-from dptune.accounting.subsampled import least_noise
+from dptune.ledger.subsampled import least_noise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, noise_multipliers
 from dptune.training.opacus import training, watched
 from dptune.training.profiles import epsilon_of

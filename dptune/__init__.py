@@ -5,7 +5,7 @@ object, :class:`LossPrivatizer`, answers with noise after paying in a :class:`Pr
 trusted, a user's device answers itself with a :class:`dptune.local.LocalRandomizer`.
 
 What a user needs on the first day is here; the rest is in the rooms: :mod:`dptune.training`,
-:mod:`dptune.bandits`, :mod:`dptune.federated`, ... The names are listed in ``__init__.pyi``.
+:mod:`dptune.local`, :mod:`dptune.federated`, ... The names are listed in ``__init__.pyi``.
 """
 
 from dptune._exports import exports

@@ -10,13 +10,13 @@ import numpy as np
 
 from dptune._checks import boolean
 from dptune._numbers import rounded_up
-from dptune.accounting.gdp import Spent
-from dptune.accounting.ledger import Charge, PrivacyLedger
-from dptune.algorithms.centred import GENERATION, Generation
+from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
 from dptune.errors import InputError, MissingExtra
-from dptune.gp.grouped import Group, GroupedRegression
+from dptune.ledger.gdp import Spent
+from dptune.ledger.ledger import Charge, PrivacyLedger
+from dptune.search.algorithms.centred import GENERATION, Generation
 from dptune.search.fold import FINAL, VALUE
-from dptune.selection.figure import draw_finalists, draw_improvement, is_choice
+from dptune.search.gp.grouped import Group, GroupedRegression
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ people = np.random.default_rng(0).normal([0.3, 0.7, 0.5], 0.1, size=(2000, 3))  
 
 ledger = dptune.PrivacyLedger(folder / "core_loop.db", dptune.Budget.gdp(mu=1.0))
 privatizer = dptune.LossPrivatizer(ledger, n=len(people), clip=(0.0, 1.0))
-gibo = dptune.algorithms.DPGIBO(
-    dptune.algorithms.GIBOSettings(d=3, steps=15, batch=4, mu=1.0, clip=1.0, rule=dptune.algorithms.AdaGradNorm(0.2))
+gibo = dptune.search.DPGIBO(
+    dptune.search.GIBOSettings(d=3, steps=15, batch=4, mu=1.0, clip=1.0, rule=dptune.search.AdaGradNorm(0.2))
 )
 
 while not gibo.finished:

@@ -22,10 +22,10 @@ else:  # made-up fields: mines are where the first two features agree, shifted a
     fields = [(X, (X[:, 0] * X[:, 1] > 1 + shift).astype(int)) for X, shift in draws]
 space = {"C": FloatDistribution(1e-4, 10.0), "gamma": FloatDistribution(1e-2, 10.0)}
 settings = dptune.federated.FTSSettings(agents=29, d=2, initial=5)  # the same for agents and server
-plan = dptune.accounting.SubsampledGaussianPlan(
+plan = dptune.ledger.SubsampledGaussianPlan(
     q=1.0, z=1.0, steps=3
 )  # before anything is seen: 3 noisy vectors, from everybody
-ledger = dptune.accounting.PlanLedger(f"{folder}/federated.db", plan, n=29, dataset="landmine fields", unit="one field")
+ledger = dptune.ledger.PlanLedger(f"{folder}/federated.db", plan, n=29, dataset="landmine fields", unit="one field")
 transport, studies = dptune.federated.InProcess(dptune.federated.FTSServer(ledger, settings), timeout=600.0), []
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 for agent, (X, y) in enumerate(fields):

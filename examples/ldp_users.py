@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dptune.bandits.bandit import LDPSettings
-from dptune.bandits.replies import HybridReplies
-from dptune.bandits.tgp import LDPTGP
-from dptune.gp.kernels import RBF
 from dptune.local import CapReached, HybridRandomizer, UserLedger
+from dptune.local.bandits.bandit import LDPSettings
+from dptune.local.bandits.replies import HybridReplies
+from dptune.local.bandits.tgp import LDPTGP
+from dptune.search.gp.kernels import RBF
 
 folder, phones = Path(sys.argv[1] if len(sys.argv) > 1 else "."), 20_000
 taste = np.random.default_rng(0).normal(0.62, 0.1, phones + 1)  # private: the brightness each user likes best

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import binom, norm
 
-from dptune.accounting.gdp import mu_from_epsilon
+from dptune.ledger.gdp import mu_from_epsilon
 from dptune.privacy.noise import OpenDPNoise, noise_scale
 
 EPSILON, DELTA, R, PAIRS = 3.0, 1e-5, 10, 50  # R: the paper's number of columns r

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from dptune.gp.kernels import RBF
 from dptune.outsourced.formats import Exchange
 from dptune.outsourced.modeler import OutsourcedModeler
+from dptune.search.gp.kernels import RBF
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 exchange = Exchange(folder / "shared", timeout=120)

@@ -7,9 +7,9 @@ import optuna
 from ray.tune import TuneConfig, Tuner, uniform
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.algorithms import Method, Plan, Rounds, RoundSettings
-from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy import Ball, MeanQuery, Question
+from dptune.search import Method, Plan, Rounds, RoundSettings
+from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune_optuna import PrivateSampler
 from dptune_ray import SpaceSearch
 

@@ -28,10 +28,10 @@ from noises import CannedNoise, NoNoise
 from scipy.stats import norm
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.accounting import schema
 from dptune.audit import lower_bound
 from dptune.audit.evidence import MISTAKE, complaints
 from dptune.audit.own import FreeLedger
+from dptune.ledger import schema
 from dptune.privacy import Ball, MeanQuery
 
 Array = npt.NDArray[np.float64]

@@ -26,11 +26,11 @@ from every_logger import every_logger
 from noises import CannedNoise, NoNoise
 from scipy.stats import binom, chi2, kstest, norm
 
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.errors import DptuneError, LedgerError
 from dptune.federated import FTSServer, Message
 from dptune.federated.settings import FTSSettings
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 
 Array = npt.NDArray[np.float64]
 SETTINGS = FTSSettings(agents=7, d=2, M=10, regions=(2, 1), S=3.0, hold=2, decay=2, candidates=16)
@@ -327,9 +327,9 @@ def held(value: object) -> object:
 CRASH_SCRIPT = """
 import os, signal, sys
 import numpy as np
-from dptune.accounting.durable import DurableLedger
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.ledger.durable import DurableLedger
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune.federated.settings import FTSSettings
 from dptune.federated import FTSServer, Message
 from dptune.privacy.noise import OpenDPNoise

@@ -15,8 +15,8 @@ from noises import NoNoise
 from opendp.measurements import make_gaussian
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import VALUES
 from dptune.privacy.noise import OpenDPNoise
+from dptune.search import VALUES
 from dptune.search.fold import point_name
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from dptune.algorithms import Plan, PublicFacts
+from dptune.search import Plan, PublicFacts
 
 FACTS = {"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0}
 

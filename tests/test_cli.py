@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import dptune
-from dptune.algorithms import VALUES
 from dptune.cli import app, main
 from dptune.figures import save_figure, style
 from dptune.local import InsecureRandomizer
+from dptune.search import VALUES
 
 
 def values(privatizer, scope, trials):
@@ -57,7 +57,7 @@ def test_statement_in_three_formats(path):
 
 def test_the_statement_of_a_plan(tmp_path, monkeypatch):
     plan = str(tmp_path / "plan.db")
-    dptune.accounting.PlanLedger(plan, dptune.accounting.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    dptune.ledger.PlanLedger(plan, dptune.ledger.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
     assert "epsilon = 10.39 at delta = 0.0246" in invoke("statement", plan, "--delta", "0.0246242")
     assert "0 of 60 releases of the plan q=0.35, z=1 made" in invoke("show", plan)
     assert json.loads(invoke("show", plan, "--format", "json"))["plan"] == {"q": 0.35, "z": 1.0, "steps": 60}

@@ -12,11 +12,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, select
-from dptune.accounting import PlanLedger, SubsampledGaussianPlan
-from dptune.algorithms import VALUES
 from dptune.cli import app
 from dptune.cli.watch import Runs, frame
+from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import UserLedger
+from dptune.search import VALUES
 
 
 def shown(opened: Any, **settings: Any) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dptune
-from dptune.certificate.risk import Risk
 from dptune.errors import AllTrialsFailed
-from dptune.losses.reachable import refuse_reachable
+from dptune.ledger.certificate.risk import Risk
+from dptune.privacy.seal.reachable import refuse_reachable
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.joint import join
 from dptune.training.repeats import repeat_and_select

@@ -17,7 +17,7 @@ from optuna.distributions import FloatDistribution
 from registry_schema import complaints
 
 import dptune
-from dptune.certificate import About, record
+from dptune.ledger import About, record
 from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
@@ -109,8 +109,8 @@ def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     space = {"x": FloatDistribution(0, 1)}
     names = {
-        **{name: getattr(dptune.bandits, name) for name in ("LDPTGP", "LDPSettings", "HybridReplies")},
-        **{"dptune": dptune, "optuna": optuna, "RBF": dptune.gp.RBF, "LDPTGPSampler": LDPTGPSampler},
+        **{name: getattr(dptune.local, name) for name in ("LDPTGP", "LDPSettings", "HybridReplies")},
+        **{"dptune": dptune, "optuna": optuna, "RBF": dptune.search.gp.RBF, "LDPTGPSampler": LDPTGPSampler},
         **{"LocalObjective": LocalObjective, "space": space, "url": f"sqlite:///{tmp_path}/s.db"},
         **{"measure": lambda setting: setting, "setting": 0.3, "candidates": [[0.0], [0.5], [1.0]]},
         "satisfaction": lambda trial: trial.suggest_float("x", 0, 1),

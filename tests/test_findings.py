@@ -23,15 +23,15 @@ HELD = {
         "optuna_front/test_runs.py::test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_training",
     ],
     "A.3 an older copy of a ledger goes unnoticed": [
-        "accounting/test_ledger_restored.py::test_a_hundred_restores_of_older_files_are_each_noticed",
-        "accounting/test_ledger_restored.py::test_a_page_that_was_rolled_back_is_noticed_on_opening_or_counted",
+        "ledger/test_ledger_restored.py::test_a_hundred_restores_of_older_files_are_each_noticed",
+        "ledger/test_ledger_restored.py::test_a_page_that_was_rolled_back_is_noticed_on_opening_or_counted",
     ],
     "A.4 planted bugs that no test caught": [
         "audits/test_planted_bugs_of_the_house.py::test_other_noise_is_found",
         "audits/test_planted_bugs_of_the_house.py::test_a_sensitivity_that_is_too_small_in_one_kind_of_release_is_found",
         "audits/test_planted_bugs_of_the_house.py::test_a_point_named_without_one_of_its_parts_is_found",
         "audits/test_planted_bugs_of_the_house.py::test_a_line_about_private_data_is_found_in_any_logger",
-        "accounting/test_connection.py::test_the_audit_catches_a_setting_that_is_weaker",
+        "ledger/test_connection.py::test_the_audit_catches_a_setting_that_is_weaker",
         "ray_front/test_loggers.py::test_a_line_about_private_data_is_found",
     ],
     "A.5 a forgotten decorator stores raw values": [
@@ -39,7 +39,7 @@ HELD = {
         "ray_front/test_every_searcher.py::test_a_value_that_no_release_paid_for_ends_the_experiment",
     ],
     "A.6 early stopping on private rows": [
-        "losses/test_reachable.py::test_a_function_that_reaches_private_rows_is_refused"
+        "privacy/seal/test_reachable.py::test_a_function_that_reaches_private_rows_is_refused"
     ],
     "A.7 statements of one population only, and a bridge from DP-SGD that is unsound": [
         "training/test_training_ledger.py::test_disjoint_people_pay_the_larger_epsilon_and_the_same_people_the_composition",
@@ -51,7 +51,7 @@ HELD = {
     "A.9 bad input: tracebacks and silence": [
         "test_checks.py::test_look_alikes_are_not_numbers",
         "test_numbers.py",
-        "accounting/test_connection.py::test_a_place_that_cannot_be_one_is_refused_by_name",
+        "ledger/test_connection.py::test_a_place_that_cannot_be_one_is_refused_by_name",
         "test_cli.py::test_an_error_is_one_line",
     ],
     "A.12a two writers on one charge": [
@@ -83,8 +83,8 @@ HELD = {
         "audits/test_readers_and_isolation.py::test_an_empty_sample_without_noise_is_exactly_zero_whatever_was_sent",
     ],
     "A.12i durability of every engine": [
-        "accounting/test_connection.py::test_every_engine_waits_for_the_disk",
-        "accounting/test_connection.py::test_the_users_ledger_waits_for_the_disk",
+        "ledger/test_connection.py::test_every_engine_waits_for_the_disk",
+        "ledger/test_connection.py::test_the_users_ledger_waits_for_the_disk",
     ],
     "A.12j other sizes, and all coordinates of long vectors": [
         "federated/test_audits.py::test_the_sensitivity_is_right_at_other_sizes",
@@ -104,7 +104,7 @@ HELD = {
         "search/test_recommendation.py::test_what_was_not_released_is_not_called_better",
     ],
     "B.4 training data are private, too": [
-        "accounting/test_every_ledger.py::test_no_more_is_charged_than_was_promised",
+        "ledger/test_every_ledger.py::test_no_more_is_charged_than_was_promised",
         "training/test_repeat_and_select.py::test_the_number_of_repeats_is_secret",
     ],
     "B.5 tune.report inside the function is ignored": [
@@ -144,17 +144,17 @@ HELD = {
         "audits/test_odd_values_are_silent.py::test_odd_values_are_heard_nowhere",
     ],
     "F the file of pending losses": [
-        "privacy/test_pending_file.py::test_no_part_of_the_key_is_in_the_file",
-        "privacy/test_pending_file.py::test_equal_rows_look_different_each_with_an_iv_of_its_own",
-        "privacy/test_pending_file.py::test_what_was_deleted_cannot_be_read_any_more",
+        "privacy/seal/test_pending_file.py::test_no_part_of_the_key_is_in_the_file",
+        "privacy/seal/test_pending_file.py::test_equal_rows_look_different_each_with_an_iv_of_its_own",
+        "privacy/seal/test_pending_file.py::test_what_was_deleted_cannot_be_read_any_more",
     ],
     "F digests and deltas": [
         "privacy/test_query.py::test_every_field_of_a_question_is_part_of_its_digest",
-        "accounting/test_second_delta.py::test_epsilon_is_that_of_the_asked_delta",
+        "ledger/test_second_delta.py::test_epsilon_is_that_of_the_asked_delta",
     ],
     "F the race, its rungs and Ray's scores": [
-        "selection/test_race.py::test_a_race_of_three_rounds_is_the_one_written_out",
-        "selection/test_select.py::test_few_people_race_and_many_draw_once",
+        "choice/test_race.py::test_a_race_of_three_rounds_is_the_one_written_out",
+        "choice/test_select.py::test_few_people_race_and_many_draw_once",
         "search/test_rungs.py::test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports",
         "ray_front/test_centred_search.py::"
         "test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins",

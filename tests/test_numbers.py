@@ -12,10 +12,10 @@ import pytest
 from planning import planned
 
 import dptune
-from dptune.algorithms.asks_nothing import plan_values
-from dptune.algorithms.centred_plan import plan_centred
-from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.local import LocalRandomizer, UserLedger
+from dptune.search.algorithms.asks_nothing import plan_values
+from dptune.search.algorithms.centred_plan import plan_centred
+from dptune.search.algorithms.gibo_plan import plan_gibo
 
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}
@@ -38,9 +38,9 @@ def test_a_plan_of_numpy_scalars_is_the_plan(plan: Callable[..., Any]) -> None:
 def test_every_setting_of_dp_gibo_may_be_numpys() -> None:
     settings: dict[str, Any] = {"steps": 4, "batch": 3, "starts": 2, "clip": 0.5, "start_clip": 0.25, "average": 2}
     settings |= {"memory": 1, "noise_variance": 0.5, "monitor_share": 0.25, "start_share": 0.125, "lengthscale": 0.5}
-    settings |= {"rule": dptune.algorithms.AdaGradNorm(0.5)}
+    settings |= {"rule": dptune.search.AdaGradNorm(0.5)}
     numpys = {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in settings.items() if k != "rule"}
-    found = PLANNERS["gibo"](**numpys, rule=dptune.algorithms.AdaGradNorm(np.float32(0.5)))
+    found = PLANNERS["gibo"](**numpys, rule=dptune.search.AdaGradNorm(np.float32(0.5)))
     assert json.dumps(found.describe()) == json.dumps(PLANNERS["gibo"](**settings).describe())
     theta = PLANNERS["gibo"](theta0=np.array([0.25, 0.5], dtype=np.float32))
     assert json.dumps(theta.describe()) == json.dumps(PLANNERS["gibo"](theta0=(0.25, 0.5)).describe())
@@ -80,13 +80,13 @@ def test_what_is_no_number_is_refused_by_name(tmp_path: Path, bad: Any) -> None:
         "bound": lambda: LocalRandomizer(1.0, bad),
         "low": lambda: LocalRandomizer(1.0, (bad, -2.0)),
         "invalid": lambda: LocalRandomizer(1.0, 0.5, invalid=bad if bad is not None else "none"),
-        "B must": lambda: dptune.bandits.LaplaceReplies(1.0, B=bad, R=1.0),
-        "replies": lambda: dptune.bandits.LDPSettings(bad),
+        "B must": lambda: dptune.local.LaplaceReplies(1.0, B=bad, R=1.0),
+        "replies": lambda: dptune.local.LDPSettings(bad),
         "mu": lambda: dptune.privacy.MeanQuery(("a",), np.ones((1, 1)), dptune.privacy.Interval(0.0, 1.0), bad),
         "radius": lambda: dptune.privacy.Ball(bad),
         "clip": lambda: dptune.privacy.Interval(bad, -2.0),
         "range": lambda: dptune.Float(bad, -2.0),
-        "eta": lambda: dptune.algorithms.AdaGrad(bad),
+        "eta": lambda: dptune.search.AdaGrad(bad),
     }
     for name, use in uses.items():
         with pytest.raises(dptune.InputError, match=name):
@@ -95,9 +95,9 @@ def test_what_is_no_number_is_refused_by_name(tmp_path: Path, bad: Any) -> None:
 
 
 def test_settings_of_local_privacy_may_be_numpys(tmp_path: Path) -> None:
-    replies = dptune.bandits.LaplaceReplies(np.float32(1.0), B=np.int64(1), R=np.float64(0.5))
-    settings = dptune.bandits.LDPSettings(replies, horizon=np.int64(100), lam=np.float16(0.5), seed=np.int8(3))
-    same = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, 1.0, 0.5), horizon=100, lam=0.5, seed=3)
+    replies = dptune.local.LaplaceReplies(np.float32(1.0), B=np.int64(1), R=np.float64(0.5))
+    settings = dptune.local.LDPSettings(replies, horizon=np.int64(100), lam=np.float16(0.5), seed=np.int8(3))
+    same = dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, 1.0, 0.5), horizon=100, lam=0.5, seed=3)
     assert repr(settings) == repr(same)
     told = LocalRandomizer(np.float32(0.5), (np.float64(-1.0), np.int8(2)), invalid=np.float16(0.5))
     assert json.dumps(told.describe()) == json.dumps(LocalRandomizer(0.5, (-1.0, 2.0), invalid=0.5).describe())
@@ -135,11 +135,11 @@ def test_a_ledger_and_a_privatizer_take_numbers_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nowhere", [None, "", "  ", 3, b"ledger.db", "x\0y.db"])
 def test_a_ledger_is_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    plan = dptune.accounting.SubsampledGaussianPlan(0.1, 1.0, 3)
+    plan = dptune.ledger.SubsampledGaussianPlan(0.1, 1.0, 3)
     for use in (
         lambda: dptune.PrivacyLedger(nowhere, dptune.Budget.gdp(1.0)),
         lambda: dptune.PrivacyLedger(nowhere),
-        lambda: dptune.accounting.PlanLedger(nowhere, plan, n=3),
+        lambda: dptune.ledger.PlanLedger(nowhere, plan, n=3),
         lambda: UserLedger(nowhere, cap=1.0),
         lambda: UserLedger(nowhere),
     ):

@@ -79,7 +79,12 @@ def test_dp_gibo_is_named_by_the_title_of_its_last_version() -> None:
     assert "*Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*, arXiv 2502.06044v3" in (
         " ".join(README.split())
     )
-    sources = [*ROOT.glob("docs/*.md"), *ROOT.glob("dptune/gp/*.py"), *ROOT.glob("benchmarks/*.py"), ROOT / "README.md"]
+    sources = [
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("dptune/search/gp/*.py"),
+        *ROOT.glob("benchmarks/*.py"),
+        ROOT / "README.md",
+    ]
     old = re.compile(r"Scalable\s+Differentially\s+Private\s+Bayesian")
     assert [path.name for path in sources if old.search(path.read_text(encoding="utf-8"))] == []
 

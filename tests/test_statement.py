@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dptune import Budget, LedgerError
 from dptune._numbers import rounded_down, rounded_up
-from dptune.accounting.approximate import Limits
-from dptune.accounting.gdp import Spent
-from dptune.accounting.statement import BudgetStatement, budget_statement
+from dptune.ledger.approximate import Limits
+from dptune.ledger.gdp import Spent
+from dptune.ledger.statement import BudgetStatement, budget_statement
 
 
 def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:

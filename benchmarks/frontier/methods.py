@@ -23,12 +23,12 @@ from benchmarks.frontier.tasks import FrontierTask, Parameters
 from benchmarks.loops import NO_PRIVACY
 from benchmarks.spaces import suggest
 from dptune import CENTRED, SearchRun
-from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.algorithms.centred import Centred, CentredCMA, CentredMixed, CentredSettings
-from dptune.algorithms.method import Method
-from dptune.gp.grouped import Group, GroupedRegression
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import odds_for
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
+from dptune.search.algorithms.centred import Centred, CentredCMA, CentredMixed, CentredSettings
+from dptune.search.algorithms.method import Method
+from dptune.search.gp.grouped import Group, GroupedRegression
 
 Found = dict[str, Parameters]
 BEST, MODEL, OWN = "best value", "model's mean", "own"

@@ -13,7 +13,7 @@ from benchmarks.frontier.losses import BySplit, Losses, Place, interval, mean
 from benchmarks.frontier.methods import CMA, GP, KEEPING, OURS, OWN, RANDOM, SELECTION, START, TPE
 from benchmarks.frontier.tasks import TASKS
 from benchmarks.report import markdown
-from dptune.accounting.gdp import epsilon_from_mu
+from dptune.ledger.gdp import epsilon_from_mu
 
 SETTINGS = tuple((n, mu) for n in (1000, 300) for mu in (2.0, 1.0, 0.5, 0.25))
 DELTA = 1e-5

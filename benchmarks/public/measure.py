@@ -20,8 +20,8 @@ import numpy as np
 import dptune
 from benchmarks.data import Array
 from benchmarks.public.tables import Table
-from dptune.accounting.approximate import largest_plan
-from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.ledger.approximate import largest_plan
+from dptune.ledger.gdp import bounded_range_from_mu
 
 DELTA = 1e-5
 BUDGETS: dict[str, dptune.Budget] = {

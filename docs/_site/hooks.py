@@ -20,15 +20,15 @@ REFERENCE = {  # page -> title, packages
     "dptune_sklearn": ("scikit-learn", ["dptune_sklearn"]),
     "search": (
         "Searches, algorithms and questions",
-        ["dptune.search", "dptune.algorithms", "dptune.privacy", "dptune.gp"],
+        ["dptune.search", "dptune.privacy", "dptune.search.gp"],
     ),
     "ledgers": (
-        "Ledgers, certificates, private training",
-        ["dptune.accounting", "dptune.certificate", "dptune.reports", "dptune.audit", "dptune.training"],
+        "Ledgers, certificates, reports, private training",
+        ["dptune.ledger", "dptune.choice", "dptune.audit", "dptune.training"],
     ),
     "trust": (
         "Other trust models",
-        ["dptune.local", "dptune.bandits", "dptune.federated", "dptune.outsourced"],
+        ["dptune.local", "dptune.federated", "dptune.outsourced"],
     ),
     "errors": ("Errors", ["dptune.errors"]),
 }

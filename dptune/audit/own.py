@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, function, positive
-from dptune.accounting.ledger import PrivacyLedger
 from dptune.audit.evidence import Array, complaints, lower_bound
 from dptune.audit.transcript import transcript
 from dptune.errors import InputError
+from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 

@@ -14,12 +14,8 @@ import typer
 from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
-from dptune.accounting import approximate
-from dptune.accounting.gdp import Budget
-from dptune.accounting.ledger import PrivacyLedger
-from dptune.algorithms.centred_plan import RUNGS, default_trials
 from dptune.audit import Audit
-from dptune.certificate import About, Risk, checklist, record, to_yaml
+from dptune.choice import stored_report
 from dptune.cli.shared import (
     DELTA,
     AnyLedger,
@@ -35,8 +31,11 @@ from dptune.cli.shared import (
     show_found,
 )
 from dptune.errors import InputError
+from dptune.ledger import About, Risk, approximate, checklist, record, to_yaml
+from dptune.ledger.gdp import Budget
+from dptune.ledger.ledger import PrivacyLedger
 from dptune.local import UserLedger
-from dptune.reports import stored_report
+from dptune.search.algorithms.centred_plan import RUNGS, default_trials
 from dptune.search.request import forecast, space_of
 from dptune.training import TrainingPlan, join
 from dptune.training.ledger import CentralLedger
@@ -184,7 +183,7 @@ def sign(
     delta: Delta = None,
 ) -> None:
     """Print a signed receipt of a ledger as it is: its statement, digests of its rows and questions, versions."""
-    from dptune.certificate.receipt import sign as signed
+    from dptune.ledger.certificate.receipt import sign as signed
 
     opened = _central(open_any(ledger))
     typer.echo(json.dumps(signed(opened, key, delta=delta_of([opened], delta)), indent=2))
@@ -197,7 +196,7 @@ def verify(
     signer: Annotated[Path | None, typer.Option(help="public key that must have signed")] = None,
 ) -> None:
     """Refuse a ledger that was changed since a receipt of it was signed, or a receipt that was changed."""
-    from dptune.certificate.receipt import verify as check
+    from dptune.ledger.certificate.receipt import verify as check
 
     try:
         found = json.loads(receipt.read_text())

@@ -15,9 +15,9 @@ from rich.text import Text
 
 import dptune
 from dptune._numbers import rounded_up
-from dptune.accounting.entries import cost_of
-from dptune.accounting.ledger import PrivacyLedger
-from dptune.accounting.plan_ledger import PlanLedger
+from dptune.ledger.entries import cost_of
+from dptune.ledger.ledger import PrivacyLedger
+from dptune.ledger.plan_ledger import PlanLedger
 from dptune.local import UserLedger
 from dptune.training import TrainingLedger
 from dptune.training.ledger import CentralLedger, open_ledger

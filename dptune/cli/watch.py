@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune._numbers import rounded_up
-from dptune.accounting.approximate import composed_epsilon
-from dptune.accounting.entries import Charge, cost_of
-from dptune.accounting.ledger import PLAN, PrivacyLedger
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, listed, open_any, table_of
+from dptune.ledger.approximate import composed_epsilon
+from dptune.ledger.entries import Charge, cost_of
+from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.query import Interval
 from dptune.search.agreement import PRIVATIZER, stored_plan
 from dptune.search.answer import Estimate

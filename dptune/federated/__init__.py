@@ -2,7 +2,7 @@
 
 Example::
 
-    from dptune.accounting import PlanLedger, SubsampledGaussianPlan
+    from dptune.ledger import PlanLedger, SubsampledGaussianPlan
     from dptune.federated import FTSAgent, FTSModel, FTSServer, FTSSettings, InProcess, Participant
 
     settings = FTSSettings(agents=300, d=2, regions=(2, 1))

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from dptune._numbers import whole
 from dptune.errors import InputError
 from dptune.federated.settings import FTSSettings
-from dptune.gp.features import FeaturePosterior, FourierFeatures, ascend
-from dptune.gp.fit import Hyperparameters, fit
-from dptune.gp.points import FloatArray, as_points, as_vector, sobol_candidates
+from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend
+from dptune.search.gp.fit import Hyperparameters, fit
+from dptune.search.gp.points import FloatArray, as_points, as_vector, sobol_candidates
 
 _SAME = 1e-6  # of the cube's side: two points that count as one
 _EDGE = 1e-9

@@ -9,7 +9,7 @@ import numpy as np
 
 from dptune.federated.agent import Cube, Points
 from dptune.federated.settings import FTSSettings
-from dptune.gp.points import FloatArray
+from dptune.search.gp.points import FloatArray
 from dptune.space import Float, Int, Space
 
 _MOST_CELLS = 4096  # a space with at most this many combinations is searched point by point

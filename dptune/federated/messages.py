@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dptune._numbers import whole
 from dptune.errors import MessageRefused
-from dptune.gp.points import FloatArray
+from dptune.search.gp.points import FloatArray
 
 _NOT_SHOWN = 10**9
 

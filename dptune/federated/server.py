@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
-from dptune.accounting.entries import Charge
-from dptune.accounting.events import SubsampledGaussianRelease
-from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
 from dptune.federated.messages import Message, checked_message
 from dptune.federated.settings import FTSSettings
-from dptune.gp.points import FloatArray
+from dptune.ledger.entries import Charge
+from dptune.ledger.events import SubsampledGaussianRelease
+from dptune.ledger.plan_ledger import PlanLedger
 from dptune.privacy.noise import (
     NoiseSource,
     SampleSource,
@@ -34,7 +33,8 @@ from dptune.privacy.noise import (
     noise_source,
     sample_source,
 )
-from dptune.privacy.private import frameless
+from dptune.privacy.seal.private import frameless
+from dptune.search.gp.points import FloatArray
 
 Mask = npt.NDArray[np.bool_]
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from dptune._checks import at_least, between, check, check_fields
 from dptune.errors import InputError
-from dptune.gp.features import FourierFeatures
-from dptune.gp.points import FloatArray
+from dptune.search.gp.features import FourierFeatures
+from dptune.search.gp.points import FloatArray
 
 Intervals = tuple[int, ...]
 Indices = npt.NDArray[np.intp]

@@ -18,7 +18,7 @@ from dptune.errors import AlreadySent, InputError, PlanComplete, RoundClosed
 from dptune.federated.agent import FTSAgent
 from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
-from dptune.gp.points import FloatArray
+from dptune.search.gp.points import FloatArray
 
 
 @runtime_checkable

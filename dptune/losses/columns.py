@@ -1,7 +1,7 @@
 """A private column in the representation of a public one: numbers, or the values that public rows hold.
 
 What a column holds is read from public rows alone. A private cell is then read by itself, by
-:func:`dptune.privacy.cells.plain`:
+:func:`dptune.privacy.seal.cells.plain`:
 
     public column   a private cell becomes
     numbers         the number that it is or spells, in the public floating-point type
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dptune._code import attempt
 from dptune.errors import InputError
-from dptune.privacy.cells import UNREADABLE, listed, numbers, plain
+from dptune.privacy.seal.cells import UNREADABLE, listed, numbers, plain
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

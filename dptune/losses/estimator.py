@@ -14,14 +14,14 @@ from dptune._code import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.columns import Mask
-from dptune.losses.copied import copied
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.quiet import quietly
-from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Indices, Rows, Table, needs_columns, read_rows
 from dptune.losses.steady import depends_on_others, specimens
-from dptune.privacy.cells import as_array, listed, numbers
+from dptune.privacy.seal.cells import as_array, listed, numbers
+from dptune.privacy.seal.copied import copied
+from dptune.privacy.seal.quiet import quietly
+from dptune.privacy.seal.reachable import refuse_reachable
 
 Function: TypeAlias = Callable[[Any], Any]
 Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows

@@ -24,7 +24,7 @@ from dptune._checks import positive
 from dptune._code import attempt
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.cells import as_array, listed, number, numbers, plain
+from dptune.privacy.seal.cells import as_array, listed, number, numbers, plain
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]

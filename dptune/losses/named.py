@@ -29,7 +29,7 @@ from dptune.losses.functions import (
     squared_error,
     zero_one_loss,
 )
-from dptune.privacy.private import loss_vector
+from dptune.privacy.seal.private import loss_vector
 
 __all__ = [
     "EPS",

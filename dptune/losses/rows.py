@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dptune._code import attempt
 from dptune.errors import InputError
 from dptune.losses.columns import Column, Mask, column_of
-from dptune.privacy.cells import UNREADABLE, as_array, listed, numbers
+from dptune.privacy.seal.cells import UNREADABLE, as_array, listed, numbers
 
 Indices: TypeAlias = npt.NDArray[np.intp]
 _Rebuilt: TypeAlias = Callable[[list[npt.NDArray[Any]]], Any]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dptune._code import attempt
 from dptune.losses.rows import Table, read_rows
-from dptune.privacy.cells import numbers
+from dptune.privacy.seal.cells import numbers
 
 Answers: TypeAlias = Callable[[Any, int], npt.NDArray[Any] | None]
 _LOOKED_AT, _ROWS = 256, 4  # public rows that are looked through, and of each kind a model is asked about

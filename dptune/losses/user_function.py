@@ -25,7 +25,7 @@ from dptune._checks import text
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import Data, EstimatorLosses, Function
 from dptune.losses.named import NamedLoss
-from dptune.privacy.private import PerExampleLosses, bare
+from dptune.privacy.seal.private import PerExampleLosses, bare
 
 __all__ = ["Data", "Function", "Outcome", "Training", "call_guarded", "losses_function"]
 

@@ -11,7 +11,7 @@ Use::
 
 Guarantee: for a trusted curator the released table is mu-GDP under replacing a unit's records, or with ``max_change``
 under changing one unit's row by that norm, as the ledger says; n is public. The proof is in
-:class:`~dptune.accounting.events.TableRelease`. What a modeler computes from table and outputs is post-processing.
+:class:`~dptune.ledger.events.TableRelease`. What a modeler computes from table and outputs is post-processing.
 
 Life of an export: charge, read, draw, keep as ``<SHA-256>.npy`` in the curator's own folder, record the SHA-256 in the
 ledger (first writer wins), copy to the shared folder. Only the draw that the ledger names is ever copied, so after any
@@ -32,15 +32,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, between, place, positive
-from dptune.accounting.events import TableRelease
-from dptune.accounting.ledger import Charge, PrivacyLedger, adjacency_of
 from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
+from dptune.ledger.events import TableRelease
+from dptune.ledger.ledger import Charge, PrivacyLedger, adjacency_of
 from dptune.outsourced.formats import About, Exchange, to_bytes
 from dptune.outsourced.outputs import PublicOutputs
-from dptune.privacy.cells import as_array, number
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
-from dptune.privacy.private import frameless
 from dptune.privacy.query import LARGEST, SMALLEST
+from dptune.privacy.seal.cells import as_array, number
+from dptune.privacy.seal.private import frameless
 
 Matrix = npt.NDArray[np.float64]
 Numbers = float | Sequence[float] | npt.NDArray[Any]

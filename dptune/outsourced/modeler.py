@@ -34,9 +34,9 @@ from scipy.linalg import blas
 
 from dptune._checks import at_least, between, positive, share
 from dptune.errors import InputError
-from dptune.gp.kernels import RBF
-from dptune.gp.points import FloatArray
 from dptune.outsourced.formats import Table
+from dptune.search.gp.kernels import RBF
+from dptune.search.gp.points import FloatArray
 
 _LARGEST_OUTPUT = 1e100  # beyond it squares would overflow
 

@@ -12,7 +12,7 @@ S(t) is the weighted share of people with a loss above t. The second term counts
 *Proof.* Person i is above t or not, so replacing their records moves each S(t) by at most their weight w_i <= max w =:
 Delta, 1/n for equal weights. |x - above| and above + far - y move by no more than x and y do, and the larger of two by
 no more than either, so each u_j moves by at most Delta. The list, the odds, ``above``, ``far`` and the margin depend on
-n, mu and the kind of loss only. So the release is :class:`dptune.accounting.events.SelectionRelease`; what follows from
+n, mu and the kind of loss only. So the release is :class:`dptune.ledger.events.SelectionRelease`; what follows from
 t_j is post-processing, and a run that begins with this clip is one adaptive step more in the ledger.
 
 *The rule* weighs bias against noise. Noise grows in proportion to the clip. A clip that hides the people who lose most
@@ -37,11 +37,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import check, check_fields, positive, share, text
-from dptune.accounting.approximate import Limits, divided
-from dptune.accounting.events import SelectionRelease
-from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.accounting.ledger import Charge, PrivacyLedger, Rest
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
+from dptune.ledger.approximate import Limits, divided
+from dptune.ledger.events import SelectionRelease
+from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.ledger.ledger import Charge, PrivacyLedger, Rest
 from dptune.privacy.noise import SLACK
 
 Vector = npt.NDArray[np.float64]

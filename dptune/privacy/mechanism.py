@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dptune.accounting.events import Event, GaussianRelease, SelectionRelease
-from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.errors import InputError
+from dptune.ledger.events import Event, GaussianRelease, SelectionRelease
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
 from dptune.privacy.table import TableQuery
@@ -81,7 +81,7 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
         prior: (m,) positive public weights of the candidates, known before the losses are read; () for equal ones.
 
     Guarantee: ``query.mu``-GDP under replacing one person, whatever the prior
-    (:class:`dptune.accounting.events.SelectionRelease`).
+    (:class:`dptune.ledger.events.SelectionRelease`).
 
     Raises:
         InputError: the prior is not usable, or the price so small that rounding shows; before anything is charged.

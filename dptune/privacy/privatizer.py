@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from dptune._checks import at_least, between, shown
 from dptune._locks import ForkSafeLock
-from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
+from dptune.ledger.ledger import Charge, Limit, PrivacyLedger
 from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
 from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, is_private, noise_source
-from dptune.privacy.pending import PendingLosses, Waiting
-from dptune.privacy.private import PerExampleLosses, frameless, reveal
 from dptune.privacy.query import LARGEST, SMALLEST, Box, Interval, MeanQuery, Query
+from dptune.privacy.seal.pending import PendingLosses, Waiting
+from dptune.privacy.seal.private import PerExampleLosses, frameless, reveal
 from dptune.privacy.table import TableQuery
 
 Vector = npt.NDArray[np.float64]

@@ -20,10 +20,10 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from dptune.accounting.ledger import PLAN, Charge, PrivacyLedger, Rest
-from dptune.algorithms.method import Method, Plan
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
+from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger, Rest
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.algorithms.method import Method, Plan
 from dptune.space import Space, Value
 
 PRIVATIZER = "privatizer"  # the fact of a scope that says what its losses are

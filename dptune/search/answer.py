@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dptune.algorithms.rounds import Matrix, Vector
 from dptune.errors import InputError
-from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Interval
+from dptune.search.algorithms.rounds import Matrix, Vector
+from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.space import Space
 
 Released = tuple[Mapping[str, Any], float, float]  # parameters, value, standard deviation of its noise

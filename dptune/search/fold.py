@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from dptune.accounting.gdp import Spent
-from dptune.accounting.ledger import Charge
-from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
+from dptune.ledger.gdp import Spent
+from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import inherited
+from dptune.search.algorithms.method import Method, Plan
 from dptune.space import Space, Value
 
 # Keys of the run's own releases; all others are the algorithm's.

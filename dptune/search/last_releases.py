@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dptune.accounting.ledger import Charge, PrivacyLedger
-from dptune.algorithms.method import Plan
 from dptune.errors import InputError, KeyConflict
+from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.parameters import as_choice
 from dptune.privacy.mechanism import noisy_min, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.search.algorithms.method import Plan
 from dptune.search.answer import Estimate
 from dptune.search.fold import CHOICE, DEFAULT, FINAL, as_stored, hand_in, point_name
 from dptune.space import Space, Value

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
-from dptune.accounting.ledger import Charge, PrivacyLedger
 from dptune.errors import InputError, MissingExtra
+from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.search.answer import Estimate, Recommendation, listed
 
 RUN = "dptune.run"  # tag: a digest of the ledger's identity and the run's name

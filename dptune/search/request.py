@@ -19,13 +19,10 @@ from uuid import uuid4
 
 from dptune._checks import at_least, check, check_fields, function, positive
 from dptune._numbers import real
-from dptune.accounting.approximate import Limits
-from dptune.accounting.gdp import Budget
-from dptune.accounting.ledger import PrivacyLedger
-from dptune.algorithms.asks_nothing import VALUES
-from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
-from dptune.algorithms.method import Method, People, Plan, PublicFacts
 from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError, PlanComplete, TrialFailed
+from dptune.ledger.approximate import Limits
+from dptune.ledger.gdp import Budget
+from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import CLIP
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Interval
@@ -39,6 +36,9 @@ from dptune.search.agreement import (
     totals,
     usual_share,
 )
+from dptune.search.algorithms.asks_nothing import VALUES
+from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
+from dptune.search.algorithms.method import Method, People, Plan, PublicFacts
 from dptune.search.run import SearchRun
 from dptune.space import Categorical, Float, Space
 
@@ -272,7 +272,7 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
 
 
 def risk_in_words(privatizer: LossPrivatizer) -> str:
-    """Say what a person risks by all that the ledger may still release: the attack of `dptune.certificate.Risk`."""
+    """Say what a person risks by all that the ledger may still release: the attack of `dptune.ledger.Risk`."""
     if not (privatizer.private and privatizer.ledger.private):
         return ""
     right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))

@@ -29,9 +29,6 @@ from typing import Any
 import numpy as np
 
 from dptune._checks import at_least, boolean, positive
-from dptune.accounting.ledger import Limit
-from dptune.algorithms.method import Method
-from dptune.algorithms.rounds import Vector
 from dptune.errors import (
     AllTrialsFailed,
     BudgetExhausted,
@@ -41,9 +38,12 @@ from dptune.errors import (
     PlanComplete,
     TrialFailed,
 )
+from dptune.ledger.ledger import Limit
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search import agreement
+from dptune.search.algorithms.method import Method
+from dptune.search.algorithms.rounds import Vector
 from dptune.search.answer import Estimate, Recommendation
 from dptune.search.fold import VALUE, as_stored, hand_in, point_name, refuse_name
 from dptune.search.last_releases import candidates_of, choose, choose_again
@@ -61,7 +61,7 @@ class SearchRun(RunView):
 
     Args:
         scope: the run's name in the ledger.
-        space: search space; None for :data:`dptune.algorithms.VALUES`, where another searcher proposes.
+        space: search space; None for :data:`dptune.search.VALUES`, where another searcher proposes.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         default: the user's default configuration: tried first, and what the recommendation is compared with.

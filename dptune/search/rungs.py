@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._numbers import whole
-from dptune.accounting.ledger import Limit
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
+from dptune.ledger.ledger import Limit
 from dptune.privacy.privatizer import Losses
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.fold import RUNG, hand_in, point_name, refuse_name

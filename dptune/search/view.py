@@ -17,15 +17,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from dptune._locks import ForkSafeLock
-from dptune.accounting.ledger import PrivacyLedger
-from dptune.algorithms.asks_nothing import SELECTION, VALUES
-from dptune.algorithms.centred_plan import CENTRED
-from dptune.algorithms.gibo_plan import GIBO
-from dptune.algorithms.method import Method, Plan
-from dptune.algorithms.rounds import Rounds, Vector
 from dptune.errors import InputError, KeyConflict
+from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
+from dptune.search.algorithms.asks_nothing import SELECTION, VALUES
+from dptune.search.algorithms.centred_plan import CENTRED
+from dptune.search.algorithms.gibo_plan import GIBO
+from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.rounds import Rounds, Vector
 from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_values, difference_of_values
 from dptune.search.fold import VALUE, Fold
 from dptune.search.last_releases import FinalEstimate, chosen

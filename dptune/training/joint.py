@@ -10,13 +10,13 @@ from typing import Any
 from dptune._checks import boolean
 from dptune._numbers import finite
 from dptune._statement import Curve, Rows, Statement, priced
-from dptune.accounting.approximate import ACCOUNTANT, Limits
-from dptune.accounting.divisions import Divisions
-from dptune.accounting.dominating import Choices, Gaussian, Profile, together
-from dptune.accounting.gdp import Spent, probability
-from dptune.accounting.ledger import REPLACE_ONE
-from dptune.accounting.statement import BudgetStatement
 from dptune.errors import InputError
+from dptune.ledger.approximate import ACCOUNTANT, Limits
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.dominating import Choices, Gaussian, Profile, together
+from dptune.ledger.gdp import Spent, probability
+from dptune.ledger.ledger import REPLACE_ONE
+from dptune.ledger.statement import BudgetStatement
 from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger
 from dptune.training.plans import Planned, SelectionPlan
 from dptune.training.profiles import accountant_of, curve_of, removed

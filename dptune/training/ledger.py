@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 from dptune._checks import boolean
 from dptune._statement import PlanStatement, large_delta
-from dptune.accounting.connection import Database, known_row
-from dptune.accounting.entries import Charge, Head
-from dptune.accounting.events import Described
-from dptune.accounting.ledger import PrivacyLedger
-from dptune.accounting.plan_ledger import FixedPlanLedger, PlanLedger
-from dptune.accounting.schema import normalise_url
-from dptune.accounting.statement import opendp_noise
 from dptune.errors import InputError, PlanComplete
+from dptune.ledger.connection import Database, known_row
+from dptune.ledger.entries import Charge, Head
+from dptune.ledger.events import Described
+from dptune.ledger.ledger import PrivacyLedger
+from dptune.ledger.plan_ledger import FixedPlanLedger, PlanLedger
+from dptune.ledger.schema import normalise_url
+from dptune.ledger.statement import opendp_noise
 from dptune.training.plans import Planned, SelectionPlan, TrainingPlan, from_json, to_json
 from dptune.training.profiles import accountant_of, curve_of
 

@@ -24,8 +24,8 @@ from scipy.optimize import brentq
 
 from dptune._checks import at_least, check, check_fields, positive
 from dptune._numbers import real
-from dptune.accounting.subsampled import SubsampledGaussianPlan, dp_accounting
 from dptune.errors import InputError
+from dptune.ledger.subsampled import SubsampledGaussianPlan, dp_accounting
 
 
 @dataclass(frozen=True)

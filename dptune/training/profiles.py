@@ -2,7 +2,7 @@
 
 The plans' steps have fixed dominating pairs, the adaptive releases filters. Interleaved in any way they are dominated
 by the product of the plans' pairs and those of the filters (docs/training.md has the proof). dp-accounting composes
-trainings and Gaussians; what has choices or a selection, too, is composed by :mod:`dptune.accounting.dominating`. A
+trainings and Gaussians; what has choices or a selection, too, is composed by :mod:`dptune.ledger.dominating`. A
 selection has the better of two bounds, its own profile (:mod:`dptune.training.selection_profile`) and Renyi DP, alone
 and beside other parts.
 """
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from dptune._statement import Curve
-from dptune.accounting.approximate import Limits
-from dptune.accounting.divisions import Divisions
-from dptune.accounting.dominating import Array, Gaussian, Profile, together
-from dptune.accounting.gdp import bounded_range_from_mu, probability
-from dptune.accounting.subsampled import Composed, composed, dp_accounting, least_noise
+from dptune.ledger.approximate import Limits
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.dominating import Array, Gaussian, Profile, together
+from dptune.ledger.gdp import bounded_range_from_mu, probability
+from dptune.ledger.subsampled import Composed, composed, dp_accounting, least_noise
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.selection_profile import SelectionProfile
 
@@ -45,7 +45,7 @@ def removal_mu(mu: float) -> float:
     far, has eta_t/2.
 
     Proof for choices. With h(s) = Phi^-1(1 / (1 + e^-s)) a choice costs 2 h(eta_t / 2) under replacing and 2 h(eta_t /
-    4) under removing. h is concave on s > 0 (:func:`dptune.accounting.gdp.mu_from_bounded_range`) with h(0) = 0 and
+    4) under removing. h is concave on s > 0 (:func:`dptune.ledger.gdp.mu_from_bounded_range`) with h(0) = 0 and
     h'(0) = sqrt(2 pi) / 4, so the latter is at most sqrt(2 pi) / 8 eta_t; and eta_t / mu_t grows with mu_t, from 4 /
     sqrt(2 pi). So each release costs at most r mu_t, r = sqrt(2 pi) / 8 eta / mu >= 1/2 for the eta of the whole mu,
     and releases within a filter of mu stay within one of r mu, whatever is chosen adaptively. A thousandth more

@@ -31,13 +31,13 @@ import numpy as np
 
 from dptune._checks import boolean, function, json_data, positive
 from dptune._code import undefined
-from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
-from dptune.gp.points import sobol_candidates
+from dptune.ledger.entries import Charge
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
-from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval
-from dptune.privacy.silence import silence
+from dptune.privacy.seal.private import loss_vector
+from dptune.privacy.seal.silence import silence
+from dptune.search.gp.points import sobol_candidates
 from dptune.space import Space, Value
 from dptune.training.ledger import TrainingLedger
 from dptune.training.plans import SelectionPlan
@@ -115,9 +115,9 @@ def repeat_and_select(
 
     A repeat that raises, or whose losses are no vector of n, is never chosen. Nothing of it is told, because that would
     tell how many repeats there were: what the process prints, warns and logs meanwhile is swallowed, in all threads, in
-    C and in child processes (``dptune.privacy.silence`` has the list); another thread's selection waits for this one.
-    Not swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's. Try
-    ``once`` on public rows first.
+    C and in child processes (``dptune.privacy.seal.silence`` has the list); another thread's selection waits for this
+    one. Not swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's.
+    Try ``once`` on public rows first.
 
     Whoever sees when the call ends learns about the number of repeats. Let it run where nobody watches, as a job of the
     night, and read its result at an hour that was fixed before. The ledgers date it as it began.

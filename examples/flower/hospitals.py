@@ -5,8 +5,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from dptune import Float, Space
-from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.federated import FTSServer, FTSSettings
+from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune_flower import answer, best, run_rounds
 
 SPACE = Space({"alpha": Float(1e-4, 1e2, log=True)})

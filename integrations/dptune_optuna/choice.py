@@ -35,9 +35,7 @@ from tqdm.auto import tqdm
 
 import dptune
 from dptune._checks import at_least, boolean
-from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data
-from dptune.selection.proposals import (
+from dptune.choice.proposals import (
     Choice,
     as_model,
     choose_among,
@@ -47,6 +45,8 @@ from dptune.selection.proposals import (
     privatizer_of,
     trained_at,
 )
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import ATTRIBUTE, TITLE, write_note
 

@@ -31,9 +31,9 @@ import dptune
 from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
 from dptune._numbers import plain
-from dptune.bandits.bandit import LocalBandit
-from dptune.bandits.curator import Refinement
-from dptune.bandits.replies import agreed_centre
+from dptune.local.bandits.bandit import LocalBandit
+from dptune.local.bandits.curator import Refinement
+from dptune.local.bandits.replies import agreed_centre
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler, given_space, to_space
 
@@ -50,7 +50,7 @@ class LDPSampler(SpaceSampler):
     Args:
         space: name -> Optuna distribution; default: those of the completed trial with the smallest number.
         settings: of the algorithm, above all what is known about the replies.
-        candidates, count, refinements: see :class:`dptune.bandits.LDPRun`.
+        candidates, count, refinements: see :class:`dptune.local.LDPRun`.
         centre: middle of the randomiser's interval; default what the study says of its :class:`LocalObjective`, else 0.
         patience: a running trial counts as a user who is trying its point until so many later trials have begun. A
             reply that comes later still counts.
@@ -66,7 +66,7 @@ class LDPSampler(SpaceSampler):
     def __init__(
         self,
         space: Mapping[str, BaseDistribution] | None = None,
-        settings: dptune.bandits.LDPSettings | None = None,
+        settings: dptune.local.LDPSettings | None = None,
         *,
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
@@ -80,7 +80,7 @@ class LDPSampler(SpaceSampler):
         super().__init__(
             seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling
         )
-        if not isinstance(settings, dptune.bandits.LDPSettings):
+        if not isinstance(settings, dptune.local.LDPSettings):
             name = type(self).__name__
             raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(HybridReplies(...))).")
         self.space = given_space(space)
@@ -93,11 +93,11 @@ class LDPSampler(SpaceSampler):
         self._lock = ForkSafeLock()
         self._replies: WeakKeyDictionary[BaseStorage, dict[int, _Replies]] = WeakKeyDictionary()
 
-    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.bandits.LDPRun:
+    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.local.LDPRun:
         settings = {"maximize": maximize, "centre": centre, **self._options}
-        return dptune.bandits.LDPRun(self._algorithm, space, self._settings, **settings)
+        return dptune.local.LDPRun(self._algorithm, space, self._settings, **settings)
 
-    def run_of(self, study: optuna.Study) -> dptune.bandits.LDPRun | None:
+    def run_of(self, study: optuna.Study) -> dptune.local.LDPRun | None:
         """Return the study's run with all replies in storage, or None as long as its search space is not known."""
         with self._lock:
             return self._follow(study).run
@@ -165,19 +165,19 @@ class LDPSampler(SpaceSampler):
 class LDPTGPSampler(LDPSampler):
     """LDP-TGP-UCB: each reply cut once, exact Gaussian process. See :class:`LDPSampler`."""
 
-    _algorithm = dptune.bandits.LDPTGP
+    _algorithm = dptune.local.LDPTGP
 
 
 class LDPATASampler(LDPSampler):
     """LDP-ATA-GP-UCB: Nystroem features, truncation adapted in every round. See :class:`LDPSampler`."""
 
-    _algorithm = dptune.bandits.LDPATA
+    _algorithm = dptune.local.LDPATA
 
 
 class LDPMoMASampler(LDPSampler):
     """LDP-MoMA-GP-UCB: every point is proposed ``settings.plays`` times. See :class:`LDPSampler`."""
 
-    _algorithm = dptune.bandits.LDPMoMA
+    _algorithm = dptune.local.LDPMoMA
 
 
 class _Replies:
@@ -187,7 +187,10 @@ class _Replies:
     """
 
     def __init__(
-        self, begin: Callable[[dptune.Space], dptune.bandits.LDPRun], space: dptune.Space | None, of: tuple[Any, ...]
+        self,
+        begin: Callable[[dptune.Space], dptune.local.LDPRun],
+        space: dptune.Space | None,
+        of: tuple[Any, ...],
     ) -> None:
         self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
         self.run, self.of = begin(space) if space else None, of

@@ -19,10 +19,10 @@ from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
-from dptune.bandits.replies import refuse_winning_failure
+from dptune.local.bandits.replies import refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
-from dptune.privacy.private import bare
+from dptune.privacy.seal.private import bare
 from dptune_optuna.ending import Ending
 from dptune_optuna.local import RANDOMIZER, LDPSampler, another_randomizer, randomizers_of
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded

@@ -23,7 +23,6 @@ from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import boolean
-from dptune.algorithms import VALUES
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import (
     Data,
@@ -33,6 +32,7 @@ from dptune.losses.user_function import (
     losses_function,
     losses_of_result,
 )
+from dptune.search import VALUES
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun

@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune.outsourced.formats import Table
+from dptune.search.gp import RBF
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler
 
@@ -43,7 +44,7 @@ class POGPUCBSampler(SpaceSampler):
         InputError: a setting is out of range; later, a study whose direction is not the table's.
     """
 
-    def __init__(self, table: Table, kernel: dptune.gp.RBF, *, name: str = "row", **settings: Any) -> None:
+    def __init__(self, table: Table, kernel: RBF, *, name: str = "row", **settings: Any) -> None:
         super().__init__(warn_independent_sampling=False)
         self._table, self._kernel, self._name, self._settings = table, kernel, name, settings
         self._rows = IntDistribution(0, len(table.values) - 1)

@@ -3,7 +3,7 @@
 Example: any method becomes a sampler in one line, and is used as in :mod:`dptune_optuna`::
 
     class MySampler(PrivateSampler):
-        method = MY_METHOD  # a dptune.algorithms.Method
+        method = MY_METHOD  # a dptune.search.Method
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PrivateSampler(SpaceSampler):
         InputError: a setting is out of range.
     """
 
-    method: ClassVar[dptune.algorithms.Method]
+    method: ClassVar[dptune.search.Method]
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class CentredSampler(PrivateSampler):
     answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss.
 
     Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
-    :func:`dptune.algorithms.centred_plan.plan_centred`.
+    :func:`dptune.search.algorithms.centred_plan.plan_centred`.
     """
 
     method = dptune.CENTRED
@@ -267,7 +267,7 @@ class DPGIBOSampler(PrivateSampler):
     Every trial's value is a release of its own, a noisy clipped mean loss.
 
     Arguments as in :class:`PrivateSampler`; ``settings`` are those of
-    :func:`dptune.algorithms.gibo_plan.plan_gibo`: ``steps`` and ``batch`` are T and b, instead of ``n_trials``.
+    :func:`dptune.search.algorithms.gibo_plan.plan_gibo`: ``steps`` and ``batch`` are T and b, instead of ``n_trials``.
     """
 
     method = dptune.GIBO

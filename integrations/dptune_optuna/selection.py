@@ -29,11 +29,11 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import positive, share
+from dptune.choice.choosing import method_for, observe, select_points
+from dptune.choice.methods import Method
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.search.agreement import check_start
-from dptune.selection.choosing import method_for, observe, select_points
-from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select

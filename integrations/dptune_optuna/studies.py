@@ -21,8 +21,8 @@ from optuna.trial import Trial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
-from dptune.algorithms import VALUES
 from dptune.privacy import PerExampleLosses
+from dptune.search import VALUES
 from dptune.search.answer import listed
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun

@@ -20,7 +20,7 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
-from dptune.privacy.private import bare
+from dptune.privacy.seal.private import bare
 
 RESTARTS = 5
 BYTES = 65536  # of an argument

@@ -32,9 +32,7 @@ from ray import cloudpickle, tune
 
 import dptune
 from dptune._checks import at_least
-from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data
-from dptune.selection.proposals import (
+from dptune.choice.proposals import (
     Choice,
     as_model,
     choose_among,
@@ -44,6 +42,8 @@ from dptune.selection.proposals import (
     privatizer_of,
     trained_at,
 )
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")

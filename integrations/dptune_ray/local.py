@@ -1,6 +1,6 @@
 """The three LDP algorithms as Tune searchers: a trial is one user's locally private reply.
 
-The run is :class:`dptune.bandits.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune
+The run is :class:`dptune.local.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune
 tells it, twice, late or never, is not needed. A trial that failed is a reply that was lost.
 
 Guarantee: epsilon-LDP of a reply, any two values of a user; the trial's process is the user's device.
@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 import dptune
 from dptune._checks import at_least
 from dptune._numbers import real
-from dptune.bandits.bandit import LocalBandit
-from dptune.bandits.curator import Refinement
-from dptune.bandits.replies import agreed_centre, check_randomizer, refuse_winning_failure
+from dptune.local.bandits.bandit import LocalBandit
+from dptune.local.bandits.curator import Refinement
+from dptune.local.bandits.replies import agreed_centre, check_randomizer, refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
 from dptune.space import Value
@@ -99,7 +99,7 @@ class LDPSearch(RunSearch):
     def __init__(
         self,
         param_space: Mapping[str, Any] | None = None,
-        settings: dptune.bandits.LDPSettings | None = None,
+        settings: dptune.local.LDPSettings | None = None,
         *,
         replies: str | Path,
         name: str = "tune",
@@ -113,7 +113,7 @@ class LDPSearch(RunSearch):
         mode: str | None = None,
     ) -> None:
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
-        if not isinstance(settings, dptune.bandits.LDPSettings):
+        if not isinstance(settings, dptune.local.LDPSettings):
             kind = type(self).__name__
             raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(HybridReplies(...)), ...).")
         if centre is not None and real(centre) is None:
@@ -131,19 +131,19 @@ class LDPSearch(RunSearch):
 
     # ---- the run -----------------------------------------------------------------------------------
 
-    def _new_run(self, space: dptune.Space) -> dptune.bandits.LDPRun:
+    def _new_run(self, space: dptune.Space) -> dptune.local.LDPRun:
         centre = agreed_centre(self._settings.replies, self._centre, self._device or self._log.fact(DEVICE) or {})
         maximize = self.mode == "max"
-        return dptune.bandits.LDPRun(
+        return dptune.local.LDPRun(
             self._algorithm, space, self._settings, maximize=maximize, centre=centre, **self._options
         )
 
     def _forget(self) -> None:
-        self._current: dptune.bandits.LDPRun | None = None
+        self._current: dptune.local.LDPRun | None = None
         self._last = -1  # number of the newest reply the run knows
         self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
 
-    def run(self) -> dptune.bandits.LDPRun:
+    def run(self) -> dptune.local.LDPRun:
         """Return the run with all recorded replies.
 
         Raises:
@@ -250,16 +250,16 @@ class LDPSearch(RunSearch):
 class LDPTGPSearch(LDPSearch):
     """LDP-TGP-UCB: each reply cut once, exact Gaussian process. See :class:`LDPSearch`."""
 
-    _algorithm = dptune.bandits.LDPTGP
+    _algorithm = dptune.local.LDPTGP
 
 
 class LDPATASearch(LDPSearch):
     """LDP-ATA-GP-UCB: Nystroem features, truncation adapted in every round. See :class:`LDPSearch`."""
 
-    _algorithm = dptune.bandits.LDPATA
+    _algorithm = dptune.local.LDPATA
 
 
 class LDPMoMASearch(LDPSearch):
     """LDP-MoMA-GP-UCB: every point is proposed ``settings.plays`` times. See :class:`LDPSearch`."""
 
-    _algorithm = dptune.bandits.LDPMoMA
+    _algorithm = dptune.local.LDPMoMA

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ray.exceptions import RayError
 
 import dptune
-from dptune.privacy.private import bare
+from dptune.privacy.seal.private import bare
 from dptune_ray.vault import VaultClient, Vector
 
 PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result

@@ -62,7 +62,7 @@ class SpaceSearch(RunSearch):
         InputError: a setting is out of range, or the space holds what is not supported.
     """
 
-    method: ClassVar[dptune.algorithms.Method]
+    method: ClassVar[dptune.search.Method]
 
     def __init__(
         self,
@@ -381,7 +381,7 @@ class CentredSearch(SpaceSearch):
 
     A generation is two releases and no trial has one of its own: it reports a careful estimate, from what is released
     when it ends, of its mean loss *less that at the centre of the search space*; infinity while that is nothing. The
-    answer is :meth:`recommend`. Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred`.
+    answer is :meth:`recommend`. Settings are those of :func:`dptune.search.algorithms.centred_plan.plan_centred`.
 
     Raises:
         MissingExtra: cmaes is not installed; when the run begins.
@@ -401,7 +401,7 @@ class SelectionSearch(SpaceSearch):
     :meth:`recommend` returns it. Losses live in the vault: if that dies, as many trials are needed again.
     """
 
-    method = dptune.algorithms.SELECTION
+    method = dptune.search.SELECTION
 
 
 class DPGIBOSearch(SpaceSearch):
@@ -409,7 +409,7 @@ class DPGIBOSearch(SpaceSearch):
 
     Trials are proposed in batches around an iterate that moves by one released gradient a batch. Each trial reports a
     release of its own, paid from ``monitor_share``. Settings are those of
-    :func:`dptune.algorithms.gibo_plan.plan_gibo`.
+    :func:`dptune.search.algorithms.gibo_plan.plan_gibo`.
     """
 
     method = dptune.GIBO

@@ -30,7 +30,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
 class Server:
     """The trusted server in its actor; knows nothing of Ray. Arguments as of :meth:`RayTransport.serve`."""
 
-    def __init__(self, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, timeout: float) -> None:
+    def __init__(self, ledger: dptune.ledger.PlanLedger, settings: FTSSettings, timeout: float) -> None:
         self._about = ledger, settings, timeout
         self._life = secrets.token_hex(8)  # another one after a restart
 
@@ -79,7 +79,7 @@ class RayTransport:
 
     @classmethod
     def serve(
-        cls, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
+        cls, ledger: dptune.ledger.PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
     ) -> RayTransport:
         """Start the server on this node, or continue it from its ledger, which has every broadcast.
 

@@ -23,8 +23,8 @@ from ray import cloudpickle, tune
 
 import dptune
 from dptune.losses.user_function import Function, call_guarded, losses_of_result
-from dptune.privacy.private import loss_vector
-from dptune.privacy.silence import swallow
+from dptune.privacy.seal.private import loss_vector
+from dptune.privacy.seal.silence import swallow
 from dptune_ray.actors import ActorClient, answer_of, start
 from dptune_ray.reports import PUBLIC, SIGMA, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat

@@ -11,7 +11,7 @@ from ray.tune.search import Searcher
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune.algorithms import VALUES
+from dptune.search import VALUES
 from dptune.search.fold import VALUE
 from dptune_ray.search import METRIC, SpaceSearch
 from dptune_ray.spaces import paths, resolve

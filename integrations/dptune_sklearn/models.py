@@ -24,9 +24,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from dptune import Rows
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
-from dptune.losses.reachable import refuse_reachable
 from dptune.losses.user_function import call_guarded, losses_function
-from dptune.privacy.private import PerExampleLosses
+from dptune.privacy.seal.private import PerExampleLosses
+from dptune.privacy.seal.reachable import refuse_reachable
 from dptune_sklearn.digest import of_parameters
 
 

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import dptune
 from dptune._checks import boolean
-from dptune.accounting import BudgetStatement
+from dptune.choice import Report
 from dptune.errors import InputError
+from dptune.ledger import BudgetStatement
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
-from dptune.reports import Report
 from dptune.search.fold import FINAL, VALUE
 from dptune_sklearn.decide import decide
 from dptune_sklearn.models import Models, given_halves
@@ -83,7 +83,7 @@ class PrivateSearch(Around):
             whole rounds of the method.
         method: with ``cv=None``: "centred" (the default: two releases a round; any space), "dp-gibo" (one released
             gradient a batch; numbers), "selection" (one choice, without public evidence), a
-            :class:`dptune.algorithms.Method`, or an Optuna sampler, which receives a noisy value of each trial.
+            :class:`dptune.search.Method`, or an Optuna sampler, which receives a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         n_jobs: number of processes that train. Private rows stay in this one.
         random_state: a whole number. It seeds the draws, and whatever else has no seed, so that a rerun is the same.
@@ -104,7 +104,7 @@ class PrivateSearch(Around):
         cv_results_, n_splits_, scorer_: of the public search.
         best_index_: place of the chosen parameters in ``cv_results_``; None if the default was chosen and is not in it.
         best_score_: their mean public score. With ``cv=None`` minus ``best_loss_``.
-        selection_: the :class:`dptune.selection.choosing.Selection`, with ``improvement``; only with ``cv=``.
+        selection_: the :class:`dptune.choice.choosing.Selection`, with ``improvement``; only with ``cv=``.
         search_: the public search that was wrapped, fitted.
         best_loss_: with ``cv=None`` the released :class:`dptune.search.Estimate` of the mean clipped loss; else None.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``. ``sigma`` is the standard

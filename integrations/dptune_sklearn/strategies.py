@@ -14,17 +14,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import dptune
-from dptune.algorithms import VALUES
+from dptune.choice.choosing import choice_share, select_named
+from dptune.choice.methods import lead
 from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
-from dptune.search import drive
+from dptune.search import VALUES, drive
 from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
 from dptune.search.answer import Recommendation
 from dptune.search.fold import VALUE
 from dptune.search.request import SearchRequest, risk_in_words, share_in_words
 from dptune.search.run import FIRST_TRIALS, SearchRun
-from dptune.selection.choosing import choice_share, select_named
-from dptune.selection.methods import lead
 from dptune_sklearn.digest import of_parameters
 from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.naming import keep
@@ -135,7 +134,7 @@ def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.
 
 
 def propose(
-    method: dptune.algorithms.Method, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models
+    method: dptune.search.Method, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models
 ) -> Found:
     """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
     where = UserSpace(search.space)
@@ -209,7 +208,7 @@ def _runs(
     search: PrivateSearch,
     privatizer: dptune.LossPrivatizer,
     models: Models,
-    method: dptune.algorithms.Method,
+    method: dptune.search.Method,
     where: UserSpace,
 ) -> Iterator[SearchRun]:
     """Yield the run, begun or continued; when it is complete, what extends it, if it is to go on and has fewer trials.
@@ -314,13 +313,13 @@ METHODS: Mapping[str, Strategy] = {
 
 def strategy(method: Any) -> Strategy:
     """Return how a search with this ``method=`` spends its budget; refuse what is no name, method or sampler."""
-    if isinstance(method, dptune.algorithms.Method):
+    if isinstance(method, dptune.search.Method):
         return partial(propose, method)
     if hasattr(method, "sample_relative"):
         return partial(sample, method)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(
-            f"method must be {', '.join(map(repr, METHODS))}, a dptune.algorithms.Method or an Optuna sampler; "
+            f"method must be {', '.join(map(repr, METHODS))}, a dptune.search.Method or an Optuna sampler; "
             f"got {method!r}."
         )
     return METHODS[method]

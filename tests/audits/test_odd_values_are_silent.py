@@ -14,9 +14,9 @@ from every_logger import every_logger, without_clocks
 from noises import CannedNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.choice.methods import exponential
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.privacy.held import HeldLosses
-from dptune.selection.methods import exponential
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.repeats import repeat_and_select
 

@@ -201,7 +201,7 @@ def test_the_audit_finds_the_planted_bug(
 
 
 CHARGE_AFTER_DRAW = """
-from dptune.accounting.events import GaussianRelease
+from dptune.ledger.events import GaussianRelease
 from dptune.privacy.privatizer import Released
 def release(self, query, *, scope, key, note=None):
     known = self.ledger.find(scope, key)

@@ -1,6 +1,6 @@
 """Each bug that no test caught when the project was tried, planted alone: an audit of whole runs fails on it.
 
-The audits are in ``house_audits``. SQLite's settings and their planted bugs are in tests/accounting/test_connection.py.
+The audits are in ``house_audits``. SQLite's settings and their planted bugs are in tests/ledger/test_connection.py.
 """
 
 from __future__ import annotations

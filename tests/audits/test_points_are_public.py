@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import dptune
 from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.private import reveal
+from dptune.privacy.seal.private import reveal
 from dptune_optuna import PrivateObjective
 from dptune_sklearn import PrivateSearch
 

@@ -18,12 +18,12 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.algorithms import VALUES
 from dptune.cli import app
 from dptune.errors import BudgetMismatch, CapReached, KeyConflict
 from dptune.figures import draw_budget, save_figure
+from dptune.ledger.plan_ledger import PlanLedger
 from dptune.local import LocalRandomizer, UserLedger
+from dptune.search import VALUES
 
 PEOPLE = np.linspace(0.1, 0.9, 10)
 

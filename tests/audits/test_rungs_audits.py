@@ -14,11 +14,11 @@ from house_audits import plant_sensitivity
 from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import Plan
-from dptune.algorithms.centred import Centred
 from dptune.privacy import held
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.search import Plan
+from dptune.search.algorithms.centred import Centred
 from dptune.search.fold import point_name
 from dptune.search.rungs import EARLIER, LAST, Rungs
 

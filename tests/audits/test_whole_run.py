@@ -11,11 +11,11 @@ from audit_tools import Array, FreeLedger, lower_bound
 from noises import NoNoise
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
-from dptune.accounting.approximate import Limits
-from dptune.accounting.gdp import Spent
-from dptune.accounting.ledger import News, Rest
-from dptune.algorithms import Method
+from dptune.ledger.approximate import Limits
+from dptune.ledger.gdp import Spent
+from dptune.ledger.ledger import News, Rest
 from dptune.privacy import MeanQuery
+from dptune.search import Method
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.fts_problems import FederatedProblem, synthetic
 from benchmarks.fts_runs import Method, run
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated.settings import FTSSettings
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 
 points = np.random.default_rng(0).random((80, 2))
 TINY = FederatedProblem("tiny", points, np.array([np.sin(3 * points[:, 0] + 0.1 * n) for n in range(4)]))

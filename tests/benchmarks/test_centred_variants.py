@@ -19,8 +19,8 @@ from benchmarks.centred_variants import (
 )
 from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
-from dptune.algorithms.centred import GENERATION, CentredCMA
-from dptune.algorithms.centred_plan import CENTRED
+from dptune.search.algorithms.centred import GENERATION, CentredCMA
+from dptune.search.algorithms.centred_plan import CENTRED
 
 
 def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:

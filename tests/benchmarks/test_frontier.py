@@ -20,7 +20,7 @@ from benchmarks.frontier.people import SLOTS
 from benchmarks.frontier.tasks import NEW, OLD, TASKS, FrontierTask
 from benchmarks.report import DOCS
 from dptune import Categorical, Float, Space
-from dptune.gp.grouped import Group
+from dptune.search.gp.grouped import Group
 
 
 def task(*, plain: bool = True) -> FrontierTask:

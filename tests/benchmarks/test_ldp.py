@@ -19,7 +19,7 @@ from benchmarks.ldp_problems import (
 )
 from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, ORDER_WISE, RESULTS, ROOT, THEOREM, checkpoints, load, play
 from benchmarks.ldp_search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
-from dptune.gp.kernels import RBF
+from dptune.search.gp.kernels import RBF
 
 
 def test_problems_from_a_generated_table() -> None:

@@ -12,10 +12,10 @@ from benchmarks.curator import Curator
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.algorithms.centred_plan import CENTRED
-from dptune.algorithms.gibo_plan import GIBO
-from dptune.algorithms.method import Method
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
+from dptune.search.algorithms.centred_plan import CENTRED
+from dptune.search.algorithms.gibo_plan import GIBO
+from dptune.search.algorithms.method import Method
 
 N = 70
 
@@ -76,7 +76,7 @@ def test_a_run_is_reproducible_and_uses_at_most_its_trials(task: Task, method: s
 
 
 def test_the_kernel_in_theta_is_the_kernel_of_the_box() -> None:
-    from dptune.gp.kernels import Polynomial2
+    from dptune.search.gp.kernels import Polynomial2
 
     kernel, rng = paper_runs.InTheta(Polynomial2()), np.random.default_rng(0)
     theta, X = rng.random(3), rng.random((4, 3))

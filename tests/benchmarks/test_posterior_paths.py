@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.posterior_paths import Path
-from dptune.gp.grouped import Group, GroupedRegression
+from dptune.search.gp.grouped import Group, GroupedRegression
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from dataclasses import fields
 import pytest
 from page_tools import ROOT, page
 
-from dptune.algorithms.rounds import Rounds
 from dptune.privacy.mechanism import Mechanism
+from dptune.search.algorithms.rounds import Rounds
 
 PAGE = page("docs/architecture.md")
 

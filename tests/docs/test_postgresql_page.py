@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from page_tools import blocks, page
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.accounting import schema, server
+from dptune.ledger import schema, server
 
 if TYPE_CHECKING:
     from conftest import PostgresqlServer

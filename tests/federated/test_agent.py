@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dptune import InputError
 from dptune.federated.agent import Cube, FTSAgent, FTSModel, Points
 from dptune.federated.settings import FTSSettings
-from dptune.gp.features import FourierFeatures
+from dptune.search.gp.features import FourierFeatures
 
 SETTINGS = FTSSettings(
     agents=29, d=2, M=20, own_features=20, noise=0.01, regions=(2, 2), spread=1.0, candidates=64, initial=4

@@ -18,11 +18,11 @@ from federated_audits import PLAN, SETTINGS, Chosen, full_disk, server
 from noises import NoNoise
 
 from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import epsilon_pld
 from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
 from dptune.federated import FTSServer, Message
 from dptune.federated import server as implementation
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import epsilon_pld
 from dptune.privacy.noise import SecretSample
 
 GOOD = np.arange(10.0)

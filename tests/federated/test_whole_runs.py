@@ -9,11 +9,11 @@ import numpy as np
 from federated_audits import send, server
 from noises import NoNoise
 
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import FTSServer, InProcess, Participant
 from dptune.federated.agent import FTSAgent, FTSModel, Points
 from dptune.federated.settings import FTSSettings
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 
 SETTINGS = FTSSettings(agents=6, d=2, M=30, own_features=40, regions=(2, 1), S=4.0, initial=3, candidates=64, seed=2)
 EVERYBODY = SubsampledGaussianPlan(q=1.0, z=1.0, steps=4)

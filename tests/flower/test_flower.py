@@ -16,8 +16,8 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.supercore.task_identity import TaskIdentity
 
 from dptune import Float, InputError, Space
-from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.federated import FTSServer, FTSSettings
+from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune_flower import answer, best, run_rounds
 
 SETTINGS = FTSSettings(agents=3, d=2, M=20, own_features=20, candidates=64, initial=2)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr")
-from dptune.accounting import PlanLedger
+from dptune.ledger import PlanLedger
 
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parents[2] / "examples" / "flower"

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from dptune import InputError
-from dptune.bandits import HybridReplies, LaplaceReplies
-from dptune.bandits.replies import check_randomizer
-from dptune.local import HybridRandomizer, InsecureHybrid, LocalRandomizer, UserLedger
+from dptune.local import HybridRandomizer, HybridReplies, InsecureHybrid, LaplaceReplies, LocalRandomizer, UserLedger
+from dptune.local.bandits.replies import check_randomizer
 from dptune.local.windows import PARTS, Window, largest_reply, largest_variance, windows
 
 EPSILONS = [1e-6, 0.3, 0.61, 0.62, 1.0, 2.0, 8.0, 30.0]

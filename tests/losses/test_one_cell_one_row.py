@@ -31,7 +31,7 @@ from dptune.losses.estimator import estimator_losses
 from dptune.losses.named import NamedLoss
 from dptune.losses.rows import Rows, Table, read_rows
 from dptune.losses.user_function import losses_function
-from dptune.privacy.cells import plain
+from dptune.privacy.seal.cells import plain
 
 SURROGATE = json.loads('"cut \\ud83d"')
 NUMBERS = ["1", "1.0", "1.50", "1.5", "7", "007", "1e3", "1000", "1000.0", "-0.0", "0", "2.5", " 3", "0.1", "1e400"]

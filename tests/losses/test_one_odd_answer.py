@@ -17,7 +17,7 @@ from dptune.errors import InputError
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.named import zero_one_loss
 from dptune.losses.user_function import losses_function
-from dptune.privacy.private import loss_vector
+from dptune.privacy.seal.private import loss_vector
 
 # --- outputs that are lists or objects ------------------------------------------------------------------------
 

@@ -11,8 +11,7 @@ import optuna
 from optuna.distributions import FloatDistribution
 
 import dptune
-from dptune.bandits import LaplaceReplies, LDPSettings
-from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
+from dptune.local import InsecureRandomizer, LaplaceReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 
 SECRET = 0.123456789

@@ -14,10 +14,10 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 import dptune
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import FTSServer, InProcess
 from dptune.federated.settings import FTSSettings
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune_optuna import DPFTSSampler
 from harness import SPACE, create, point, stored
 

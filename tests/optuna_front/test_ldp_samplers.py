@@ -15,8 +15,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 import dptune
-from dptune.bandits.curator import key_of
 from dptune.local import InsecureRandomizer
+from dptune.local.bandits.curator import key_of
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.local import LDPSampler
 from harness import create, storage_of, stored
@@ -24,8 +24,8 @@ from harness import create, storage_of, stored
 KINDS = [LDPTGPSampler, LDPATASampler, LDPMoMASampler]
 ALL = pytest.mark.parametrize("kind", KINDS)
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "n": IntDistribution(1, 100, log=True)}
-SETTINGS = dptune.bandits.LDPSettings(
-    dptune.bandits.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
+SETTINGS = dptune.local.LDPSettings(
+    dptune.local.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
 )
 
 
@@ -223,16 +223,16 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
-    study, follower, original = told(replies=12), open_sampler(), dptune.bandits.LDPRun.tell
+    study, follower, original = told(replies=12), open_sampler(), dptune.local.LDPRun.tell
 
     def press(self: Any, number: int, *reply: Any) -> bool:
         taken = original(self, number, *reply) if when == "after" or number != 7 else True
         if number == 7:
-            monkeypatch.setattr(dptune.bandits.LDPRun, "tell", original)
+            monkeypatch.setattr(dptune.local.LDPRun, "tell", original)
             raise KeyboardInterrupt
         return taken
 
-    monkeypatch.setattr(dptune.bandits.LDPRun, "tell", press)
+    monkeypatch.setattr(dptune.local.LDPRun, "tell", press)
     with pytest.raises(KeyboardInterrupt):
         follower.run_of(study)
     assert follower.run_of(study).bandit.t == 12

@@ -17,8 +17,7 @@ from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import TrialState
 
 import dptune
-from dptune.bandits import LaplaceReplies
-from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
+from dptune.local import InsecureRandomizer, LaplaceReplies, LocalRandomizer, UserLedger
 from dptune_optuna import LocalObjective
 from dptune_optuna.local import randomizers_of
 from harness import create, storage_of, stored, transcript

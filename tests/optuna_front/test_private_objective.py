@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import dptune
-from dptune.accounting import entries
+from dptune.ledger import entries
 from dptune_optuna import PrivateObjective
 from harness import N, create, open_centred, open_ledger, open_privatizer, people_s_losses, ran, stored
 

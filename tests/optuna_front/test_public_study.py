@@ -25,7 +25,7 @@ from sklearn.svm import SVC
 
 import dptune
 import dptune_optuna
-from dptune.selection import public_choice
+from dptune.choice import public_choice
 from dptune_optuna.choice import CHOICE, ranked
 
 SCRIPTS = Path(__file__).parent / "scripts"

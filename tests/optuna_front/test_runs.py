@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from sklearn.linear_model import Ridge
 
 import dptune
-from dptune.algorithms.centred_plan import plan_centred
+from dptune.search.algorithms.centred_plan import plan_centred
 from dptune_optuna import CentredSampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective, PrivateSampler
 from harness import (
     FRONTS,
@@ -145,7 +145,7 @@ def test_a_study_keeps_its_loss(tmp_path, kind):
     [(["x"], "got list"), ({**SPACE, "b": (0.0, 1.0)}, r"'b'.*Optuna distribution.*got \(0.0, 1.0\)")],
 )
 def test_what_is_no_space_is_refused_by_name(tmp_path, kind, space, says):
-    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2))
+    settings = dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2))
     with pytest.raises(dptune.InputError, match=says):
         kind(space, settings if kind is LDPTGPSampler else open_privatizer(tmp_path))
 
@@ -300,7 +300,7 @@ def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_traini
 
 
 class OwnSampler(PrivateSampler):
-    method = dptune.algorithms.Method("my search", plan_centred, dptune.algorithms.CentredCMA, shared_slots=True)
+    method = dptune.search.Method("my search", plan_centred, dptune.search.CentredCMA, shared_slots=True)
 
 
 def test_any_method_is_a_sampler_in_one_line(fast_path):

@@ -16,7 +16,7 @@ from test_dpfts_sampler import SETTINGS, Silent
 
 # The suite's objectives are ordinary ones: their values are public, and the sampler warns of each.
 pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
-REPLIES = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
+REPLIES = dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
 COMMON = {f"common {name}": distribution for name, distribution in SPACE.items()}  # what the suite does not suggest
 
 

@@ -13,7 +13,7 @@ import pytest
 from optuna.samplers import GridSampler, PartialFixedSampler, QMCSampler, RandomSampler, TPESampler
 
 import dptune
-from dptune.selection.methods import race
+from dptune.choice.methods import race
 from dptune_optuna import SelectionObjective
 from harness import stored
 

@@ -15,7 +15,7 @@ from harness import FRONTS, OPEN, SPACE, create, front, open_ledger, open_privat
 BOTH = pytest.mark.parametrize("kind", OPEN)
 PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
 NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25)}
-REPLIES = dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2)
+REPLIES = dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2)
 
 
 @pytest.mark.parametrize("kind", FRONTS)
@@ -117,7 +117,7 @@ def test_a_privatizer_and_something_to_search_are_needed(tmp_path, kind):
 )
 def test_wrong_settings_of_local_samplers_are_refused_by_name(wrong, says):
     numpys = {"patience": np.int64(3), "centre": np.float32(0.0), "count": np.int8(9), "seed": np.int64(1)}
-    usual = {"space": SPACE, "settings": dptune.bandits.LDPSettings(REPLIES)}
+    usual = {"space": SPACE, "settings": dptune.local.LDPSettings(REPLIES)}
     create(None, LDPTGPSampler(**usual, **numpys)).ask(SPACE)
     with pytest.raises(dptune.InputError, match=says):
         LDPTGPSampler(**{**usual, **wrong})

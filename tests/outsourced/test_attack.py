@@ -13,7 +13,7 @@ import pytest
 from outsourced_tools import MemoryLedger, curator
 from scipy.stats import binom, norm
 
-from dptune.accounting.gdp import epsilon_from_mu
+from dptune.ledger.gdp import epsilon_from_mu
 from dptune.privacy.noise import OpenDPNoise
 
 DEMONSTRATION = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "outsourced_attack.py"))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.gp import RBF
 from dptune.outsourced.formats import About, Table
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
+from dptune.search.gp import RBF
 
 
 def table(Z: np.ndarray, sigma: float = 0.3, *, maximise: bool = True) -> Table:
@@ -99,7 +99,7 @@ def test_the_modelers_half_imports_nothing_that_reaches_private_data() -> None:
     program = (
         "import sys; import dptune.outsourced.modeler, dptune.outsourced.formats;"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('opendp', 'sqlalchemy', 'optuna', 'sklearn')"
-        " or m.startswith(('dptune.privacy', 'dptune.accounting', 'dptune.losses', 'dptune.search', 'dptune.local')))"
+        " or m.startswith(('dptune.privacy', 'dptune.ledger', 'dptune.losses', 'dptune.search', 'dptune.local')))"
         ", sorted(m for m in sys.modules if m.startswith('dptune.outsourced')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from optuna.testing.pytest_samplers import BasicSamplerTestCase
 from optuna.trial import create_trial
 
 from dptune import InputError
-from dptune.gp import RBF
 from dptune.outsourced import OutsourcedModeler
 from dptune.outsourced.formats import About, Table
+from dptune.search.gp import RBF
 from dptune_optuna import POGPUCBSampler
 
 Z = np.random.default_rng(0).uniform(-5, 5, (60, 2))

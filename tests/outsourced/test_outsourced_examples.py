@@ -12,7 +12,7 @@ from example_tools import run_shorter
 from scipy.stats import binom, norm
 
 from benchmarks import outsourced as benchmark
-from dptune.accounting.gdp import mu_from_epsilon
+from dptune.ledger.gdp import mu_from_epsilon
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

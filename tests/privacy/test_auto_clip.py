@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
 from dptune.privacy.auto_clip import ClipRule, range_of

@@ -9,7 +9,7 @@ import pytest
 from noises import NoNoise
 
 from dptune import BudgetExhausted, LossPrivatizer
-from dptune.accounting.events import GaussianRelease
+from dptune.ledger.events import GaussianRelease
 from dptune.privacy import MeanQuery
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.accounting import schema
 from dptune.errors import KeyConflict
+from dptune.ledger import schema
 from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import OpenDPNoise
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from ray.tune.utils import flatten_dict
 
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import Message
 from dptune.federated.settings import FTSSettings
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune_ray import DPFTSSearch, RayTransport
 from ray_harness import SPACE
 

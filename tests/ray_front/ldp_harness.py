@@ -18,15 +18,15 @@ KINDS = {
     LDPMoMASearch: LDPMoMASampler,
 }
 SPACE = {"x": tune.uniform(-1.0, 1.0), "n": tune.lograndint(1, 101)}
-SETTINGS = dptune.bandits.LDPSettings(
-    dptune.bandits.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
+SETTINGS = dptune.local.LDPSettings(
+    dptune.local.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
 )
 SECRET = 0.87654321987
 
 
 def told(epsilon, half):
     """Settings for the replies of a randomiser."""
-    return replace(SETTINGS, replies=dptune.bandits.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
+    return replace(SETTINGS, replies=dptune.local.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
 
 
 ONE = told(1.0, 1.0)

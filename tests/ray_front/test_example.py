@@ -13,8 +13,8 @@ from example_tools import run_shorter
 from ray import tune
 
 import dptune
-from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.federated import FTSSettings
+from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import HybridRandomizer
 from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
 from ray_people import N

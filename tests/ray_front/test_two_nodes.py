@@ -155,7 +155,7 @@ def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, 
     output, errors = driver.communicate(timeout=900)  # the server's time-out is ten minutes
     assert driver.returncode == 0, errors[-3000:]
     assert "[0, 1, 2, 3]" in output.splitlines()  # Ray writes there, too
-    charges = dptune.accounting.PlanLedger(ledger).charges()
+    charges = dptune.ledger.PlanLedger(ledger).charges()
     assert [charge.key for charge in charges] == [f"round/{t}" for t in range(4)]
     assert all(charge.value is not None for charge in charges)
     assert len(list(tmp_path.glob("seen-*"))) >= seen + 4 * (3 + 2)  # the agents began again on the new node
@@ -164,6 +164,6 @@ def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, 
 def rounds_of(ledger):
     """How many rounds are charged; none before the ledger is made, which takes more than one write."""
     try:
-        return len(dptune.accounting.PlanLedger(ledger).charges())
+        return len(dptune.ledger.PlanLedger(ledger).charges())
     except dptune.LedgerError:
         return 0

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 import dptune
-from dptune.algorithms import VALUES
 from dptune.privacy.held import HeldLosses
+from dptune.search import VALUES
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import Actor, in_parts
 from dptune_ray.spaces import domains_of, to_space

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dptune
-from dptune.algorithms import SELECTION
+from dptune.search import SELECTION
 from dptune_ray.vault import Vault
 from ray_harness import open_ledger
 from ray_people import losses_at, people

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Categorical, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import SELECTION, VALUES, AdaGradNorm, Method, Plan, PublicFacts, Rounds, RoundSettings
 from dptune.privacy import Ball, MeanQuery, Question
+from dptune.search import SELECTION, VALUES, AdaGradNorm, Method, Plan, PublicFacts, Rounds, RoundSettings
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 MIXED_SPACE = Space(

@@ -14,7 +14,7 @@ from runs import CENTRED_RUN, SPACE, keys, losses_of, spend_elsewhere, trial, tr
 
 from dptune import CENTRED, Budget, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.figures import save_figure
-from dptune.gp.grouped import GroupedRegression
+from dptune.search.gp.grouped import GroupedRegression
 
 start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
 EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]

@@ -20,7 +20,7 @@ from dptune import (
     SearchRun,
     Space,
 )
-from dptune.algorithms import SELECTION, CentredMixed
+from dptune.search import SELECTION, CentredMixed
 
 N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
 start = MIXED_RUN.start

@@ -24,16 +24,16 @@ from dptune import (
     SearchRun,
     Space,
 )
-from dptune.accounting import entries
-from dptune.accounting.approximate import composed_delta, divided, largest_plan
-from dptune.accounting.events import GaussianRelease
-from dptune.algorithms import CENTRED, GIBO, SELECTION
-from dptune.algorithms.method import Method
+from dptune.choice.choosing import choice_share
+from dptune.choice.methods import race
 from dptune.errors import BudgetMismatch
+from dptune.ledger import entries
+from dptune.ledger.approximate import composed_delta, divided, largest_plan
+from dptune.ledger.events import GaussianRelease
 from dptune.privacy.auto_clip import AutoClip, ClipRule
+from dptune.search import CENTRED, GIBO, SELECTION
+from dptune.search.algorithms.method import Method
 from dptune.search.request import SearchRequest
-from dptune.selection.choosing import choice_share
-from dptune.selection.methods import race
 from dptune.training import join
 
 SPACE = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"])})
@@ -305,7 +305,7 @@ def a_division_without_the_clip(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         price, limits = priced(auto, *given)
         assert limits is not None
         alone = largest_plan(1.0, EPSILON, DELTA)
-        return price, dptune.accounting.approximate.Limits(0.0, divided(alone, 1.0)[1], auto.scope)
+        return price, dptune.ledger.approximate.Limits(0.0, divided(alone, 1.0)[1], auto.scope)
 
     with monkeypatch.context() as broken:
         broken.setattr(AutoClip, "priced", planted)
@@ -326,7 +326,7 @@ def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(
 
 
 def test_planted_bug_limits_that_pass_the_promise_are_made_smaller(ledger: PrivacyLedger) -> None:
-    from dptune.accounting.approximate import Limits
+    from dptune.ledger.approximate import Limits
 
     kept = Limits(5.0, 0.9, "")
     ledger.charge("s", "k", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="k", limits=kept)

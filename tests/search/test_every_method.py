@@ -36,8 +36,8 @@ from dptune import (
     PrivacyLedger,
     Space,
 )
-from dptune.algorithms import AdaGradNorm
 from dptune.errors import BudgetMismatch, KeyConflict
+from dptune.search import AdaGradNorm
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 

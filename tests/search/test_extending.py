@@ -24,11 +24,10 @@ from dptune import (
     SearchRun,
     Space,
 )
-from dptune.accounting.gdp import Spent
-from dptune.accounting.ledger import Charge
-from dptune.algorithms import VALUES, Method
 from dptune.errors import BudgetMismatch
-from dptune.search import agreement, fold
+from dptune.ledger.gdp import Spent
+from dptune.ledger.ledger import Charge
+from dptune.search import VALUES, Method, agreement, fold
 
 EXTENDED = "run, extended"
 

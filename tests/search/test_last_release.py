@@ -11,7 +11,7 @@ import pytest
 from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, Kind, keys, losses_of, readable, trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun
-from dptune.algorithms import VALUES
+from dptune.search import VALUES
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import VALUES, Method, PublicFacts
+from dptune.search import VALUES, Method, PublicFacts
 from dptune.search.answer import Estimate
 from dptune.search.request import SearchRequest, forecast, noises, space_of, warning
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dptune import Budget, Categorical, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.accounting.approximate import divided, largest_plan
-from dptune.algorithms import CENTRED, SELECTION
-from dptune.algorithms.method import Method
 from dptune.errors import BudgetExhausted
+from dptune.ledger.approximate import divided, largest_plan
+from dptune.search import CENTRED, SELECTION
+from dptune.search.algorithms.method import Method
 from dptune.search.fold import CHOICE
 from dptune.search.request import SearchRequest
 from dptune.search.view import RunView

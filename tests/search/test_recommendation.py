@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import VALUES, Method
 from dptune.privacy.query import Interval
+from dptune.search import VALUES, Method
 from dptune.search.answer import Estimate, at_edge, best_of_values, features
 from dptune.search.request import SearchRequest
 

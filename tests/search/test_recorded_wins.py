@@ -17,7 +17,7 @@ from federated_audits import SETTINGS, send, server
 from runs import CENTRED_RUN, GIBO_RUN, Kind, trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.accounting.durable import DurableLedger
+from dptune.ledger.durable import DurableLedger
 from dptune.privacy.noise import OpenDPNoise
 
 PATIENCE = 60.0

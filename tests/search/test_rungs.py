@@ -12,9 +12,9 @@ from noises import NoNoise
 from planning import planned
 
 from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.accounting.events import GaussianRelease
-from dptune.algorithms.centred_plan import plan_centred
 from dptune.errors import PlanComplete, TrialFailed
+from dptune.ledger.events import GaussianRelease
+from dptune.search.algorithms.centred_plan import plan_centred
 from dptune.search.run import MOST_STOPPED
 from dptune.search.rungs import EARLIER, LAST
 

@@ -13,8 +13,8 @@ from audit_tools import dump
 from runs import GIBO_RUN, GIBO_SETTINGS, SPACE, losses_of, trial, trials
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.algorithms import VALUES, Method, Plan, PublicFacts
 from dptune.errors import BudgetMismatch, BudgetPlanned
+from dptune.search import VALUES, Method, Plan, PublicFacts
 from dptune.search.agreement import check_start
 
 start, N, TRIALS = GIBO_RUN.start, 20, 16

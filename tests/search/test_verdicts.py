@@ -15,8 +15,8 @@ import pytest
 from scipy.special import ndtri
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import SELECTION, VALUES
 from dptune.privacy.query import Interval
+from dptune.search import SELECTION, VALUES
 from dptune.search.answer import Estimate, Recommendation
 from dptune.search.last_releases import FinalEstimate
 from dptune.search.view import RunView

@@ -24,8 +24,7 @@ from runs import (
 )
 
 from dptune import PrivacyLedger
-from dptune.algorithms import GradientDescent
-from dptune.search import agreement, view
+from dptune.search import GradientDescent, agreement, view
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 0.3, "b": 1.0}

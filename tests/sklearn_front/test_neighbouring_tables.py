@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import dptune
-from dptune.privacy.private import reveal
+from dptune.privacy.seal.private import reveal
 from dptune_sklearn import PrivateSearch
 from dptune_sklearn.models import Models
 from search_transcripts import can_answers, left_behind

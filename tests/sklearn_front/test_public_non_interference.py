@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, _search, _validation
 from sklearn.neighbors import KNeighborsClassifier
 
-from dptune.privacy.private import reveal
+from dptune.privacy.seal.private import reveal
 from dptune_sklearn import PrivateSearch, decide, public_search
 from dptune_sklearn.models import Models
 from search_transcripts import can_answers, left_behind

@@ -119,7 +119,7 @@ def test_the_finalists_losses_are_those_of_scikit_learn_s_models(fast_path, monk
 
     monkeypatch.setattr(dptune.PublicChoice, "choose", kept)
     search = wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3)).fit(*PUBLIC, **VAL)
-    from dptune.privacy.private import reveal
+    from dptune.privacy.seal.private import reveal
 
     assert len(asked) == 4
     params = [

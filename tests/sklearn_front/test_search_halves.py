@@ -43,7 +43,7 @@ def test_groups_of_validation_rows_are_people(fast_path):
         ({"n_iter": 9}, VAL, "n_iter= is refused: write n_trials="),
         ({"loss": None}, VAL, "needs loss=, what is minimised"),
         ({"scoring": "roc_auc"}, VAL, "scoring= is refused with cv=None: .* Give loss="),
-        ({"method": "grid"}, VAL, "'selection', a dptune.algorithms.Method or an Optuna sampler"),
+        ({"method": "grid"}, VAL, "'selection', a dptune.search.Method or an Optuna sampler"),
         ({"loss": "logloss"}, VAL, "not the name of a loss"),
         ({"settings": {"poplation": 4}}, VAL, "no option 'poplation'"),
     ],

@@ -17,7 +17,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import loguniform
 
-from dptune.privacy.private import reveal
+from dptune.privacy.seal.private import reveal
 from dptune_sklearn import PrivateSearch
 from dptune_sklearn.models import Models
 from search_transcripts import can_answers, left_behind

@@ -10,7 +10,7 @@ from scipy.stats import loguniform
 from sklearn.linear_model import LogisticRegression
 
 import dptune
-from dptune.reports import stored_report
+from dptune.choice import stored_report
 from dptune_sklearn import PrivateSearch
 
 

@@ -1,7 +1,7 @@
 """Joins of two and three ledgers of every kind, beside a composition of their own: laws of the privacy loss, convolved.
 
 The reference knows each part by its densities and adds their losses by Fourier transforms. It shares no code with
-`dptune.accounting.dominating`, which connects the dots of profiles, and none with dp-accounting.
+`dptune.ledger.dominating`, which connects the dots of profiles, and none with dp-accounting.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dptune import Budget, PrivacyLedger
-from dptune.accounting.approximate import Limits, divided, largest_plan
-from dptune.accounting.events import GaussianRelease
+from dptune.ledger.approximate import Limits, divided, largest_plan
+from dptune.ledger.events import GaussianRelease
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training import joint as implementation
 from dptune.training.profiles import epsilon_of, removal_mu, renyi_epsilon

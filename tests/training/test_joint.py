@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dptune import Budget, InputError, PrivacyLedger
-from dptune.accounting.gdp import bounded_range_from_mu, mu_from_bounded_range
+from dptune.ledger.gdp import bounded_range_from_mu, mu_from_bounded_range
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 from dptune.privacy.held import per_person
 from dptune.privacy.query import Box, Query

@@ -12,8 +12,8 @@ import pytest
 from proofs import proved
 
 from dptune import LossPrivatizer
-from dptune.accounting.gdp import epsilon_from_mu
 from dptune.audit.own import FreeLedger
+from dptune.ledger.gdp import epsilon_from_mu
 from dptune.privacy.mechanism import noisy_min
 from dptune.training import TrainingPlan
 from dptune.training.profiles import epsilon_of

@@ -15,9 +15,9 @@ from scipy import stats
 from scipy.integrate import quad
 
 from dptune import InputError
-from dptune.accounting.dominating import Gaussian
-from dptune.accounting.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
-from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
+from dptune.ledger.dominating import Gaussian
+from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
+from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training import plans as plans_module
 from dptune.training.plans import from_json, to_json

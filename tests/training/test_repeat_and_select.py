@@ -23,8 +23,8 @@ from audit_tools import run_forked
 from unwritten import selections
 
 from dptune import InputError, PlanComplete
-from dptune.accounting import entries
 from dptune.errors import KeyConflict
+from dptune.ledger import entries
 from dptune.privacy.noise import OpenDPNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training import repeats as implementation

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dptune.accounting.dominating import Gaussian
+from dptune.ledger.dominating import Gaussian
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, profiles
 from dptune.training.profiles import accountant_of, epsilon_of, renyi_epsilon
 from dptune.training.selection_profile import SelectionProfile

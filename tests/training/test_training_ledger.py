@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
-from dptune.accounting import PlanLedger, entries
-from dptune.accounting import SubsampledGaussianPlan as Rounds
-from dptune.accounting.dominating import Gaussian
-from dptune.accounting.events import GaussianRelease
-from dptune.accounting.gdp import epsilon_from_mu
-from dptune.accounting.ledger import REPLACE_ONE
 from dptune.cli import app
+from dptune.ledger import PlanLedger, entries
+from dptune.ledger import SubsampledGaussianPlan as Rounds
+from dptune.ledger.dominating import Gaussian
+from dptune.ledger.events import GaussianRelease
+from dptune.ledger.gdp import epsilon_from_mu
+from dptune.ledger.ledger import REPLACE_ONE
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.ledger import REMOVE_ONE
 from dptune.training.profiles import epsilon_of, removal_mu

@@ -1,0 +1,287 @@
+"""One private choice among candidates that public rows have proposed, and one estimate of what it gained.
+
+Public rows propose: any search on them ranks the candidates, by losses of rows that did not train. Private people
+decide: they are asked once which finalist is best, and once how much better it is than the default.
+
+Example::
+
+    choice = dptune.PublicChoice(V, privatizer, name="svm", default=0)    # V (m, N): cross-validated public losses
+    print(choice.outlook)                                                 # before anything is spent
+    chosen = choice.choose({j: losses(train(j)) for j in choice.to_train})
+    print(chosen.summary())
+
+Guarantee: index and estimate together are mu-GDP under replacing all records of one person, n public, for a trusted
+curator. The choice is the exponential mechanism with a public prior, the estimate the Gaussian mechanism; the ledger's
+filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only, so the
+cost is that of the two releases (docs/privacy.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import at_least, positive, share, text
+from dptune.choice import planning
+from dptune.choice.paired import PairedEstimate
+from dptune.choice.public import PublicLosses, prior, votes
+from dptune.choice.result import Selection
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
+from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.ledger.ledger import PLAN, Charge, Rest
+from dptune.losses.named import NamedLoss, as_loss
+from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.noise import noise_scale
+from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.privacy.query import Box, Interval, MeanQuery
+from dptune.search.agreement import check_start
+
+INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
+
+
+class PublicChoice:
+    """A choice that public rows have prepared. Nothing is charged before :meth:`choose`.
+
+    Args:
+        public: (m, N) losses of N public rows under m candidates, each by a model that was trained without the row
+            (cross-validation), in the loss that private people are asked for. A candidate that failed: NaN.
+        privatizer: of the private people. With ``clip="auto"`` the range of a loss is read off ``public``.
+        name: of the choice in the ledger. With the same name, public losses and settings, a choice that was made is
+            returned, and costs nothing.
+        default: place, from 0, of the candidate that you have today. It is what the estimate compares with.
+        loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
+        mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
+        public_weight: of a public row's vote against a person's; below 1 for rows that are known to be unlike.
+        estimate_share: share of mu^2 for the estimate; default by what public rows say it will show.
+        finalists: number of finalists; default by n and the price.
+
+    Attributes:
+        finalists: places of the candidates among which people choose, the best public loss first.
+        outlook: what can be said before anything is spent.
+
+    Raises:
+        InputError: an argument is not usable. Nothing was charged.
+        BudgetExhausted: the ledger has not ``mu`` left.
+        BudgetMismatch: the name belongs to another choice or to a search.
+    """
+
+    def __init__(
+        self,
+        public: npt.ArrayLike,
+        privatizer: LossPrivatizer,
+        *,
+        name: str,
+        default: int | None = None,
+        loss: str | NamedLoss | None = None,
+        mu: float | None = None,
+        public_weight: float = 1.0,
+        estimate_share: float | None = None,
+        finalists: int | None = None,
+    ) -> None:
+        if not isinstance(privatizer, LossPrivatizer):
+            raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
+        self._privatizer, self.name = privatizer, text("name", name)
+        self.public = PublicLosses.of(public, _known_range(privatizer, loss))
+        self.default = None if default is None else self._place(default)
+        asked = planning.Wanted(
+            mu=None if mu is None else positive("mu", mu),
+            public_weight=_weight(public_weight),
+            estimate_share=None if estimate_share is None else share("estimate_share", estimate_share),
+            finalists=None if finalists is None else at_least("finalists", finalists, 2),
+        )
+        self._plan = self._agree(asked)
+        self.finalists = self._plan.finalists
+        privatizer.use_clip((self.public.low, self.public.high))
+
+    def _place(self, default: object) -> int:
+        place = at_least("default", default, 0)
+        if place not in self.public.order:
+            raise InputError(
+                f"default={place} must be the place of one of the {self.public.m} candidates, from 0, that has public "
+                "losses. Nothing was charged."
+            )
+        return place
+
+    def _agree(self, wanted: planning.Wanted) -> planning.Plan:
+        """Fix the plan under the choice's name, or take the one that is there."""
+        ledger = self._privatizer.ledger
+        if ledger.fact(self.name, PLAN) is None:
+            check_start(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
+
+        def make(rest: Rest) -> dict[str, object]:
+            plan = planning.plan(self.public, rest, wanted, n=self._privatizer.n, default=self.default, unit=self._unit)
+            if plan.choice_mu <= 0:
+                raise BudgetExhausted(wanted.mu or ledger.budget.mu, rest.left, ledger.budget.mu)
+            return plan.describe(self._digest(wanted))
+
+        stored: Any = ledger.fix_plan(self.name, make)
+        if not isinstance(stored, dict) or stored.get("choice") != self._digest(wanted):
+            raise BudgetMismatch(
+                f"the name {self.name!r} belongs to a choice with other candidates, public losses or settings, or to a "
+                "search. Give this choice another name. Nothing was charged."
+            )
+        return planning.Plan.read(stored)
+
+    def _unit(self, mu: float) -> float:
+        """Standard deviation of the noise of a mean that one person moves by 1 / n."""
+        weight = float(self._privatizer.person_weights.max())
+        return noise_scale(sensitivity=weight, mu=mu, dimension=1)
+
+    def _digest(self, wanted: planning.Wanted) -> str:
+        settings = [self.public.digest, self.default, *vars(wanted).values()]
+        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+
+    # ---- before ----------------------------------------------------------------------------------
+
+    @property
+    def best_public(self) -> int:
+        """The candidate that cross-validation on the public rows picks."""
+        return self.public.order[0]
+
+    @property
+    def clip(self) -> tuple[float, float]:
+        """The range of a loss."""
+        return self.public.low, self.public.high
+
+    @cached_property
+    def outlook(self) -> planning.Outlook:
+        """What can be said before anything is spent; printed, it is a few lines."""
+        return planning.outlook(self.public, self._plan, n=self._privatizer.n, default=self.default, unit=self._unit)
+
+    @property
+    def to_train(self) -> tuple[int, ...]:
+        """Places of the candidates whose private losses :meth:`choose` still needs; () if the ledger has the answer."""
+        made = self._made(INDEX)
+        if made is None:
+            kept = () if self.default is None or self.default in self.finalists else (self.default,)
+            return (*self.finalists, *kept)
+        chosen = self._chosen(made)
+        if chosen == self.default or self.default is None or self._plan.estimate_mu == 0 or self._made(IMPROVEMENT):
+            return ()
+        return (self.default, chosen)
+
+    def recorded(self) -> Selection | None:
+        """Return the selection if the ledger has all of it, else None."""
+        return None if self.to_train else self._selection()
+
+    # ---- the two releases ------------------------------------------------------------------------
+
+    def choose(self, losses: Mapping[int, Losses | None]) -> Selection:
+        """Ask the private people: which finalist, and how much better it is than the default.
+
+        Args:
+            losses: for each place of :attr:`to_train` the people's losses (rows,), in a fixed order of rows; None for
+                a candidate that could not be trained, which drops out.
+
+        Raises:
+            InputError: losses are missing or of another length, the default failed, or fewer than two finalists are
+                left. Nothing was charged.
+            BudgetExhausted: another run has spent what this one planned. Nothing was read.
+        """
+        needed = self.to_train
+        if missing := [j for j in needed if j not in losses]:
+            raise InputError(f"losses of the candidates {missing[:5]} are missing; give None for one that failed.")
+        if self.default in needed and losses[self.default] is None:
+            raise InputError(
+                f"candidate {self.default}, the default=, could not be trained, so nothing can be compared with it. "
+                "Correct it, or leave default= out. Nothing was charged."
+            )
+        given = {j: losses[j] for j in needed}
+        left = [j for j in self.finalists if given.get(j) is not None]
+        if self._made(INDEX) is None and needed and len(left) < 2:
+            raise InputError(f"{len(left)} of {len(self.finalists)} finalists could be trained; two are needed.")
+        try:
+            for j, row in given.items():
+                if row is not None:
+                    self._privatizer.observe(self._point(j), row)
+            if needed and self._made(INDEX) is None:
+                self._release_index(left)
+            if needed:
+                self._release_improvement()
+            return self._selection()
+        finally:
+            for j in given:
+                self._privatizer.forget(self._point(j))
+
+    def _release_index(self, left: list[int]) -> None:
+        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut(L_ij - median_j L_ij))."""
+        r, mu = self._plan.radius, self._plan.choice_mu
+        points = tuple(map(self._point, left))
+        query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred=True)
+        tally = votes(self.public.clipped[left], r, self._plan.public_weight)
+        odds = prior(tally, r, bounded_range_from_mu(mu)).tolist()
+        self._privatizer.release(
+            query, scope=self.name, key=INDEX, note=self._note(left), mechanism=partial(noisy_min, prior=odds)
+        )
+
+    def _note(self, left: list[int]) -> dict[str, object]:
+        """What is public about the finalists that could be trained, for whoever reads the ledger."""
+        default = None if self.default is None else self.public.mean(self.default)
+        return {"finalists": left, "public": [self.public.mean(j) for j in left], "default": default}
+
+    def _release_improvement(self) -> None:
+        """(1/n) sum_i cut(L_i(default) - L_i(chosen)) + noise, unless the default was chosen."""
+        made = self._made(INDEX)
+        if made is None or self.default is None or self._plan.estimate_mu == 0:
+            return
+        if (chosen := self._chosen(made)) == self.default:
+            return
+        r, points = self._plan.estimate_radius, (self._point(self.default), self._point(chosen))
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), self._plan.estimate_mu)
+        predicted, error = self.public.difference(self.default, chosen, r)
+        note = {"predicted": predicted, "predicted_sigma": error}
+        self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note)
+
+    def _made(self, key: str) -> Charge | None:
+        """Return the charge of a release if its answer is recorded."""
+        charge = self._privatizer.ledger.find(self.name, key)
+        return charge if charge is not None and charge.value is not None else None
+
+    @staticmethod
+    def _chosen(made: Charge) -> int:
+        (place,) = made.value or ()
+        return int(made.note["finalists"][int(place)])
+
+    def _selection(self) -> Selection:
+        made, told = self._made(INDEX), self._made(IMPROVEMENT)
+        if made is None:
+            raise LedgerError(
+                f"the choice {self.name!r} was charged, and its answer is not recorded: call choose again."
+            )
+        chosen = self._chosen(made)
+        improvement = None
+        if told is not None and told.value is not None and self.default is not None:
+            sigma, note = float(told.description["sigma"]), told.note
+            improvement = PairedEstimate(
+                told.value[0], sigma, told.private, radius=self._plan.estimate_radius, predicted=note["predicted"],
+                predicted_sigma=note["predicted_sigma"],
+            )  # fmt: skip
+        return Selection(
+            chosen, self.public.m, None, self._plan.mu, "exponential selection",
+            all(charge.private for charge in self._privatizer.ledger.charges(self.name)),
+            improvement=improvement, finalists=len(made.note["finalists"]), default=self.default,
+            public_loss=self.public.mean(chosen), people=self._privatizer.n,
+        )  # fmt: skip
+
+    def _point(self, j: int) -> str:
+        return json.dumps([self.name, self.public.digest, j])
+
+
+def _known_range(privatizer: LossPrivatizer, loss: str | NamedLoss | None) -> tuple[float, float] | None:
+    """Return the range that was given, or that the loss has by itself; None: it is read off the public rows."""
+    if privatizer.knows_clip:
+        return privatizer.interval.low, privatizer.interval.high
+    named = None if loss is None else as_loss(loss)
+    return (0.0, named.most) if named is not None and named.known_clip else None
+
+
+def _weight(value: object) -> float:
+    if value == 0:
+        return 0.0
+    return positive("public_weight", value)

@@ -1,0 +1,1 @@
+"""Reports of final models that may be published: :func:`dptune.report`, and what it returns."""

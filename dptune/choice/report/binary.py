@@ -1,0 +1,364 @@
+"""A classifier with two labels: what follows from one noisy table of (true class, score bin).
+
+Counts are c_y(b) for class y in {0, 1} and bin b, n_y = sum_b c_y(b). Sums of cells are never cut at 0 before a metric
+is read from them. Two biases are taken off the area under the ROC curve:
+
+- *Spread within a bin.* Of two people in one bin the positive one tends to have the larger score. A bin's people lie at
+  the scores of its public rows, points of rank r; the share of positives there is proportional to
+  h(r) = 1 / (1 + exp(-alpha - beta logit r)), whose two numbers are fitted to the released table and the public rows'.
+- *Known sum.* Moving the counts onto their known sum correlates the noise of two cells by -sigma^2 / m; over all pairs
+  that takes sigma^2 B / 4 from the numerator, and sigma^2 B / 2 from n_0 n_1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from dptune.choice.report.bins import POINTS, Bins
+from dptune.choice.report.metric import Z_95, Cells, Metric, Range, Vector, mean_of, nonnegative
+
+Matrix = npt.NDArray[np.float64]
+_GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
+
+
+@dataclass(frozen=True)
+class BinaryTable:
+    """The released table and its metrics, under their names in ``sklearn.metrics``.
+
+    Attributes:
+        bins: of the scores.
+        released: (2, B) noisy counts, the negative class first.
+        sigma: standard deviation of the noise of a cell.
+        total: number of people where it is public, as of everybody; None of a subgroup.
+        probabilities: whether scores are probabilities, so that they can be calibrated.
+    """
+
+    bins: Bins
+    released: Matrix = field(repr=False)
+    sigma: float
+    total: float | None
+    probabilities: bool = True
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The counts (2 B,) on their known sum; not cut at 0."""
+        return Cells.of(self.released.ravel(), self.sigma, self.total)
+
+    @cached_property
+    def _counts(self) -> Matrix:
+        return self.cells.counts.reshape(2, -1)
+
+    @cached_property
+    def table(self) -> Matrix:
+        """The counts (2, B), moved to the nearest table without negative entries and with the same sum."""
+        return nonnegative(self.cells.counts, float(self.cells.counts.sum())).reshape(2, -1)
+
+    # ---- decisions -------------------------------------------------------------------------------
+
+    def at(self, threshold: float) -> Decisions:
+        """Return what the decisions "positive above this threshold" are worth.
+
+        On an edge of the bins that is exact up to the noise; inside a bin its people are divided as the public rows
+        are.
+        """
+        above = [float(np.mean(np.asarray(points) > threshold)) for points in self.bins.points]
+        on_edge = np.searchsorted(self.bins.edges, threshold, side="left")
+        if threshold in self.bins.edges:
+            above = [float(b > on_edge) for b in range(self.bins.count)]
+        return Decisions(self.cells, np.array(above))
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """Those of the model: above its own threshold."""
+        return self.at(self.bins.threshold)
+
+    @property
+    def confusion_matrix(self) -> Matrix:
+        """[[tn, fp], [fn, tp]] at the model's threshold, in people, none below 0."""
+        return self.decisions.confusion_matrix
+
+    # ---- area under the ROC curve ----------------------------------------------------------------
+
+    @cached_property
+    def _spread(self) -> tuple[Matrix, Matrix]:
+        """Where a bin's negatives and positives lie: their shares at its points, (B, 16) each."""
+        x = logit(self.bins.ranks)
+        alpha, beta = _logistic_fit(x.mean(axis=1), self.table + np.asarray(self.bins.table))
+        h = np.clip(expit(alpha + beta * x), 1e-6, 1 - 1e-6)
+        return (1 - h) / (1 - h).sum(axis=1, keepdims=True), h / h.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def _ahead(self) -> Vector:
+        """(B,) how often, of a negative and a positive in one bin, the positive has the larger score, less 1/2."""
+        q0, q1 = self._spread
+        return np.asarray(np.einsum("bi,bij,bj->b", q1, self.bins.behind, q0) - 0.5)
+
+    def area(self) -> float:
+        """The area under the ROC curve alone, without intervals; NaN if the noise hides a class."""
+        numerator, pairs, _ = self._area()
+        return min(max(numerator / pairs, 0.0), 1.0) if pairs > 0 else math.nan
+
+    def _area(self) -> tuple[float, float, float]:
+        """Numerator, number of pairs n_0 n_1, and what the spread within bins adds to the numerator."""
+        c0, c1 = self._counts
+        below = np.cumsum(c0) - c0 / 2
+        known = self.sigma**2 * self.bins.count if self.cells.known_sum else 0.0
+        p0, p1 = self.table
+        within = float(p0 * p1 @ self._ahead)
+        n0, n1 = float(c0.sum()), float(c1.sum())
+        pairs = n0 * n1 + known / 2 if min(n0, n1) > 0 else 0.0
+        return float(c1 @ below) + known / 4 + within, pairs, within
+
+    @cached_property
+    def roc_auc_score(self) -> Metric:
+        """Area under the ROC curve: the chance that a positive person has a larger score than a negative one."""
+        numerator, pairs, within = self._area()
+        if pairs <= 0:
+            return Metric("roc_auc_score", math.nan, (0.0, 1.0), (0.0, 1.0))
+        c0, c1 = self._counts
+        B, n0, n1 = self.bins.count, float(c0.sum()), float(c1.sum())
+        a = np.concatenate([np.cumsum(c1[::-1])[::-1] - c1 / 2, np.cumsum(c0) - c0 / 2])  # gradient of the numerator
+        b = np.repeat([n1, n0], B)  # and of n_0 n_1
+        squares = self.sigma**4 * (B * (B - 1) / 2 + B / 4)  # of products of two noises
+        noise = self.cells.variance(a) - 2 * _GRID * self.cells.covariance(a, b) + _GRID**2 * self.cells.variance(b)
+        p0, p1 = self.table
+        ranks = float((p0 * p1 * (p0 + p1)).sum()) / 12  # of the few people in a bin
+        reading = (within / 2) ** 2
+        people = pairs**2 * _area_variance(_GRID, max(n1, 1.0), max(n0, 1.0))
+        distance = np.abs(numerator - _GRID * pairs)
+        value = min(max(numerator / pairs, 0.0), 1.0)
+
+        def kept(variance: Vector) -> Range:
+            grid = _GRID[distance <= Z_95 * np.sqrt(np.maximum(variance, 0.0))]
+            return (min(float(grid[0]), value), max(float(grid[-1]), value)) if len(grid) else (value, value)
+
+        both = noise + squares + reading
+        return Metric("roc_auc_score", value, kept(both + ranks), kept(both + people))
+
+    # ---- probabilities ---------------------------------------------------------------------------
+
+    @cached_property
+    def brier_score_loss(self) -> Metric:
+        """Mean squared difference of probability and outcome."""
+        p = np.asarray(self.bins.points)
+        q0, q1 = self._spread
+        first = np.concatenate([(q0 * p**2).sum(axis=1), (q1 * (1 - p) ** 2).sum(axis=1)])  # mean loss in each cell
+        second = np.concatenate([(q0 * p**4).sum(axis=1), (q1 * (1 - p) ** 4).sum(axis=1)])
+        plain = np.concatenate([(p**2).mean(axis=1), ((1 - p) ** 2).mean(axis=1)])
+        shift = float(self.table.ravel() @ (first - plain)) / 2  # what the spread of the classes changes: half of it
+        return self.cells.mean("brier_score_loss", first, second, unsure=shift, rows=np.tile(self.bins.rows, 2))
+
+    def calibration_curve(self) -> list[tuple[float, Metric]]:
+        """Return (mean predicted probability, share of positives) of each bin."""
+        B = self.bins.count
+        both = np.eye(B)
+        nothing = np.zeros(B)
+        return [
+            (
+                float(np.mean(self.bins.points[b])),
+                self.cells.share(f"bin {b}", np.concatenate([nothing, both[b]]), np.tile(both[b], 2)),
+            )
+            for b in range(B)
+        ]
+
+    @cached_property
+    def calibration_error(self) -> Metric:
+        """Expected calibration error: mean over people of |share of positives - mean probability| in their bin.
+
+        Noise alone makes a sum of absolute values positive. So the interval holds the errors a |z|, with z the
+        released differences and a >= 0, for which a sum as large as the released one is no surprise; the value is the
+        one for which it is the median.
+        """
+        points = np.asarray(self.bins.points)
+        p, c = points.mean(axis=1), self._counts
+        z = c[1] - p * c.sum(axis=0)
+        own = self.table.sum(axis=0)
+        noise = self.sigma**2 * ((1 - p) ** 2 + p**2) + np.var(points, axis=1) * (own + own**2 / self.bins.rows)
+        with np.errstate(all="ignore"):
+            people = noise + np.nan_to_num(self.table.prod(axis=0) / own)
+        value, interval = _scaled_sum(z, np.sqrt(noise))
+        _, population = _scaled_sum(z, np.sqrt(people))
+        total = self.total or max(float(own.sum()), 1.0)
+
+        def per_person(x: float) -> float:
+            return min(x / total, 1.0)
+
+        return Metric(
+            "expected_calibration_error",
+            per_person(value),
+            (per_person(interval[0]), per_person(interval[1])),
+            (per_person(population[0]), per_person(population[1])),
+        )
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return all metrics by their names; those of probabilities only where scores are probabilities."""
+        d = self.decisions
+        found = [d.accuracy_score, d.balanced_accuracy_score, d.recall_score, d.specificity, d.precision_score]
+        found += [d.negative_predictive_value, d.f1_score, d.prevalence, self.roc_auc_score]
+        found += [self.brier_score_loss, self.calibration_error] if self.probabilities else []
+        return {metric.name: metric for metric in found}
+
+    # ---- curves ----------------------------------------------------------------------------------
+
+    def roc_curve(self) -> tuple[Vector, Vector, Vector]:
+        """Return (false positive rates, true positive rates, thresholds), from the highest threshold on.
+
+        From the table without negative entries, so that both rates increase.
+        """
+        negatives, positives, thresholds = self._cumulative()
+        with np.errstate(all="ignore"):
+            return negatives / negatives[-1], positives / positives[-1], thresholds
+
+    def precision_recall_curve(self) -> tuple[Vector, Vector, Vector]:
+        """Return (precision, recall, thresholds), from the lowest threshold on, as scikit-learn does."""
+        negatives, positives, thresholds = self._cumulative()
+        with np.errstate(all="ignore"):
+            precision, recall = positives / (positives + negatives), positives / positives[-1]
+        precision[0] = 1.0
+        return precision[::-1], recall[::-1], thresholds[::-1]
+
+    def _cumulative(self) -> tuple[Vector, Vector, Vector]:
+        """Negatives and positives above each threshold; within a bin as the classes are spread there."""
+        q0, q1 = self._spread
+        negatives, positives, thresholds = [0.0], [0.0], [math.inf]
+        for b in reversed(range(self.bins.count)):
+            n0, n1 = negatives[-1], positives[-1]
+            for part in range(POINTS // 4, POINTS + 1, POINTS // 4):  # quarters of the bin, from its upper end down
+                negatives.append(n0 + self.table[0, b] * float(q0[b, POINTS - part :].sum()))
+                positives.append(n1 + self.table[1, b] * float(q1[b, POINTS - part :].sum()))
+                lower = self.bins.edges[b - 1] if b else -math.inf
+                thresholds.append(
+                    lower if part == POINTS else float(np.mean(self.bins.points[b][-part - 1 : -part + 1]))
+                )
+        return np.array(negatives), np.array(positives), np.array(thresholds)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions at one threshold, and what they are worth.
+
+    Attributes:
+        cells: the table (2 B,), the negative class first.
+        above: (B,) share of each bin that is decided positive.
+    """
+
+    cells: Cells = field(repr=False)
+    above: Vector = field(repr=False)
+
+    @property
+    def _forms(self) -> tuple[Vector, Vector, Vector, Vector]:
+        """tn, fp, fn, tp as sums of cells."""
+        none = np.zeros_like(self.above)
+        below = 1 - self.above
+        return (
+            np.concatenate([below, none]),
+            np.concatenate([self.above, none]),
+            np.concatenate([none, below]),
+            np.concatenate([none, self.above]),
+        )
+
+    @cached_property
+    def confusion_matrix(self) -> Matrix:
+        """[[tn, fp], [fn, tp]] in people, moved to the nearest one without negative entries and with the same sum."""
+        sums = np.array([form @ self.cells.counts for form in self._forms])
+        return nonnegative(sums, float(sums.sum())).reshape(2, 2)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right decisions, without intervals."""
+        tn, _, _, tp = self._forms
+        return float((tn + tp) @ self.cells.counts / self.cells.counts.sum())
+
+    @property
+    def accuracy_score(self) -> Metric:
+        """Share of right decisions."""
+        tn, _, _, tp = self._forms
+        return self.cells.share("accuracy_score", tn + tp, np.ones_like(tn))
+
+    @property
+    def balanced_accuracy_score(self) -> Metric:
+        """Mean of sensitivity and specificity."""
+        return mean_of("balanced_accuracy_score", [self.recall_score, self.specificity])
+
+    @property
+    def recall_score(self) -> Metric:
+        """Sensitivity: share of the positive people who are decided positive."""
+        _, _, fn, tp = self._forms
+        return self.cells.share("recall_score", tp, tp + fn)
+
+    @property
+    def specificity(self) -> Metric:
+        """Share of the negative people who are decided negative: recall of the negative class."""
+        tn, fp, _, _ = self._forms
+        return self.cells.share("specificity", tn, tn + fp)
+
+    @property
+    def precision_score(self) -> Metric:
+        """Positive predictive value: share of the positive decisions that are right."""
+        _, fp, _, tp = self._forms
+        return self.cells.share("precision_score", tp, tp + fp)
+
+    @property
+    def negative_predictive_value(self) -> Metric:
+        """Share of the negative decisions that are right."""
+        tn, _, fn, _ = self._forms
+        return self.cells.share("negative_predictive_value", tn, tn + fn)
+
+    @property
+    def f1_score(self) -> Metric:
+        """2 tp / (2 tp + fp + fn), which rises with tp / (tp + fp + fn)."""
+        _, fp, fn, tp = self._forms
+        return self.cells.share("f1_score", tp, tp + fp + fn).mapped(lambda j: 2 * j / (1 + j))
+
+    @property
+    def prevalence(self) -> Metric:
+        """Share of positive people."""
+        tn, fp, fn, tp = self._forms
+        return self.cells.share("prevalence", fn + tp, tn + fp + fn + tp)
+
+
+def exact_area(scores: Vector, positive: npt.NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve of scores that are not private, ties counting half."""
+    values, places = np.unique(scores, return_inverse=True)
+    c0, c1 = (np.bincount(places[kind], minlength=len(values)) for kind in (~positive, positive))
+    pairs = float(c0.sum() * c1.sum())
+    return float(c1 @ (np.cumsum(c0) - c0 / 2)) / pairs if pairs else math.nan
+
+
+def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:
+    """Return alpha and beta >= 0 of 1 / (1 + exp(-alpha - beta x)), likeliest for counts (2, B) at x (B,).
+
+    Half a person is added to each cell, so that a table that separates the classes has a finite slope.
+    """
+    no, yes = counts + 0.5
+    n, theta = no + yes, np.array([math.log(yes.sum() / no.sum()), 0.0])
+    A = np.column_stack([np.ones_like(x), x])
+    for _ in range(12):
+        p = expit(A @ theta)
+        step = np.linalg.solve((A.T * (n * p * (1 - p))) @ A + 1e-6 * np.eye(2), A.T @ (yes - n * p))
+        theta = theta + np.clip(step, -2.0, 2.0)
+        if np.abs(step).max() < 1e-4:
+            break
+    return float(theta[0]), max(float(theta[1]), 0.0)
+
+
+def _area_variance(area: Vector, n1: float, n0: float) -> Vector:
+    """Variance of the area of n1 and n0 people of a population in which it is ``area`` (Hanley & McNeil 1982)."""
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    return np.asarray((area * (1 - area) + (n1 - 1) * (q1 - area**2) + (n0 - 1) * (q2 - area**2)) / (n1 * n0))
+
+
+def _scaled_sum(z: Vector, sigma: Vector) -> tuple[float, Range]:
+    """Return the sum of |z| without its noise, and its 95% interval: multiples a of z, by the sum that they lead to."""
+    found, draws = float(np.abs(z).sum()), np.random.default_rng(0).normal(size=(800, len(z))) * sigma
+    scales = np.linspace(0.0, 2.4, 25)
+    sums = np.sort([np.abs(a * z + draws).sum(axis=1) for a in scales], axis=1)  # (scales, draws)
+    least, usual, most = (np.maximum.accumulate(sums[:, k]) for k in (9, 400, 790))  # 98%: z is not the true direction
+    low, value, high = (float(np.interp(found, each, scales, left=0.0)) for each in (most, usual, least))
+    return value * found, (low * found, high * found)

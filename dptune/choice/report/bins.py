@@ -1,0 +1,161 @@
+"""Score bins that public rows choose: their edges, how scores are spread within them, and how many there are.
+
+Edges are quantiles of cross-validated scores of the public rows, with equal weight on both classes; one edge is the
+decision threshold, so that everything that follows from the decision is exact up to the noise.
+
+More bins mean a finer curve and more noise. How many there are is chosen by a simulation on the public rows: n people
+are drawn from them, their table gets noise of the planned size from a generator with a public seed, and the
+number of bins wins whose area under the curve and accuracy are nearest to the exact ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._numbers import tupled
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+CANDIDATES = (4, 5, 6, 8, 10, 12, 16, 20)
+_FEWEST_IN_BIN = 6  # public rows of either class
+_SIMULATIONS = 30
+POINTS = 16  # that stand for the public scores of a bin
+
+
+@dataclass(frozen=True)
+class Bins:
+    """B bins of a score, and how public scores are spread in each. Public; JSON data.
+
+    Attributes:
+        edges: (B - 1,) increasing; a score on an edge is in the bin below it.
+        threshold: the edge above which the positive class is predicted.
+        table: (2, B) public rows of the negative and of the positive class.
+        points: (B, 16) means of sixteenths of the bin's scores, increasing.
+    """
+
+    edges: tuple[float, ...]
+    threshold: float
+    table: tuple[tuple[float, ...], ...]
+    points: tuple[tuple[float, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """B."""
+        return len(self.edges) + 1
+
+    @property
+    def cut(self) -> int:
+        """The first bin whose people are predicted positive."""
+        return int(np.searchsorted(self.edges, self.threshold, side="left")) + 1
+
+    def of(self, scores: Vector) -> npt.NDArray[np.intp]:
+        """Return the bin of each score (n,); a score that is NaN is in none, -1."""
+        with np.errstate(all="ignore"):
+            return np.where(np.isnan(scores), -1, np.searchsorted(self.edges, scores, side="left"))
+
+    @cached_property
+    def rows(self) -> Vector:
+        """Public rows in each bin (B,); of an empty bin one is made up."""
+        return np.asarray(np.maximum(np.sum(self.table, axis=0), 1.0))
+
+    @cached_property
+    def ranks(self) -> Matrix:
+        """Rank in (0, 1) of each point (B, 16) among all public scores; equal points of a bin have one rank."""
+        share = self.rows / self.rows.sum()
+        found = (np.cumsum(share) - share)[:, None] + share[:, None] * (np.arange(POINTS) + 0.5) / POINTS
+        for points, ranks in zip(np.asarray(self.points), found, strict=True):
+            _, group = np.unique(points, return_inverse=True)
+            ranks[:] = (np.bincount(group, ranks) / np.bincount(group))[group]
+        return np.asarray(found)
+
+    @cached_property
+    def behind(self) -> npt.NDArray[np.float64]:
+        """(B, 16, 16): 1 where the second point of a bin has the smaller score, 1/2 where both are equal."""
+        points = np.asarray(self.points)
+        first, second = points[:, :, None], points[:, None, :]
+        return np.asarray((second < first) + (second == first) / 2)
+
+    @classmethod
+    def at(cls, edges: Vector, threshold: float, scores: Vector, positive: Mask) -> Self:
+        """Return the bins with these edges, as public scores (N,) of either class are spread in them."""
+        bins, count = np.searchsorted(edges, scores, side="left"), len(edges) + 1
+        ends = np.concatenate([[min(scores.min(), edges[0])], edges, [max(scores.max(), edges[-1])]])
+        points = tuple(_points(scores[bins == b], ends[b], ends[b + 1]) for b in range(count))
+        table = tuple(tuple(np.bincount(bins[kind], minlength=count).tolist()) for kind in (~positive, positive))
+        return cls(tuple(edges.tolist()), threshold, table, points)
+
+    @classmethod
+    def read(cls, stored: dict[str, Any]) -> Self:
+        """Return the bins of what :meth:`stored` returned."""
+        return cls(**{name: tupled(value) for name, value in stored.items()})
+
+    def stored(self) -> dict[str, Any]:
+        """Return JSON data, points in eight significant digits."""
+        points = [[float(f"{each:.8g}") for each in row] for row in self.points]
+        table = [list(row) for row in self.table]
+        return {"edges": list(self.edges), "threshold": self.threshold, "table": table, "points": points}
+
+
+def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
+    """Means of sixteenths of a bin's scores; of an empty bin, evenly between its ends."""
+    s = np.sort(scores) if len(scores) else np.linspace(low, high, POINTS)
+    return tuple(np.repeat(s, POINTS).reshape(POINTS, -1).mean(axis=1).tolist())
+
+
+def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vector:
+    """Return the edges of about as many bins: quantiles, with equal weight on both classes, and the threshold."""
+    order = np.argsort(scores, kind="stable")
+    weights = np.where(positive, 0.5 / max(positive.sum(), 1), 0.5 / max((~positive).sum(), 1))[order]
+    places = np.searchsorted(np.cumsum(weights) / weights.sum(), np.arange(1, bins) / bins)
+    edges = np.unique(scores[order][np.minimum(places, len(scores) - 1)])
+    edges = edges[edges < scores.max()]  # above the last one there would be nobody
+    if len(edges) and threshold not in edges:
+        near = int(np.argmin(np.abs(edges - threshold)))
+        low, high = sorted((float(edges[near]), threshold))
+        if weights[(scores[order] > low) & (scores[order] <= high)].sum() < 0.5 / bins:
+            edges[near] = threshold  # less than half a bin away: moved; else one more edge
+    return np.unique(np.append(edges, threshold))
+
+
+def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None) -> Bins:
+    """Return the bins with the least expected error of area and accuracy for n people and noise sigma a cell.
+
+    Args:
+        scores: (N,) cross-validated scores of the public rows.
+        positive: (N,) whether a row is of the positive class.
+        threshold: of the decision.
+        n: number of private people.
+        sigma: standard deviation of the noise of one count.
+        bins: their number, if it is given; else it is chosen.
+    """
+    most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
+    wanted = [bins] if bins is not None else [b for b in CANDIDATES if b <= most] or [most]
+    made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
+    return made[0] if len(made) == 1 else made[int(np.argmin(_expected_errors(scores, positive, made, n, sigma)))]
+
+
+def _expected_errors(scores: Vector, positive: Mask, candidates: Sequence[Bins], n: int, sigma: float) -> Vector:
+    """Root mean squared errors of area and accuracy, added, for n people drawn from the public rows."""
+    from dptune.choice.report.binary import BinaryTable, exact_area
+
+    rng = np.random.default_rng(0)  # a public simulation: nothing private is in it
+    errors = np.empty((len(candidates), _SIMULATIONS, 2))
+    places = [bins.of(scores) for bins in candidates]
+    for i in range(_SIMULATIONS):
+        drawn = rng.integers(len(scores), size=n)
+        yes, area = positive[drawn], exact_area(scores[drawn], positive[drawn])
+        for j, bins in enumerate(candidates):
+            own, B = places[j][drawn], bins.count
+            counts = np.bincount(yes * B + own, minlength=2 * B).reshape(2, B)
+            table = BinaryTable(bins, counts + rng.normal(0.0, sigma, counts.shape), sigma, total=float(n))
+            right = np.mean((own >= bins.cut) == yes)
+            errors[j, i] = table.area() - area, table.decisions.accuracy - right
+    return np.asarray(np.sqrt(np.nanmean(errors**2, axis=1)).sum(axis=1))

@@ -1,0 +1,149 @@
+"""In which cell an example is: a function of the model's answer and of the true one, of this example alone.
+
+The functions here run on private rows, after the charge, where :func:`dptune.losses.estimator.estimator_losses` runs
+losses. No value may raise: an answer that is no label, a score that is no number or a group that nobody knows makes the
+example's cell unknown, NaN, and no other's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._code import attempt
+from dptune.choice.report.bins import Bins
+from dptune.losses.estimator import EstimatorLosses
+from dptune.losses.functions import label_codes, labels_and_proba
+from dptune.losses.named import NamedLoss, Output
+from dptune.losses.rows import Rows
+from dptune.losses.user_function import call_guarded
+from dptune.privacy.seal.cells import as_array, numbers
+from dptune.privacy.table import code_of
+
+Vector = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+
+class Asked:
+    """A model, asked for its score and its decision as the plan of a report says. Public, but for what it returns.
+
+    Attributes:
+        output: the model's method that is asked.
+        labels: of a classifier, in the order of its columns; None of a regression.
+        positive: the place of the positive label; None if there are not exactly two.
+    """
+
+    def __init__(self, output: Output, labels: Sequence[Any] | None, positive: int | None) -> None:
+        self.output, self.labels, self.positive = output, labels, positive
+
+    def scores(self, y: npt.ArrayLike, answers: npt.ArrayLike) -> tuple[Places, Vector]:
+        """Return the true class (n,), -1 for an unknown one, and scores (n,) of two classes or (n, k) of more.
+
+        A regression has no classes: the true answers and the predictions, both (n,).
+        """
+        labels = self.labels
+        if labels is None:
+            return np.zeros(0, dtype=np.intp), np.column_stack([numbers(np.asarray(y))[0], _vector(answers)])
+        codes = label_codes(y, labels)
+        if self.output == "predict":
+            return codes, label_codes(answers, labels).astype(np.float64)
+        if self.output == "decision_function":
+            scores = _vector(answers)
+        else:
+            codes, scores, _ = labels_and_proba(y, answers, labels=labels)
+            if self.positive is not None:
+                return codes, scores[:, self.positive]
+        return codes, scores if self.positive != 0 else -scores
+
+
+def _vector(answers: npt.ArrayLike) -> Vector:
+    array = as_array(answers)
+    return numbers(np.empty(0) if array is None else array)[0]
+
+
+def cells_loss(asked: Asked, cells: Any, sizes: Sequence[int]) -> NamedLoss:
+    """Return the code of the cells as a loss, which :class:`EstimatorLosses` asks for with all of its guards.
+
+    Args:
+        asked: how the model is asked.
+        cells: (true classes, scores) -> a cell (n,) for each block, -1 where it is unknown.
+        sizes: number of cells of each block.
+    """
+
+    def function(y: npt.ArrayLike, answers: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
+        with np.errstate(all="ignore"):
+            found = cells(*asked.scores(y, answers))
+            known = np.all([cell >= 0 for cell in found], axis=0)
+            return np.where(known, code_of(found, sizes), np.nan)
+
+    return NamedLoss("a report", function, asked.output, uses_labels=asked.labels is not None, checked=True)
+
+
+def decided(asked: Asked, scores: Vector) -> Places:
+    """Return the class of the largest probability (n,), -1 where one is NaN; of "predict" the class itself."""
+    if asked.output == "predict":
+        return scores.astype(np.intp)
+    return np.where(np.isfinite(scores).all(axis=1), np.argmax(np.nan_to_num(scores), axis=1), -1)
+
+
+def in_two_classes(asked: Asked, bins: Bins) -> Any:
+    """Return the cells of (true class, score bin), the negative class first."""
+
+    def cells(codes: Places, scores: Vector) -> list[Places]:
+        place = bins.of(scores)
+        return [np.where((codes >= 0) & (place >= 0), (codes == asked.positive) * bins.count + place, -1)]
+
+    return cells
+
+
+def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
+    """Return the cells of (true class, decided class), and of (is it class j, bin of its probability) for each j."""
+    k = len(asked.labels or ())
+
+    def cells(codes: Places, scores: Vector) -> list[Places]:
+        decisions = decided(asked, scores)
+        found = [np.where((codes >= 0) & (decisions >= 0), codes * k + decisions, -1)]
+        for j, bins in enumerate(each):
+            place = bins.of(scores[:, j])
+            found.append(np.where((codes >= 0) & (place >= 0), (codes == j) * bins.count + place, -1))
+        return found
+
+    return cells
+
+
+def with_groups(codes: Vector, groups: Places, size: int, sizes: Sequence[int]) -> Vector:
+    """Return codes (n,) in whose first block each group has ``size`` cells of its own; groups (n,), -1: unknown."""
+    with np.errstate(all="ignore"):
+        return np.where(groups >= 0, codes + groups * float(size * math.prod(sizes[1:])), np.nan)
+
+
+def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Places:
+    """Return the place of each private example's group among the public levels (n,), -1 where it is none of them."""
+    values = attempt(column_of, rows.X, column, failed=None)
+    n = len(np.asarray(rows.y))
+    unknown = np.full(n, -1, dtype=np.intp)
+    return unknown if values is None else attempt(label_codes, values, levels, failed=unknown)
+
+
+def column_of(X: Any, column: Any) -> npt.NDArray[Any]:
+    """Return a column (n,) of a data frame by its name, or of an array by its place."""
+    if hasattr(X, "columns"):
+        found = as_array(X[column])
+        return np.empty(0) if found is None else found
+    if hasattr(X, "tocsr"):
+        return np.asarray(X.tocsr()[:, column].todense()).ravel()
+    if isinstance(X, np.ndarray):
+        return X[:, column]
+    cells = np.empty(len(X), dtype=object)
+    for i, row in enumerate(X):
+        cells[i] = attempt(row.__getitem__, column, failed=None)
+    return cells
+
+
+def read_codes(function: EstimatorLosses, model: Any) -> Any:
+    """Return the codes (rows,) of the private examples; None if the model failed for all: of why nothing is known."""
+    return call_guarded(function, model, np.asarray).or_raise()

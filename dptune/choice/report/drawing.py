@@ -1,0 +1,155 @@
+"""Pictures of a report: for clinicians and model cards, on white or on dark paper, readable without colour."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dptune.choice.report.binary import BinaryTable
+from dptune.choice.report.many import Confusion
+from dptune.choice.report.regression import Residuals
+from dptune.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from dptune.choice.report.result import Report
+
+
+def draw(report: Report, path: str | Path | None, *, dark: bool) -> Figure:
+    """Return the report's figure, and write it to ``path`` if that is given; the file's ending chooses the format."""
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.style import context
+    except ImportError:
+        raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
+    from dptune.figures import style
+
+    with context({**style(dark=dark), "font.size": 9}):
+        figure = Figure(figsize=(10, 3.9), layout="constrained")
+        _panels(report, figure, dark)
+        warning = "" if report.private else "  NOT PRIVATE (seeded noise)"
+        figure.suptitle(f"{report.plan.model}, {report.n} people, mu = {report.mu:g}{warning}", fontsize=10)
+        if path is not None:
+            _save(figure, Path(path))
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    endings = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in endings:
+        raise InputError(f"{path} must end in one of {', '.join(endings)}.")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        reason = error.strerror
+    else:
+        return
+    raise InputError(f"cannot write {path}: {reason}.")
+
+
+def _panels(report: Report, figure: Figure, dark: bool) -> None:
+    found = report.results
+    if isinstance(found, Residuals):
+        left, right = figure.subplots(1, 2)
+        _residuals(left, found, dark)
+        _bars(right, report)
+        return
+    left, middle, right = figure.subplots(1, 3)
+    names = [str(each) for each in report.plan.labels]
+    if isinstance(found, BinaryTable):
+        label = str(report.plan.labels[report.plan.positive or 0])
+        _roc(left, [(found, "")], label)
+        names = names[::-1] if report.plan.positive == 0 else names
+        if found.probabilities:
+            _calibration(middle, found, label)
+        else:
+            _bars(middle, report)
+    else:
+        _bars(middle, report)
+        if found.rest:
+            _roc(left, [(table, f"{name}: ") for table, name in zip(found.rest, names, strict=True)], "the label")
+        else:
+            left.set_axis_off()
+    _confusion(right, found, names, dark)
+
+
+def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
+    for table, name in curves:
+        fpr, tpr, _ = table.roc_curve()
+        area = table.roc_auc_score
+        low, high = area.interval
+        axes.plot(fpr, tpr, lw=2, label=f"{name}area {area.value:.2f} ({low:.2f} to {high:.2f})")
+    axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="a coin")
+    axes.set(xlabel=f"false alarms: share of those not {label}", ylabel=f"found: share of those {label}")
+    axes.set_title("ROC curve")
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    axes.legend(loc="lower right", fontsize=7)
+
+
+def _calibration(axes: Axes, table: BinaryTable, label: str) -> None:
+    curve = table.calibration_curve()
+    p, shares = np.array([each for each, _ in curve]), [metric for _, metric in curve]
+    seen = np.array([not np.isnan(metric.value) for metric in shares])
+    values = np.array([metric.value for metric in shares])
+    low, high = np.array([metric.interval for metric in shares]).T
+    errors = np.abs([np.minimum(low, values) - values, np.maximum(high, values) - values])
+    axes.errorbar(
+        p[seen], values[seen], errors[:, seen], fmt="o", ls="none", capsize=3, label="these people, 95% noise"
+    )
+    axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="as predicted")
+    axes.set(xlabel=f"predicted probability of {label}", ylabel=f"share who are {label}", title="Calibration")
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    axes.legend(loc="upper left", fontsize=7)
+
+
+def _confusion(axes: Axes, found: BinaryTable | Confusion, names: list[str], dark: bool) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    counts = np.asarray(found.confusion_matrix)
+    ends = ["#1e2129", "#2f7fb8"] if dark else ["white", "#56B4E9"]
+    axes.imshow(counts, cmap=LinearSegmentedColormap.from_list("people", ends), vmin=0)
+    for (i, j), count in np.ndenumerate(counts):
+        axes.text(j, i, f"{count:.0f}", ha="center", va="center", fontsize=11 if len(names) < 4 else 7)
+    ticks: Any = range(len(names))
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)
+    axes.grid(visible=False)
+    axes.set(xlabel="predicted", ylabel="true", title="People, noisy counts")
+
+
+def _bars(axes: Axes, report: Report) -> None:
+    metrics = [each for each in report.metrics.values() if not np.isnan(each.value)][:8]
+    places = np.arange(len(metrics))[::-1]
+    values = np.array([metric.value for metric in metrics])
+    for name, thin, ends in (
+        ("noise and sampling", 1.0, [m.population for m in metrics]),
+        ("noise", 3.5, [m.interval for m in metrics]),
+    ):
+        low, high = np.nan_to_num(np.array(ends), neginf=0.0).T
+        axes.hlines(places, low, high, lw=thin, color="C0", label=name)
+    axes.plot(values, places, "o", color="C1", ls="none")
+    axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in metrics], fontsize=7)
+    axes.set(title="Metrics, 95%")
+    axes.legend(fontsize=7)
+
+
+def _residuals(axes: Axes, found: Residuals, dark: bool) -> None:
+    table = found.residual_table()
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1e-9)
+    ends = np.array([-found.ranges.most, *found.ranges.residuals, found.ranges.most])
+    for row, share in enumerate(shares):
+        middle = np.interp([0.1, 0.25, 0.5, 0.75, 0.9], np.concatenate([[0], np.cumsum(share)]), ends)
+        axes.vlines(row, middle[0], middle[4], lw=1, color="C0", label="" if row else "80% of people")
+        axes.vlines(row, middle[1], middle[3], lw=5, color="C0", label="" if row else "half of the people")
+        axes.plot(row, middle[2], "o", color="C1", ls="none", label="" if row else "median")
+    axes.axhline(0.0, color="0.5", ls=":", lw=1)
+    edges = [f"{each:.3g}" for each in found.ranges.predictions]
+    words = [f"< {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"> {edges[-1]}"]
+    axes.set_xticks(range(len(shares)), words, fontsize=7)
+    axes.set(xlabel="prediction", ylabel="prediction - answer", title="Residuals")
+    axes.legend(fontsize=7)

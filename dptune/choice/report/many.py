@@ -1,0 +1,103 @@
+"""A classifier with several labels: the confusion matrix, and each class against the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.choice.report.binary import BinaryTable
+from dptune.choice.report.metric import Cells, Metric, Vector, mean_of, nonnegative
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """The released table of (true class, decided class) and its metrics, under their names in ``sklearn.metrics``.
+
+    Attributes:
+        classes: the k labels.
+        released: (k k,) noisy counts, row by row.
+        sigma: standard deviation of the noise of a cell.
+        total: number of people where it is public, as of everybody; None of a subgroup.
+        rest: one table for each class against the others; () where no curves were released.
+    """
+
+    classes: tuple[Any, ...]
+    released: Vector = field(repr=False)
+    sigma: float
+    total: float | None
+    rest: tuple[BinaryTable, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The counts (k k,) on their known sum; not cut at 0."""
+        return Cells.of(self.released, self.sigma, self.total)
+
+    @property
+    def _k(self) -> int:
+        return len(self.classes)
+
+    @cached_property
+    def confusion_matrix(self) -> npt.NDArray[np.float64]:
+        """People by true class (rows) and decided class, moved to the nearest table without negative entries."""
+        return nonnegative(self.cells.counts, float(self.cells.counts.sum())).reshape(self._k, self._k)
+
+    def _where(self, rows: Any = slice(None), columns: Any = slice(None)) -> Vector:
+        found = np.zeros((self._k, self._k))
+        found[rows, columns] = 1.0
+        return found.ravel()
+
+    @property
+    def accuracy_score(self) -> Metric:
+        """Share of right decisions."""
+        return self.cells.share("accuracy_score", np.eye(self._k).ravel(), self._where())
+
+    def recall_of(self, j: int) -> Metric:
+        """Share of the people of class j who are decided to be of it."""
+        return self.cells.share(f"recall of {self.classes[j]}", self._where(j, j), self._where(j))
+
+    def precision_of(self, j: int) -> Metric:
+        """Share of the decisions for class j that are right."""
+        return self.cells.share(f"precision of {self.classes[j]}", self._where(j, j), self._where(columns=j))
+
+    def f1_of(self, j: int) -> Metric:
+        """Harmonic mean of precision and recall of class j."""
+        either = np.maximum(self._where(j), self._where(columns=j))
+        return self.cells.share(f"f1 of {self.classes[j]}", self._where(j, j), either).mapped(lambda x: 2 * x / (1 + x))
+
+    def share_of(self, j: int) -> Metric:
+        """Share of the people who are of class j."""
+        return self.cells.share(f"share of {self.classes[j]}", self._where(j), self._where())
+
+    @property
+    def balanced_accuracy_score(self) -> Metric:
+        """Mean recall of the classes: the macro average."""
+        return mean_of("balanced_accuracy_score", [self.recall_of(j) for j in range(self._k)])
+
+    @property
+    def precision_score(self) -> Metric:
+        """Mean precision of the classes: the macro average."""
+        return mean_of("precision_score (macro)", [self.precision_of(j) for j in range(self._k)])
+
+    @property
+    def f1_score(self) -> Metric:
+        """Mean f1 of the classes: the macro average."""
+        return mean_of("f1_score (macro)", [self.f1_of(j) for j in range(self._k)])
+
+    @property
+    def roc_auc_score(self) -> Metric:
+        """Mean over classes of the area under the ROC curve against the others: ``multi_class="ovr"``, macro."""
+        return mean_of("roc_auc_score (ovr, macro)", [table.roc_auc_score for table in self.rest])
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return all metrics by their names."""
+        found = [self.accuracy_score, self.balanced_accuracy_score, self.precision_score, self.f1_score]
+        found += [self.roc_auc_score] if self.rest else []
+        for j, name in enumerate(self.classes):
+            found += [self.share_of(j), self.recall_of(j), self.precision_of(j), self.f1_of(j)]
+            if self.rest:
+                found.append(self.rest[j].roc_auc_score.named(f"roc_auc of {name}"))
+        return {metric.name: metric for metric in found}

@@ -1,0 +1,224 @@
+"""The plan of a report: everything public that decides what is released and how it is read. JSON data in the ledger.
+
+It is fixed before the charge. A retry, a restart and the command line read the same plan, so that the same question is
+asked and the same answer is read in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.choice.report.bins import Bins, choose
+from dptune.choice.report.cells import Asked, column_of, in_many_classes, in_two_classes
+from dptune.choice.report.public_rows import PublicScores
+from dptune.choice.report.regression import Ranges
+from dptune.errors import InputError
+from dptune.privacy.table import TableQuery
+
+MOST_CURVES = 8  # classes, above which only the confusion matrix is released
+MOST_GROUPS = 12
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Subgroups of a report; public.
+
+    Attributes:
+        column: name or place of the column.
+        levels: its values among the public rows.
+    """
+
+    column: Any
+    levels: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is released about a model, and how it is read; public.
+
+    Attributes:
+        mu: GDP price.
+        n: number of people.
+        model: name of its class.
+        output: the method that is asked.
+        labels: of a classifier, in the order of its columns; () of a regression.
+        positive: place of the positive label; None if there is none.
+        bins: of two classes their bins, of more those of each class against the others; () where none are released.
+        ranges: of a regression.
+        by: subgroups.
+        seen: what the model says of some public rows, by which it is recognised.
+    """
+
+    mu: float
+    n: int
+    model: str
+    output: str
+    labels: tuple[Any, ...]
+    positive: int | None
+    bins: tuple[Bins, ...]
+    ranges: Ranges | None
+    by: Groups | None
+    seen: tuple[float, ...]
+
+    # ---- as JSON data ----------------------------------------------------------------------------
+
+    def stored(self) -> dict[str, Any]:
+        """Return the plan as the ledger keeps it."""
+        found = {name: value for name, value in vars(self).items() if name not in ("bins", "ranges", "by")}
+        by = None if self.by is None else {"column": self.by.column, "levels": list(self.by.levels)}
+        rest = {
+            "bins": [each.stored() for each in self.bins],
+            "ranges": None if self.ranges is None else self.ranges.stored(),
+            "by": by,
+        }
+        return {"report": 1, **found, "labels": list(self.labels), "seen": list(self.seen), **rest}
+
+    @classmethod
+    def read(cls, stored: Any) -> Self | None:
+        """Return the plan of what :meth:`stored` returned; None if it is the plan of something else."""
+        if not isinstance(stored, dict) or "report" not in stored:
+            return None
+        by, ranges = stored["by"], stored["ranges"]
+        made = {
+            "bins": tuple(Bins.read(each) for each in stored["bins"]),
+            "ranges": None if ranges is None else Ranges.read(ranges),
+            "by": None if by is None else Groups(by["column"], tuple(by["levels"])),
+            **{name: tuple(stored[name]) for name in ("labels", "seen")},
+        }
+        return cls(**{**{name: value for name, value in stored.items() if name != "report"}, **made})
+
+    # ---- the question ----------------------------------------------------------------------------
+
+    @property
+    def two_classes(self) -> bool:
+        """Whether it is one table of (true class, score bin)."""
+        return self.positive is not None
+
+    @property
+    def groups(self) -> int:
+        """Number of subgroups; 1 if there are none."""
+        return 1 if self.by is None else len(self.by.levels)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each block, with the one of unknown cells."""
+        return self.query().sizes
+
+    def query(self) -> TableQuery:
+        """Return the question."""
+        k = len(self.labels)
+        if self.ranges is not None:
+            blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks()]
+            statistic = "means and table of the residuals of a final model"
+        elif self.two_classes:
+            blocks = [np.eye(self.groups * 2 * self.bins[0].count + 1)]
+            statistic = "table of true class and score bin of a final model"
+        else:
+            blocks = [np.eye(self.groups * k * k + 1), *(np.eye(2 * bins.count + 1) for bins in self.bins)]
+            statistic = "tables of true class and decision or score bin of a final model"
+        return TableQuery(tuple(blocks), self.mu, statistic, meaning=json.dumps(self.stored(), sort_keys=True))
+
+    def asked(self) -> Asked:
+        """Return how the model is asked."""
+        return Asked(self.output, list(self.labels) or None, self.positive)  # type: ignore[arg-type]
+
+    @property
+    def size(self) -> int:
+        """Cells of one group in the first block of a classifier."""
+        return 2 * self.bins[0].count if self.two_classes else len(self.labels) ** 2
+
+    def cells(self) -> Any:
+        """Return (true classes, scores) -> the cell of each example in every block, as if all were of one group."""
+        if self.ranges is not None:
+            return self.ranges.cells
+        return (
+            in_two_classes(self.asked(), self.bins[0]) if self.two_classes else in_many_classes(self.asked(), self.bins)
+        )
+
+
+def make_plan(
+    model: Any,
+    public: PublicScores,
+    *,
+    mu: float,
+    n: int,
+    largest_weight: float,
+    threshold: float | None,
+    by: Groups | None,
+    bins: int | None,
+) -> Plan:
+    """Return the plan that public rows suggest.
+
+    Args:
+        mu: GDP price.
+        n: number of people; the noise of a count is measured in n times ``largest_weight``, 1 for equal weights.
+        threshold: above which the positive class is decided; default that of ``predict``.
+        by: subgroups.
+        bins: their number, if it is given.
+    """
+    asked, scores = public.asked, public.scores
+    labels = tuple(asked.labels or ())
+    found: tuple[Bins, ...] = ()
+    ranges = None
+    unit = math.sqrt(2) / mu * n * largest_weight  # noise of a count, if there is one block
+    if threshold is not None and asked.positive is None:
+        raise InputError("threshold= goes with scores of a classifier of two labels. Nothing was charged.")
+    if asked.labels is None:
+        if by is not None:
+            raise InputError(
+                "by= goes with classifiers; for a regression, report on each group's rows. Nothing was charged."
+            )
+        ranges = Ranges.of(*scores.T)
+    elif asked.positive is not None:
+        cut = float({"predict_proba": 0.5, "decision_function": 0.0}[asked.output] if threshold is None else threshold)
+        yes = public.codes == asked.positive
+        found = (choose(scores, yes, cut, n=n, sigma=unit * math.sqrt(1 if by is None else len(by.levels)), bins=bins),)
+    elif asked.output == "predict_proba" and len(labels) <= MOST_CURVES:
+        found = tuple(
+            choose(scores[:, j], public.codes == j, 0.5, n=n, sigma=unit * math.sqrt(len(labels) + 1), bins=bins)
+            for j in range(len(labels))
+        )
+    seen = tuple(public.seen)
+    return Plan(mu, n, type(model).__name__, asked.output, labels, asked.positive, found, ranges, by, seen)
+
+
+def groups_of(X: Any, by: Any) -> Groups | None:
+    """Return the subgroups of a column, as public rows have them.
+
+    Raises:
+        InputError: there is no such column, or it has one value or too many.
+    """
+    if by is None:
+        return None
+    try:
+        values = column_of(X, by)
+        levels = sorted({*np.asarray(values).tolist()}, key=lambda level: (str(type(level)), level))
+        json.dumps([by, levels], allow_nan=False)
+    except (LookupError, TypeError, ValueError):
+        raise InputError(
+            f"by={by!r} must be a column of public=: its name in a data frame, its place in an array, with text or "
+            "numbers and no missing value. Nothing was charged."
+        ) from None
+    if not 2 <= len(levels) <= MOST_GROUPS:
+        raise InputError(
+            f"by={by!r} must have 2 to {MOST_GROUPS} different values among the public rows; it has {len(levels)}. "
+            "Nothing was charged."
+        )
+    return Groups(by, tuple(levels))
+
+
+def same_settings(plan: Plan, other: Plan) -> Sequence[str]:
+    """Return the names of settings in which two plans of one name differ, but for what public rows have decided."""
+    names = ("n", "model", "output", "labels", "positive")
+    found = [name for name in names if getattr(plan, name) != getattr(other, name)]
+    found += ["by"] if (plan.by and asdict(plan.by)) != (other.by and asdict(other.by)) else []
+    found += ["threshold"] if [b.threshold for b in plan.bins] != [b.threshold for b in other.bins] else []
+    close = len(plan.seen) == len(other.seen) and np.allclose(plan.seen, other.seen, rtol=1e-5, atol=1e-8)
+    return found if close else [*found, "the model"]

@@ -1,0 +1,196 @@
+"""A report of a final model that may be published: accuracy, ROC curve, calibration, from one release.
+
+Example::
+
+    model = LogisticRegression().fit(X_train, y_train)                       # public rows
+    found = dptune.report(model, privatizer, data=(X_val, y_val), public=(X_train, y_train), mu=0.5)
+    found.roc_auc_score, found.confusion_matrix
+    print(found.to_markdown())
+    found.plot("report.png")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dptune._checks import at_least, shown, text
+from dptune._checks import positive as positive_number
+from dptune._numbers import real
+from dptune.choice.report.cells import cells_loss, group_codes, read_codes, with_groups
+from dptune.choice.report.plan import Plan, groups_of, make_plan, same_settings
+from dptune.choice.report.public_rows import how_to_ask, public_scores
+from dptune.choice.report.result import Report, report_of
+from dptune.errors import BudgetMismatch, InputError
+from dptune.ledger.ledger import PLAN, PrivacyLedger
+from dptune.losses.estimator import EstimatorLosses
+from dptune.losses.rows import Rows
+from dptune.losses.user_function import Data
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.privacy.seal.reachable import refuse_reachable
+from dptune.search.agreement import check_start
+
+KEY = "report"
+
+
+def report(
+    model: Any,
+    privatizer: LossPrivatizer,
+    *,
+    data: Data | Callable[[], Data],
+    public: tuple[Any, Any],
+    mu: float | None = None,
+    name: str = "report",
+    by: Any = None,
+    positive: Any = None,
+    threshold: float | None = None,
+    scores: Any = None,
+    cv: Any = 5,
+    bins: int | None = None,
+) -> Report:
+    """Release one table about a fitted model and private people, and read every usual metric from it.
+
+    The table is kept in the ledger under ``name``. The same call again, also in another process, reads it and costs
+    nothing. Another model needs another name.
+
+    Guarantee: ``mu``-GDP under replacing all records of one person, with n public, for a trusted curator (this
+    process): one release of the Gaussian mechanism (:mod:`dptune.privacy.table` has the proof). Bins, their number and
+    everything else that the question is made of come from public rows.
+
+    Args:
+        model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
+        privatizer: pays and adds noise; its clip plays no part.
+        data: (X, y) or ``Rows`` of the private people, or a function that loads them.
+        public: (X, y) of the rows that trained the model, or others that need no protection: 20 at least.
+        mu: GDP price; default all that the ledger has not planned otherwise.
+        name: of the report in the ledger.
+        by: a column, by name or place: the same for each of its values. Values come from the public rows.
+        positive: the positive label of two; default the second of ``model.classes_``, as in scikit-learn.
+        threshold: the positive class is decided above it; default 0.5 of probabilities, 0 of decision values.
+        scores: cross-validated ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, where
+            scikit-learn cannot clone the model. Default: ``cross_val_predict``.
+        cv: folds of that.
+        bins: number of score bins; default chosen by a simulation on the public rows.
+
+    Returns:
+        A :class:`dptune.choice.Report`.
+
+    Raises:
+        InputError: a setting, the public rows, or the shapes of the private ones are not usable. Nothing was charged.
+        BudgetExhausted: the ledger has not ``mu`` left; before private rows are read.
+        BudgetMismatch: the name belongs to a report of another model or with other settings, or to a search.
+        MissingExtra: scikit-learn is not installed.
+    """
+    if not isinstance(privatizer, LossPrivatizer):
+        raise InputError(f"a LossPrivatizer must come after the model; got {type(privatizer).__name__}.")
+    name, ledger = text("name", name), privatizer.ledger
+    price = None if mu is None else positive_number("mu", mu)
+    number = None if bins is None else at_least("bins", bins, 2)
+    if threshold is not None and real(threshold) is None:
+        raise InputError(f"threshold must be a finite number; got {shown(threshold)}. Nothing was charged.")
+    asked = how_to_ask(model, positive)
+    of_public = public_scores(model, asked, public, scores, cv)
+    known = ledger.fact(name, PLAN)
+    if known is None:
+        check_start(ledger, name, price, choice_share=0.0)
+        price = ledger.rest().unplanned if price is None else price
+    wanted = make_plan(
+        model,
+        of_public,
+        mu=price or _mu_of(known),
+        n=privatizer.n,
+        largest_weight=privatizer.largest_weight,
+        threshold=threshold,
+        by=groups_of(public[0], by),
+        bins=number,
+    )
+    examples = _Examples(data, public[0], model)
+    plan = wanted if known is None else _agreed(known, wanted, name, price)
+    _function(plan, examples, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
+    if known is None:
+        plan = _agreed(ledger.fix_plan(name, lambda rest: wanted.stored()), wanted, name, price)
+
+    def read() -> Any:
+        codes = read_codes(_function(plan, examples, privatizer.rows), model)
+        if codes is None or plan.by is None or examples.loaded is None:
+            return codes
+        groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
+        return with_groups(codes, groups, plan.size, plan.sizes)
+
+    return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
+
+
+def stored_report(ledger: PrivacyLedger, name: str = "report") -> Report:
+    """Return a report that was released, from its ledger alone.
+
+    Raises:
+        InputError: the ledger has no report of that name.
+    """
+    plan, charge = Plan.read(ledger.fact(text("name", name), PLAN)), ledger.find(name, KEY)
+    if plan is None or charge is None or charge.value is None:
+        held = [scope for scope in sorted({each.scope for each in ledger.charges()}) if ledger.find(scope, KEY)]
+        raise InputError(f"the ledger has no report named {name!r}; it has {held or 'none'}.")
+    return Report.of_charge(plan, charge, name)
+
+
+class _Examples:
+    """The private examples, with the public rows that say what their columns hold."""
+
+    def __init__(self, data: Any, public: Any, model: Any) -> None:
+        self._data, self._public = data, public
+        self.loaded: Rows | None = None
+        if not callable(data):
+            self.data: Any = self._with_like(data)
+            if isinstance(self.data, Rows):
+                self.loaded = self.data
+                reached = partial(_itself, model=model, public=public)
+                refuse_reachable(reached, self.data.X, self.data.y)
+        else:
+            self.data = self._load
+
+    def _load(self) -> Any:
+        if self.loaded is None:
+            self.loaded = self._with_like(self._data())
+        return self.loaded
+
+    def _with_like(self, data: Any) -> Any:
+        if isinstance(data, Rows):
+            return data if data.like is not None else Rows(data.X, data.y, like=self._public)
+        if not isinstance(data, tuple | list) or len(data) != 2:
+            return data  # which is refused where losses are
+        X, y = data
+        return Rows(X, y, like=self._public)
+
+
+def _function(plan: Plan, examples: _Examples, rows: int) -> EstimatorLosses:
+    """Return what asks a model for the cells of the private examples."""
+    loss = cells_loss(plan.asked(), plan.cells(), plan.sizes)
+    return EstimatorLosses(_itself, loss, examples.data, rows, trains_in_public=True)
+
+
+def _itself(model: Any, **_: Any) -> Any:
+    return model
+
+
+def _mu_of(known: Any) -> float:
+    plan = Plan.read(known)
+    return 1.0 if plan is None else plan.mu
+
+
+def _agreed(known: Any, wanted: Plan, name: str, mu: float | None) -> Plan:
+    """Return the plan that the ledger has.
+
+    Raises:
+        BudgetMismatch: it is of another model, has other settings, or is not of a report.
+    """
+    plan = Plan.read(known)
+    differs = ["its kind"] if plan is None else same_settings(plan, wanted)
+    if plan is not None and mu is not None and abs(mu - plan.mu) > 1e-12 * mu:
+        differs = [*differs, "mu"]
+    if plan is None or differs:
+        raise BudgetMismatch(
+            f"the name {name!r} belongs to something else in this ledger: it differs in {', '.join(differs)}. "
+            "Give this report another name=. Nothing was charged."
+        )
+    return plan

@@ -1,0 +1,238 @@
+"""What a report says: metrics with intervals, curves, subgroups; as attributes, JSON, Markdown, HTML and pictures."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dptune._numbers import rounded_up
+from dptune.choice.report.binary import BinaryTable
+from dptune.choice.report.many import Confusion
+from dptune.choice.report.metric import Cells, Metric, Vector
+from dptune.choice.report.plan import Plan
+from dptune.choice.report.regression import Residuals
+from dptune.ledger.ledger import Charge
+from dptune.privacy.privatizer import Released
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Results = BinaryTable | Confusion | Residuals
+_UNKNOWN = 3.0  # standard deviations of noise, above which some examples' cells are taken to be unknown
+
+
+@dataclass(frozen=True)
+class Report:
+    """A released report of a final model. Everything in it may be published.
+
+    Metrics are attributes under their names in ``sklearn.metrics``, each a :class:`dptune.choice.Metric`:
+    ``report.accuracy_score``, ``report.roc_auc_score.interval``; so are ``confusion_matrix``, ``roc_curve()``,
+    ``precision_recall_curve()``, ``calibration_curve()`` and ``at(threshold)`` of two classes, ``rest`` (each class
+    against the others) of more, and ``residual_table()`` of a regression.
+
+    Attributes:
+        name: in the ledger.
+        plan: what was asked, public.
+        results: the released table and what follows from it.
+        groups: the same of each subgroup, by its value; {} without ``by=``.
+        sigma: standard deviation of the noise of one count of people.
+        unknown: estimated number of people whose cell is unknown: the model failed on them, or does not know their
+            label or group. They count in no metric. 0 if the release does not show any.
+        private: False if noise was seeded; then nothing is protected.
+    """
+
+    name: str
+    plan: Plan
+    results: Results
+    groups: Mapping[str, Results]
+    sigma: float
+    unknown: float
+    private: bool
+    released: Vector = field(repr=False)
+
+    @classmethod
+    def of_charge(cls, plan: Plan, charge: Charge, name: str) -> Self:
+        """Return the report of a charge that has its answer."""
+        value = np.asarray(charge.value, dtype=np.float64)
+        sigma = float(charge.description["sigma"])
+        blocks = plan.query().split(value)
+        if plan.ranges is not None:
+            sizes, answers, table = blocks
+            found: Results = Residuals(plan.ranges, sizes, answers, table, sigma, float(plan.n))
+            return cls(name, plan, found, {}, sigma * plan.n, 0.0, charge.private, value)
+        counts, noise = [block * plan.n for block in blocks], sigma * plan.n
+        made = [_known(each, noise, float(plan.n)) for each in counts]
+        first, total, unknown = made[0]
+        by_group = first.reshape(plan.groups, -1)
+        found = _classified(plan, by_group.sum(axis=0), noise * math.sqrt(plan.groups), total)
+        if isinstance(found, Confusion):
+            rest = tuple(
+                BinaryTable(bins, cells.reshape(2, -1), noise, n)
+                for bins, (cells, n, _) in zip(plan.bins, made[1:], strict=True)
+            )
+            found = Confusion(found.classes, found.released, found.sigma, found.total, rest)
+        levels = () if plan.by is None else plan.by.levels
+        groups = {str(level): _classified(plan, by_group[i], noise, None) for i, level in enumerate(levels)}
+        return cls(name, plan, found, groups, noise, unknown, charge.private, value)
+
+    # ---- metrics -----------------------------------------------------------------------------------
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """All metrics by their names."""
+        return self.results.metrics()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.metrics[name]
+        except KeyError:
+            return getattr(self.results, name)
+
+    @property
+    def n(self) -> int:
+        """Number of people; public."""
+        return self.plan.n
+
+    @property
+    def mu(self) -> float:
+        """GDP price."""
+        return self.plan.mu
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know: how the numbers came about, and what they are not."""
+        promise = (
+            f"one release of mu = {rounded_up(self.mu)} GDP (replacing all records of one person, n = {self.n} public)"
+        )
+        found = [promise if self.private else f"NOT PRIVATE, as noise was seeded: {promise}"]
+        found.append("the first interval covers the privacy noise, for the metric of these people")
+        found.append("the second also covers their sampling from a population")
+        if isinstance(self.results, Residuals):
+            found.append(f"residuals beyond {self.results.ranges.most:.4g} count as {self.results.ranges.most:.4g}")
+            return found
+        found.append("metrics are read from sums of noisy counts that add up to n and are not cut at 0")
+        found.append("tables and curves are the nearest ones without negative counts")
+        if isinstance(self.results, BinaryTable):
+            found.append(
+                f"{self.results.bins.count} score bins, chosen from cross-validated public rows; the spread of scores "
+                "within a bin is that of public rows"
+            )
+        if self.unknown:
+            found.append(f"about {self.unknown:.0f} people are left out: their score, label or group is unknown")
+        return found
+
+    # ---- for people and programs -------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON data."""
+        return {
+            "name": self.name,
+            "model": self.plan.model,
+            "n": self.n,
+            "mu": self.mu,
+            "private": self.private,
+            "classes": list(self.plan.labels),
+            "positive": None if self.plan.positive is None else self.plan.labels[self.plan.positive],
+            "unknown": self.unknown,
+            "sigma_of_a_count": self.sigma,
+            **_as_json(self.results),
+            "groups": {level: _as_json(found) for level, found in self.groups.items()},
+            "notes": self.notes(),
+        }
+
+    def to_markdown(self) -> str:
+        """Return the metrics as a Markdown table for a model card, with what they mean."""
+        columns = [self.metrics, *(found.metrics() for found in self.groups.values())]
+        head = ["metric", "value", "95%, noise", "95%, noise and sampling", *(f"{self._by} = {g}" for g in self.groups)]
+        lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        for name, metric in columns[0].items():
+            cells = [name, _number(metric.value), _range(metric.interval), _range(metric.population)]
+            cells += [
+                f"{_number(c[name].value)} ({_range(c[name].interval)})" if name in c else "" for c in columns[1:]
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join([*lines, "", f"{self.plan.model}, {'; '.join(self.notes())}."])
+
+    @property
+    def _by(self) -> str:
+        return "" if self.plan.by is None else str(self.plan.by.column)
+
+    def __str__(self) -> str:
+        head = f"Report {self.name!r} of {self.plan.model}"
+        lines = [f"  {metric}" for metric in self.metrics.values()]
+        return "\n".join([head, *lines, *(f"  - {note}" for note in self.notes())])
+
+    def _repr_html_(self) -> str:
+        head, _, *rows = self.to_markdown().partition("\n\n")[0].splitlines()
+
+        def row(line: str, tag: str) -> str:
+            cells = [html.escape(cell.strip()) for cell in line.strip("|").split("|")]
+            return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes())
+        return f"<table>{row(head, 'th')}{''.join(row(each, 'td') for each in rows)}</table><ul>{notes}</ul>"
+
+    def plot(self, path: str | Path | None = None, *, dark: bool = False) -> Figure:
+        """Draw ROC curve, calibration and confusion matrix, or the residuals; write it to a file if a path is given.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+            InputError: the file cannot be written.
+        """
+        from dptune.choice.report.drawing import draw
+
+        return draw(self, path, dark=dark)
+
+
+def report_of(plan: Plan, released: Released, name: str) -> Report:
+    """Return the report of a release."""
+    return Report.of_charge(plan, released.charge, name)
+
+
+def _known(counts: Vector, noise: float, n: float) -> tuple[Vector, float | None, float]:
+    """The counts of known cells, their sum where it is as good as public, and how many people are in none."""
+    unknown = Cells.of(counts, noise, n).counts[-1]
+    if unknown <= _UNKNOWN * noise:
+        return counts[:-1], n, 0.0
+    return counts[:-1], None, float(unknown)
+
+
+def _classified(plan: Plan, counts: Vector, noise: float, total: float | None) -> BinaryTable | Confusion:
+    if plan.two_classes:
+        return BinaryTable(plan.bins[0], counts.reshape(2, -1), noise, total, plan.output == "predict_proba")
+    return Confusion(plan.labels, counts, noise, total)
+
+
+def _as_json(found: Results) -> dict[str, Any]:
+    """Metrics and tables of one set of people."""
+    metrics = {name: metric.to_dict() for name, metric in found.metrics().items()}
+    if isinstance(found, Residuals):
+        return {"metrics": metrics, "residual_table": found.residual_table().tolist()}
+    tables: dict[str, Any] = {"metrics": metrics, "confusion_matrix": found.confusion_matrix.tolist()}
+    if isinstance(found, BinaryTable):
+        names = ("false_positive_rates", "true_positive_rates", "thresholds")
+        curves = zip(names, found.roc_curve(), strict=True)
+        tables["roc_curve"] = {name: [_finite(each) for each in values] for name, values in curves}
+        if found.probabilities:
+            tables["calibration_curve"] = [{"predicted": p, **each.to_dict()} for p, each in found.calibration_curve()]
+    return tables
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _number(value: float) -> str:
+    return "hidden by noise" if math.isnan(value) else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def _range(ends: tuple[float, float]) -> str:
+    return " to ".join(_number(end) for end in ends)

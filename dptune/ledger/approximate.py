@@ -1,0 +1,215 @@
+"""What Gaussian releases and choices of bounded range cost together: (epsilon, delta), tighter than through GDP.
+
+The Gaussian releases of a ledger have mu together (mu^2 = sum of mu_t^2), its choices eta together (eta = sum of
+eta_j, each eta_j-bounded range). Both may be chosen adaptively, prices included, in any order, within the two limits.
+
+*One choice.* For neighbours the log-ratio of a choice's probabilities lies in some [t - eta, t]. The worst such pair
+has two outcomes, of log-ratios t and t - eta (Dong, Durfee & Rogers 2020), and delta(e) = (1 - e^(t-eta)) (1 - e^(e-t))
+/ (1 - e^-eta). An adversary may choose t after seeing everything else. The largest is at t = (eta + e) / 2:
+
+    delta_eta(e) = (1 - e^(-(eta-e)/2))^2 / (1 - e^-eta),    -eta <= e <= eta,
+
+0 above and 1 - e^e below. It is the profile of one pair of laws, P = T(eta) against its mirror image Q: their log-ratio
+l has the density e^(l/2) / (4 sinh(eta/2)) on [-eta, eta] under P, and that of -l under Q. So T(eta) dominates every
+eta-bounded-range mechanism, in both directions.
+
+*Several choices of one ledger.* T(a) and T(b) together are dominated by T(a + b). Given |l| = s, T(eta) is randomised
+response of s, which is easier to tell apart the larger s is; so it is enough that |l| is stochastically larger. The
+density of |l| is proportional to cosh(s/2) g(s), g that of a uniform law on [-eta, eta]; of the pair, g is that of the
+sum of two uniform laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
+
+*With Gaussians.* What dominates each of two mechanisms, whatever the first one's answer was, dominates both together as
+a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) against N(0, 1), times T(eta):
+
+    delta(e) = integral of e^(l/2) / (4 sinh(eta/2)) delta_mu(e - l) dl,    delta_mu as in dptune.ledger.gdp.
+
+It is attained by an adversary who sees the Gaussians first and then chooses t. docs/privacy.md has the filter's proof.
+
+*Several ledgers.* Each has a limit of its own, eta_1, eta_2, ..., and no adversary moves eta from one to another. By
+the same induction, in which a choice of eta_t leaves T(eta_1 - eta_t) of its own ledger, everything is dominated by the
+Gaussians of all ledgers times T(eta_1) x T(eta_2) x ... (:mod:`dptune.ledger.dominating`), which is cheaper than
+T(eta_1 + eta_2 + ...).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from dptune.ledger.dominating import Array, Choices, Gaussian, Profile
+from dptune.ledger.gdp import (
+    Budget,
+    bounded_range_from_mu,
+    delta_from_mu,
+    epsilon_from_mu,
+    gdp_of,
+    mu_from_epsilon,
+)
+
+ACCOUNTANT = (
+    "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, composed exactly for the "
+    "worst adaptive order (Dong, Durfee & Rogers 2020; docs/privacy.md)"
+)
+_ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
+_ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
+_FORGIVEN = 1 + 1e-13  # less than by the filter
+_LOST = 2.0**-53  # at most, of a share by taking the others from 1
+_CRUMBS = 1e-6  # of a budget's mu^2: what rounding leaves beside a plan that takes everything
+_STEPS = 100  # of bisection: past the last digit
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What everything that a ledger releases may cost, fixed before the first release.
+
+    Attributes:
+        mu: of the Gaussian releases together, and of choices that ``holder`` does not make, in GDP.
+        eta: of the choices of ``holder`` together, their summed bounded range; 0 if there is no such limit.
+        holder: the run whose plan has set ``eta``.
+    """
+
+    mu: float
+    eta: float = 0.0
+    holder: str = ""
+
+    @property
+    def gdp(self) -> float:
+        """Mu of everything together."""
+        return gdp_of(self.mu, self.eta)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon, rounded up, at which everything together is (epsilon, delta)-DP."""
+        return composed_epsilon(self.mu, self.eta, delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta, rounded up, at which everything together is (epsilon, delta)-DP; epsilon >= 0."""
+        return composed_delta(self.mu, self.eta, epsilon)
+
+    def profiles(self) -> list[Profile]:
+        """Return what dominates the releases within the limits, in parts."""
+        return [Gaussian(self.mu)] * (self.mu > 0) + [Choices(self.eta)] * (self.eta > 0)
+
+    @classmethod
+    def within(cls, budget: Budget, eta: float, holder: str, *, planned: float = 0.0) -> Limits:
+        """Return choices of ``eta`` and as much mu as fits beside them; where they do not fit, all is for mu.
+
+        Args:
+            planned: mu beside the choices that is enough, if hardly more fits.
+        """
+        epsilon, delta = budget.stated_epsilon, budget.stated_delta
+        if epsilon is None or delta is None or eta == 0 or composed_delta(0.0, eta, epsilon) > delta:
+            return cls(budget.mu)
+        most = largest_mu(eta, epsilon, delta)
+        crumbs = most**2 - planned**2 < _CRUMBS * budget.mu**2
+        return cls(min(most, planned) if crumbs else most, eta, holder)
+
+
+def composed_delta(mu: float, eta: float, epsilon: float) -> float:
+    """Return a delta, rounded up, at which Gaussians of ``mu`` and choices of ``eta`` are (epsilon, delta)-DP together.
+
+    Args:
+        mu: of the Gaussian releases together, in GDP; 0 if there are none.
+        eta: of the choices together, their summed bounded range; 0 if there are none.
+        epsilon: at least 0.
+    """
+    if eta == 0:
+        return delta_from_mu(mu, epsilon) if mu > 0 else 0.0
+    if mu == 0:
+        return 0.0 if epsilon >= eta else math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta)
+    upper, lower = (_antiderivative(mu, eta, epsilon, end) for end in (eta, -eta))
+    exact = math.fsum([*upper, *(-term for term in lower)])
+    error = _ROUND_UP * math.fsum(map(abs, [*upper, *lower]))
+    return min((exact + error) / -math.expm1(-eta), delta_from_mu(gdp_of(mu, eta), epsilon))
+
+
+def _antiderivative(mu: float, eta: float, epsilon: float, end: float) -> tuple[float, float, float]:
+    """Return the terms of the integral's antiderivative at one end, times e^(-eta/2)."""
+    u = (end - epsilon) / mu
+    return (
+        math.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
+        math.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
+        -2 * math.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
+    )
+
+
+def composed_deltas(mu: Array, eta: Array, epsilon: Array) -> Array:
+    """Return :func:`composed_delta` of arrays of one shape; mu and eta above 0."""
+    terms = []
+    for sign, end in ((1, eta), (-1, -eta)):
+        u = (end - epsilon) / mu
+        terms += [
+            sign * np.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
+            sign * np.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
+            -2 * sign * np.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
+        ]
+    exact, size = sum(terms), sum(map(np.abs, terms))
+    return np.asarray(np.clip((exact + _ROUND_UP * size) / -np.expm1(-eta), 0.0, 1.0))
+
+
+def composed_epsilon(mu: float, eta: float, delta: float) -> float:
+    """Return the least epsilon, rounded up, at which both together are (epsilon, delta)-DP. Never above that of GDP."""
+    if eta == 0:
+        return epsilon_from_mu(mu, delta) if mu > 0 else 0.0
+    high = epsilon_from_mu(gdp_of(mu, eta), delta)
+    return high - _largest(lambda less: composed_delta(mu, eta, high - less) <= delta, high)
+
+
+def largest_mu(eta: float, epsilon: float, delta: float) -> float:
+    """Return the largest mu of Gaussians that fits beside choices of ``eta``; 0 if nothing does."""
+    most = mu_from_epsilon(epsilon, delta)
+    return _largest(lambda mu: composed_delta(mu, eta, epsilon) <= delta, most) if eta > 0 else most
+
+
+def largest_plan(choice_share: float | Sequence[float], epsilon: float, delta: float) -> float:
+    """Return the largest mu, in GDP, of a plan that fits and whose choices are priced at these shares of mu^2."""
+    least = mu_from_epsilon(epsilon, delta)
+    if not any(_shares(choice_share)):
+        return least
+
+    def fits(more: float) -> bool:
+        gaussian, eta = divided(least + more, choice_share)
+        return composed_delta(gaussian, eta, epsilon) <= delta
+
+    more = least
+    while fits(more):
+        more *= 2
+    return (least + _largest(fits, more)) * _ROUND_DOWN
+
+
+def largest_within(mu: float, eta: float, choice_share: float | Sequence[float]) -> float:
+    """Return the largest mu, in GDP, of a plan with these shares of mu^2 for choices, within two limits."""
+
+    def fits(whole: float) -> bool:
+        gaussian, choice = divided(whole, choice_share)
+        return gaussian <= mu * _FORGIVEN and choice <= eta * _FORGIVEN
+
+    return _largest(fits, (1 + 1e-9) * gdp_of(mu, eta))
+
+
+def divided(mu: float, choice_share: float | Sequence[float]) -> tuple[float, float]:
+    """Return mu of a plan's Gaussians and eta of its choices in all, which are priced at these shares of mu^2."""
+    shares = _shares(choice_share)
+    eta = math.fsum(bounded_range_from_mu(mu * math.sqrt(share)) for share in shares if share > 0)
+    rest = 1 - math.fsum(shares)
+    return mu * math.sqrt(rest + _LOST if rest > 0 else 0.0), eta
+
+
+def _shares(given: float | Sequence[float]) -> Sequence[float]:
+    return given if isinstance(given, Sequence) else [given]
+
+
+def _largest(fits: Callable[[float], bool], high: float) -> float:
+    """Return the largest number in [0, high] that fits, by bisection from below; 0 needs no check."""
+    if fits(high):
+        return high
+    low = 0.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

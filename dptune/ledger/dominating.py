@@ -1,0 +1,189 @@
+"""What parts cost together that are composed adaptively: dominating pairs of laws, on a grid of privacy losses.
+
+The *profile* of a part is delta(e) = max_E P(E) - e^e P'(E), the larger of both directions, for every real e; below 0
+it follows from above: delta(-e) = 1 - e^(-e) + e^(-e) delta(e). A pair of laws P, Q whose own profile is nowhere
+smaller dominates the part. Pairs that dominate each part, whatever the other parts answered, dominate all parts
+together as a product, in any adaptive order (Zhu, Dong & Wang 2022). A product adds the privacy losses l = log P/Q, so
+that with the law of l under P
+
+    delta(e) = E_P (1 - e^(e - l))_+ .
+
+*Connect the dots* (Doroshenko et al. 2022). A profile is convex in x = e^e, hence below its chords between knots x_k.
+The chords are the profile of the pair whose loss is log x_k with the probability x_k (change of slope at x_k) under P,
+and infinite with what is left at the last knot. At knots an upper bound of a profile will do, as chords between larger
+values lie higher. Where such a bound is not convex a probability would be negative; taking it for 0 raises delta.
+
+Units: losses and epsilons in nats; all knots are multiples of one step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_ndtr
+
+from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_bounded_range
+
+Array = npt.NDArray[np.float64]
+
+_STEPS = 2**14  # of the grid, from 0 to where all parts' tails end
+_TAILS = (1e-4, 1e-2, 0.5)  # of delta: what each part's tail may add, the first for which the part has an epsilon
+_ROUND_UP = 1 + 1e-9  # of delta: sums of 2^15 terms, all positive
+_PRECISION = 1e-6  # of epsilon, relative
+
+
+class Profile(Protocol):
+    """The privacy profile of a part, or an upper bound of it, in both directions."""
+
+    @property
+    def knots(self) -> int:
+        """At how many epsilons it may be worked out."""
+        ...
+
+    @property
+    def gdp(self) -> float:
+        """A mu such that the part is mu-GDP; infinite if none is known."""
+        ...
+
+    def at(self, epsilon: Array) -> Array:
+        """Return delta (k,) at epsilons (k,), ascending from 0 or more."""
+        ...
+
+    def reach(self, delta: float) -> float:
+        """Return an epsilon at which the part's delta is at most this."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(mu, 1) against N(0, 1): dominates all Gaussian releases of mu together."""
+
+    mu: float
+    knots: int = _STEPS
+
+    @property
+    def gdp(self) -> float:
+        """Mu itself."""
+        return self.mu
+
+    def at(self, epsilon: Array) -> Array:
+        """Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu), in logarithms."""
+        first = log_ndtr(self.mu / 2 - epsilon / self.mu)
+        second = epsilon + log_ndtr(-self.mu / 2 - epsilon / self.mu)
+        return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
+
+    def reach(self, delta: float) -> float:
+        """Return the epsilon of mu-GDP at ``delta``."""
+        return self.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at an epsilon >= 0."""
+        return delta_from_mu(self.mu, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon >= 0 at ``delta``."""
+        return epsilon_from_mu(self.mu, delta)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """T(eta) against its mirror image: dominates all choices of bounded range eta together.
+
+    :mod:`dptune.ledger.approximate` has the proof. Two ledgers whose choices are held to a and to b have T(a) x
+    T(b), which is cheaper than T(a + b), the choices of one ledger of a + b: there an adversary may divide adaptively.
+    """
+
+    eta: float
+    knots: int = _STEPS
+
+    @property
+    def gdp(self) -> float:
+        """Mu of bounded range eta."""
+        return mu_from_bounded_range(self.eta)
+
+    def at(self, epsilon: Array) -> Array:
+        """(1 - e^(-(eta - e)/2))^2 / (1 - e^-eta) up to eta, then 0."""
+        short = np.maximum(self.eta - epsilon, 0.0)
+        return np.asarray(np.expm1(-short / 2) ** 2 / -math.expm1(-self.eta))
+
+    def reach(self, delta: float) -> float:
+        """Return eta, beyond which nothing is left."""
+        return self.eta
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A dominating pair: the law of its privacy loss on multiples of ``step``.
+
+    Attributes:
+        step: of the grid.
+        lowest: the smallest loss, in steps.
+        law: (k,) probability under P of the losses lowest, lowest + 1, ... steps; what is missing has the loss -inf.
+        infinite: probability of an infinite loss.
+    """
+
+    step: float
+    lowest: int
+    law: Array
+    infinite: float
+
+    @classmethod
+    def of(cls, profile: Profile, step: float, highest: int) -> Pair:
+        """Connect the dots of a profile between -highest and highest steps."""
+        every = max(1, math.ceil(highest / profile.knots))
+        above = np.unique(np.append(np.arange(0, highest, every), highest))  # (k,), in steps
+        upper = np.minimum(profile.at(above * step), 1.0)
+        lower = -np.expm1(-above * step) + np.exp(-above * step) * upper  # at -above
+        knots = np.concatenate([-above[:0:-1], above])  # (2k - 1,)
+        values = np.concatenate([lower[:0:-1], upper])
+        gaps, falls = np.diff(knots) * step, -np.diff(values)  # between knots
+        probabilities = np.append(1 - values[0], falls / -np.expm1(-gaps)) - np.append(falls / np.expm1(gaps), 0.0)
+        law = np.zeros(2 * highest + 1)
+        law[knots + highest] = np.maximum(probabilities, 0.0)
+        return cls(step, -highest, law, float(values[-1]))
+
+    def times(self, other: Pair) -> Pair:
+        """Return the pair of both: losses add up. Every term is positive, so nothing cancels."""
+        finite = (1 - self.infinite) * (1 - other.infinite)
+        return Pair(self.step, self.lowest + other.lowest, np.convolve(self.law, other.law), 1 - finite)
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at an epsilon, rounded up."""
+        losses = (self.lowest + np.arange(len(self.law))) * self.step
+        above = losses > epsilon
+        return min(1.0, _ROUND_UP * (float(self.law[above] @ -np.expm1(epsilon - losses[above])) + self.infinite))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon >= 0 at ``delta``, rounded up; infinite if there is none."""
+        low, high = 0.0, (self.lowest + len(self.law)) * self.step
+        if self.delta(high) > delta:
+            return math.inf
+        if self.delta(low) <= delta:
+            return 0.0
+        while high - low > _PRECISION * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+
+def together(profiles: Sequence[Profile], delta: float) -> Pair:
+    """Return a pair that dominates all the parts together, fine enough for epsilon at ``delta`` and above."""
+    reaches = [_reach(profile, delta) for profile in profiles]
+    if not all(map(math.isfinite, reaches)):
+        return Pair(1.0, 0, np.zeros(1), 1.0)
+    step = max(math.fsum(reaches), 1e-6) / _STEPS
+    pairs = [Pair.of(each, step, math.ceil(reach / step) + 1) for each, reach in zip(profiles, reaches, strict=True)]
+    whole = pairs[0]
+    for pair in pairs[1:]:
+        whole = whole.times(pair)
+    return whole
+
+
+def _reach(profile: Profile, delta: float) -> float:
+    """Return an epsilon beyond which a part adds next to nothing; infinite if its delta is nowhere that small."""
+    return next((r for share in _TAILS if math.isfinite(r := profile.reach(share * delta))), math.inf)

@@ -1,0 +1,215 @@
+"""Charges and public facts as rows: how they are read, and how a charge carries what all before it come to."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import sqlalchemy as sa
+
+from dptune._checks import text
+from dptune._store import Mark, damaged
+from dptune.ledger import schema
+from dptune.ledger.gdp import Spent
+
+Row = Mapping[Any, Any]  # of the charges, by the names of their columns
+WHOLE = ""  # scope of the facts about the whole ledger
+_c = schema.charges.c
+_f = schema.facts.c
+_FACT = sa.select(_f.value).where((_f.scope == sa.bindparam("scope")) & (_f.name == sa.bindparam("name")))
+_CHARGES = sa.select(
+    _c.seq, _c.scope, _c.key, _c.mu, _c.private, _c.digest, _c.description, schema.releases.c.value
+).select_from(schema.charges.outerjoin(schema.releases, schema.releases.c.charge == _c.seq))
+_FIND = _CHARGES.where((_c.scope == sa.bindparam("scope")) & (_c.key == sa.bindparam("key")))
+_NEWS = _CHARGES.where((_c.scope == sa.bindparam("scope")) & (_c.seq > sa.bindparam("seq"))).order_by(_c.seq)
+_AFTER = sa.select(schema.charges).where(_c.seq > sa.bindparam("seq")).order_by(_c.seq)
+HASH = sa.select(_c.hash).where(_c.seq == sa.bindparam("seq"))
+_MADE = sa.select(sa.func.max(_c.nth)).where((_c.scope == sa.bindparam("scope")) & (_c.kind == sa.bindparam("kind")))
+_HASHED = ("scope", "key", "nth", "mu", "mechanism", "private", "digest", "description")
+LOOK = sa.select(  # the identity, the hash of a charge that was seen, and the last charge that is answered
+    schema.ledger.c.identity,
+    HASH.scalar_subquery(),
+    sa.select(sa.func.max(schema.releases.c.charge)).scalar_subquery(),
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many charges of one kind a scope may make, checked in the charging transaction.
+
+    Attributes:
+        prefix: of the keys that count, with a "/" at its end and nowhere else.
+        count: the most charges.
+    """
+
+    prefix: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One paid release. ``value`` is what was recorded for it, or None if nothing was yet.
+
+    Attributes:
+        seq: position in the ledger, from 1.
+        scope: the study that paid.
+        key: the release's idempotency key within the scope.
+        mu: what it cost, in GDP; None of a release without a price in GDP: of a fixed plan, or a choice that is held to
+            the limit of choices, whose ``description`` has its bounded range.
+        private: False if its noise was seeded.
+        value: the released vector, or None.
+        description: public description of the release, as stored.
+    """
+
+    seq: int
+    scope: str
+    key: str
+    mu: float | None
+    private: bool
+    value: tuple[float, ...] | None
+    description: Mapping[str, Any]
+
+    @property
+    def eta(self) -> float:
+        """Bounded range of a choice without a price in GDP, else 0."""
+        return _eta_of(self.mu, self.description)
+
+    @property
+    def note(self) -> Mapping[str, Any]:
+        """Public data stored with the charge."""
+        note: Mapping[str, Any] = self.description["note"]
+        return note
+
+
+@dataclass(frozen=True)
+class Head:
+    """What all charges up to one come to.
+
+    Attributes:
+        mark: this charge's number, and the hash of it and all before.
+        spent: their cost.
+        seeded: how many were made with seeded noise.
+    """
+
+    mark: Mark = field(default_factory=Mark)
+    spent: Spent = field(default_factory=Spent)
+    seeded: int = 0
+
+    @property
+    def private(self) -> bool:
+        """False if any was made with seeded noise."""
+        return self.seeded == 0
+
+    def after(self, row: Row) -> Head:
+        """Return the head after one more charge."""
+        link = self.mark.link({name: row[name] for name in _HASHED})
+        return Head(
+            link, self.spent.plus(row["mu"], _eta_of(row["mu"], row["description"])), self.seeded + (not row["private"])
+        )
+
+    def columns(self) -> dict[str, object]:
+        """Return what the charge's row says of it."""
+        return {
+            "seq": self.mark.seq,
+            "hash": self.mark.hash,
+            "mu_squared_so_far": str(self.spent.squares),
+            "seeded_so_far": self.seeded,
+        }
+
+
+def _eta_of(mu: float | None, description: Mapping[str, Any]) -> float:
+    """The bounded range of a choice that has no price in GDP; 0 of everything else."""
+    return float(description.get("eta", 0.0)) if mu is None else 0.0
+
+
+def cost_of(charges: Iterable[Charge]) -> Spent:
+    """Return what charges cost together."""
+    return reduce(lambda spent, charge: spent.plus(charge.mu, charge.eta), charges, Spent())
+
+
+def follow(connection: sa.Connection, head: Head, name: str) -> Head:
+    """Return the ledger's head, after recomputing what the rows after ``head`` say.
+
+    Raises:
+        LedgerError: one of them does not follow from those before it.
+    """
+    for row in connection.execute(_AFTER, {"seq": head.mark.seq}).mappings():
+        head = head.after(row)
+        if any(row[column] != value for column, value in head.columns().items()):
+            raise damaged(name, f"charge {row['seq']} does not follow from those before it")
+    return head
+
+
+def fingerprint(connection: sa.Connection) -> str:
+    """Return SHA-256 of every row of every table: budget, facts, charges, released values."""
+    rows = [
+        json.dumps([table.name, dict(row)], sort_keys=True, allow_nan=False)
+        for table in schema.metadata.tables.values()
+        for row in connection.execute(sa.select(table)).mappings()
+    ]
+    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+
+
+def question_digests(connection: sa.Connection) -> dict[str, str]:
+    """Return for each scope SHA-256 of its questions' digests, in their order."""
+    found: dict[str, Any] = {}
+    for scope, digest in connection.execute(sa.select(_c.scope, _c.digest).order_by(_c.seq)):
+        found.setdefault(scope, hashlib.sha256()).update(digest.encode())
+    return {scope: whole.hexdigest() for scope, whole in found.items()}
+
+
+def made(connection: sa.Connection, scope: str, kind: str) -> int:
+    """Return how many charges of a kind, the part of a key before its first "/", a scope has made."""
+    return int(connection.execute(_MADE, {"scope": scope, "kind": kind}).scalar() or 0)
+
+
+def of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
+    """The charges of one scope, or of all, with keys that start with ``prefix``."""
+    parts = [] if scope is None else [_c.scope == text("scope", scope)]
+    parts += [_c.key.startswith(text("prefix", prefix), autoescape=True)] if prefix != "" else []
+    return sa.and_(sa.true(), *parts)
+
+
+def find(connection: sa.Connection, scope: str, key: str) -> Row | None:
+    """Return the row of a charge, or None."""
+    return connection.execute(_FIND, {"scope": scope, "key": key}).mappings().first()
+
+
+def read(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Charge]:
+    """Return charges in their order."""
+    return [charge_of(row) for row in connection.execute(_CHARGES.where(where).order_by(_c.seq)).mappings()]
+
+
+def news(connection: sa.Connection, scope: str, after: int) -> list[Charge]:
+    """Return the charges of a scope after a number, in their order."""
+    return [charge_of(row) for row in connection.execute(_NEWS, {"scope": scope, "seq": after}).mappings()]
+
+
+def charge_of(row: Row) -> Charge:  # the only place that makes one
+    """Return the charge of a row."""
+    value = None if row["value"] is None else tuple(float(v) for v in row["value"])
+    return Charge(row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"])
+
+
+def fact(connection: sa.Connection, scope: str, name: str) -> dict[str, Any] | None:
+    """Return a public fact of a scope in its envelope, ``{"is": value}``, or None."""
+    return connection.execute(_FACT, {"scope": scope, "name": name}).scalar()
+
+
+def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
+    """Return the fact that is stored, or store the one that ``make`` returns: whoever is first says it, for good."""
+    if (known := fact(connection, scope, name)) is not None:
+        return known["is"]
+    value = make()
+    connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))
+    return value
+
+
+def now(precision: str = "microseconds") -> str:
+    """Return the time as a ledger writes it; what was made first is compared across ledgers."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec=precision)

@@ -1,0 +1,136 @@
+"""What a charge pays for, as frozen public data. The docstring of an event is its mathematics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Described:
+    """Public data that a charge's row keeps; ``words`` are its line in the statement, with fields to fill in."""
+
+    words: ClassVar[str]
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        return self.words.format(**vars(self))
+
+    def describe(self) -> dict[str, object]:
+        """Return the public description, for the ledger."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Event(Described):
+    """A release with a price.
+
+    Attributes:
+        mu: what it costs in GDP.
+    """
+
+    mu: float
+
+
+@dataclass(frozen=True)
+class GaussianRelease(Event):
+    """A statistic in R^p of L2 sensitivity Delta plus N(0, sigma^2 I), sigma >= Delta/mu: mu-GDP.
+
+    Attributes:
+        sensitivity: Delta under replacing one person, in units of the statistic.
+        sigma: standard deviation of the noise per coordinate, same units.
+        dimension: p.
+        statistic: what is released, in words.
+    """
+
+    words = "Gaussian mechanism on the {statistic}"
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str
+
+
+@dataclass(frozen=True)
+class SelectionRelease(Event):
+    """The exponential mechanism among m candidates: P(j) ~ prior_j exp(-u_j / scale), u_j a mean of losses.
+
+    Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
+    the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). A public prior is the
+    same for both neighbours and leaves the ratio. What that costs in GDP is proved at
+    :func:`dptune.ledger.gdp.mu_from_bounded_range`; it does not grow with m.
+
+    Attributes:
+        eta: bounded range.
+        sensitivity: Delta under replacing one person, in units of the loss.
+        sigma: the scale of the Gumbel noise, same units.
+        dimension: m.
+        statistic: what the candidates are compared by, in words.
+    """
+
+    words = "exponential mechanism (bounded range) on the {statistic}"
+    eta: float
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str
+
+
+@dataclass(frozen=True)
+class TableRelease(Event):
+    """A table Z = C X W + N(0, sigma^2 I) with one row a unit, sigma >= Delta |W|_2 / mu: mu-GDP.
+
+    X (n, d) are the rows after public scaling, each projected on the ball of radius R; C = I - 11^T/n subtracts the
+    mean of every column; W (d, k) is public, |W|_2 its largest singular value.
+
+    *Neighbours.* X and X' differ in row i only, X' - X = e_i v^T. If a unit's records are replaced, |v| <= 2 R, as both
+    rows lie in the ball. If a row changes by a vector of norm at most Delta before the projection, |v| <= Delta, as
+    projecting on a convex set brings no two points further apart.
+    *Sensitivity.* C is an orthogonal projection, so |C e_i v^T W|_F <= |C|_2 |e_i|_2 |v^T W|_2 <= Delta |W|_2: the L2
+    distance of the n k numbers of C X W, which are one vector with Gaussian noise (Dong, Roth, Su 2022).
+    mu is that of the analytic Gaussian mechanism (Balle & Wang 2018): the largest with delta(eps; mu) <= delta.
+
+    Attributes:
+        row_norm: R.
+        change: Delta, the largest change of one row; 2 R under replacing a unit's records.
+        map_norm: |W|_2.
+        sigma: standard deviation of the noise of each number.
+        shape: (n, k).
+        outputs: what protects the outputs that belong to the rows, in words.
+    """
+
+    words = (
+        "Gaussian mechanism on a table of features, rows of norm at most {row_norm:g}, a row changing by at most "
+        "{change:g}; outputs: {outputs}"
+    )
+    row_norm: float
+    change: float
+    map_norm: float
+    sigma: float
+    shape: tuple[int, int]
+    outputs: str
+
+
+@dataclass(frozen=True)
+class SubsampledGaussianRelease(Described):
+    """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
+
+    A secret Poisson sample S (each agent with probability q, on its own), a statistic sum_{n in S} c_n in R^p with
+    |c_n| <= Delta, plus N(0, sigma^2 I), sigma >= z Delta. Neighbours differ in one agent's c_n, replaced by 0.
+
+    Attributes:
+        q: sampling probability.
+        z: noise multiplier.
+        sensitivity: Delta, the most that one sampled agent adds, in units of the statistic.
+        sigma: standard deviation of the noise per coordinate, same units; above z Delta by what rounding costs.
+        dimension: p.
+        statistic: what is released, in words.
+    """
+
+    words = "Poisson-subsampled Gaussian mechanism (q = {q:g}, z = {z:g}) on the {statistic}"
+    q: float
+    z: float
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str

@@ -1,0 +1,237 @@
+"""The privacy statement of a budget in GDP: what may be claimed, about whom, and what is not covered."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from dptune._numbers import finite, rounded_up
+from dptune._statement import NOTHING, Rows, Statement, large_delta
+from dptune.errors import LedgerError
+from dptune.ledger import approximate
+from dptune.ledger.approximate import Limits, composed_epsilon
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.gdp import Budget, Spent
+
+NOT_COVERED = (
+    "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
+    "losses it returns, or what another person's loss is",
+    "the training data (train privately, and join both ledgers: dptune statement train.db val.db, docs/training.md)",
+    "the choice of the search space, of the clipping bounds and of the settings, if made by looking at the data",
+    "timing, memory use and other side channels",
+    "other releases about the same people that this ledger did not see",
+)
+RAISED = (
+    "The guarantee is that of the present budget, for all releases, if no released value could have led to a larger one"
+)
+TRAINED = (
+    "The people who are trained on are NOT protected by this ledger but by a plan of trainings, under removing one "
+    "person (add-or-remove) and not replace-one: join both, as `dptune statement train.db val.db` does, with "
+    "--disjoint if nobody is in both. What a training raises is sealed. Assumed: how long it takes, which front ends "
+    "record, says nothing about one person"
+)
+ACCOUNTANT = (
+    "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
+    "filter {} (Smith & Thakurta, arXiv 2210.17520)"
+)
+_MISSING = "not installed as a package"
+_ROUNDING = 1e-12  # of mu; the filter forgives half of it
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of what the guarantee rests on."""
+    found = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
+    if found["dp-accounting"] == _MISSING:  # plans of subsampled releases alone rest on it, and need it
+        del found["dp-accounting"]
+    return {"python": platform.python_version(), **found}
+
+
+@cache  # every new ledger asks, and a version is looked for in a package's files
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return _MISSING
+
+
+def opendp_noise(facts: Mapping[str, Any]) -> str:
+    """Return how noise is drawn, in words, by a ledger's facts."""
+    number = facts["versions"].get("opendp", "of an unknown version")
+    unseeded = f"OpenDP {number}, discrete, unseeded, on a grid (no floating-point noise)"
+    return unseeded if facts["private"] else "A SEEDED GENERATOR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetStatement(Statement):
+    """The statement of a budget in GDP.
+
+    Attributes:
+        budget: as it was made or raised.
+        exposure: within which everything stays: limits of mu, and of a choice where a budget in (epsilon, delta) has
+            one; or the divisions of such a budget of which the first charge will make one.
+        spent_mu: odometer reading.
+        spent_epsilon: the same at ``delta``.
+        failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
+        public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
+        trained: runs that the user said to train on private people, too.
+        raises: when the budget was raised, from what to what, as plain JSON data.
+    """
+
+    budget: Budget
+    exposure: Limits | Divisions
+    spent_mu: float
+    spent_epsilon: float
+    failures: int
+    public: tuple[tuple[str, str], ...]
+    trained: tuple[str, ...]
+    raises: tuple[Mapping[str, Any], ...]
+
+
+def budget_statement(
+    facts: Mapping[str, Any],
+    budget: Budget,
+    limits: Limits,
+    spent: Spent,
+    *,
+    exposure: Limits | Divisions,
+    before: tuple[str, ...] = (),
+    failures: int,
+    public: tuple[tuple[str, str], ...],
+    trained: tuple[str, ...],
+    raises: tuple[Mapping[str, Any], ...],
+) -> BudgetStatement:
+    """Return the statement of a budget, from what its ledger holds.
+
+    Args:
+        facts: the first fields of a :class:`dptune.Statement`, and delta.
+        exposure: the limits; or, if the first charge may still divide the budget, all of its divisions.
+        before: scopes of choices that are held to the limit of choices, beside that of its holder.
+
+    Raises:
+        LedgerError: more was spent than the budget, so that the guarantee would be false.
+    """
+    spent_mu, choices = spent.mu, float(spent.choices)
+    if spent.gaussian > limits.mu * (1 + _ROUNDING) or choices > limits.eta * (1 + _ROUNDING):
+        raise LedgerError(
+            f"the ledger of {facts['dataset']!r} was changed from outside: its charges are mu = {spent_mu!r} in "
+            f"all, more than its budget of mu = {limits.gdp!r}. No guarantee holds; `dptune verify` holds it "
+            "against a receipt."
+        )
+    private, delta = facts["private"], facts["delta"]
+    epsilon = exposure.epsilon(delta) if private else math.inf
+    undivided, mu = isinstance(exposure, Divisions), exposure.gdp
+    spent_epsilon = _spent_epsilon(spent, delta, private)
+    stated, promised = _stated(budget, spent, private)
+    releases = sum(count for _, count in facts["mechanisms"])
+    unprotected = _unprotected(public, trained)
+    seeded = "NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity."
+    return BudgetStatement(
+        **facts,
+        budget=budget,
+        exposure=exposure,
+        curve=exposure,
+        spent_mu=spent_mu,
+        spent_epsilon=spent_epsilon,
+        failures=failures,
+        public=public,
+        trained=trained,
+        raises=raises,
+        epsilon=epsilon,
+        accountant=_accountant(sharper=undivided or limits.eta > 0, raised=bool(raises)),
+        noise=opendp_noise(facts),
+        not_covered=NOT_COVERED,
+        warnings=((seeded,) if not private else ()) + large_delta(max(delta, budget.stated_delta or 0.0), facts["n"]),
+        guarantee=(
+            *promised,
+            ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.eta > 0)),
+            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
+            *_divided(limits, before, undivided=undivided),
+        ),
+        numbers={
+            "failed_evaluations": failures,
+            "private_trainings": list(trained),
+            "declared_public": [{"quantity": quantity, "run": run} for quantity, run in public],
+            "stated": stated,
+            "raises": list(raises),
+            "budget": {"mu": mu if private else "infinity", "epsilon": finite(epsilon)},
+            **({"limits": {"mu": limits.mu, "eta_of_choices": limits.eta}} if limits.eta else {}),
+            "spent": {"mu": spent_mu if private else "infinity", "epsilon": finite(spent_epsilon)},
+        },
+        unprotected=unprotected,
+        remarks=(*_remarks(raises, failures), *unprotected),
+    )
+
+
+def _spent_epsilon(spent: Spent, delta: float, private: bool) -> float:
+    return composed_epsilon(spent.gaussian, float(spent.choices), delta) if private else math.inf
+
+
+def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool) -> str:
+    if not facts["private"]:
+        return NOTHING
+    delta, word = rounded_up(facts["delta"], 6), "and, more sharply," if sharper else "that is"
+    return f"mu = {rounded_up(mu)} GDP, {word} epsilon = {rounded_up(epsilon)} at delta = {delta}"
+
+
+def _accountant(*, sharper: bool, raised: bool) -> str:
+    gdp = ACCOUNTANT.format("that was raised after it was fixed" if raised else "fixed in advance")
+    return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if sharper else gdp
+
+
+def _divided(limits: Limits, before: tuple[str, ...], *, undivided: bool) -> Rows:
+    """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
+    if undivided:
+        words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
+        return (("Undivided", words),)
+    if limits.eta == 0:
+        return ()
+    run = f"the run {limits.holder!r}" if limits.holder else "the first run that spends and has planned one"
+    chosen = ", ".join([*map(repr, before), f"the choice of {run}"])
+    parts = f"bounded range {rounded_up(limits.eta)} for {chosen}"
+    return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
+
+
+def _stated(budget: Budget, spent_so_far: Spent, private: bool) -> tuple[dict[str, object] | None, Rows]:
+    """The (epsilon, delta) that the budget was made from and what is spent of it, as JSON and as a row, if there is."""
+    epsilon, delta = budget.stated_epsilon, budget.stated_delta
+    if epsilon is None or delta is None:
+        return None, ()
+    spent = _spent_epsilon(spent_so_far, delta, private)
+    numbers: dict[str, object] = {
+        "epsilon": finite(epsilon if private else math.inf),
+        "delta": delta,
+        "spent_epsilon": finite(spent),
+    }
+    promised = (
+        f"epsilon = {rounded_up(epsilon, 6)} at delta = {rounded_up(delta, 6)}, as the budget was stated; "
+        f"spent so far: epsilon = {rounded_up(spent)} at that delta"
+    )
+    return numbers, (("Promised", promised if private else NOTHING),)
+
+
+def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) -> Rows:
+    """Whom runs train on, and what trials show without a release."""
+    shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in public)
+    word = f"by the user's word alone, shown by trials without a release: {shown}"
+    training = f"private, in the runs {', '.join(map(repr, trained))}. {TRAINED}"
+    return (*[("Training", training)] * bool(trained), *[("Public", word)] * bool(public))
+
+
+def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
+    """When the budget was raised, and failures."""
+    acts = "; ".join(
+        f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {each['releases']} releases"
+        for each in raises
+    )
+    failed = f"{failures} evaluations failed, for everybody"
+    return (*[("Raised", f"{acts}. {RAISED}")] * bool(acts), *[("Failures", failed)] * bool(failures))
+
+
+def _second(at: str) -> str:
+    return datetime.datetime.fromisoformat(at).isoformat(timespec="seconds")

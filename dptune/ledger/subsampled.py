@@ -1,0 +1,163 @@
+"""The Poisson-subsampled Gaussian mechanism, for a plan that is fixed before the first step.
+
+Each of `steps` steps draws a secret sample (every agent independently with probability q), sums vectors of
+norm at most C over it, and adds N(0, (z C)^2 I). Neighbours differ in one agent, whose message is present
+or replaced by zero: in a step the sum moves by at most C, and only if the agent was drawn (zero-out adjacency,
+with N and q public). With P = N(0, z^2), Q = N(1, z^2), one step is dominated by the pair
+
+    P   against   M = (1 - q) P + q Q,      in both directions.
+
+The plan must not depend on anything released on the way: checking these figures before each *adaptively chosen* step
+is not sound. Units: z in multiples of the sensitivity C; epsilon in nats.
+Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD, which dp-accounting computes: without
+it every function here raises :class:`dptune.MissingExtra`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._numbers import real, whole
+from dptune.errors import InputError, MissingExtra
+from dptune.ledger.gdp import probability
+
+VALUE_DISCRETIZATION_INTERVAL = 1e-3  # nats; the privacy loss is rounded up to this grid
+_LARGEST_Z, _PRECISION = 1e4, 1e-3  # of the search for z
+_SMALLEST_Z = 0.1  # below it the grid needs gigabytes, and no such plan protects anybody
+
+
+@dataclass(frozen=True)
+class SubsampledGaussianPlan:
+    """A public plan of Poisson-subsampled Gaussian steps.
+
+    Attributes:
+        q: sampling probability of each agent in each step, in (0, 1].
+        z: noise multiplier, the standard deviation over the norm bound C; at least 0.1.
+        steps: number of releases, at least 1. Count every release: a loop t = 0..T makes T + 1.
+
+    Raises:
+        InputError: a setting outside its range.
+    """
+
+    q: float
+    z: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        q, z, steps = real(self.q), real(self.z), whole(self.steps)
+        if q is None or not 0 < q <= 1:
+            raise InputError(f"q={self.q!r} must be a probability in (0, 1]")
+        if z is None or not z >= _SMALLEST_Z:
+            raise InputError(f"z={self.z!r} must be finite and at least {_SMALLEST_Z}; less noise protects nobody")
+        if steps is None or steps < 1:
+            raise InputError(f"steps={self.steps!r} must be an integer of at least 1")
+        for name, value in (("q", q), ("z", z), ("steps", steps)):
+            object.__setattr__(self, name, value)
+
+    def event(self) -> Any:
+        """Return the plan as dp-accounting names it."""
+        dp = dp_accounting()
+        step = dp.PoissonSampledDpEvent(self.q, dp.GaussianDpEvent(self.z))
+        return dp.SelfComposedDpEvent(step, self.steps)
+
+
+def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
+    """Least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta is below about 1.5e-15.
+
+    Raises:
+        InputError: delta is not strictly between 0 and 1.
+    """
+    return composed([plan.event()]).epsilon(delta)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Mechanisms that were fixed in advance, composed by privacy loss distributions; see :func:`composed`."""
+
+    accountant: Any
+    knots: int = 4000
+    gdp: float = math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta such that all together are (epsilon, delta)-DP."""
+        return min(1.0, float(self.accountant.get_delta(epsilon)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon such that all together are (epsilon, delta)-DP; inf if delta is below about 1.5e-15.
+
+        Raises:
+            InputError: delta is not strictly between 0 and 1.
+        """
+        return float(self.accountant.get_epsilon(probability("delta", delta)))
+
+    def at(self, epsilon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return :meth:`delta` of epsilons (k,), the larger of both directions."""
+        return np.asarray(self.accountant.get_delta(epsilon), dtype=np.float64)
+
+    def reach(self, delta: float) -> float:
+        """Return :meth:`epsilon`."""
+        return self.epsilon(delta)
+
+
+def composed(events: Sequence[Any]) -> Composed:
+    """Return what mechanisms, as dp-accounting names them and fixed in advance, cost together.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    accountant = pld_accountant()
+    for event in events:
+        accountant.compose(event)
+    return Composed(accountant)
+
+
+def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> float:
+    """Smallest z, to 0.1% and rounded up, for which the plan (q, z, steps) is (epsilon, delta)-DP by PLD.
+
+    Raises:
+        InputError: a setting is out of range, or z would be above 1e4.
+    """
+    return least_noise(lambda z: epsilon_pld(SubsampledGaussianPlan(q, z, steps), delta), epsilon)
+
+
+def least_noise(price: Callable[[float], float], epsilon: float) -> float:
+    """Return the smallest noise multiplier, to 0.1% and rounded up, whose price is at most ``epsilon``.
+
+    Raises:
+        InputError: epsilon is not positive and finite, or it would be above 1e4.
+    """
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"epsilon={epsilon} must be positive and finite")
+    low, high = _SMALLEST_Z, 1.0
+    while price(high) > epsilon:
+        low, high = high, 2 * high
+        if high > _LARGEST_Z:
+            raise InputError(f"epsilon={epsilon} needs a noise multiplier above {_LARGEST_Z:g}")
+    while high / low > 1 + _PRECISION:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if price(middle) <= epsilon else (middle, high)
+    return high
+
+
+def pld_accountant() -> Any:
+    """Return a new accountant of dp-accounting: privacy loss distributions, pessimistic, add-or-remove relation."""
+    dp_accounting()
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
+    return PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, VALUE_DISCRETIZATION_INTERVAL)
+
+
+def dp_accounting() -> Any:
+    """Return dp-accounting's module of events."""
+    try:
+        from dp_accounting import dp_event
+    except ImportError as error:
+        raise MissingExtra('PLD accounting needs dp-accounting: pip install "dptune[federated]"') from error
+    return dp_event

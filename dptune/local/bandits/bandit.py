@@ -1,0 +1,309 @@
+"""What the three LDP-GP-UCB algorithms share: finitely many candidates, ask and tell.
+
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), with the corrections of docs/ldp.md. Each
+algorithm's file says its steps in the paper's order and symbols. Notation::
+
+    X (M, d)   candidates; a point is named by its row      N (M,)  how often each was played
+    t          number of replies so far                     T       horizon
+    beta_t     width of the confidence bound                 lambda  regulariser
+    mu~, s~    posterior mean and deviation at the candidates, (M,)
+
+The curator sees privatised replies only, so everything here may be printed, stored and replayed. It maximises: to
+minimise, negate the replies. The state is a function of the candidates and of the (point, reply) pairs in the
+order in which they were told, so storage is enough to rebuild it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from dptune._checks import at_least, check, check_fields, function, positive, share, shown
+from dptune._numbers import plain
+from dptune.errors import InputError
+from dptune.local.bandits.replies import Replies
+from dptune.search.gp.kernels import Kernel, Matern52
+from dptune.search.gp.nystroem import NystroemVariance
+from dptune.search.gp.points import FloatArray, as_points
+
+IntArray = npt.NDArray[np.int64]
+Posterior = tuple[FloatArray, FloatArray]  # mu~ and s~, (M,) each
+
+LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes near
+
+
+def _redraw(name: str, value: Any) -> float:
+    value = plain(value)
+    if not (isinstance(value, float | int) and value >= 0):  # infinite: never
+        raise InputError(f"{name} must be a number, at least 0; got {shown(value)}.")
+    return value
+
+
+def _probability(name: str, value: Any) -> float:
+    return share(name, positive(name, value))
+
+
+def _replies(name: str, value: Any) -> Replies:
+    if not isinstance(value, Replies):
+        raise InputError(f"{name} must be HybridReplies(epsilon, B, R) or the like; got {shown(value)}.")
+    return value
+
+
+@dataclass(frozen=True)
+class LDPSettings:
+    """Public settings of the three algorithms.
+
+    Attributes:
+        replies: what is known about the replies.
+        kernel: prior covariance of f; data-independent, or fitted on replies only.
+        horizon: T, number of replies planned; more are allowed.
+        lam: lambda, the regulariser of the posterior; the papers use 1. Default 4 v k(x, x) / B^2: the noise's variance
+            over the prior's, if B is two prior deviations of f; for MoMA divided by k, an epoch's replies. The
+            theorems hold for every lambda > 0, and 1 trusts a reply as if it had hardly any noise.
+        delta: the regret bound fails with at most this probability.
+        exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
+            found by ``benchmarks/bench_ldp.py multiplier``.
+        q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play. The
+            theorems compute q from the accuracy of the approximation, in (0, 1): :func:`theorem_q`. ATA and MoMA only.
+        redraw: the dictionary is drawn again when the variances s~^2/lambda of the points played since the last
+            draw add up to more than this. Variances then stay right within a factor of 1 + redraw (Calandriello et
+            al. 2020). With 0 it is drawn in every round, as printed in the paper.
+        plays: k, replies per epoch of MoMA; the theorem uses :func:`theorem_plays`.
+        gain: t -> gamma_t for TGP's beta, e.g. ``dptune.local.bandits.tgp.rbf_gain(d)``; default the gain of the points
+            that were played, computed from the posterior.
+        seed: of the dictionaries, public.
+    """
+
+    replies: Replies = field(metadata=check(_replies))
+    kernel: Kernel = field(default_factory=lambda: Matern52(0.2), metadata=check(function))
+    horizon: int = field(default=10_000, metadata=check(at_least, 1))
+    lam: float | None = field(default=None, metadata=check(positive))
+    delta: float = field(default=0.1, metadata=check(_probability))
+    exploration: float | None = field(default=None, metadata=check(positive))
+    q: float = field(default=2.0, metadata=check(positive))
+    accuracy: float = field(default=0.5, metadata=check(_probability))
+    redraw: float = field(default=0.25, metadata=check(_redraw))
+    plays: int = field(default=5, metadata=check(at_least, 1))
+    gain: Callable[[int], float] | None = field(default=None, metadata=check(function))
+    seed: int = field(default=0, metadata=check(at_least, 0))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def theorem(self) -> LDPSettings:
+        """Return the same settings with the constants of the theorems."""
+        q = theorem_q(self.horizon, self.delta, self.accuracy)
+        plays = theorem_plays(self.horizon, self.delta)
+        return replace(self, lam=1.0, exploration=1.0, q=q, plays=plays, redraw=0.0)
+
+
+def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
+    """q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
+    return 6 * (1 + accuracy) / (1 - accuracy) * math.log(4 * horizon / delta) / accuracy**2
+
+
+def theorem_plays(horizon: int, delta: float) -> int:
+    """k = ceil(24 ln(4 e T/delta))."""
+    return math.ceil(24 * math.log(4 * math.e * horizon / delta))
+
+
+class LocalBandit(ABC):
+    """Asks for a point, is told a privatised reply; the cost of a round does not depend on t.
+
+    The candidates ``points`` are finite, (M, d), M >= 1; else `InputError`.
+    """
+
+    EXPLORATION: ClassVar[float]
+
+    def __init__(self, points: ArrayLike, settings: LDPSettings) -> None:
+        self.settings = settings
+        self.exploration = self.EXPLORATION if settings.exploration is None else settings.exploration
+        self.points = as_points(points).copy()  # X
+        if not len(self.points):
+            raise InputError("there must be at least one candidate.")
+        self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
+        self._first = len(self.points)
+        self.t = 0  # number of replies so far
+        self._told: list[tuple[int, float, int]] | None = []  # points, replies, numbers
+        self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
+        self._set_prior()
+        self.lam = settings.lam or self._regulariser()
+        self._start()
+
+    def ask(self, pending: Iterable[int] = ()) -> int:
+        """The candidate with the largest upper confidence bound, the first of equals.
+
+        ``pending`` are rows that users are trying at the moment. They reduce the deviation as if they had been played,
+        and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB): users try different candidates.
+        """
+        return self._largest_bound(self._plays(pending))
+
+    def _largest_bound(self, plays: IntArray) -> int:
+        mean, deviation = self._posterior()
+        if plays.any():
+            deviation = np.sqrt(np.maximum(self.variance_after(plays), 0.0))
+        return int((mean + self.beta() * deviation).argmax())
+
+    def _plays(self, rows: Iterable[int]) -> IntArray:
+        return np.bincount(np.array([self._row(row) for row in rows], dtype=np.int64), minlength=len(self.points))
+
+    def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
+        """Take a privatised reply at the candidate in row ``point``, asked for or not. Replies may come in any order.
+
+        ``number`` is the reply's, 1, 2, ...; default the order of telling. Give a trial's number, so that replies told
+        in another order are cut at the same thresholds. What is not a finite number is refused with an `InputError`.
+        """
+        point = self._row(point)
+        if not (isinstance(reply, Real) and -LARGEST_REPLY < reply < LARGEST_REPLY):
+            raise InputError("a reply must be a finite number below 1e100: it comes from a randomiser.")
+        number = self.t + 1 if number is None else at_least("number", number, 1)
+        self.t += 1
+        self.counts[point] += 1
+        if self._told is not None:
+            self._told.append((point, float(reply), number))
+        self._take(point, float(reply), number)
+
+    def _row(self, point: int) -> int:
+        whole = isinstance(point, int | np.integer) and not isinstance(point, bool)
+        if not (whole and 0 <= point < len(self.points)):
+            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
+        return int(point)
+
+    def replay(self, pairs: Iterable[tuple[int, float]]) -> None:
+        """Tell many (point, reply) pairs in order."""
+        for point, reply in pairs:
+            self.tell(point, reply)
+
+    @property
+    def T(self) -> int:
+        """The horizon, or t once it is passed."""
+        return max(self.settings.horizon, self.t)
+
+    def mean(self) -> FloatArray:
+        """mu~ at the candidates, (M,)."""
+        return self._posterior()[0].copy()
+
+    def deviation(self) -> FloatArray:
+        """s~ at the candidates, (M,), >= 0."""
+        return self._posterior()[1].copy()
+
+    def beta(self) -> float:
+        """Exploration times the theorem's beta_{t+1}."""
+        return self.exploration * self._theorem_beta()
+
+    def recommend(self) -> int:
+        """The played candidate with the largest posterior mean; before any reply, the first."""
+        return int(np.where(self.counts > 0, self._posterior()[0], -np.inf).argmax())
+
+    def extend(self, points: ArrayLike) -> range:
+        """Add candidates (k, d) and return their rows; nothing told is lost."""
+        more = as_points(points, self.points.shape[1])
+        before = len(self.points)
+        self.points = np.concatenate([self.points, more])
+        self.counts = np.concatenate([self.counts, np.zeros(len(more), dtype=np.int64)])
+        self._extensions.append((self.t, len(self.points)))
+        self._set_prior()
+        self._grow(len(more))
+        return range(before, len(self.points))
+
+    def copy(self) -> Self:
+        """Return an independent copy that keeps no record of the replies; its cost does not depend on t."""
+        twin, shared = copy.copy(self), (self.settings, self.points, self._K, self._prior)  # never changed in place
+        twin._told = None
+        return copy.deepcopy(twin, {id(thing): thing for thing in shared})
+
+    def state(self) -> dict[str, Any]:
+        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them. A copy has none."""
+        if self._told is None:
+            raise InputError("a copy keeps no record of the replies; ask the algorithm it was copied from.")
+        told = {"extensions": [list(more) for more in self._extensions], "replies": [list(one) for one in self._told]}
+        return {"points": self.points.tolist(), "first": self._first, **told}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], settings: LDPSettings) -> Self:
+        """Return the algorithm that has been told what :meth:`state` says, with the same settings."""
+        points = np.asarray(state["points"], dtype=np.float64)
+        bandit, extensions = cls(points[: state["first"]], settings), [tuple(e) for e in state["extensions"]]
+        for told, (point, reply, number) in enumerate([*state["replies"], (None, None, None)]):
+            while extensions and extensions[0][0] == told:
+                bandit.extend(points[len(bandit.points) : extensions.pop(0)[1]])
+            if point is not None:
+                bandit.tell(point, reply, number=number)
+        return bandit
+
+    def _regulariser(self) -> float:
+        replies = self.settings.replies
+        return 4 * replies.second_moment * float(self._prior.mean()) / replies.B**2
+
+    def _set_prior(self) -> None:
+        self._K = self.settings.kernel(self.points, self.points)  # (M, M)
+        self._prior = np.diag(self._K).copy()  # (M,)
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin without replies."""
+
+    @abstractmethod
+    def _grow(self, more: int) -> None:
+        """``more`` candidates were added to points, counts and prior."""
+
+    @abstractmethod
+    def _take(self, point: int, reply: float, number: int) -> None:
+        """Learn from one reply, which is counted already."""
+
+    @abstractmethod
+    def _posterior(self) -> Posterior:
+        """mu~ and s~, (M,) each."""
+
+    @abstractmethod
+    def variance_after(self, plays: IntArray) -> FloatArray:
+        """s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
+
+    @abstractmethod
+    def _theorem_beta(self) -> float:
+        """beta_{t+1} with the theorem's constants."""
+
+
+class NystroemBandit(LocalBandit):
+    """What ATA and MoMA share: features on a dictionary, and a posterior that is kept until the next play."""
+
+    def _start(self) -> None:
+        s = self.settings
+        self._nystroem = NystroemVariance(self._K, lam=self.lam, q=s.q, redraw=s.redraw, seed=s.seed)
+        self._current: Posterior | None = None
+
+    def _grow(self, more: int) -> None:
+        self._nystroem.grow(self._K)
+        self._current = None
+
+    def _play(self, point: int) -> None:
+        """Count a play of ATA, an epoch of MoMA."""
+        self._nystroem.play(point)
+        self._current = None
+
+    @property
+    def dictionary(self) -> IntArray:
+        """Rows of the candidates that the features rest on, (m,)."""
+        return self._nystroem.features.members
+
+    def variance_after(self, plays: IntArray) -> FloatArray:
+        """s~^2 on the same dictionary, (M,)."""
+        return self._nystroem.variance_after(plays)
+
+    def _posterior(self) -> Posterior:
+        if self._current is None:
+            self._current = self._estimate()
+        return self._current
+
+    @abstractmethod
+    def _estimate(self) -> Posterior:
+        """mu~ and s~, (M,) each, computed."""

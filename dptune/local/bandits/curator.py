@@ -1,0 +1,129 @@
+"""Candidates as parameters of a search space: what a curator asks users to try, and for which candidate a reply counts.
+
+A reply counts for the candidate that the user was asked to try. A reply at other parameters (a user's own choice, a
+point enqueued by hand, a candidate that storage has rounded) counts for the candidate whose value is most correlated
+with it under the kernel, provided that the correlation is at least ``NEAR``. Other replies are ignored, and so are
+replies with a parameter that is missing or out of range.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Self
+
+import numpy as np
+
+from dptune._checks import at_least, between, check, check_fields
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit
+from dptune.search.gp.points import FloatArray, local_candidates, sobol_candidates
+from dptune.space import Space, Value
+
+NEAR = 0.9
+Key = tuple[Value, ...]  # the values of one candidate, in the order of the space
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """After ``after`` replies ``count`` more candidates, before rounding makes some equal, around the best one so far.
+
+    ``radius`` in (0, 1] is the half-width of their box, where the cube has side 1.
+    """
+
+    after: int = field(metadata=check(at_least, 1))
+    radius: float = field(default=0.2, metadata=check(between, 1e-9, 1.0))
+    count: int = field(default=32, metadata=check(at_least, 1))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
+    """The values in the order of the space, or None if one is missing, not a number, or out of range."""
+    numbers = {name: value for name, value in parameters.items() if isinstance(value, Real)}
+    return tuple(numbers[name] for name in space) if space.contains(numbers) else None
+
+
+def design(space: Space, count: int, *, seed: int = 0) -> list[Key]:
+    """Every point of the space if there are at most ``count``, else a Sobol design, rounded; all distinct."""
+    cells = [parameter.cells for parameter in space.numbers.values()]
+    if all(cells) and math.prod(c or 0 for c in cells) <= count:
+        grid = np.indices([c or 0 for c in cells]).reshape(len(cells), -1).T  # (M, d)
+        points: FloatArray = (grid + 0.5) / np.array(cells, dtype=np.float64)
+    else:
+        points = sobol_candidates(len(space), count, seed=seed)
+    return _rounded(space, points)
+
+
+def _rounded(space: Space, points: FloatArray) -> list[Key]:
+    return list(dict.fromkeys(tuple(space.decode(u).values()) for u in points))
+
+
+class Curator:
+    """One of the three algorithms on candidates of a search space. It maximises."""
+
+    def __init__(
+        self,
+        algorithm: type[LocalBandit],
+        space: Space,
+        settings: LDPSettings,
+        candidates: Sequence[Key],
+        refinements: Sequence[Refinement],
+    ) -> None:
+        self.space, self.settings, self._refinements = space, settings, tuple(refinements)
+        self._rows = {key: row for row, key in enumerate(dict.fromkeys(candidates))}
+        self.bandit = algorithm(self._encoded(self._rows), settings)
+
+    @property
+    def candidates(self) -> list[Key]:
+        """All candidates by row."""
+        return list(self._rows)
+
+    def row(self, key: Key) -> int | None:
+        """The candidate that a reply at ``key`` counts for, or None."""
+        if key in self._rows:
+            return self._rows[key]
+        points = np.concatenate([self.bandit.points, self._encoded([key])])  # (M + 1, d)
+        K = self.settings.kernel(points, points)
+        correlation = K[-1, :-1] / np.sqrt(K[-1, -1] * np.diag(K)[:-1])  # (M,)
+        best = int(correlation.argmax())
+        return best if correlation[best] >= NEAR else None
+
+    def tell(self, number: int, key: Key, reply: float) -> None:
+        """Take a reply, if it counts."""
+        row = self.row(key)
+        if row is None:
+            return
+        self.bandit.tell(row, reply, number=number)
+        for i, refinement in enumerate(self._refinements):
+            if refinement.after == self.bandit.t:
+                self._refine(refinement, seed=self.settings.seed + i + 1)
+
+    def ask(self, pending: Iterable[Key] = ()) -> Key:
+        """The next candidate; ``pending`` are being tried at the moment."""
+        rows = (self.row(key) for key in pending)
+        return self.candidates[self.bandit.ask(row for row in rows if row is not None)]
+
+    def recommend(self) -> Key:
+        """The played candidate with the largest posterior mean."""
+        return self.candidates[self.bandit.recommend()]
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        twin = copy.copy(self)  # _rows is replaced, never changed
+        twin.bandit = self.bandit.copy()
+        return twin
+
+    def _refine(self, refinement: Refinement, *, seed: int) -> None:
+        centre = self.bandit.points[self.bandit.recommend()]
+        points = local_candidates(centre, refinement.radius, refinement.count, seed=seed)
+        new = [key for key in _rounded(self.space, points) if key not in self._rows]
+        if new:
+            self._rows = {key: row for row, key in enumerate([*self._rows, *new])}
+            self.bandit.extend(self._encoded(new))
+
+    def _encoded(self, keys: Iterable[Key]) -> FloatArray:
+        return np.array([self.space.encode(dict(zip(self.space, key, strict=True))) for key in keys])

@@ -1,0 +1,74 @@
+"""Copies of models: what is asked about private rows is thrown away, and what is handed out was never asked.
+
+A model may remember what it answers: the trees of scikit-learn's nearest neighbours count the nodes that a query
+visits, layers of batch normalisation average over the rows, imputers draw random numbers. Such a memory leaves with the
+model and is a function of private rows without noise.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import types
+from typing import Any
+
+from dptune.errors import InputError
+from dptune.privacy.seal.quiet import quietly
+
+
+def copied(model: Any) -> Any:
+    """Return a copy of a fitted model, by its own pickling; functions, classes and modules in it are shared.
+
+    ``copy.deepcopy`` is not used: LightGBM's forgets at which iteration a booster was stopped.
+
+    Raises:
+        InputError: the model cannot be pickled. Depends on the model only.
+
+    Example::
+
+        asked = copied(model)
+        asked.predict(X_val)        # model is as it was
+    """
+    result = quietly(_round_trip, model)
+    if isinstance(result, tuple):
+        return result[0]
+    raise InputError(
+        f"this {type(model).__name__} cannot be copied ({type(result).__name__}: {result}). dptune reads private "
+        "losses from a copy, so that the model you keep holds nothing of private rows. Return a model that pickle can "
+        "store; or leave loss= and data= out and return the losses yourself. Nothing was charged for this model."
+    )
+
+
+def _round_trip(model: Any) -> tuple[Any]:
+    try:
+        return (pickle.loads(pickle.dumps(model, pickle.HIGHEST_PROTOCOL)),)
+    except Exception:  # noqa: BLE001 - a class or function of it has no importable name
+        pass
+    written = io.BytesIO()
+    writer = _Writer(written, pickle.HIGHEST_PROTOCOL)
+    writer.dump(model)
+    written.seek(0)
+    return (_Reader(written, writer.shared).load(),)
+
+
+class _Writer(pickle.Pickler):
+    """Writes a number in the place of a function, class or module, which may have no name to be imported by."""
+
+    def __init__(self, file: io.BytesIO, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.shared: list[Any] = []
+
+    def persistent_id(self, each: Any) -> int | None:
+        if not isinstance(each, types.FunctionType | types.ModuleType | type):
+            return None
+        self.shared.append(each)
+        return len(self.shared) - 1
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: list[Any]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, place: int) -> Any:
+        return self._shared[place]

@@ -1,0 +1,247 @@
+"""How a search by centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
+
+Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
+classifier (breast cancer); docs/measurements.md says what was kept aside, and has the figures.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dptune._checks import at_least
+from dptune._checks import share as share_of
+from dptune.errors import InputError
+from dptune.search.algorithms.centred import CentredSettings, centred, joined
+from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.space import Space
+
+NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
+RADIUS = 0.4  # the first C, in units of the loss's range
+QUANTILE = 0.5  # share of people that C aims to leave unclipped where noise is large, and with categories or conditions
+MOST_UNCLIPPED = 0.8  # the same where noise is small
+PER_DOUBLING = 0.2  # how much larger it gets when n mu / sqrt(trials) doubles,
+BEYOND = 15.0  # from here on
+CAREFUL, MOST_CAREFUL = 0.95, 0.99  # the same with few numbers, where noise is large and where it is small
+SPREAD, MIXED_SPREAD = 0.5, 1.0  # of the functions drawn; the second with categories or conditions
+CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the end, with categories or conditions
+GUARD = 0.5  # the same with fewer than 11 numbers and a default configuration, which the choice protects,
+GUARD_OF_FEW = 0.7  # and with at most
+FEW = 3  # of them, where half of the trials look at the whole cube first; with more a third do
+GUARD_OF_MANY = 0.3  # the same with 11 or more
+AMONG = 30  # points that are chosen among then, beside the default configuration
+SATURATION, MIXED_SATURATION = 2.0, 4.0  # kappa; the second with categories or conditions
+SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
+AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
+RUNGS = 3  # decisions a trial, where there are any
+RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
+FEWEST_GENERATIONS = 4
+GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
+EXPLORED, EXPLORED_SHARE = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most this share of all
+MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
+MANY = 11  # parameters; with fewer the search is careful, and does not explore that long
+TRIALS_PER_COORDINATE = 20
+FEWEST_TRIALS = 4  # one generation
+
+
+def default_trials(d: int) -> int:
+    """20 (d + 1): with few parameters more trials only divide the budget."""
+    return TRIALS_PER_COORDINATE * (d + 1)
+
+
+def default_population(d: int, trials: int, *, generations: int = FEWEST_GENERATIONS) -> int:
+    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer generations."""
+    return max(min(_usual(d), trials // generations), 4)
+
+
+def _usual(d: int) -> int:
+    return 4 + math.floor(3 * math.log(d))
+
+
+def default_quantile(n: int, mu: float, trials: int) -> float:
+    """.5 where noise is large, .2 more for each doubling of n mu / sqrt(trials) beyond 15, at most .8.
+
+    A smaller C takes noise away and pulls the mean towards a vote.
+    """
+    more = PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / BEYOND)
+    return round(min(max(QUANTILE + more, QUANTILE), MOST_UNCLIPPED), 3)
+
+
+def careful_quantile(n: int, mu: float, points: int, generations: int) -> float:
+    """1 - 2 sqrt(m) / (n mu_c), between .95 and .99: where a larger C adds as much noise as it takes bias away.
+
+    Huang, Liang, Yi 2021, for m points and mu_c = mu / sqrt(generations); docs/centred.md says when it matters.
+    """
+    best = 1 - 2 * math.sqrt(points * generations) / (n * mu)
+    return round(min(max(best, CAREFUL), MOST_CAREFUL), 3)
+
+
+def cell_widths(space: Space) -> tuple[float, ...]:
+    """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
+    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.numbers.values()]
+    return tuple(widths) if any(widths) else ()
+
+
+def plan_centred(
+    facts: PublicFacts,
+    *,
+    trials: int | None = None,
+    population: int | None = None,
+    radius: float | None = None,
+    quantile: float | None = None,
+    rate: float = CentredSettings.rate,
+    floor: float = CentredSettings.floor,
+    share: float = CentredSettings.share,
+    references: int = CentredSettings.references,
+    sigma: float = CentredSettings.sigma,
+    explored: int | None = None,
+    most_explored: int | None = None,
+    spread: float | None = None,
+    candidates: int = CentredSettings.candidates,
+    reach: float = CentredSettings.reach,
+    average: int | None = None,
+    steps: tuple[float, ...] | None = None,
+    saturation: float | None = None,
+    saturated: float | None = None,
+    choice_share: float | None = None,
+    rung_share: float = 0.0,
+    rungs: int = RUNGS,
+    rung_radius: float | None = None,
+    final_share: float = 0.05,
+) -> Plan:
+    """Return a plan; what is None is chosen from the public facts.
+
+    A run that starts from another has its population, ``explored`` and ``most_explored``, as CMA-ES goes on with it,
+    and its version of the defaults.
+
+    Args:
+        facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
+        trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
+        explored: default twice CMA-ES's lambda, at most a third of the trials; where a choice protects a ``default`` a
+            third, with at most 3 numbers half: a Halton sequence.
+        most_explored: default .6 of all with more than ten parameters, else no more than ``explored``.
+        radius: the first C; default 0.4 of the loss's range.
+        quantile: the share of people that C aims to leave unclipped; default with fewer than 11 numbers that of
+            :func:`careful_quantile`, else that of :func:`default_quantile`.
+        saturation: kappa, ``math.inf`` for none; default 2, with categories or conditions 4.
+        saturated: default 0 with fewer than 11 numbers, with more .6, with categories or conditions all.
+        choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
+            ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
+            than 11 numbers and a ``default``, .7 with at most 3 and .3 with 11 or more, among the 30 trials that are
+            best by all answers and the default, which has ten elevenths of the odds; without a ``default`` 0.
+        rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
+        rungs: decisions that are paid for, a trial.
+        rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
+            then on. Default .1 of the range.
+        steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
+
+    Everything else is as in :class:`dptune.search.algorithms.centred.CentredSettings`.
+    """
+    d, mixed = facts.d, facts.space is not None and not facts.space.plain
+    trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
+    if facts.parent is not None:
+        same = facts.parent["settings"]
+        population = _the_same("population", population, same["population"])
+        explored = _the_same("explored", explored, same["explored"])
+        most_explored = _the_same("most_explored", most_explored, same["most_explored"])
+    careful = not mixed and d < MANY
+    if population is None:
+        fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
+        population = default_population(d, trials, generations=fewest)
+    population = at_least("population", population, 4)
+    if trials < population:
+        raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
+    generations = trials // population
+
+    rung_share = share_of("rung_share", rung_share)
+    kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
+    if choice_share is None:
+        choice_share = _choice(d, mixed=mixed, default=facts.default is not None) * (1 - kept)
+    kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
+    searched = facts.mu * math.sqrt(1 - kept)
+
+    guarded = careful and choice_share > 0 and facts.default is not None
+    if explored is None:
+        over_all = math.floor(trials / (2 if d <= FEW else 3))
+        usual = min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
+        explored = 0 if mixed else over_all if guarded else usual
+    if most_explored is None:
+        longer = explored and d >= MANY
+        most_explored = math.ceil(MOST_EXPLORED * generations * population) if longer else 0
+    if saturation is None:
+        saturation = MIXED_SATURATION if mixed else SATURATION
+    if quantile is None and careful:
+        quantile = careful_quantile(facts.n, searched, population + references, generations)
+    elif quantile is None:
+        quantile = QUANTILE if mixed else default_quantile(facts.n, searched, trials)
+    if saturated is None:
+        saturated = 1.0 if mixed else 0.0 if careful else SATURATED
+    if steps is None:
+        steps = () if mixed or facts.space is None else cell_widths(facts.space)
+    if spread is None:
+        spread = MIXED_SPREAD if mixed else SPREAD
+    settings = CentredSettings(
+        d=d,
+        generations=generations,
+        population=population,
+        mu=searched,
+        radius=RADIUS * facts.loss_range if radius is None else radius,
+        quantile=quantile,
+        rate=rate,
+        floor=floor,
+        share=share,
+        references=references,
+        sigma=sigma,
+        explored=explored,
+        most_explored=most_explored,
+        halton=guarded,
+        spread=spread,
+        candidates=candidates,
+        reach=reach,
+        average=max(round(AVERAGED * generations), 1) if average is None else average,
+        default=facts.default,
+        steps=steps,
+        saturation=saturation if saturation != math.inf else None,
+        saturated=saturated,
+        space=facts.space if mixed else None,
+        seed=facts.seed,
+    )
+    return Plan(
+        NAME,
+        facts.mu,
+        settings,
+        generations * population,
+        final_share=final_share,
+        choice_share=choice_share,
+        choice_among=AMONG if choice_share and not mixed else 0,
+        rung_share=rung_share,
+        rungs=rungs,
+        rung_radius=RUNG_RADIUS * facts.loss_range if rung_radius is None else rung_radius,
+    )
+
+
+def _choice(d: int, *, mixed: bool, default: bool) -> float:
+    """The share of what is left of mu^2 that pays for the choice at the end."""
+    if mixed:
+        return CHOICE
+    if not default:
+        return 0.0
+    if d < MANY:
+        return GUARD_OF_FEW if d <= FEW else GUARD
+    return GUARD_OF_MANY
+
+
+def _the_same(name: str, asked: int | None, had: int) -> int:
+    if asked not in (None, had):
+        raise InputError(f"a run has {name}={had} like the one that it starts from; got {asked}.")
+    return had
+
+
+CENTRED = Method(
+    NAME,
+    plan_centred,
+    centred,
+    shared_slots=True,
+    any_space=True,
+    joined=joined,
+    restored=CentredSettings.restored,
+)

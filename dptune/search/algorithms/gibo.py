@@ -1,0 +1,369 @@
+"""DP-GIBO: differentially private, gradient-informative Bayesian optimisation.
+
+Sopa, Marusic, Avella-Medina, Cunningham, *Differentially Private Hyperparameter Tuning using Local Bayesian
+Optimization* (arXiv 2502.06044), Algorithm 1 and section 3.4; line numbers are Algorithm 1's. Corrections: theory.md,
+section 3.
+
+    theta_t      iterate in the unit cube [0, 1]^d
+    b_t          points evaluated in step t: constant in Algorithm 1, or given. (Algorithm 2, which chooses
+                 b_t = min{b : trace <= tolerance}, is not implemented.)
+    D_t          all points evaluated so far (m of them), K = k(D_t, D_t) + sigma_n^2 I
+    W_t          grad k(theta_t, D_t) K^-1, (d, m): the surrogate gradient of person i is W_t L_i
+    B            clipping radius of the per-person gradients
+    mu, T        GDP budget of all gradients, number of steps: mu_t = mu / sqrt(T)
+
+Everything here is public: the algorithm proposes points, asks a :class:`MeanQuery`, and learns the
+released answer. Where the paper starts at a given theta_0, ``starts`` > 0 first compares that many
+quasi-random points by one release of their centred losses (the same primitive: per person the losses
+at the points minus their mean, clipped) and starts from the best. ``starts=0`` is the paper's algorithm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy  # its parts are loaded when they are used
+
+from dptune._checks import at_least, between, boolean, check, check_fields, positive
+from dptune._numbers import tupled
+from dptune.errors import InputError
+from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.search.algorithms.rounds import Matrix, Rounds, Settings, Statistic, Vector
+from dptune.search.gp.design import Design, fit_into_cube, optimised_design, simplex_design
+from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
+from dptune.search.gp.posterior import GradientPosterior
+from dptune.space import Space
+
+START = "start"  # key of the comparison of the starting points
+OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/measurements.md for its cost
+POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
+
+
+# ---- how a released gradient moves the iterate ---------------------------------------------------------------------
+
+_NOTHING = 1e-150  # a size below it has lost its squares to underflow: no step
+
+
+class StepRule(Protocol):
+    """Turns the gradients released so far into the next displacement: a pure function of them."""
+
+    @property
+    def eta(self) -> float:
+        """Step size, in units of the unit cube for the adaptive rules."""
+        ...
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,) after the last of the gradients (t, d), t >= 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class _StepSize:
+    eta: float = field(metadata=check(positive))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class GradientDescent(_StepSize):
+    """-eta g_t: line 8 of GIBO's Algorithm 1."""
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        return np.asarray(-self.eta * gradients[-1])
+
+
+@dataclass(frozen=True)
+class AdaGrad(_StepSize):
+    """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        size = np.sqrt(np.sum(gradients**2, axis=0))
+        return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
+
+
+@dataclass(frozen=True)
+class AdaGradNorm(_StepSize):
+    """-eta sqrt(d) g_t / sqrt(sum_s |g_s|^2): one adaptive step size for all coordinates.
+
+    (Ward, Wu, Bottou 2020.) A coordinate whose gradient is mostly noise moves little, where
+    :class:`AdaGrad` would move it as far as the others.
+    """
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
+        return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
+
+
+# ---- settings ------------------------------------------------------------------------------------------------------
+
+
+def _sizes(name: str, value: object) -> int | tuple[int, ...]:
+    return tuple(at_least(name, each, 1) for each in value) if isinstance(value, tuple) else at_least(name, value, 1)
+
+
+def _in_cube(name: str, value: object) -> tuple[float, ...]:
+    if not isinstance(value, Iterable):
+        raise InputError(f"{name} must be numbers in [0, 1], one for each coordinate.")
+    return tuple(between(name, x, 0.0, 1.0) for x in value)
+
+
+@dataclass(frozen=True)
+class GIBOSettings(Settings):
+    """All of DP-GIBO's settings, public.
+
+    Attributes:
+        steps: T, number of gradient releases.
+        batch: b, points a step; or one number per step.
+        mu: GDP budget of the T gradients together.
+        clip: B, L2 radius of the per-person gradients, in units of loss per unit of the cube.
+        kernel: of the surrogate; data-independent, or fitted on released values only.
+        noise_variance: sigma_n^2 of one evaluated loss; must be positive.
+        rule: how a released gradient moves theta.
+        theta0: start (d,), default the centre of the cube.
+        starts, start_mu, start_clip: quasi-random points compared before step 1, the GDP price of the
+            comparison and the clipping radius of the centred losses; 0 starts at theta0.
+        optimised: choose points by minimising the trace (line 3 as printed) instead of the closed form.
+        constant_mean: prior mean an unknown constant instead of the paper's 0: then W_t 1 = 0 and a
+            person's overall level of loss does not use up the clipping radius.
+        memory: number of past batches whose points stay in D_t; None keeps all, as printed.
+        average: number of last iterates whose mean is returned; 1 returns theta_T.
+    """
+
+    d: int = field(metadata=check(at_least, 1))
+    steps: int = field(metadata=check(at_least, 1))
+    batch: int | tuple[int, ...] = field(metadata=check(_sizes))
+    mu: float = field(metadata=check(positive))
+    clip: float = field(metadata=check(positive))
+    kernel: Kernel = field(default_factory=lambda: RBF(0.3))
+    noise_variance: float = field(default=1e-4, metadata=check(positive))
+    rule: StepRule = field(default_factory=lambda: AdaGrad(0.1))
+    theta0: tuple[float, ...] | None = field(default=None, metadata=check(_in_cube))
+    starts: int = field(default=0, metadata=check(at_least, 0))
+    start_mu: float = 0.0
+    start_clip: float = 1.0
+    optimised: bool = field(default=False, metadata=check(boolean))
+    constant_mean: bool = field(default=False, metadata=check(boolean))
+    memory: int | None = field(default=None, metadata=check(at_least, 0))
+    average: int = field(default=1, metadata=check(at_least, 1))
+    seed: int = field(default=0, metadata=check(at_least, 0))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("start_mu", "start_clip") if self.starts else ():
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        if isinstance(self.batch, tuple) and len(self.batch) != self.steps:
+            raise InputError(f"batch needs one number per step, {self.steps}; got {len(self.batch)}.")
+        if self.theta0 is not None and len(self.theta0) != self.d:
+            raise InputError(f"theta0 must be {self.d} numbers in [0, 1]; got {len(self.theta0)}.")
+
+    def batch_at(self, t: int) -> int:
+        """Return b_t of step t = 0, ..., T-1."""
+        return self.batch if isinstance(self.batch, int) else self.batch[min(t, self.steps - 1)]
+
+    @property
+    def step_mu(self) -> float:
+        """mu / sqrt(T), the GDP price of one step."""
+        return self.mu / math.sqrt(self.steps)
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return a step's gradient."""
+        return (Statistic("a gradient's coordinate", self.clip, self.d, self.step_mu),)
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        rule = {"type": type(self.rule).__name__, "eta": self.rule.eta}
+        return {**asdict(self), "kernel": self.kernel.describe(), "rule": rule}
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self | None:
+        """Return the settings that described themselves so; None with a kernel or a rule of the user's own."""
+        kernel, rule = dict(described["kernel"]), dict(described["rule"])
+        kernels = {kind.__name__: kind for kind in (RBF, Matern52, Polynomial2)}
+        rules = {kind.__name__: kind for kind in (GradientDescent, AdaGrad, AdaGradNorm)}
+        of, by = kernels.get(kernel.pop("kernel")), rules.get(rule.pop("type"))
+        if of is None or by is None:
+            return None
+        with_kernel = of(**{name: tupled(value) for name, value in kernel.items()})
+        settings = {name: tupled(value) for name, value in described.items()}
+        return cls(**{**settings, "kernel": with_kernel, "rule": by(**rule)})
+
+    @property
+    def evaluations(self) -> int:
+        """Number of evaluated points of a complete run."""
+        return self.starts + sum(self.batch_at(t) for t in range(self.steps))
+
+
+class DPGIBO(Rounds):
+    """The algorithm; holds public data only. See :class:`dptune.search.algorithms.rounds.Rounds` for its use.
+
+    One step: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each, have the ``question()`` answered and
+    ``learn`` the answer. More points than asked for, or points of one's own, are welcome: any point observed is
+    information. Points are in the unit cube.
+    """
+
+    unit = "step"
+
+    def __init__(self, settings: GIBOSettings) -> None:
+        super().__init__(settings)
+        self.theta0 = np.array(settings.theta0 or (0.5,) * settings.d, dtype=np.float64)
+        self.started = settings.starts == 0
+        self.path: list[Vector] = [self.theta0]
+        self._gradients: list[Vector] = []  # the released ones
+        self._batch_of: dict[str, int] = {}  # in which batch of this process a point was observed
+        self._batches = 0
+        self._held = self._empty_posterior()
+        self._designs: dict[int, Design] = {}
+        self._starts = np.zeros((0, settings.d))  # quasi-random points, as many as were needed so far
+
+    @property
+    def theta(self) -> Vector:
+        """theta_t, (d,)."""
+        return self.path[-1]
+
+    @property
+    def rounds(self) -> int:
+        """T, and the steps of the runs that this one starts from."""
+        return self.before + int(self.settings.steps)
+
+    @property
+    def batch(self) -> int:
+        """b_t, or the number of starting points before the first step."""
+        return int(self.settings.batch_at(self.t)) if self.started else int(self.settings.starts)
+
+    # ---- where to look ---------------------------------------------------------------------------
+
+    def ask(self, slot: int) -> Vector:
+        """Line 3: return point number ``slot`` = 0, 1, ... of this step, (d,); beyond b, a fresh design."""
+        if not self.started:
+            return self._start_point(slot)
+        return np.array(self._design(slot // self.batch).points[slot % self.batch])
+
+    def _start_point(self, slot: int) -> Vector:
+        if slot >= len(self._starts):
+            count = max(self.settings.starts, slot + 1)
+            sobol = scipy.stats.qmc.Sobol(self.settings.d, rng=np.random.default_rng([self.settings.seed, 0]))
+            self._starts = sobol.random_base2(math.ceil(math.log2(count)))
+        return self.theta0.copy() if slot == 0 else np.array(self._starts[slot])
+
+    def _design(self, repeat: int) -> Design:
+        """Line 3: the points that minimise the trace of the posterior gradient covariance at theta_t."""
+        if repeat not in self._designs:
+            rng = np.random.default_rng([self.settings.seed, 1, self.t, repeat])
+            self._designs[repeat] = self._new_design(rng)
+        return self._designs[repeat]
+
+    def _new_design(self, rng: np.random.Generator) -> Design:
+        s, b = self.settings, self.batch
+        if s.optimised:
+            return optimised_design(
+                self._posterior,
+                self.theta,
+                b,
+                rng,
+                starts=OPTIMISED_STARTS,
+                iterations=OPTIMISED_ITERATIONS,
+                constant_mean=s.constant_mean,
+            )
+        if not isinstance(s.kernel, Stationary):  # a random frame; the polynomial kernel has no length-scale
+            frame = np.linalg.qr(rng.standard_normal((s.d, s.d)))[0]
+            offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * POLYNOMIAL_RADIUS
+            return fit_into_cube(self.theta, offsets)
+        covariance = self._posterior.covariance(self.theta) if b <= s.d and len(self._posterior) else None
+        return simplex_design(self.theta, s.kernel, s.noise_variance, b, rng, covariance=covariance)
+
+    def observe(self, name: str, x: Vector) -> None:
+        """Line 5: the losses at x (d,) are with the curator under ``name``; told twice, counted once."""
+        self._batch_of.setdefault(name, self._batches)
+        super().observe(name, x)
+
+    # ---- what to know ------------------------------------------------------------------------------
+
+    def price(self) -> float:
+        """GDP price of the next question."""
+        return float(self.settings.step_mu if self.started else self.settings.start_mu)
+
+    def next_question(self) -> Question:
+        """Return the batch's question."""
+        if self.started:
+            return Question(f"step/{self.t + 1}", self._gradient_query(), {"theta": self.theta.tolist()})
+        names = tuple(self._points)
+        return Question(START, self._start_query(names), {"points": self.points_at(names).tolist()})
+
+    def _gradient_query(self) -> MeanQuery:
+        """Lines 6-7: the mean over people of the surrogate gradient at theta_t, clipped to B."""
+        s = self.settings
+        W = self._posterior.weights(self._design(0).centre, constant_mean=s.constant_mean)  # (d, m)
+        return MeanQuery(tuple(self._points), W, Ball(s.clip), s.step_mu)
+
+    def _start_query(self, names: tuple[str, ...]) -> MeanQuery:
+        m = len(names)
+        return MeanQuery(names, np.eye(m) - 1 / m, Ball(self.settings.start_clip), self.settings.start_mu)
+
+    # ---- what was learned --------------------------------------------------------------------------
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Line 8: theta_{t+1} = Pi(theta_t + step of the rule), from a released gradient (d,).
+
+        Or theta_0, the point with the smallest released loss, from the comparison of the starting points (k,).
+        """
+        if own or (key == START and self._batches == 0):  # starting points are too far apart for a first step
+            self._next_batch()
+        self._designs.clear()
+        if key == START:
+            self.started = True
+            if answer is not None:
+                self.theta0 = np.array(note["points"][int(np.argmin(answer))], dtype=np.float64)
+                self.path = [self.theta0]
+            return
+        self.t += 1
+        if answer is not None:
+            self._gradients.append(answer)
+            step = self.settings.rule.step(np.array(self._gradients))
+            self.path.append(np.clip(self.theta + step, 0.0, 1.0))
+
+    def _next_batch(self) -> None:
+        """The points so far have been asked about; those beyond ``memory`` are forgotten."""
+        self._batches += 1
+        self._waiting.clear()
+        if self.settings.memory is not None:
+            oldest = self._batches - self.settings.memory
+            kept = {name for name in self._points if self._batch_of[name] >= oldest}
+            if len(kept) < len(self._points):
+                self.keep(kept)
+                self._held = self._empty_posterior()
+
+    def restarted(self) -> Self:
+        """Return the algorithm before its first answer, holding the same points."""
+        again = super().restarted()
+        again._batch_of, again._batches = dict(self._batch_of), self._batches
+        return again
+
+    def recommend(self) -> Vector:
+        """Return the mean of the last ``average`` iterates, (d,)."""
+        return np.asarray(np.mean(self.path[-self.settings.average :], axis=0))
+
+    @property
+    def _posterior(self) -> GradientPosterior:
+        """The posterior of D_t. Points join it when it is next needed, as one block: a batch costs one solve."""
+        if len(self._held) < len(self._points):
+            self._held.append(np.array(list(self._points.values())[len(self._held) :]))
+        return self._held
+
+    def _empty_posterior(self) -> GradientPosterior:
+        return GradientPosterior(self.settings.kernel, self.settings.noise_variance, self.settings.d)
+
+
+def training_mu(mu: float, *, batch: int, steps: int) -> float:
+    """Section 3.4, corrected: the GDP budget of each of the b T private trainings, mu / sqrt(b T).
+
+    The printed mu / (b sqrt(T)) is valid too, and noisier than need be by sqrt(b).
+    """
+    return positive("mu", mu) / math.sqrt(at_least("batch", batch, 1) * at_least("steps", steps, 1))

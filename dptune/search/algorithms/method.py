@@ -1,0 +1,221 @@
+"""What a search method is to everybody else: a public algorithm, its plan, and a name.
+
+Front ends, runs and benchmarks know nothing more of a method than this file and
+:mod:`dptune.search.algorithms.rounds` say::
+
+    method = Method("my search", planner=plan_my_search, algorithm=MySearch)
+    plan = method.plan(people, space, mu=1.0, seed=0, trials=100)   # what it will spend; fixed in the ledger
+    algorithm = method.algorithm(plan.settings)                     # proposes, asks, learns
+
+``examples/own_algorithm.py`` is a complete method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import Any, Protocol, Self
+
+from dptune._checks import at_least, between, check, check_fields, positive, share
+from dptune.errors import InputError
+from dptune.search.algorithms.rounds import Rounds
+from dptune.space import Space, Value
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What a planner knows of a run before it begins.
+
+    Attributes:
+        n: number of people.
+        loss_range: high - low of the clipped loss.
+        d: number of coordinates of the search space; 0 where another searcher proposes.
+        space: the search space; None: a continuum, or another searcher proposes.
+        default: the user's default configuration, a point of the cube (d,); None: there is none.
+        parent: plan of the run that it starts from, as it describes itself; None: it starts from nothing.
+    """
+
+    n: int
+    loss_range: float
+    mu: float = field(metadata=check(positive))
+    seed: int = field(default=0, metadata=check(at_least, 0))
+    d: int = 0
+    space: Space | None = None
+    default: tuple[float, ...] | None = None
+    parent: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run spends its budget: decided before it begins, public, written to the ledger once.
+
+    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``rung_share`` for decisions to
+    stop trials, ``choice_share`` for a choice among all trials at the end, ``final_share`` for one final estimate, the
+    rest for the algorithm's questions, whose prices are in ``settings``.
+
+    Attributes:
+        settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
+        trials: number of trials of a complete run.
+        monitor_share: 0 withholds values.
+        spare: trials beyond the plan that may still get a value, to replace lost ones.
+        choice_share: 0: the algorithm's own answer is recommended.
+        choice_among: the choice is made among so many of the best points by all answers and the user's default
+            configuration, which is ten times as likely beforehand as all others together; 0: among all points, with
+            equal odds.
+        rungs: decisions a trial, at most, by private losses (:mod:`dptune.search.rungs`).
+        rung_radius: C at first, to which each person's difference of two losses is clipped for them; it follows the
+            search's own.
+    """
+
+    method: str
+    mu: float = field(metadata=check(positive))
+    settings: Any
+    trials: int = field(metadata=check(at_least, 1))
+    monitor_share: float = 0.0
+    final_share: float = field(default=0.05, metadata=check(share))
+    spare: int = 0
+    choice_share: float = 0.0
+    choice_among: int = 0
+    rung_share: float = field(default=0.0, metadata=check(share))
+    rungs: int = field(default=1, metadata=check(at_least, 1))
+    rung_radius: float = field(default=1.0, metadata=check(positive))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        between("monitor_share", self.monitor_share, 0.0, 1 - self.final_share)
+
+    @property
+    def monitor_mu(self) -> float:
+        """GDP price of one trial's value; 0 withholds values."""
+        return self.mu * math.sqrt(self.monitor_share / (self.trials + self.spare))
+
+    @property
+    def choice_mu(self) -> float:
+        """GDP price of the choice among all trials; 0 if there is none."""
+        return self.mu * math.sqrt(self.choice_share)
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions to stop a trial that are paid for."""
+        return self.rungs * self.trials if self.rung_share else 0
+
+    @property
+    def rung_mu(self) -> float:
+        """GDP price of one of them; 0 if there are none."""
+        return self.mu * math.sqrt(self.rung_share / max(self.decisions, 1))
+
+    @property
+    def final_mu(self) -> float:
+        """GDP price of the final estimate; 0 if there is none."""
+        return self.mu * math.sqrt(self.final_share)
+
+    def describe(self) -> dict[str, object]:
+        """Return plain JSON data, by which a second process recognises the plan."""
+        described: dict[str, object] = {
+            "algorithm": self.method,
+            "mu": self.mu,
+            "seed": self.settings.seed,
+            "settings": self.settings.describe(),
+            "trials": self.trials,
+            "shares": {"monitor": self.monitor_share, "choice": self.choice_share, "final": self.final_share},
+            "spare": self.spare,
+        }
+        if self.rung_share:
+            described["rungs"] = {"share": self.rung_share, "count": self.rungs, "radius": self.rung_radius}
+        if self.choice_among:
+            described["choice_among"] = self.choice_among
+        return described
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], settings: Any) -> Self:
+        """Return the plan that described itself so, with its settings."""
+        chosen = {f"{name}_share": value for name, value in described["shares"].items()}
+        chosen |= {name: described[name] for name in ("mu", "trials", "spare")}
+        chosen["choice_among"] = described.get("choice_among", 0)
+        if "rungs" in described:
+            rungs = described["rungs"]
+            chosen |= {"rung_share": rungs["share"], "rungs": rungs["count"], "rung_radius": rungs["radius"]}
+        return cls(described["algorithm"], settings=settings, **chosen)
+
+
+class People(Protocol):
+    """The public facts about the people whose losses are asked about; a ``LossPrivatizer`` has them."""
+
+    @property
+    def n(self) -> int:
+        """Number of people."""
+        ...
+
+    @property
+    def loss_range(self) -> float:
+        """Width of the clipping interval, high - low."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A search algorithm that a front end can be made for.
+
+    Attributes:
+        name: in plans, statements and messages.
+        planner: (:class:`PublicFacts`, ``trials=`` and the user's settings, keyword-only) -> :class:`Plan`.
+        algorithm: a plan's settings -> the algorithm before its first answer.
+        shared_slots: whether processes take different proposals of a round, by the trial's number.
+        any_space: whether it searches categories and conditions too; others search float and int parameters.
+        joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, holding the same points, in
+            a wider space than its own, ``now``; ``began`` is that of the plan. None: its space never grows.
+        restored: (settings as they describe themselves, space) -> the settings, so that others can watch a run who
+            have nothing but its ledger. None: they cannot.
+    """
+
+    name: str  # by which it is recognised: a method that travelled to another process has functions of its own
+    planner: Callable[..., Plan] = field(compare=False)
+    algorithm: Callable[[Any], Rounds] = field(compare=False)
+    shared_slots: bool = False
+    any_space: bool = False
+    joined: Callable[..., Rounds] | None = field(default=None, compare=False)
+    restored: Callable[[Mapping[str, Any], Space | None], Any] | None = field(default=None, compare=False)
+
+    def plan(
+        self,
+        people: People,
+        space: Space | None,
+        *,
+        mu: float,
+        seed: int,
+        default: Mapping[str, Value] | None = None,
+        parent: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Plan:
+        """Return the plan of a run; the arguments are those of :class:`PublicFacts`, and the planner's ``settings``.
+
+        Raises:
+            InputError: a setting is out of range.
+        """
+        point = None
+        if space is not None and not self.any_space:
+            space.refuse_choices(f"the method {self.name!r}")
+        if space is not None and default is not None:
+            point = tuple(space.encode(default).tolist())
+        d = 0 if space is None else space.d
+        facts = PublicFacts(people.n, people.loss_range, mu, seed, d, space, point, parent)
+        return self.planner(facts, **settings)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the settings that a front end passes on."""
+        named = signature(self.planner).parameters.values()
+        return tuple(each.name for each in named if each.kind is Parameter.KEYWORD_ONLY and each.name != "trials")
+
+    def refuse_unknown(self, given: Iterable[str], *, front_end: str) -> None:
+        """Refuse, under the name of what the user called, a setting that is none of :attr:`options`."""
+        for name in given:
+            if name not in self.options:
+                raise InputError(
+                    f"{front_end} has no option {name!r}; it has n_trials, mu, seed, {', '.join(self.options)}."
+                )

@@ -1,0 +1,214 @@
+"""The Gaussian process posterior of a gradient, as weights on losses that this code never sees.
+
+Source: Sopa et al., *Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*, Algorithm 1,
+line 6; `lookahead` is what its line 5 minimises.
+
+Notation::
+
+    D (m, d)   points evaluated so far       K = k(D, D) + noise I = L L^T (m, m)
+    W (d, m)   weights: the posterior mean of grad f(theta) is W y for losses y (m,) at D
+    C_0 (d, d) prior covariance of grad f(theta)
+    P = L^-1 grad k(D, theta) (m, d)      a = L^-1 1 (m,)          the points held, whitened
+
+and for candidates X (b, d), before anything is evaluated there::
+
+    V = L^-1 k(D, X) (m, b)               M M^T = k(X, X) + noise I - V^T V    (the Schur complement)
+    Z = M^-1 (grad k(X, theta) - V^T P)   z = M^-1 (1 - V^T a)     the candidates, whitened
+    c (d,)  coefficient of the unknown constant mean; 0 for the zero prior mean
+
+Points, weights and covariances are public: they do not depend on losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+
+from dptune._checks import at_least, positive
+from dptune.errors import InputError
+from dptune.search.gp.kernels import Kernel
+from dptune.search.gp.points import FloatArray, as_points, as_vector
+
+LADDER = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)  # jitter, in units of the points' mean variance
+TraceAfter = Callable[[FloatArray], tuple[float, FloatArray]]
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """Noise variance added beyond the one asked for, block by block in the order of `append`.
+
+    A block with jitter has exactly the posterior of a larger noise variance on its points.
+    """
+
+    blocks: tuple[float, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """In squared units of the loss; 0 if every block was well conditioned."""
+        return sum(self.blocks)
+
+
+class GradientPosterior:
+    """The posterior of grad f(theta) given noisy losses at the points held.
+
+    The hyperparameters of ``kernel``, the prior covariance of f, must not depend on private data. ``noise_variance`` is
+    that of one loss, in squared units of the loss; above 0, because close points make K singular.
+
+    `constant_mean=True` treats the prior mean as an unknown constant instead of 0: the weights of each
+    coordinate then sum to 0, so adding a constant to all losses changes nothing.
+
+    Raises:
+        InputError: a setting out of range, or a theta that is not a finite point (d,).
+    """
+
+    def __init__(self, kernel: Kernel, noise_variance: float, d: int) -> None:
+        self.kernel = kernel
+        self.noise_variance = positive("noise_variance", noise_variance)
+        self.d = at_least("d", d, 1)
+        self.jitter = Jitter()
+        self.points = np.zeros((0, self.d))  # D, read-only
+        self._L = np.zeros((0, 0))
+
+    @classmethod
+    def from_points(cls, kernel: Kernel, noise_variance: float, points: ArrayLike) -> GradientPosterior:
+        """A posterior holding the points (m, d), factorised as one block; raises as `append` does."""
+        D = as_points(points)
+        posterior = cls(kernel, noise_variance, D.shape[1])
+        posterior.append(D)
+        return posterior
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def append(self, points: ArrayLike) -> None:
+        """Add points (b, d) in O(m^2 b); on an error nothing has changed.
+
+        Raises:
+            InputError: wrong shape, not finite, or a covariance that needs a larger noise_variance.
+        """
+        X, m = as_points(points, self.d), len(self)
+        V, M, jitter = self._extension(X)
+        L = np.zeros((m + len(X), m + len(X)), order="F")
+        L[:m, :m], L[m:, :m], L[m:, m:] = self._L, V.T, M
+        self._L, self.jitter = L, Jitter((*self.jitter.blocks, jitter))
+        self.points = np.concatenate([self.points, X])
+        self.points.flags.writeable = False
+
+    def keep_last(self, m: int) -> GradientPosterior:
+        """A new posterior holding only the last m >= 1 points, or all if there are fewer."""
+        return type(self).from_points(self.kernel, self.noise_variance, self.points[-at_least("m", m, 1) :])
+
+    def weights(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
+        """W = grad k(theta, D) K^-1, (d, m); for an unknown mean, less (W 1)(1^T K^-1) / (1^T K^-1 1)."""
+        P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)
+        return np.ascontiguousarray(_solve_transposed(self._L, P).T)
+
+    def covariance(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
+        """The posterior covariance of grad f(theta), C_0 - P^T P, in squared loss per squared unit; (d, d)."""
+        P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)
+        return self.kernel.gradient_covariance(as_vector(theta, self.d)) - P.T @ P
+
+    def trace(self, theta: ArrayLike, *, constant_mean: bool = False) -> float:
+        """The trace of `covariance`; rounding below 0 is returned as 0."""
+        return max(float(np.trace(self.covariance(theta, constant_mean=constant_mean))), 0.0)
+
+    def trace_after(
+        self, theta: ArrayLike, candidates: ArrayLike, *, constant_mean: bool = False
+    ) -> tuple[float, FloatArray]:
+        """The trace if the candidates (b, d) were appended, and its gradient in them, (b, d), their jitter held fixed.
+
+        Raises as `append` does.
+        """
+        return self.lookahead(theta, constant_mean=constant_mean)(as_points(candidates, self.d))
+
+    def lookahead(self, theta: ArrayLike, *, constant_mean: bool = False) -> TraceAfter:
+        """`trace_after` at one theta, with the part that does not depend on candidates computed once.
+
+        The trace after X is tr C_0 - |P - a c^T|^2 - |Z - z c^T|^2. With an unknown constant mean c is its
+        least-squares minimiser; since it is a minimiser, it may be held fixed when differentiating. With the new
+        weights Q = M^-T (Z - z c^T) the gradient is 2 d/dX [sum(Q W^T * k(X, all)) - sum(Q * grad k(X, theta))].
+        """
+        kernel, L, D, where = self.kernel, self._L, self.points, as_vector(theta, self.d).copy()
+        prior = float(np.trace(kernel.gradient_covariance(where)))
+        held = _solve(L, np.column_stack([kernel.gradient(where, D).T, np.ones(len(D))]))  # (m, d + 1)
+        P, a = held[:, :-1], held[:, -1]
+        back = _solve_transposed(L, held)
+        W, alpha = back[:, :-1], back[:, -1]  # K^-1 grad k (m, d), K^-1 1 (m,)
+
+        def trace_after(X: FloatArray) -> tuple[float, FloatArray]:
+            V, M, _ = self._extension(X)
+            right = np.column_stack([kernel.gradient(where, X).T - V.T @ P, 1 - V.T @ a])  # (b, d + 1)
+            whitened = _solve(M, right)
+            Z, z = whitened[:, :-1], whitened[:, -1]
+            c = np.zeros(self.d)
+            if constant_mean and len(D) + len(X):  # argmin_c |P - a c^T|^2 + |Z - z c^T|^2
+                c = (a @ P + z @ Z) / (a @ a + z @ z)
+            Z = Z - np.outer(z, c)
+            trace = prior - float(np.sum((P - np.outer(a, c)) ** 2) + np.sum(Z**2))
+            Q = _solve_transposed(M, Z)  # (b, d)
+            old = W - np.outer(alpha, c) - _solve_transposed(L, V @ Q)  # (m, d)
+            values = kernel.value_pullback(X, np.vstack([D, X]), Q @ np.vstack([old, Q]).T)
+            return max(trace, 0.0), 2 * (values - kernel.gradient_pullback(where, X, Q))
+
+        return trace_after
+
+    def _whitened(self, theta: ArrayLike, *, constant_mean: bool) -> FloatArray:
+        """P, less its projection on a for an unknown constant mean; (m, d)."""
+        G = self.kernel.gradient(as_vector(theta, self.d), self.points).T  # (m, d)
+        if not constant_mean or not len(self):
+            return _solve(self._L, G)
+        both = _solve(self._L, np.column_stack([G, np.ones(len(self))]))  # (m, d + 1)
+        P, a = both[:, :-1], both[:, -1]
+        return P - np.outer(a, a @ P / (a @ a))
+
+    def _extension(self, X: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """V (m, b), M (b, b) and the jitter of M for further points X (b, d)."""
+        V = _solve(self._L, self.kernel(self.points, X))
+        block = self.kernel(X, X) + self.noise_variance * np.eye(len(X))
+        scale = float(np.mean(np.diag(block))) if len(block) else 1.0
+        return V, *stable_cholesky(block - V.T @ V, scale=scale, noise_variance=self.noise_variance)
+
+
+def stable_cholesky(S: FloatArray, *, scale: float, noise_variance: float) -> tuple[FloatArray, float]:
+    """The lower factor of S + jitter I, (b, b), and the least jitter of the ladder that is safe.
+
+    The ladder's first step, mostly 0, raises noise + jitter to 1e-12 of `scale`, the mean variance of the points: with
+    less noise, rounding errors would pass as small pivots, and the weights of many small blocks would come out wrong by
+    half. The next steps are 1e-12, 1e-11, ... 1e-6 of `scale`. A factor is safe if every squared pivot is at least half
+    of the noise it contains: in exact arithmetic a Schur complement of K + noise I is at least noise I.
+
+    Raises:
+        InputError: S is not finite, or no jitter up to 1e-6 of `scale` is enough.
+    """
+    missing = max(LADDER[0] * scale - noise_variance, 0.0)
+    for jitter in (missing, *(step * scale for step in LADDER)):
+        M = _cholesky(S + jitter * np.eye(len(S)))
+        if M is not None and np.all(np.diag(M) ** 2 >= (noise_variance + jitter) / 2):
+            return M, jitter
+    raise InputError(
+        f"the covariance of the points cannot be factorised with noise_variance={noise_variance:.3g}, even "
+        f"with a jitter of {LADDER[-1]:g} times their mean variance. Give a larger noise_variance."
+    )
+
+
+def _cholesky(S: FloatArray) -> FloatArray | None:
+    """The lower factor, or None where rounding has made S indefinite."""
+    try:
+        M = np.asarray(np.linalg.cholesky(S), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    return M if np.isfinite(M).all() else None
+
+
+def _solve(L: FloatArray, B: FloatArray) -> FloatArray:
+    """L^-1 B."""
+    return np.asarray(solve_triangular(L, B, lower=True, check_finite=False))
+
+
+def _solve_transposed(L: FloatArray, B: FloatArray) -> FloatArray:
+    """L^-T B."""
+    return np.asarray(solve_triangular(L, B, lower=True, trans=1, check_finite=False))

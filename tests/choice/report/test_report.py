@@ -1,0 +1,400 @@
+"""Reports without noise equal scikit-learn's metrics; what is asked twice is free; public mistakes cost nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_tools import MODEL, PUBLIC, people, privatizer, silent
+from sklearn import metrics as exact
+from sklearn.calibration import calibration_curve
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC, LinearSVC
+
+import dptune
+from dptune import BudgetExhausted, InputError, Rows
+from dptune.choice import Report, stored_report
+from dptune.errors import BudgetMismatch
+
+PRIVATE = people(400)
+
+
+def report(mine: dptune.LossPrivatizer, model: Any = MODEL, data: Any = PRIVATE, **settings: Any) -> Report:
+    return dptune.report(model, mine, data=data, **{"public": PUBLIC, "mu": 0.5, **settings})
+
+
+# ---- what is read from a table --------------------------------------------------------------------------
+
+
+def test_what_follows_from_decisions_is_what_scikit_learn_says(tmp_path: Path) -> None:
+    found, (X, y) = report(silent(tmp_path)), PRIVATE
+    decided = MODEL.predict(X)
+    for name in ("accuracy_score", "balanced_accuracy_score", "recall_score", "precision_score", "f1_score"):
+        assert getattr(found, name).value == pytest.approx(getattr(exact, name)(y, decided), abs=1e-9), name
+    assert found.specificity.value == pytest.approx(exact.recall_score(y, decided, pos_label=0))
+    assert found.negative_predictive_value.value == pytest.approx(exact.precision_score(y, decided, pos_label=0))
+    assert found.prevalence.value == pytest.approx(y.mean())
+    assert found.confusion_matrix == pytest.approx(exact.confusion_matrix(y, decided))
+    assert found.unknown == 0.0
+    assert found.n == 400
+
+
+def test_area_brier_and_calibration_are_near_the_exact_ones(tmp_path: Path) -> None:
+    found, (X, y) = report(silent(tmp_path), bins=8), PRIVATE
+    p = MODEL.predict_proba(X)[:, 1]
+    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, p), abs=0.008)
+    assert found.brier_score_loss.value == pytest.approx(exact.brier_score_loss(y, p), abs=0.004)
+    shares = {round(predicted, 3): metric.value for predicted, metric in found.calibration_curve()}
+    assert len(shares) == 8
+    bins = found.plan.bins[0]
+    for b, (predicted, share) in enumerate(zip(shares, shares.values(), strict=True)):
+        inside = bins.of(p) == b
+        assert share == pytest.approx(y[inside].mean())
+        assert predicted == pytest.approx(p[inside].mean(), abs=0.03)
+    true, predicted = calibration_curve(y, p, n_bins=8, strategy="quantile")
+    mine = np.array(list(shares.values()))
+    assert np.abs(mine - true).max() < 0.25
+    assert found.calibration_error.value < 0.08
+
+
+def test_curves_increase_and_have_the_released_area(tmp_path: Path) -> None:
+    found = report(privatizer(tmp_path))
+    fpr, tpr, thresholds = found.roc_curve()
+    assert (np.diff(fpr) >= 0).all()
+    assert (np.diff(tpr) >= 0).all()
+    assert (np.diff(thresholds) <= 0).all()
+    assert (fpr[0], tpr[0], fpr[-1], tpr[-1]) == (0.0, 0.0, pytest.approx(1.0), pytest.approx(1.0))
+    assert exact.auc(fpr, tpr) == pytest.approx(found.roc_auc_score.value, abs=0.03)
+    precision, recall, _ = found.precision_recall_curve()
+    assert (np.diff(recall) <= 0).all()
+    assert precision[-1] == 1.0
+
+
+def test_other_thresholds_are_read_from_the_same_table(tmp_path: Path) -> None:
+    found, (X, y) = report(silent(tmp_path), bins=12), PRIVATE
+    p = MODEL.predict_proba(X)[:, 1]
+    edge = found.plan.bins[0].edges[1]
+    assert found.at(edge).recall_score.value == pytest.approx(exact.recall_score(y, p > edge))
+    assert found.at(0.3).accuracy_score.value == pytest.approx(exact.accuracy_score(y, p > 0.3), abs=0.02)
+
+
+def test_the_negative_label_may_be_the_positive_one(tmp_path: Path) -> None:
+    found, (X, y) = report(silent(tmp_path), positive=0), PRIVATE
+    assert found.recall_score.value == pytest.approx(exact.recall_score(y, MODEL.predict(X), pos_label=0))
+    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, MODEL.decision_function(X)), abs=0.02)
+
+
+def test_a_threshold_of_ones_own(tmp_path: Path) -> None:
+    found, (X, y) = report(silent(tmp_path), threshold=0.2), PRIVATE
+    assert found.recall_score.value == pytest.approx(exact.recall_score(y, MODEL.predict_proba(X)[:, 1] > 0.2))
+
+
+@pytest.mark.parametrize("model", [SVC(), LinearSVC()])
+def test_decision_values_have_a_curve_and_no_calibration(tmp_path: Path, model: Any) -> None:
+    model.fit(*PUBLIC)
+    found, (X, y) = report(silent(tmp_path), model), PRIVATE
+    assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, model.predict(X)))
+    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, model.decision_function(X)), abs=0.015)
+    assert "brier_score_loss" not in found.metrics
+
+
+@pytest.mark.parametrize("model", [KNeighborsClassifier(), RandomForestClassifier(20, random_state=0)])
+def test_scores_with_many_ties(tmp_path: Path, model: Any) -> None:
+    model.fit(*PUBLIC)
+    found, (X, y) = report(silent(tmp_path), model, bins=12), PRIVATE
+    p = model.predict_proba(X)[:, 1]
+    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, p), abs=0.01)
+    assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, p > 0.5))
+
+
+def test_several_classes(tmp_path: Path) -> None:
+    public, private = people(400, seed=1, classes=3, signal=2.0), people(500, classes=3, signal=2.0)
+    model = LogisticRegression().fit(*public)
+    found, (X, y) = report(silent(tmp_path, n=500), model, private, public=public), private
+    decided, p = model.predict(X), model.predict_proba(X)
+    assert found.confusion_matrix == pytest.approx(exact.confusion_matrix(y, decided))
+    assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, decided))
+    for name, average in (("precision_score", "macro"), ("f1_score", "macro")):
+        wanted = getattr(exact, name)(y, decided, average=average)
+        assert getattr(found, name).value == pytest.approx(wanted)
+    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, p, multi_class="ovr"), abs=0.01)
+    assert found.metrics["recall of 2"].value == pytest.approx(exact.recall_score(y == 2, decided == 2))
+    event = privatizer_event(tmp_path)
+    assert event["sensitivity"] * 500 == pytest.approx(math.sqrt(2 * 4))  # the confusion matrix and three curves
+
+
+def privatizer_event(path: Path, name: str = "report") -> Any:
+    (charge,) = dptune.PrivacyLedger(path / "ledger.db").charges(name)
+    return charge.description
+
+
+def test_regression(tmp_path: Path) -> None:
+    X, y = load_diabetes(return_X_y=True)
+    public, private = (X[:200].copy(), y[:200].copy()), (X[200:].copy(), y[200:].copy())
+    model = Ridge(0.1).fit(*public)
+    found = report(silent(tmp_path, n=242), model, private, public=public)
+    predicted = model.predict(private[0])
+    for name, share in (("mean_absolute_error", 0.01), ("root_mean_squared_error", 0.01), ("r2_score", 0.02)):
+        assert getattr(found, name).value == pytest.approx(getattr(exact, name)(private[1], predicted), rel=share), name
+    median = exact.median_absolute_error(private[1], predicted)
+    assert found.median_absolute_error.value == pytest.approx(median, rel=0.05)
+    assert found.residual_table().sum() == pytest.approx(242)
+    assert json.dumps(found.to_dict())
+
+
+class OnThree:
+    """Answers by three columns of a frame, and has not been made by scikit-learn."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.classes_, self.n_features_in_ = model, model.classes_, 4
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.model.predict_proba(X[list("abc")])
+
+
+def test_subgroups_add_up_to_everybody(tmp_path: Path) -> None:
+    frame, like = (pd.DataFrame(X, columns=list("abc")) for X in (PRIVATE[0], PUBLIC[0]))
+    sex = np.where(np.arange(400) % 3 == 0, "f", "m")
+    frame["sex"], like["sex"] = sex, np.where(np.arange(300) % 2 == 0, "f", "m")
+    model = LogisticRegression().fit(like[list("abc")], PUBLIC[1])
+
+    public = like, PUBLIC[1]
+    scores = OnThree(model).predict_proba(like)
+    found = report(silent(tmp_path), OnThree(model), (frame, PRIVATE[1]), public=public, by="sex", scores=scores)
+    decided = model.predict(frame[list("abc")])
+    assert found.groups.keys() == {"f", "m"}
+    for level, group in found.groups.items():
+        own = sex == level
+        assert group.confusion_matrix == pytest.approx(exact.confusion_matrix(PRIVATE[1][own], decided[own]))
+    assert found.accuracy_score.value == pytest.approx(np.mean(decided == PRIVATE[1]))
+    assert "sex = f" in found.to_markdown()
+    assert privatizer_event(tmp_path)["sensitivity"] * 400 == pytest.approx(math.sqrt(2))  # one cell a person
+
+
+def test_a_person_with_many_rows_counts_once(tmp_path: Path) -> None:
+    X, y = PRIVATE
+    groups = np.r_[np.zeros(201), np.arange(1, 200)].astype(int)  # one person has half of all rows
+    found = report(silent(tmp_path, groups=groups))
+    decided = MODEL.predict(X) == y
+    by_person = np.r_[decided[:201].mean(), decided[201:]]
+    assert found.accuracy_score.value == pytest.approx(by_person.mean())
+    assert privatizer_event(tmp_path)["sensitivity"] == pytest.approx(math.sqrt(2) / 200)
+
+
+def test_weights_are_those_of_the_privatizer(tmp_path: Path) -> None:
+    X, y = PRIVATE
+    weights = np.random.default_rng(0).random(400) + 0.5
+    found = report(silent(tmp_path, n=400, person_weights=weights))
+    wanted = exact.accuracy_score(y, MODEL.predict(X), sample_weight=weights)
+    assert found.accuracy_score.value == pytest.approx(wanted)
+    assert found.sigma == pytest.approx(math.sqrt(2) / 0.5 * 400 * weights.max() / weights.sum(), rel=1e-5)
+
+
+# ---- odd private values ----------------------------------------------------------------------------------
+
+
+def test_one_persons_bad_row_costs_their_own_cell_only(tmp_path: Path) -> None:
+    X, y = PRIVATE[0].astype(object), PRIVATE[1].astype(object)
+    X[5, 1], y[9], y[11] = "not a number", "label of nobody", None
+    found = report(silent(tmp_path), data=(X, y))
+    others = np.delete(np.arange(400), [5, 9, 11])
+    wanted = exact.confusion_matrix(PRIVATE[1][others], MODEL.predict(PRIVATE[0][others]))
+    assert found.released[:-1].sum() * 400 == pytest.approx(397)
+    assert found.unknown == 0.0 or found.unknown == pytest.approx(3)
+    assert np.abs(found.confusion_matrix - wanted).max() < 2
+
+
+def test_many_bad_rows_are_told_of_as_a_noisy_number(tmp_path: Path) -> None:
+    X = PRIVATE[0].copy()
+    X[:200] = np.nan
+    found = report(silent(tmp_path), data=(X, PRIVATE[1]))
+    assert found.unknown == pytest.approx(200, abs=15)
+    assert "left out" in found.to_markdown()
+    decided = MODEL.predict(PRIVATE[0][200:])
+    assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(PRIVATE[1][200:], decided))
+
+
+def test_one_class_only_has_no_area(tmp_path: Path) -> None:
+    found = report(silent(tmp_path), data=(PRIVATE[0], np.ones(400, dtype=int)))
+    assert math.isnan(found.roc_auc_score.value)
+    assert found.roc_auc_score.interval == (0.0, 1.0)
+    assert found.prevalence.value == pytest.approx(1.0)
+    assert json.dumps(found.to_dict(), allow_nan=False)
+    assert "hidden by noise" in found.to_markdown()
+
+
+# ---- paid once -------------------------------------------------------------------------------------------
+
+
+def test_the_same_report_again_is_free_also_from_the_ledger_alone(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path)
+    first = report(mine)
+    again = report(privatizer(tmp_path))
+    alone = stored_report(dptune.PrivacyLedger(tmp_path / "ledger.db"))
+    assert first.to_dict() == again.to_dict() == alone.to_dict()
+    assert mine.ledger.spent() == 0.5
+    assert "table of true class and score bin of a final model" in mine.ledger.statement(delta=1e-5).to_text()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mu": 0.4},
+        {"positive": 0},
+        {"threshold": 0.3},
+        {"by": 0},
+        {"model": LogisticRegression(C=0.01).fit(*PUBLIC)},
+    ],
+)
+def test_a_name_belongs_to_one_report(tmp_path: Path, settings: dict[str, Any]) -> None:
+    rounded = PUBLIC[0].copy(), PUBLIC[1]
+    rounded[0][:, 0] = np.round(rounded[0][:, 0]).clip(-1, 2)
+    mine = privatizer(tmp_path)
+    report(mine, public=rounded)
+    with pytest.raises(BudgetMismatch, match=r"another name=. Nothing was charged"):
+        report(mine, **{"public": rounded, **settings})
+    assert mine.ledger.spent() == 0.5
+
+
+def test_the_name_of_a_choice_is_not_that_of_a_report(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path)
+    dptune.select(np.random.default_rng(0).random((3, 400)), mine, mu=0.5, name="report")
+    with pytest.raises(BudgetMismatch):
+        report(mine)
+
+
+def test_a_report_takes_what_is_left_by_default(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path, mu=1.0)
+    report(mine, mu=0.6)
+    assert report(mine, mu=None, name="second").mu == pytest.approx(0.8)
+    with pytest.raises(BudgetExhausted):
+        report(mine, name="third")
+
+
+calls: list[int] = []
+
+
+class Counting(LogisticRegression):
+    """Keeps how many rows it was asked about."""
+
+    def predict_proba(self, X: Any) -> Any:
+        calls.append(len(X))
+        return super().predict_proba(X)
+
+
+def test_nothing_is_read_when_the_budget_does_not_suffice(tmp_path: Path) -> None:
+    calls.clear()
+    model = Counting().fit(*PUBLIC)
+    with pytest.raises(BudgetExhausted):
+        report(privatizer(tmp_path, mu=0.1), model)
+    assert 400 not in calls
+    report(privatizer(tmp_path, mu=0.1), model, mu=0.1)
+    assert 400 in calls
+
+
+# ---- public mistakes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model": LogisticRegression()}, "not fitted|fitted"),
+        ({"model": None}, "predict"),
+        ({"public": None}, "X_train"),
+        ({"public": (PUBLIC[0][:5], PUBLIC[1][:5])}, "20 rows"),
+        ({"public": (PUBLIC[0], PUBLIC[1] + 1)}, "does not know"),
+        ({"public": (PUBLIC[0], np.ones(300, dtype=int))}, "one label|cross-validated"),
+        ({"data": (PRIVATE[0][:7], PRIVATE[1][:7])}, "400 rows"),
+        ({"data": (PRIVATE[0][:, :2], PRIVATE[1])}, "columns|shape"),
+        ({"data": lambda: 1 / 0}, "failed"),
+        ({"positive": 7}, "positive="),
+        ({"threshold": math.nan}, "threshold"),
+        ({"by": "sex"}, "by="),
+        ({"by": 0}, "2 to 12"),
+        ({"mu": 0.0}, "mu"),
+        ({"bins": 1}, "bins"),
+        ({"name": ""}, "name"),
+        ({"scores": np.full((300, 2), np.nan)}, "finite"),
+        ({"scores": np.ones((3, 2))}, "300 public rows"),
+    ],
+)
+def test_a_public_mistake_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    mine = privatizer(tmp_path)
+    with pytest.raises(InputError, match=words):
+        report(mine, **settings)
+    assert mine.ledger.spent() == 0.0
+    assert mine.ledger.fact("report", "plan") is None
+    assert report(mine).mu == 0.5  # mended
+
+
+def test_private_rows_among_the_public_ones_are_refused(tmp_path: Path) -> None:
+    X = np.concatenate([PUBLIC[0], PRIVATE[0]])
+    y = np.concatenate([PUBLIC[1], PRIVATE[1]])
+    mine = privatizer(tmp_path)
+    with pytest.raises(InputError, match="can reach the private"):
+        report(mine, data=(X[300:], y[300:]), public=(X, y))
+    assert mine.ledger.spent() == 0.0
+
+
+class Foreign:
+    """No estimator of scikit-learn."""
+
+    classes_, n_features_in_ = MODEL.classes_, 3
+
+    def predict_proba(self, X: Any) -> Any:
+        return MODEL.predict_proba(X)
+
+
+def test_a_model_that_cannot_be_cloned_needs_scores(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="scores="):
+        report(privatizer(tmp_path, mu=100.0), Foreign())
+    found = report(privatizer(tmp_path, mu=100.0, n=400), Foreign(), scores=MODEL.predict_proba(PUBLIC[0]), mu=90.0)
+    assert found.accuracy_score.value == pytest.approx(np.mean(MODEL.predict(PRIVATE[0]) == PRIVATE[1]), abs=0.01)
+
+
+def test_labels_of_text_and_a_loader(tmp_path: Path) -> None:
+    words = np.array(["well", "sick"])
+    model = LogisticRegression().fit(PUBLIC[0], words[PUBLIC[1]])
+    found = report(silent(tmp_path), model, lambda: Rows(PRIVATE[0], words[PRIVATE[1]]), positive="sick",
+                   public=(PUBLIC[0], words[PUBLIC[1]]))  # fmt: skip
+    wanted = exact.recall_score(words[PRIVATE[1]], model.predict(PRIVATE[0]), pos_label="sick")
+    assert found.recall_score.value == pytest.approx(wanted)
+    assert found.to_dict()["positive"] == "sick"
+
+
+# ---- how it looks ----------------------------------------------------------------------------------------
+
+
+def test_a_report_is_text_markdown_html_json_and_a_picture(tmp_path: Path) -> None:
+    found = report(privatizer(tmp_path))
+    assert "roc_auc_score" in str(found)
+    assert found.to_markdown().startswith("| metric | value |")
+    assert "mu = 0.5 GDP" in found.to_markdown()
+    assert found._repr_html_().startswith("<table><tr><th>metric")
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["metrics"]["accuracy_score"]["value"] > 0.5
+    for name, dark in (("a.png", False), ("b.svg", True)):
+        found.plot(tmp_path / name, dark=dark)
+        assert (tmp_path / name).stat().st_size > 5000
+    with pytest.raises(InputError, match="must end in"):
+        found.plot(tmp_path / "a.xyz")
+    with pytest.raises(AttributeError):
+        found.no_such_metric  # noqa: B018
+
+
+def test_seeded_noise_is_named(tmp_path: Path) -> None:
+    assert "NOT PRIVATE" in str(report(silent(tmp_path)))
+
+
+def test_a_report_that_is_not_there(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path)
+    report(mine, name="model A")
+    with pytest.raises(InputError, match="model A"):
+        stored_report(mine.ledger, "model B")

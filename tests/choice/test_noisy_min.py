@@ -1,0 +1,230 @@
+"""The exponential mechanism: its law, its sensitivity, what an adversary proves, what is paid; and planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import FreeLedger
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from noises import NoNoise
+from selection_audits import audit_law, audit_worst_pair
+
+from dptune import InputError, LossPrivatizer
+from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.privacy.mechanism import Mechanism, noisy_min
+from dptune.privacy.noise import NoiseSource
+from dptune.privacy.query import smallest_price
+
+Making = Callable[[NoiseSource], Mechanism]
+
+
+def test_the_index_has_the_law_of_the_definition() -> None:
+    audit_law()
+
+
+def test_what_an_adversary_proves_is_below_the_claim_and_near_it() -> None:
+    audit_worst_pair()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
+def test_with_many_releases_the_proven_mu_comes_near(mu: float) -> None:
+    print(f"claimed {mu}, proven {audit_worst_pair(mu=mu, count=40_000):.3f}")
+    audit_law(mu=mu, count=20_000)
+
+
+# ---- a public prior ----------------------------------------------------------------------------------------
+
+PRIOR = (1.0, 5.0, 0.2, 1.0, 1.0, 20.0)
+
+
+def test_with_a_public_prior_it_has_the_law_of_the_definition() -> None:
+    audit_law(partial(noisy_min, prior=PRIOR), prior=PRIOR, count=1500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odds", [0.2, 1.0, 20.0])
+def test_no_prior_makes_it_cost_more(odds: float) -> None:
+    audit_worst_pair(partial(noisy_min, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
+
+
+@pytest.mark.parametrize("odds", [(), (1.0, 1.0), (1.0, 1e-300)])
+def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_charged(
+    privatizer: Callable[..., LossPrivatizer], odds: Any
+) -> None:
+    least = smallest_price(2) * max(1.0, -np.log(odds[-1]) if odds else 1.0)
+    mine, mechanism = privatizer(n=9), partial(noisy_min, prior=odds)
+    mine.observe("a", np.zeros(9))
+    mine.observe("b", np.ones(9))
+    with pytest.raises(InputError, match="too small for a choice among 2"):
+        mine.release(mine.means_query(["a", "b"], least / 2), scope="s", key="k", mechanism=mechanism)
+    assert not mine.ledger.charges("s")
+    mine.release(mine.means_query(["a", "b"], 2 * least), scope="s", key="k", mechanism=mechanism)
+
+
+def prior_of_the_losses(noise: NoiseSource) -> Mechanism:
+    """Prefers, beforehand, what the private losses prefer."""
+    right = noisy_min(noise)
+    return replace(right, draw=lambda means, scale: noisy_min(noise, np.exp(-means / scale)).draw(means, scale))
+
+
+def prior_left_out(noise: NoiseSource) -> Mechanism:
+    """Says that it has a prior, and draws without it."""
+    return noisy_min(noise)
+
+
+def test_the_audit_of_the_law_finds_a_prior_that_is_left_out() -> None:
+    with pytest.raises(AssertionError, match="not the law"):
+        audit_law(prior_left_out, prior=PRIOR, count=1500)
+
+
+@pytest.mark.slow
+def test_the_adversary_finds_a_prior_that_is_private() -> None:
+    with pytest.raises(AssertionError, match="an adversary proves"):
+        audit_worst_pair(prior_of_the_losses, mu=2.0)
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------
+
+
+def without_the_factor_two(noise: NoiseSource) -> Mechanism:
+    """Takes the sensitivity of one mean for that of a difference of two."""
+    right = noisy_min(noise)
+    return replace(right, scale=lambda query, sensitivity: right.scale(query, sensitivity) / 2)
+
+
+def sensitivity_of_all_means(noise: NoiseSource) -> Mechanism:
+    """Takes the L2 sensitivity of m means for the one of an entry: private, and noisier than what is claimed."""
+    right = noisy_min(noise)
+    return replace(right, scale=lambda query, sensitivity: right.scale(query, sensitivity * query.dimension))
+
+
+def values_released(noise: NoiseSource) -> Mechanism:
+    """Releases the means that were compared, instead of the index alone."""
+    return replace(noisy_min(noise), draw=lambda means, _: means)
+
+
+def least_mean_released(noise: NoiseSource) -> Mechanism:
+    """Releases the smallest mean, instead of its index."""
+    return replace(noisy_min(noise), draw=lambda means, _: means.min(keepdims=True))
+
+
+def index_without_noise(noise: NoiseSource) -> Mechanism:
+    """Releases the index of the smallest mean."""
+    return replace(noisy_min(noise), draw=lambda means, _: np.array([float(np.argmin(means))]))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [without_the_factor_two, sensitivity_of_all_means, values_released, least_mean_released, index_without_noise],
+)
+def test_the_audit_of_the_law_finds_the_planted_bug(bug: Making) -> None:
+    with pytest.raises(AssertionError):
+        audit_law(bug, count=1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [without_the_factor_two, sensitivity_of_all_means, index_without_noise])
+def test_the_adversary_finds_the_planted_bug(bug: Making) -> None:
+    with pytest.raises(AssertionError):
+        audit_worst_pair(bug, count=500)
+
+
+# ---- sensitivity -----------------------------------------------------------------------------------------
+
+ANY_LOSS = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -0.0]), st.floats(-10, 10), st.floats(width=64))
+
+
+def compared(losses: np.ndarray, mu: float, failed: set[int], **chosen: Any) -> tuple[np.ndarray, float, float]:
+    """Return the means that are compared, the noise's scale, and the bounded range that is charged."""
+    watching = NoNoise()
+    privatizer = LossPrivatizer(FreeLedger(), noise=watching, **chosen)
+    points = [str(j) for j in range(len(losses))]
+    for j, point in enumerate(points):
+        if j in failed:
+            privatizer.observe_failure(point)
+        else:
+            privatizer.observe(point, losses[j])
+    query = privatizer.means_query(points, mu)
+    privatizer.release(query, scope="s", key="k", mechanism=noisy_min)
+    mechanism = noisy_min(watching)
+    sensitivity = privatizer.sensitivity(query)
+    event = mechanism.event(query, sensitivity, mechanism.scale(query, sensitivity))
+    assert event.mu == mu
+    return *watching.seen[0], event.describe()["eta"]
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, set[int], float, dict[str, Any]]:
+    rows, m = draw(st.integers(1, 8)), draw(st.integers(2, 5))
+    low = draw(st.floats(-1e3, 1e3))
+    chosen: dict[str, Any] = {"clip": (low, low + draw(st.floats(1e-2, 1e4)))}
+    chosen["dtype"] = draw(st.sampled_from([np.float32, np.float64]))
+    groups = np.arange(rows)
+    kind = draw(st.sampled_from(["groups", "weights", "equal"]))
+    if kind == "groups":
+        groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
+    else:
+        chosen["n"] = rows
+    if kind == "weights":
+        chosen["person_weights"] = draw(arrays(np.float64, rows, elements=st.floats(1e-3, 1e3)))
+    losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
+    replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))
+    other = np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses)
+    return losses, other, draw(st.sets(st.integers(0, m - 1))), draw(st.floats(1e-3, 20)), chosen
+
+
+@settings(max_examples=200, deadline=None)
+@given(neighbours())
+def test_replacing_one_person_moves_no_difference_by_more_than_the_noise_covers(case: Any) -> None:
+    losses, other, failed, mu, chosen = case
+    means, scale, eta = compared(losses, mu, failed, **chosen)
+    means2, scale2, eta2 = compared(other, mu, failed, **chosen)
+    assert (scale, eta) == (scale2, eta2)
+    moved = means2 - means
+    assert (moved.max() - moved.min()) / scale <= eta
+    assert eta <= bounded_range_from_mu(mu)
+
+
+def test_the_bounded_range_is_reached() -> None:
+    losses = np.array([[-np.inf, 0.3, 0.4], [np.inf, 0.3, 0.4], [0.5, 0.3, 0.4]])
+    means, scale, eta = compared(losses, 1.0, set(), n=3, clip=(0.0, 1.0))
+    moved = compared(losses[[1, 0, 2]], 1.0, set(), n=3, clip=(0.0, 1.0))[0] - means
+    assert (moved.max() - moved.min()) / scale == pytest.approx(eta, rel=1e-5)
+
+
+# ---- paid and recorded -----------------------------------------------------------------------------------
+
+
+def test_what_is_paid_and_kept_is_of_the_exponential_mechanism(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer()
+    for point in "abc":
+        mine.observe(point, np.zeros(4))
+    released = mine.release(mine.means_query("abc", 0.7), scope="s", key="k", mechanism=noisy_min)
+    assert mine.ledger.spent() == pytest.approx(0.7)
+    (charge,) = mine.ledger.charges()
+    assert charge.value == (released.scalar,)
+    about = charge.description
+    assert (about["dimension"], about["sensitivity"]) == (3, pytest.approx(0.25))
+    assert about["eta"] == pytest.approx(bounded_range_from_mu(0.7))
+    assert about["sigma"] == pytest.approx(2 * 0.25 / bounded_range_from_mu(0.7), rel=1e-5)
+    assert "exponential mechanism" in mine.ledger.statement(delta=1e-5).to_text()
+
+
+@pytest.mark.parametrize("prior", [(0.0, 1.0), (float("nan"), 1.0), (-1.0, 1.0), (1.0, 1.0, 1.0)])
+def test_a_prior_that_is_none_is_refused_before_anything_is_charged(
+    privatizer: Callable[..., LossPrivatizer], prior: tuple[float, ...]
+) -> None:
+    mine = privatizer()
+    for point in "ab":
+        mine.observe(point, np.zeros(4))
+    with pytest.raises(InputError, match="prior must"):
+        mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=partial(noisy_min, prior=prior))
+    assert mine.ledger.count() == 0

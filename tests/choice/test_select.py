@@ -1,0 +1,294 @@
+"""`dptune.select`: what it takes, what it costs, what it refuses before anything is read or spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from selection_audits import softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+import dptune
+from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+from dptune.choice.choosing import select_named, select_points
+from dptune.choice.methods import FEW, exponential, lead, race, usual_method
+from dptune.errors import BudgetMismatch, UnsupportedMetric
+
+N = 40
+Make = Callable[..., LossPrivatizer]
+
+
+def losses(m: int = 12, best: int = 3) -> np.ndarray:
+    """One candidate is better than all others for everybody: with mu = 8 it is chosen but once in 10^9."""
+    found = np.full((m, N), 0.9)
+    found[best] = 0.1
+    return found
+
+
+@pytest.fixture
+def mine(privatizer: Make) -> LossPrivatizer:
+    return privatizer(n=N)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        losses(),
+        losses().tolist(),
+        [dptune.privacy.PerExampleLosses(row) for row in losses()],
+        [None if j == 5 else row for j, row in enumerate(losses())],
+        "a generator",
+    ],
+    ids=["array", "lists", "wrapped", "one failed", "lazily"],
+)
+@pytest.mark.parametrize("method", [exponential, race])
+def test_what_it_takes(mine: LossPrivatizer, given: Any, method: Any) -> None:
+    given = (row for row in losses()) if isinstance(given, str) else given
+    chosen = dptune.select(given, mine, mu=8.0, name="which", method=method)
+    assert (chosen.index, chosen.candidates, chosen.private, chosen.estimate) == (3, 12, True, None)
+    assert mine.ledger.spent() == pytest.approx(8.0)
+    assert mine.points() == ()  # nothing is kept in memory
+
+
+def fitted() -> tuple[list[Any], np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.integers(0, 2, 200)
+    X[:, 0] += 6.0 * y
+    models = [DecisionTreeClassifier(max_depth=1).fit(X[:100, 1:] @ np.ones((1, 2)), y[:100]) for _ in range(4)]
+    models.insert(2, LogisticRegression().fit(X[:100], y[:100]))
+    return models, X[100 : 100 + N], y[100 : 100 + N]
+
+
+def test_fitted_estimators(mine: LossPrivatizer) -> None:
+    models, X, y = fitted()
+    for name, data in (("pair", (X, y)), ("loaded", lambda: (X, y))):
+        chosen = dptune.select(models, mine, mu=6.0, name=name, loss="zero_one_loss", data=data)
+        assert chosen.index == 2
+
+
+def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPrivatizer) -> None:
+    chosen = dptune.select(losses(), mine, mu=9.0, name="which", estimate_share=0.2)
+    assert chosen.estimate is not None
+    assert chosen.estimate.sigma == pytest.approx(1 / (N * 9.0 * 0.2**0.5), rel=1e-5)
+    assert abs(chosen.estimate.value - 0.1) < 6 * chosen.estimate.sigma
+    assert mine.ledger.spent() == pytest.approx(9.0)
+    assert "candidate 3 of 12" in str(chosen)
+    assert "interval" in str(chosen)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chosen.index = 0
+
+
+@pytest.mark.parametrize("method", [exponential, race])
+def test_asked_again_it_is_the_same_choice_at_no_cost(mine: LossPrivatizer, method: Any, tmp_path: Path) -> None:
+    same = {"mu": 0.5, "name": "which", "method": method, "estimate_share": 0.1}
+    alike = np.full((30, N), 0.5)
+    first = dptune.select(alike, mine, **same)
+    other = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
+    for privatizer in (mine, other):
+        assert dptune.select(alike, privatizer, **same) == first
+    assert mine.ledger.spent() == pytest.approx(0.5)
+    dptune.select(alike, mine, **{**same, "name": "another"})
+    assert mine.ledger.spent() == pytest.approx(0.5 * 2**0.5)
+
+
+@pytest.mark.parametrize("change", [{"mu": 0.6}, {"estimate_share": 0.2}, {"method": race}, {"candidates": losses(13)}])
+def test_a_name_keeps_its_meaning(mine: LossPrivatizer, change: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which", "method": exponential}
+    dptune.select(privatizer=mine, **asked)
+    with pytest.raises(BudgetMismatch, match="another name"):
+        dptune.select(privatizer=mine, **{**asked, **change})
+    assert mine.ledger.spent() == pytest.approx(0.5)
+
+
+def test_the_name_of_a_search_is_not_taken(mine: LossPrivatizer) -> None:
+    from dptune.search import VALUES
+
+    dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)
+    with pytest.raises(BudgetMismatch, match="search"):
+        dptune.select(losses(), mine, mu=1.0, name="search")
+    assert mine.ledger.spent() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"candidates": losses()[0]}, "shape"),
+        ({"candidates": losses()[:1]}, "at least two"),
+        ({"candidates": []}, "at least two"),
+        ({"candidates": losses().T}, "expected 40"),
+        ({"candidates": 3}, "iterable"),
+        ({"candidates": ["a", "b"]}, "per-example losses must be"),
+        ({"mu": 0}, "mu"),
+        ({"mu": np.nan}, "mu"),
+        ({"name": ""}, "name"),
+        ({"name": 3}, "name"),
+        ({"estimate_share": 1.0}, "estimate_share"),
+        ({"loss": "log_loss"}, "data"),
+        ({"data": (np.zeros((N, 2)), np.zeros(N))}, "loss"),
+        ({"privatizer": "ledger.db"}, "LossPrivatizer"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_spent(
+    mine: LossPrivatizer, change: dict[str, Any], said: str
+) -> None:
+    asked: dict[str, Any] = {"candidates": losses(), "privatizer": mine, "mu": 0.5, "name": "which", **change}
+    with pytest.raises(InputError, match=said):
+        dptune.select(**asked)
+    assert mine.ledger.spent() == 0
+    assert mine.points() == ()
+
+
+def test_a_metric_that_is_no_mean_and_a_model_that_was_not_fitted_are_refused(mine: LossPrivatizer) -> None:
+    models, X, y = fitted()
+    with pytest.raises(UnsupportedMetric):
+        dptune.select(models, mine, mu=0.5, name="which", loss="roc_auc", data=(X, y))
+    with pytest.raises(InputError, match="fit"):
+        dptune.select([*models, LogisticRegression()], mine, mu=0.5, name="n", loss="log_loss", data=(X, y))
+    assert mine.ledger.spent() == 0
+
+
+def test_a_budget_that_does_not_suffice_is_said_before_the_losses_are_computed(mine: LossPrivatizer) -> None:
+    def lazily() -> Iterator[np.ndarray]:
+        raise AssertionError("computed")
+        yield
+
+    with pytest.raises(BudgetExhausted):
+        dptune.select(lazily(), mine, mu=11.0, name="which")
+
+
+def test_seeded_noise_is_said_not_to_be_private(privatizer: Make) -> None:
+    chosen = dptune.select(losses(), privatizer(n=N, insecure_seed=1), mu=1.0, name="which", estimate_share=0.1)
+    assert not chosen.private
+    assert "NOT PRIVATE" in str(chosen)
+
+
+def test_points_that_are_held_stay_held(mine: LossPrivatizer) -> None:
+    for j, row in enumerate(losses(5)):
+        mine.observe(f"trial {j}", row)
+    points = [f"trial {j}" for j in range(5)]
+    assert select_points(points, mine, mu=8.0, name="which").index == 3
+    assert set(mine.points()) == set(points)
+    with pytest.raises(InputError, match="holds no losses"):
+        select_points([*points, "lost"], mine, mu=0.5, name="other")
+
+
+@pytest.mark.parametrize(
+    ("mu", "method", "key"), [(0.5, race, "radius/1/1"), (2.4, race, "radius/1/1"), (2.6, exponential, "index")]
+)
+def test_few_people_race_and_many_draw_once(mine: LossPrivatizer, mu: float, method: Any, key: str) -> None:
+    """The two differ in what the ledger keeps: joint answers about all of them, or one index."""
+    assert FEW == 2.5 * N
+    assert usual_method(N, mu) is usual_method(2 * N, mu / 2) is method
+    chosen = dptune.select(losses(), mine, mu=mu, name="which")
+    assert chosen.method == f"{method.__name__} selection"
+    assert mine.ledger.charges("which")[0].key == key
+    assert mine.ledger.fact("which", "plan")["method"] == method.__name__
+
+
+@pytest.mark.parametrize("mu", [0.5, 4.0])
+@pytest.mark.parametrize("candidates", [2, 50])
+@pytest.mark.parametrize("default", [False, True])
+def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidates: int, default: bool) -> None:
+    others = np.full((candidates, 100), lead(100, mu, candidates, default=default))
+    others[0] = 0.0
+    odds = np.ones(candidates)
+    odds[-1] = 10 * (candidates - 1) if default else 1
+    weights = softmax(others, mu, (0.0, 1.0)) * odds
+    assert weights[0] / weights.sum() == pytest.approx(0.95)
+
+
+# ---- a candidate that is kept ----------------------------------------------------------------------------------------
+
+
+def test_the_default_has_ten_elevenths_of_the_odds(privatizer: Make) -> None:
+    """Of candidates that are alike it is released as often as it should be; the prior is the ledger's business too."""
+    count, kept = 400, 0
+    mine = privatizer(n=N)
+    for t in range(count):
+        kept += dptune.select(np.full((7, N), 0.5), mine, mu=0.01, name=str(t), default=2).index == 2
+    assert binomtest(kept, count, 10 / 11).pvalue > 1e-6
+    assert mine.ledger.spent() == pytest.approx(0.01 * count**0.5)  # keeping it costs nothing
+
+
+def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
+    chosen = dptune.select(losses(), mine, mu=8.0, name="which", default=0)
+    assert (chosen.index, chosen.method) == (3, "exponential selection")
+
+
+def test_few_people_draw_once_where_a_default_is_kept(mine: LossPrivatizer) -> None:
+    assert usual_method(N, 0.5) is race
+    dptune.select(losses(), mine, mu=0.5, name="which", default=0)
+    assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"default": 12}, "one of the 12 candidates"),
+        ({"default": -1}, "default"),
+        ({"default": 1.5}, "default"),
+        ({"default": 0, "method": race}, "leave method= out"),
+    ],
+)
+def test_a_default_that_cannot_be_kept_is_refused(mine: LossPrivatizer, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        dptune.select(losses(), mine, mu=0.5, name="which", **asked)
+    assert mine.ledger.spent() == 0
+
+
+def test_a_default_out_of_reach_is_refused_before_losses_are_computed(mine: LossPrivatizer) -> None:
+    def unread() -> Any:
+        raise AssertionError("the private rows were read")
+
+    with pytest.raises(InputError, match="one of the 2 candidates"):
+        dptune.select([1, 2], mine, mu=0.5, name="which", loss="zero_one", data=unread, default=2)
+
+
+def test_a_default_that_could_not_be_evaluated_is_refused_before_it_costs(mine: LossPrivatizer) -> None:
+    failed = [None if j == 2 else row for j, row in enumerate(losses())]
+    with pytest.raises(InputError, match="candidate 2, the default=, could not be evaluated"):
+        dptune.select(failed, mine, mu=0.5, name="which", default=2)
+    assert (mine.ledger.spent(), mine.points()) == (0, ())
+    assert dptune.select(failed, mine, mu=8.0, name="which", default=0).index == 3
+
+
+def test_the_default_s_place_may_be_numpy_s(mine: LossPrivatizer) -> None:
+    dptune.select(losses(), mine, mu=0.5, name="which", default=np.int64(1))
+    dptune.select(losses(), mine, mu=0.5, name="which", default=1)
+    assert mine.ledger.spent() == pytest.approx(0.5)
+
+
+def test_a_name_belongs_to_its_candidates(mine: LossPrivatizer) -> None:
+    """As many others under its name are another choice."""
+    named = [("a", losses()[0]), ("b", losses()[3])]
+    first = select_named(named, mine, mu=0.5, name="which")
+    assert select_named(named, mine, mu=0.5, name="which") == first
+    for others in ([("a", losses()[0]), ("c", losses()[3])], named[::-1]):
+        with pytest.raises(BudgetMismatch, match="another name"):
+            select_named(others, mine, mu=0.5, name="which")
+
+
+def test_a_default_belongs_to_what_a_name_means(mine: LossPrivatizer) -> None:
+    same: dict[str, Any] = {"mu": 0.5, "name": "which"}
+    first = dptune.select(losses(), mine, **same, default=1)
+    assert dptune.select(losses(), mine, **same, default=1) == first
+    for other in ({}, {"default": 2}):
+        with pytest.raises(BudgetMismatch, match="another name"):
+            dptune.select(losses(), mine, **same, **other)
+    dptune.select(losses(), mine, mu=0.5, name="without")
+    with pytest.raises(BudgetMismatch, match="another name"):
+        dptune.select(losses(), mine, mu=0.5, name="without", default=1)
+
+
+@pytest.mark.parametrize("given", [[None] * 3, [None, np.ones(60), None]])
+def test_a_choice_among_what_could_not_be_evaluated_costs_nothing(mine: LossPrivatizer, given: list[Any]) -> None:
+    filled = [None if one is None else np.ones(mine.rows) for one in given]
+    with pytest.raises(InputError, match="could be evaluated"):
+        dptune.select(filled, mine, name="x", mu=0.5)
+    assert mine.ledger.spent() == 0

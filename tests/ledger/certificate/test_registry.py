@@ -1,0 +1,153 @@
+"""Records for the public registry: they validate against its schema, and tell the truth of the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from registry_schema import SCHEMA, complaints
+from typer.testing import CliRunner
+
+from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
+from dptune.cli import app
+from dptune.ledger import About, PlanLedger, SubsampledGaussianPlan, checklist, record, to_yaml
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+
+
+def printed(ledger: str, about: Path) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["certificate", ledger, "--registry", str(about)])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = yaml.safe_load(done.output)
+    return found
+
+
+def test_a_record_validates_and_fills_the_field_on_tuning(used: PrivacyLedger, about: Path) -> None:
+    found = printed(used.url.database or "", about)
+    assert complaints(found) == []
+    deployment = found["deployment"]
+    assert deployment["privacy_loss"]["number_of_privacy_units"] == 4
+    epsilon = deployment["privacy_loss"]["privacy_parameters"]["epsilon"]
+    assert 0 <= epsilon - used.budget.epsilon(1e-5) < 1e-3, "rounded up"
+    tuning = deployment["implementation"]["preprocessing_and_hyperparameter_tuning"]
+    assert "accounted for in full: all 3 releases" in tuning
+    assert 'Bounds from the "public" year 2020' in tuning
+    assert deployment["administrative"]["status"] == "Draft"
+    missing = {"rho", "evidence_sources", "model_name_details", "data_source_type_details", "access_type_details"}
+    assert names(SCHEMA) - names_of(found) == missing
+
+
+def names(schema: dict[str, Any]) -> set[str]:
+    inside = schema.get("properties", {})
+    return set(inside).union(*(names(each) for each in inside.values())) if inside else set()
+
+
+def names_of(data: Any) -> set[str]:
+    return set(data).union(*(names_of(each) for each in data.values())) if isinstance(data, dict) else set()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("publication_date", "yesterday"), ("data_product_sector", "Banking"), ("surprise", 1), ("name", None)],
+)
+def test_the_validator_can_refuse(used: PrivacyLedger, about: Path, field: str, value: object) -> None:
+    found = record(used.statement(delta=1e-5), About.read(about))
+    found["deployment"]["basic"][field] = value
+    assert len(complaints(found)) == 1
+
+
+def test_a_federated_plan_has_a_record(tmp_path: Path, about: Path) -> None:
+    plan = PlanLedger(tmp_path / "plan.db", SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    found = record(plan.statement(delta=1e-3), About.read(about))
+    assert complaints(found) == []
+    assert found["deployment"]["deployment_model"]["model_name"] == "Federated"
+
+
+def everywhere(ledger: PrivacyLedger | TrainingLedger, about: Path) -> list[str]:
+    """What the registry, the checklist, the statement and its JSON, which receipts sign, say."""
+    statement = ledger.statement(delta=0.4)  # above 1/n, and a warning
+    asked = "\n".join(map(str, checklist(statement)))
+    return [str(record(statement, About.read(about))), asked, str(statement), str(statement.to_dict())]
+
+
+def test_what_belongs_to_the_numbers_is_said_wherever_they_are(used: PrivacyLedger, about: Path) -> None:
+    assert all("fixed in advance" in words for words in everywhere(used, about))
+    used.raise_budget(Budget.gdp(12.0))
+    used.declare_public("svm", "AUC of all rows")
+    used.declare_private_training("forest")
+    for words in everywhere(used, about):
+        assert "no released value could have led to a larger one" in words
+        assert "AUC of all rows" in words
+        assert "forest" in words
+        assert "NOT protected by this ledger" in words
+        assert "not below 1/n" in words
+        assert "fixed in advance" not in words
+    fields = record(used.statement(delta=1e-5), About.read(about))["deployment"]
+    assert "AUC of all rows" in fields["dp_variant"]["unprotected_quantities"]
+    assert "NOT protected by this ledger" in fields["dp_variant"]["unprotected_quantities"]
+    assert "renew" not in fields["deployment_model"]["release_type_details"]
+
+
+def test_noise_of_trainings_is_named_as_it_is(tmp_path: Path, about: Path) -> None:
+    ledger = TrainingLedger(tmp_path / "train.db", TrainingPlan(2.0, 0.1, 20), n=900)
+    ledger.begin(secure=False)
+    statement = ledger.statement(delta=0.01)
+    for words in everywhere(ledger, about):
+        assert "PyTorch's own generator, in floating point" in words
+        assert "not below 1/n" in words
+    mechanisms = record(statement, About.read(about))["deployment"]["implementation"]["mechanisms"]
+    drawn = next(item.answer for item in checklist(statement) if "noise" in item.question)
+    for words in (mechanisms, drawn):
+        assert "in floating point (PyTorch's own generator in 1 of 1 charges" in words
+        assert "OpenDP" not in words
+
+
+@pytest.mark.parametrize("training", [TrainingPlan(2.0, 0.1, 20), None])
+def test_noise_of_a_selections_scores_is_opendps(tmp_path: Path, training: TrainingPlan | None) -> None:
+    plan = SelectionPlan(Repeats.geometric(3.0), training, score_mu=0.1)
+    noise = TrainingLedger(tmp_path / "train.db", plan, n=900).statement(delta=1e-4).noise
+    assert ("of DP-SGD: from the library that trains, in floating point" in noise) == (training is not None)
+    assert "of scores: OpenDP" in noise
+
+
+def test_seeded_noise_is_not_registered(tmp_path: Path, about: Path) -> None:
+    ledger = PrivacyLedger(tmp_path / "seeded.db", Budget.gdp(1.0))
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), insecure_seed=1)
+    privatizer.observe("x", [0.5] * 4)
+    privatizer.release(privatizer.mean_query("x", 0.1), scope="s", key="1")
+    with pytest.raises(InputError, match="seeded"):
+        record(ledger.statement(delta=1e-5), About.read(about))
+    assert "A SEEDED GENERATOR" in str([str(item) for item in checklist(ledger.statement(delta=1e-5))])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('curator = "A hospital"\n', "", "it lacks curator"),
+        ('region = "Finland"', 'regoin = "Finland"', "it lacks region; it has an unknown entry regoin"),
+        ('"Healthcare"', '"Hospitals"', "sector must be one of Technology, Healthcare"),
+        ("2026-11-22", '"22.11.2026"', "must be a date"),
+        ('["Ann Lee"]', '"Ann Lee"', "a list of names"),
+        ('"Finland"', '""', "region"),
+        ("name =", "name", "cannot be read as TOML"),
+    ],
+)
+def test_a_file_that_does_not_say_enough_is_refused_by_name(about: Path, old: str, new: str, complaint: str) -> None:
+    about.write_text(about.read_text().replace(old, new))
+    with pytest.raises(InputError, match=complaint):
+        About.read(about)
+
+
+def test_text_survives_yaml() -> None:
+    data = {"a": {"b": 'quotes " and \\ and: colons # and ünï 🎉', "c": [1, 2.5, {"d": "e"}]}}
+    data |= {"f": 1e-10, "g": 1.25e-7, "h": 2.0, "i": 1e22}
+    assert yaml.safe_load(to_yaml(data)) == data
+
+
+def test_the_certificate_says_what_its_reader_must_answer(used: PrivacyLedger) -> None:
+    done = CliRunner().invoke(app, ["certificate", used.url.database or ""])
+    assert done.exit_code == 0
+    assert "[x] unit of privacy: Who is protected?\n      one person in 'test people', n = 4" in done.output
+    assert done.output.count("FOR YOU TO ANSWER") == 11
+    assert "attack advantage at most" in done.output

@@ -1,0 +1,76 @@
+"""Risk in words, against the attacks themselves and their closed forms."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
+
+from dptune.ledger import PlanLedger, Risk, SubsampledGaussianPlan
+from dptune.ledger.dominating import Gaussian
+from dptune.ledger.gdp import delta_from_mu
+from dptune.training import TrainingLedger, TrainingPlan
+
+
+def best_attacks(mu: float) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positives of every threshold between N(0, 1) and N(mu, 1)."""
+    thresholds = np.linspace(-10, 10 + mu, 200_001)
+    return norm.sf(thresholds), norm.sf(thresholds, loc=mu)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
+def test_of_mu_is_what_the_best_threshold_reaches(mu: float) -> None:
+    fpr, tpr = best_attacks(mu)
+    risk = Risk.of_mu(mu)
+    assert risk.advantage == pytest.approx(float((tpr - fpr).max()), abs=1e-7)
+    assert risk.detected == pytest.approx(float(np.interp(0.01, fpr[::-1], tpr[::-1])), abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 1000.0])
+def test_of_epsilon_is_no_smaller_than_any_mechanism_that_keeps_it(epsilon: float) -> None:
+    mu = min(epsilon / 4, 5.0)
+    risk, true = Risk.of_epsilon(epsilon, delta_from_mu(mu, epsilon)), Risk.of_mu(mu)
+    assert true.advantage <= risk.advantage <= 1
+    assert true.detected <= risk.detected <= 1
+
+
+def test_of_epsilon_is_reached_by_randomized_response() -> None:
+    epsilon = 1.2
+    true = math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert Risk.of_epsilon(epsilon, 0.0).advantage == pytest.approx(2 * true - 1)
+    assert Risk.of_epsilon(epsilon, 0.0).detected == pytest.approx(0.01 * math.exp(epsilon))
+
+
+def test_the_words_of_mu_one() -> None:
+    words = str(Risk.of_mu(1.0))
+    assert "right at most 69.2 times in 100" in words
+    assert "attack advantage at most 0.383" in words
+    assert "at most 9.24 true ones" in words
+
+
+def test_a_curve_says_what_the_best_attack_reaches() -> None:
+    """A mechanism in GDP, by its profile: the same as by its mu."""
+    for mu in (0.1, 0.7, 3.0):
+        found, exact = Risk.of_curve(Gaussian(mu)), Risk.of_mu(mu)
+        assert found.advantage == pytest.approx(exact.advantage, rel=1e-9)
+        assert found.detected == pytest.approx(exact.detected, rel=1e-4)
+        assert found.detected >= exact.detected * (1 - 1e-12)
+
+
+def test_trainings_and_federations_state_the_risk_of_their_profile(fast_path: Path) -> None:
+    """The pair alone allowed .81 where the training's whole profile has .21."""
+    train = TrainingLedger(fast_path / "t.db", TrainingPlan(2.0, 0.05, 400), n=900).statement(delta=1e-5)
+    rounds = PlanLedger(fast_path / "f.db", SubsampledGaussianPlan(0.25, 1.2, 40), n=200).statement(delta=1e-5)
+    assert Risk.of_epsilon(train.epsilon, train.delta).advantage == pytest.approx(0.81, abs=0.005)
+    assert Risk.of_statement(train).advantage == pytest.approx(0.21, abs=0.005)
+    for statement, event in ((train, train.plan.event()), (rounds, rounds.plan.event())):
+        risk, alone = Risk.of_statement(statement), Risk.of_epsilon(statement.epsilon, statement.delta)
+        accountant = PLDAccountant(value_discretization_interval=1e-3)
+        exact = accountant.compose(event).get_delta(0.0)  # the total variation distance
+        assert risk.advantage == pytest.approx(exact, rel=1e-9)
+        assert risk.advantage < 0.7 * alone.advantage
+        assert risk.detected < alone.detected

@@ -1,0 +1,139 @@
+"""A budget in (epsilon, delta) that no charge has divided: what is stated covers whatever may follow."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.ledger import About, Risk, record
+from dptune.ledger.approximate import composed_delta, composed_epsilon, largest_mu
+from dptune.ledger.certificate.questions import checklist
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.events import GaussianRelease
+from dptune.ledger.gdp import epsilon_from_mu
+from dptune.search.request import risk_in_words
+from dptune.training import TrainingLedger, TrainingPlan, join
+
+DELTA = 1e-5
+PAIRS = [(1.0, 2.0), (3.0, 1.0), (8.0, 0.3)]  # epsilon of the ledger, mu of another
+Ledgers = Callable[..., PrivacyLedger]
+
+
+@pytest.fixture
+def ledgers(fast_path: Path) -> Ledgers:
+    numbers = itertools.count()
+
+    def make(budget: Budget, n: int = 300) -> PrivacyLedger:
+        made = PrivacyLedger(fast_path / f"{next(numbers)}.db", budget, dataset=f"data {next(numbers)}")
+        made.bind_people(n)
+        return made
+
+    return make
+
+
+def divide(ledger: PrivacyLedger, share: float) -> None:
+    """Make the first charge: one that gives the choice of a run this share of mu^2, or none."""
+    if share == 0:
+        ledger.charge("run", "first", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="first")
+        return
+    losses = np.random.default_rng(0).random((5, 300))
+    dptune.select(losses, LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)), name="s", estimate_share=1 - share)
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), PAIRS)
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
+def test_no_division_costs_more_than_was_stated_before_it(
+    ledgers: Ledgers, epsilon: float, mu: float, share: float
+) -> None:
+    ledger, other = ledgers(Budget.approximate_dp(epsilon, DELTA)), ledgers(Budget.gdp(mu))
+    third = ledgers(Budget.approximate_dp(epsilon, DELTA))
+
+    def said() -> list[float]:
+        alone = [ledger.statement(delta=delta).epsilon for delta in (1e-3, DELTA, 1e-8)]
+        joined = [join([ledger, *others], delta=DELTA).epsilon for others in ([other], [third], [other, third])]
+        apart = [join([ledger, other], delta=delta, disjoint=True).epsilon for delta in (1e-3, 1e-8)]
+        risk = Risk.of_statement(ledger.statement())
+        return [*alone, *joined, *apart, risk.advantage, risk.detected, ledger.statement().exposure.gdp]
+
+    before = said()
+    assert ledger.statement().epsilon == pytest.approx(epsilon, rel=1e-6)
+    divide(ledger, share)
+    after = said()
+    assert all(x <= y * (1 + 1e-9) for x, y in zip(after, before, strict=True))
+    if share == 1.0:  # the worst there is at these deltas: so no more was stated than may follow
+        assert after[0] == pytest.approx(before[0], rel=5e-3)
+        assert after[3] == pytest.approx(before[3], rel=5e-3)
+
+
+def test_the_figures_that_were_too_small(ledgers: Ledgers) -> None:
+    """A new (3, 1e-5) ledger beside mu = .5: 3.757 was printed where 4.646 follows; alone at 1e-3 2.096, then 2.944."""
+    ledger, other = ledgers(Budget.approximate_dp(3.0, DELTA)), ledgers(Budget.gdp(0.5))
+    found = join([ledger, other], delta=DELTA)
+    assert 4.6457 < found.epsilon < 4.649
+    assert epsilon_from_mu(math.hypot(ledger.budget.mu, 0.5), DELTA) == pytest.approx(3.757, abs=1e-3)
+    assert 2.9435 < ledger.statement(delta=1e-3).epsilon < 2.947
+    assert "the figures hold for every division" in ledger.statement().to_text()
+    assert "mu = 1.816 GDP" in ledger.statement().to_text()
+    assert "4.647" in found.to_text() or "4.648" in found.to_text()
+
+
+def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers) -> None:
+    ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    about = About(
+        name="a", curator="b", curator_type="Industry", description="c", intended_use="d", region="e",
+        sector="Healthcare", publication_date="2026-11-25", authors=["f"], preparation="g", justification="h",
+    )  # fmt: skip
+    statement = ledger.statement(delta=1e-3)
+    worst = Risk.of_statement(statement)
+    (answered,) = [item.answer for item in checklist(statement) if item.question.startswith("How much can one person")]
+    assert str(worst) in answered
+    assert "epsilon = 2.9" in answered
+    loss = record(statement, about)["deployment"]["privacy_loss"]
+    assert 2.9435 < loss["privacy_parameters"]["epsilon"] < 2.947
+    assert "The budget is mu = 1.816 in Gaussian" in loss["privacy_parameters_details"]
+    announced = risk_in_words(privatizer)
+    divide(ledger, 1.0)
+    assert Risk.of_statement(ledger.statement()).advantage == pytest.approx(worst.advantage, rel=1e-3)
+    assert risk_in_words(privatizer) == announced
+    assert "right at most 82 times" in announced
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_worst_is_the_largest_of_many_divisions(epsilon: float) -> None:
+    found = Divisions.of(Budget.approximate_dp(epsilon, DELTA))
+    etas = np.linspace(0.01, max(found.eta) * 0.9999, 57)
+    limits = [(Budget.approximate_dp(epsilon, DELTA).mu, 0.0)]
+    limits += [(largest_mu(eta, epsilon, DELTA), eta) for eta in etas.tolist()]
+    for delta in (1e-3, 1e-4, 3e-6, 1e-8):
+        worst = max(composed_epsilon(mu, eta, delta) for mu, eta in limits)
+        assert worst <= found.epsilon(delta) <= worst * 1.005
+    for at in (0.0, epsilon / 2, 2 * epsilon):
+        worst = max(composed_delta(mu, eta, at) for mu, eta in limits)
+        assert worst <= found.delta(at) <= worst * 1.06
+
+
+def test_with_a_training_it_covers_what_follows(ledgers: Ledgers, fast_path: Path) -> None:
+    ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
+    train = TrainingLedger(fast_path / "train.db", TrainingPlan(2.0, 0.05, 400), n=300)
+    before = join([ledger, train], delta=DELTA).epsilon
+    divide(ledger, 1.0)
+    after = join([ledger, train], delta=DELTA).epsilon
+    assert after <= before <= 1.01 * after
+
+
+def test_a_division_without_a_choice_is_late_where_another_was_charged_before(ledgers: Ledgers) -> None:
+    ledger, other = ledgers(Budget.approximate_dp(3.0, DELTA)), ledgers(Budget.gdp(0.5))
+    divide(other, 0.0)
+    assert join([ledger, other], delta=DELTA).late == (), "the figure holds for every division, late ones as well"
+    divide(ledger, 0.0)
+    found = join([ledger, other], delta=DELTA)
+    assert ledger.limits.eta == 0
+    assert found.late == (ledger.dataset,)

@@ -1,0 +1,199 @@
+"""One connection a process: opened late, held, shared by threads, never by processes; durable in every engine."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from ledger_tools import Urls, pay
+from sqlalchemy import event
+
+from dptune import Budget, InputError, PrivacyLedger
+from dptune._store import SqliteFile
+from dptune.ledger import schema
+
+
+@pytest.fixture
+def connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The connections that engines make, and close."""
+    seen: list[str] = []
+    listen = [
+        (sa.Engine, "connect", lambda *_: seen.append("open")),
+        (sa.Engine, "close", lambda *_: seen.append("close")),
+    ]
+    for each in listen:
+        event.listen(*each)
+    yield seen
+    for each in listen:
+        event.remove(*each)
+
+
+def pay_all(ledger: PrivacyLedger) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: ledger.record(pay(ledger, str(i), 0.1), [0.5]), range(40)))
+
+
+def test_an_open_ledger_holds_one_connection(url: str, connects: list[str]) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(9.0))
+    pay_all(ledger)
+    assert ledger.count() == 40
+    assert connects == ["open"]
+    del ledger
+    gc.collect()
+    assert connects == ["open", "close"]
+
+
+def test_a_parent_and_its_child_have_a_connection_each(url: str, connects: list[str]) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    pay(ledger, "parent", 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking with threads
+        child = os.fork()
+    if child == 0:
+        done = 1
+        try:
+            pay(ledger, "child", 0.5)
+            done = 0 if connects == ["open", "close", "open"] else 2
+        finally:
+            os._exit(done)
+    assert os.waitpid(child, 0)[1] == 0
+    pay(ledger, "parent again", 0.5)
+    assert [charge.key for charge in ledger.charges()] == ["parent", "child", "parent again"]
+    assert connects == ["open", "close", "open"]
+
+
+def test_a_fork_waits_for_the_transactions_of_other_threads(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(100.0))
+    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        busy = pool.submit(lambda: [pay(ledger, str(i), 0.1) for i in range(300)])
+        for number in range(10):
+            child = os.fork()
+            if child == 0:
+                done = 1
+                try:
+                    pay(ledger, f"child {number}", 0.1)
+                    done = 0
+                finally:
+                    os._exit(done)
+            assert os.waitpid(child, 0)[1] == 0
+        busy.result()
+    assert ledger.count() == 310
+    assert PrivacyLedger(fast_path / "x.db").count() == 310
+
+
+def test_a_connection_that_the_server_ended_is_replaced(postgresql: Urls) -> None:
+    ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
+    pay(ledger, "a", 0.1)
+    for _ in range(2):
+        with schema.connect(ledger.url).connect() as other:
+            other.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                "AND datname = current_database()"
+            )
+        assert ledger.spent() == pytest.approx(0.1)
+    pay(ledger, "b", 0.1)
+
+
+# ---- durability ---------------------------------------------------------------------------------------------
+
+
+def audit_durability(ledger: PrivacyLedger) -> None:
+    """What the ledger's own connection has set when a charge is committed."""
+    found: list[list[object]] = []
+
+    def look(connection: sa.Connection) -> None:
+        postgresql = connection.dialect.name == "postgresql"
+        names = ("synchronous_commit",) if postgresql else ("synchronous", "fullfsync", "foreign_keys")
+        words = "SHOW" if postgresql else "PRAGMA"
+        found.append([connection.exec_driver_sql(f"{words} {name}").scalar() for name in names])
+
+    event.listen(sa.Engine, "commit", look)
+    try:
+        pay(ledger, "a", 0.1)
+    finally:
+        event.remove(sa.Engine, "commit", look)
+    assert found[-1] in (["on"], [3, 1, 1]), f"a committed charge may be lost: {found}"
+
+
+def test_every_engine_waits_for_the_disk(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    if ledger.url.get_backend_name() == "postgresql":
+        with schema.connect(ledger.url).connect() as connection:
+            role = connection.exec_driver_sql("SELECT current_user").scalar_one()
+            connection.exec_driver_sql(f'ALTER ROLE "{role}" SET synchronous_commit = off')
+            connection.commit()
+        ledger = PrivacyLedger(url)
+    audit_durability(ledger)
+
+
+@pytest.mark.parametrize("name", ["synchronous=OFF", "synchronous=FULL", "fullfsync=OFF", "foreign_keys=OFF"])
+def test_the_audit_catches_a_setting_that_is_weaker(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    configure = schema._configure_sqlite
+
+    def weaker(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
+        configure(connection, record)
+        connection.execute(f"PRAGMA {name}")
+
+    monkeypatch.setattr(schema, "_configure_sqlite", weaker)
+    with pytest.raises(AssertionError, match="may be lost"):
+        audit_durability(PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0)))
+
+
+def test_the_audit_catches_a_server_that_does_not_wait(postgresql: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        schema, "_begin_postgresql", lambda connection: connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+    )
+    with pytest.raises(AssertionError, match="may be lost"):
+        audit_durability(PrivacyLedger(postgresql(), Budget.gdp(1.0)))
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_the_users_ledger_waits_for_the_disk(fast_path: Path, write: bool) -> None:
+    with SqliteFile(fast_path / "u.db").transaction(write=write) as connection:
+        found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "fullfsync")]
+    assert found == [3, 1]
+
+
+# ---- bad places ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+asyncpg://u@h/d",
+        "postgresql+psycopg2://u@h/d",
+        "sqlite+aiosqlite:///x.db",
+        "sqlite+pysqlcipher:///x.db",
+        "postgresql://u@h:port/d",
+        "postgresql://u@h:99999/d",
+        "mysql://u@h/d",
+        "://",
+        "oracle+x://h/d",
+        "sqlite://",
+        "sqlite:///:memory:",
+        ":memory:",
+        "sqlite:///file:x?mode=memory&cache=shared&uri=true",
+        "sqlite:///x.db?nonsense=1",
+        "",
+        "a\0b",
+        7,
+        b"x.db",
+        None,
+    ],
+)
+def test_a_place_that_cannot_be_one_is_refused_by_name(
+    url: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="in-memory" if "memory" in str(url) else "ledger"):
+        PrivacyLedger(url, Budget.gdp(1.0))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,216 @@
+"""GDP conversions against mpmath at 50 digits, the bridges from pure DP, composition and the filter."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dptune import Budget, InputError
+from dptune.ledger.gdp import (
+    Spent,
+    delta_from_mu,
+    epsilon_from_mu,
+    mu_from_bounded_range,
+    mu_from_epsilon,
+    split_mu,
+)
+
+RELATIVE = 1e-9
+SOME_MU = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
+SOME_DELTA = st.floats(math.log(1e-12), math.log(0.1)).map(math.exp)
+
+
+def at_50_digits(function: Callable[..., mpmath.mpf]) -> Callable[..., mpmath.mpf]:
+    @functools.wraps(function)
+    def wrapped(*args: float) -> mpmath.mpf:
+        with mpmath.workdps(50):
+            return function(*(mpmath.mpf(a) for a in args))
+
+    return wrapped
+
+
+def Phi(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+@at_50_digits
+def exact_delta(mu: mpmath.mpf, eps: mpmath.mpf) -> mpmath.mpf:
+    return Phi(-eps / mu + mu / 2) - mpmath.exp(eps) * Phi(-eps / mu - mu / 2)
+
+
+@at_50_digits
+def exact_epsilon(mu: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    low, high = mpmath.mpf(0), mu * mu / 2 + 10 * mu
+    if exact_delta(mu, 0) <= delta:
+        return low
+    for _ in range(60):  # a bisection cannot be led astray
+        middle = (low + high) / 2
+        low, high = (middle, high) if exact_delta(mu, middle) > delta else (low, middle)
+    return high
+
+
+@at_50_digits
+def exact_mu(eps: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    low, high = mpmath.mpf("1e-6"), mpmath.mpf(1)
+    while exact_delta(high, eps) < delta:
+        high *= 2
+    for _ in range(70):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exact_delta(middle, eps) < delta else (low, middle)
+    return high
+
+
+def close(ours: float, exact: mpmath.mpf) -> bool:
+    with mpmath.workdps(50):
+        return abs(mpmath.mpf(ours) - exact) <= RELATIVE * abs(exact) + 1e-15  # epsilon may be next to 0
+
+
+# ---- epsilon and delta ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 1.9931), (1.0, 4.3772), (2.0, 9.9973)])
+def test_the_reference_numbers_of_theory(mu: float, epsilon: float) -> None:
+    assert epsilon_from_mu(mu, 1e-5) == pytest.approx(epsilon, abs=5e-5)
+    assert Budget.gdp(mu).epsilon(1e-5) == epsilon_from_mu(mu, 1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SOME_MU, SOME_DELTA)
+def test_epsilon_from_mu(mu: float, delta: float) -> None:
+    assert close(epsilon_from_mu(mu, delta), exact_epsilon(mu, delta))
+
+
+@settings(max_examples=25, deadline=None)
+@given(SOME_MU, SOME_DELTA)
+def test_mu_from_epsilon(mu: float, delta: float) -> None:
+    epsilon = float(exact_epsilon(mu, delta))
+    assert close(mu_from_epsilon(epsilon, delta), exact_mu(epsilon, delta))
+
+
+@settings(max_examples=200, deadline=None)
+@given(SOME_MU, st.floats(0, 9))
+def test_delta_from_mu(mu: float, x: float) -> None:
+    epsilon = mu * mu / 2 + mu * x  # x standard deviations into the tail
+    exact = exact_delta(mu, epsilon)
+    if exact > 1e-12:
+        assert close(delta_from_mu(mu, epsilon), exact)
+
+
+@given(SOME_MU, SOME_DELTA, st.floats(1.01, 3))
+def test_more_mu_means_more_epsilon_and_more_delta_means_less(mu: float, delta: float, factor: float) -> None:
+    here = epsilon_from_mu(mu, delta)
+    assert epsilon_from_mu(mu * factor, delta) > here or here == 0
+    assert epsilon_from_mu(mu, min(delta * factor, 0.5)) < here or here == 0
+
+
+def test_epsilon_zero_where_delta_alone_is_enough() -> None:
+    assert epsilon_from_mu(1e-3, 0.1) == 0.0
+    assert delta_from_mu(1e-3, 0.0) == pytest.approx(float(exact_delta(1e-3, 0.0)), rel=RELATIVE)
+    assert close(mu_from_epsilon(0.0, 0.05), exact_mu(0.0, 0.05))
+
+
+def test_far_tails_do_not_overflow() -> None:
+    assert delta_from_mu(20.0, 0.0) == pytest.approx(1.0)
+    assert delta_from_mu(1e-3, 1.0) == 0.0
+    assert math.isfinite(epsilon_from_mu(200.0, 1e-300))
+    assert math.isfinite(mu_from_epsilon(1e6, 1e-300))
+
+
+USES: dict[str, list[Callable[[Any], object]]] = {
+    "mu must": [Budget.gdp, lambda mu: epsilon_from_mu(mu, 0.1), lambda mu: delta_from_mu(mu, 1.0)],
+    "epsilon": [lambda e: delta_from_mu(1.0, e), lambda e: mu_from_epsilon(e, 1e-5), lambda e: Budget(1.0, e, 1e-5)],
+    "delta": [lambda d: epsilon_from_mu(1.0, d), lambda d: Budget.approximate_dp(1.0, d)],
+    "releases": [Budget.gdp(1.0).per_release],
+    "eta": [mu_from_bounded_range],
+}
+BAD = {"mu must": [0], "delta": [0, 1, 1.5], "releases": [0, 1.5], "eta": [0.0]}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_what_is_no_number_of_its_range_is_refused_by_name(name: str) -> None:
+    for bad in (-0.1, math.nan, math.inf, "4", None, True, 4j, [4.0], *BAD.get(name, [])):
+        for use in USES[name]:
+            with pytest.raises(InputError, match=name):
+                use(bad)
+    for mu in (1e-160, 1e-10, 1e10, 1e160):  # its square would lose digits
+        with pytest.raises(InputError, match="mu must lie"):
+            Budget.gdp(mu)
+
+
+def test_a_numpy_scalar_is_the_number_it_holds() -> None:
+    assert Budget.gdp(np.float32(0.5)) == Budget.gdp(0.5)
+    budget = Budget.approximate_dp(np.int64(4), np.float64(1e-5))
+    assert budget == Budget.approximate_dp(4.0, 1e-5)
+    assert {type(v) for v in (budget.mu, budget.stated_epsilon, budget.stated_delta)} == {float}
+
+
+@pytest.mark.parametrize("pair", [(1.0, 1e-5), (4.0, None), (None, 1e-5), (4.0, 0.0), (-1.0, 1e-5)])
+def test_a_stated_pair_is_one_that_mu_implies(pair: tuple[float, float]) -> None:
+    mu = Budget.approximate_dp(4.0, 1e-5).mu
+    assert Budget(mu / 2, 4.0, 1e-5).stated_epsilon == 4.0
+    with pytest.raises(InputError, match=r"epsilon|delta"):
+        Budget(mu, *pair)
+
+
+def test_a_budget_stated_in_epsilon_and_delta() -> None:
+    budget = Budget.approximate_dp(1.0, 1e-5)
+    assert budget.epsilon(1e-5) == pytest.approx(1.0, rel=RELATIVE)
+    assert budget.delta(1.0) == pytest.approx(1e-5, rel=1e-7)
+    assert (budget.stated_epsilon, budget.stated_delta) == (1.0, 1e-5)
+    assert close(budget.mu, exact_mu(1.0, 1e-5))
+
+
+# ---- composition and the filter -----------------------------------------------------------------------------
+
+
+@given(st.lists(SOME_MU, max_size=30))
+def test_composition_is_the_root_of_the_sum_of_squares(mus: list[float]) -> None:
+    assert Spent.of(mus).mu == pytest.approx(float(np.linalg.norm(mus)), rel=1e-13)
+    assert Spent.of(reversed(mus)).mu == Spent.of(mus).mu
+
+
+@given(st.lists(st.floats(1e-300, 1e150), max_size=30))
+def test_the_sum_is_never_below_the_exact_one_and_right_to_47_digits(mus: list[float]) -> None:
+    exact, spent = sum((Fraction(mu) ** 2 for mu in mus), Fraction(0)), Fraction(Spent.of(mus).squares)
+    assert exact <= spent <= exact * (1 + Fraction(1, 10**47))
+
+
+def spend(mu: float, times: int) -> Spent:
+    return Spent.of([mu] * times)
+
+
+@given(SOME_MU, st.integers(1, 300))
+def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> None:
+    mu = split_mu(budget, T)
+    assert Budget.gdp(budget).per_release(T) == mu
+    for done in {0, T // 2, T - 1}:
+        assert spend(mu, done).admits(mu, budget)
+        assert spend(mu, done).admits(spend(mu, done).remaining(budget), budget)
+    assert not spend(mu, T).admits(mu, budget)
+    assert not spend(mu, T).admits(budget * 2e-6, budget)
+    assert spend(mu, T).mu == pytest.approx(budget, rel=1e-12)
+    assert spend(mu, T).remaining(budget) == 0.0
+
+
+@given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)
+def test_the_filter_is_the_comparison_of_squares(mus: list[float], mu: float, budget: float) -> None:
+    spent = Spent.of(mus)
+    total = spent.plus(mu).mu
+    if total <= budget * (1 - 1e-12):
+        assert spent.admits(mu, budget)
+    if total > budget * (1 + 1e-12):
+        assert not spent.admits(mu, budget)
+    left = spent.remaining(budget)
+    assert left <= budget
+    if left > budget * 1e-5:
+        assert spent.admits(left * (1 - 1e-9), budget)
+        assert not spent.admits(left * (1 + 1e-9) + budget * 1e-6, budget)

@@ -1,0 +1,114 @@
+"""kill -9 at every point of a release and in the middle of a run: never under-counted, never answered twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import audit_crash, run_forked
+
+from dptune import PrivacyLedger
+from dptune.ledger import Charge
+
+
+@pytest.mark.parametrize("where", ["before draw", "before record", "after record"])
+def test_a_killed_release_is_paid_once_and_answered_once(where: str, fast_path: Path, url: str) -> None:
+    audit_crash(fast_path, where, url=url)
+
+
+RUN = """
+import json, os, signal, sys
+import numpy as np
+from dptune import *
+from dptune.search.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.gibo import AdaGradNorm
+from dptune.privacy.noise import OpenDPNoise
+
+folder, kill_at, url = sys.argv[1], int(sys.argv[2]), sys.argv[3]  # number of the draw at which the process dies
+seen = {"draws": 0}
+true_noise = OpenDPNoise.add_gaussian
+def draw(self, statistic, sigma):
+    seen["draws"] += 1
+    noisy = true_noise(self, statistic, sigma)
+    with open(folder + "/drawn", "a") as file:
+        file.write("draw" + chr(10))
+    if seen["draws"] == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return noisy
+OpenDPNoise.add_gaussian = draw
+
+ledger = PrivacyLedger(url, Budget.gdp(mu=2.0))
+privatizer = LossPrivatizer(ledger, n=40, clip=(0.0, 1.0))
+space = Space({"a": Float(0.0, 1.0), "b": Float(1e-3, 1e3, log=True)})
+def plan(facts, *, trials):
+    mu, seed = facts.mu, facts.seed
+    start_mu, step_mu = mu * 0.1 ** 0.5, mu * 0.75 ** 0.5
+    settings = GIBOSettings(
+        d=2, steps=5, batch=3, mu=step_mu, clip=0.5, rule=AdaGradNorm(0.1), starts=4, start_mu=start_mu, seed=seed
+    )
+    return Plan("gibo", mu, settings, trials=settings.evaluations, monitor_share=0.1, final_share=0.05, spare=12)
+session = SearchRun(Method("gibo", plan, DPGIBO), privatizer, scope="run", space=space, trials=20)
+print(json.dumps({"theta": session.algorithm.theta.tolist(), "seed": session.plan.settings.seed}), flush=True)
+people = np.linspace(0.1, 0.9, 40)
+done = sum(c.key.startswith("value/") for c in ledger.charges("run"))
+for trial in range(done, 200):  # a trial that was lost is not made again: its name is used up
+    if session.complete:
+        break
+    session.check(str(trial))
+    x = session.ask()
+    session.finish(str(trial), x, (x["a"] - people) ** 2)
+print(json.dumps({"theta": session.algorithm.theta.tolist(), "steps": session.progress()["steps_done"]}))
+"""
+
+
+def run(folder: Path, kill_at: int, url: str) -> tuple[int, list[dict[str, Any]]]:
+    done = run_forked(RUN, str(folder), str(kill_at), url)
+    assert done.returncode in (0, -9), done.stdout
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def fold(charges: Sequence[Charge]) -> list[float]:
+    """Return theta as the ledger alone implies it: best start, then AdaGrad-Norm steps of 0.1."""
+    by_key = {c.key: c for c in charges}
+    theta = np.full(2, 0.5)
+    if "start" in by_key and by_key["start"].value is not None:
+        theta = np.array(by_key["start"].note["points"][int(np.argmin(by_key["start"].value))])
+    squares = 0.0
+    for t in range(1, 6):
+        if f"step/{t}" in by_key and by_key[f"step/{t}"].value is not None:
+            g = np.array(by_key[f"step/{t}"].value)
+            squares += float(g @ g)
+            theta = np.clip(theta - 0.1 * np.sqrt(2) * g / np.sqrt(squares), 0, 1)
+    return [float(x) for x in theta]
+
+
+def test_a_run_killed_again_and_again_resumes_where_it_was(fast_path: Path, url: str) -> None:
+    recorded: dict[str, object] = {}
+    seeds, orphans, spent = set(), 0, 0.0
+    for kill_at in (1, 9, 5, 6, 10_000):
+        charges = PrivacyLedger(url).charges("run") if recorded or spent else []
+        code, lines = run(fast_path, kill_at, url)
+        assert lines[0]["theta"] == pytest.approx(fold(charges), abs=1e-12), "it did not continue at its theta"
+        seeds.add(lines[0]["seed"])
+        ledger = PrivacyLedger(url)
+        by_key = {c.key: c for c in ledger.charges("run")}
+        for key, value in recorded.items():
+            assert by_key[key].value == value, "a recorded value changed"
+        recorded = {key: c.value for key, c in by_key.items() if c.value is not None}
+        orphans = len(by_key) - len(recorded)
+        assert len((fast_path / "drawn").read_text().split()) == len(by_key), "draws and charges differ"
+        assert spent < ledger.spent() <= 2.0
+        spent = ledger.spent()
+    assert code == 0
+    assert orphans == 4, "each kill left one paid charge without a value"
+    assert len(seeds) == 1
+    lost = [key for key, charge in by_key.items() if key.startswith("step/") and charge.value is None]
+    assert lines[-1]["steps"] == 5 - len(lost)
+    assert lines[-1]["theta"] == pytest.approx(fold(ledger.charges("run")), abs=1e-12)
+    assert run(fast_path, 10_000, url)[1][-1] == lines[-1], "a finished run is finished"
+    assert ledger.spent() == spent

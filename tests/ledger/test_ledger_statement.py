@@ -1,0 +1,56 @@
+"""The statement: what was promised, what is spent of it, and what makes it void."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from ledger_tools import gaussian, pay
+
+from dptune import Budget, InputError, PrivacyLedger
+from dptune.ledger.gdp import epsilon_from_mu
+
+
+def test_a_statement_has_the_promise_and_what_is_spent_of_it(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7))
+    pay(ledger, "a", 0.3)
+    statement = ledger.statement()
+    assert statement.delta == 1e-7
+    spent = epsilon_from_mu(0.3, 1e-7)
+    for rendered in (statement.to_text(), ledger.statement(delta=1e-5).to_markdown()):
+        promised = "epsilon = 4 at delta = 1e-07, as the budget was stated; spent so far: epsilon = 1.436 at"
+        assert promised in rendered  # 1.43599
+    stated = {"epsilon": 4.0, "delta": 1e-7, "spent_epsilon": spent}
+    assert ledger.statement(delta=1e-5).to_dict()["stated"] == stated
+    pay(ledger, "b", 0.1, private=False)
+    assert "epsilon = 4 " not in str(ledger.statement())
+    assert ledger.statement().to_dict()["stated"] == {"epsilon": "infinity", "delta": 1e-7, "spent_epsilon": "infinity"}
+
+
+def test_a_stated_delta_that_is_too_large_is_warned_of(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.approximate_dp(1.0, 0.01))
+    ledger.bind_people(500)
+    assert "delta = 0.01 is not below 1/n" in ledger.statement(delta=1e-5).warnings[0]
+
+
+def test_a_budget_in_gdp_has_its_mu_and_what_is_spent_and_needs_a_delta(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(3.0))
+    with pytest.raises(InputError, match="delta=1e-5"):
+        ledger.statement()
+    assert ledger.statement(delta=1e-5).spent_epsilon == 0.0
+    for key, mu, what in (("g1", 1.0, "mean"), ("g2", 1.0, "mean"), ("p", 0.5, "count"), ("l", 0.5, "count")):
+        ledger.charge("s", key, gaussian(mu, what), digest="d")
+    statement, all_of_it = ledger.statement(delta=1e-5), Budget.gdp(math.sqrt(2.5))
+    data = statement.to_dict()
+    assert data["stated"] is None
+    assert data["budget"] == {"mu": 3.0, "epsilon": Budget.gdp(3.0).epsilon(1e-5)}
+    assert data["spent"] == pytest.approx({"mu": all_of_it.mu, "epsilon": all_of_it.epsilon(1e-5)})
+    assert {m["mechanism"].split()[-1]: m["releases"] for m in data["mechanisms"]} == {"mean": 2, "count": 2}
+    parts = ("replace all records of one", "trusted curator", "mu = 3", "training data", "search space", "timing")
+    for text in (statement.to_text(), statement.to_markdown()):
+        assert all(part in text for part in (*parts, "in 4 releases", "mechanism on the count"))
+        assert "Promised" not in text
+    pay(ledger, "seeded", private=False)
+    data = ledger.statement(delta=1e-5).to_dict()
+    assert data["budget"] == data["spent"] == {"mu": "infinity", "epsilon": "infinity"}
+    assert "epsilon = 4" not in str(ledger.statement(delta=1e-5))

@@ -1,0 +1,363 @@
+"""A server that restarts, dies or loses a connection: everything waits for it, and is charged and answered once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from ledger_tools import KINDS, TRAININGS, pay
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from dptune import Budget, LedgerError, PrivacyLedger
+from dptune.ledger import schema, server
+from dptune.training import TrainingLedger
+
+if TYPE_CHECKING:
+    from conftest import PostgresqlServer as Server
+
+
+# ---- whole servers ------------------------------------------------------------------------------------------
+
+RELEASES = """
+import json, sys
+import numpy as np
+from dptune import LossPrivatizer, PrivacyLedger
+from dptune.privacy.noise import OpenDPNoise
+
+draws, true_noise = [], OpenDPNoise.add_gaussian
+def draw(self, statistic, sigma):
+    draws.append(sigma)
+    return true_noise(self, statistic, sigma)
+OpenDPNoise.add_gaussian = draw
+
+url, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+privatizer = LossPrivatizer(PrivacyLedger(url), n=100, clip=(0.0, 1.0))
+privatizer.observe("x", np.full(100, 0.3))
+query = privatizer.mean_query("x", 0.01)
+released = {}
+for i in range(count):
+    answer = privatizer.release(query, scope=name, key=str(i))
+    released[str(i)] = answer.scalar
+    print(i, flush=True)
+print(json.dumps({"released": released, "draws": len(draws)}))
+"""
+
+
+def restart(server: Server, mode: str, pause: float) -> None:
+    server.stop(mode)
+    time.sleep(pause)
+    server.start()
+
+
+def kill_a_backend(server: Server) -> None:
+    """The server ends all connections then, and recovers from its log."""
+    ((pid,),) = server.run(
+        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 1"
+    )
+    os.kill(pid, signal.SIGKILL)
+
+
+def end_connections(server: Server) -> None:
+    server.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+
+
+def test_processes_outlive_restarts_kills_and_lost_connections(postgresql_server: Server) -> None:
+    url, count, names = postgresql_server.url(), 60, ("a", "b")
+    PrivacyLedger(url, Budget.gdp(2.0)).bind_people(100)
+    workers = [
+        subprocess.Popen([sys.executable, "-c", RELEASES, url, name, str(count)], stdout=subprocess.PIPE, text=True)
+        for name in names
+    ]
+    said: dict[str, list[str]] = {name: [] for name in names}
+
+    def read(worker: subprocess.Popen[str], name: str) -> None:
+        assert worker.stdout is not None
+        with worker.stdout as lines:
+            said[name].extend(lines)
+
+    readers = [threading.Thread(target=read, args=pair) for pair in zip(workers, names, strict=True)]
+    for reader in readers:
+        reader.start()
+    acts: list[Callable[[], None]] = [
+        lambda: restart(postgresql_server, "fast", 2.0),
+        lambda: kill_a_backend(postgresql_server),
+        lambda: end_connections(postgresql_server),
+        lambda: restart(postgresql_server, "immediate", 1.0),
+        lambda: end_connections(postgresql_server),
+        lambda: kill_a_backend(postgresql_server),
+    ]
+    for part, act in enumerate(acts, start=1):
+        reached = part * count // (len(acts) + 1)
+        wait_until(lambda reached=reached: min(map(len, said.values())) >= reached)  # type: ignore[misc]
+        act()
+    for worker, reader in zip(workers, readers, strict=True):
+        assert worker.wait(300) == 0
+        reader.join()
+    ledger = PrivacyLedger(url)
+    assert ledger.count() == 2 * count
+    assert ledger.spent() == pytest.approx(0.01 * (2 * count) ** 0.5, rel=1e-9)
+    for name in names:
+        found = json.loads(said[name][-1])
+        assert found["draws"] == count, "one draw for each charge"
+        stored = {charge.key: charge.value for charge in ledger.charges(name)}
+        assert stored == {key: (value,) for key, value in found["released"].items()}
+
+
+def wait_until(reached: Callable[[], bool], seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end, "nothing goes on"
+        time.sleep(0.01)
+
+
+def test_a_server_that_stays_away_is_tried_for_a_stated_time(
+    postgresql_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = PrivacyLedger(postgresql_server.url(), Budget.gdp(1.0))
+    pickled = pickle.dumps(ledger)
+    monkeypatch.setattr(server, "RETRY_SECONDS", 0.6)
+    postgresql_server.stop("fast")
+    try:
+        for act in (lambda: pay(ledger, "a", 0.1), ledger.spent, lambda: pickle.loads(pickled)):
+            caplog.clear()
+            with pytest.raises(LedgerError, match=r"Check that the server runs.*\(tried for 0\.6 seconds\)"):
+                act()
+            assert len(caplog.records) == 1
+            assert "trying again for 0.6 seconds" in caplog.text
+        caplog.clear()
+        with pytest.raises(LedgerError, match="Check that the server runs") as refused:  # never met: perhaps a typo
+            PrivacyLedger(postgresql_server.url(schema="ledger0"))
+        assert "tried" not in str(refused.value) + caplog.text
+    finally:
+        postgresql_server.start()
+    assert pay(ledger, "a", 0.1).seq == 1
+    assert pickle.loads(pickled).count() == 1
+
+
+# ---- a commit whose outcome is not known ------------------------------------------------------------------
+
+
+def act_charge(ledger: Any) -> Any:
+    return pay(ledger, "a", 0.3).seq
+
+
+def act_record(ledger: Any) -> Any:
+    return ledger.record(ledger.find("study", "first"), [0.25]).value
+
+
+def act_raise(ledger: Any) -> Any:
+    ledger.raise_budget(Budget.gdp(2.0))
+    return len(ledger.raises())
+
+
+def act_plan(ledger: Any) -> Any:
+    numbers = iter(range(10))
+    return ledger.fix_plan("run", lambda rest: {"mu": 0.1, "number": next(numbers)}) == ledger.fact("run", "plan")
+
+
+def act_people(ledger: Any) -> Any:
+    ledger.bind_people(29)
+    return ledger.n
+
+
+ACTS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "charge": (act_charge, 2),
+    "record": (act_record, (0.25,)),
+    "raise": (act_raise, 1),
+    "plan": (act_plan, True),
+    "people": (act_people, 29),
+    "fact": (lambda ledger: ledger.fix("run", "name", [1]), [1]),
+    "check": (lambda ledger: ledger.check(0.1), None),
+    "read": (lambda ledger: round(ledger.spent(), 9), 0.5),
+}
+
+
+@pytest.fixture(params=["committed", "rolled back", "committed later"])
+def lost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The next commit's answer is lost; the list holds what became of commits."""
+    seen: list[str] = []
+    real = PGDialect_psycopg.do_commit
+    later: list[threading.Thread] = []
+
+    def commit(dialect: Any, connection: Any) -> None:
+        driver = getattr(connection, "driver_connection", connection)
+        if seen:
+            return real(dialect, connection)
+        seen.append(request.param)
+        if request.param == "committed later":  # the server has the commit still before it
+            alive = driver.pgconn
+
+            def finish() -> None:
+                time.sleep(0.5)
+                alive.exec_(b"COMMIT")
+                alive.finish()
+
+            later.append(threading.Thread(target=finish))
+            later[0].start()
+            driver.pgconn = psycopg.pq.PGconn.connect(b"host=/nowhere")  # one that is lost
+        else:
+            if request.param == "committed":
+                real(dialect, connection)
+            driver.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(PGDialect_psycopg, "do_commit", commit)
+    seen.append("not yet")
+    yield seen
+    for thread in later:
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_a_lost_commit_is_looked_up_and_made_once(postgresql: Callable[[], str], name: str, lost: list[str]) -> None:
+    url, (act, wanted) = postgresql(), ACTS[name]
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    pay(ledger, "first", 0.5)
+    before = rows(ledger)
+    lost.clear()
+    assert act(ledger) == wanted
+    assert lost or name == "check", "it committed nothing"
+    assert PrivacyLedger(url).mark() == ledger.mark()
+    after = rows(ledger)
+    grown = {table: after[table] - before[table] for table in after if after[table] != before[table]}
+    assert grown == {
+        "charge": {"charges": 1},
+        "record": {"releases": 1},
+        "raise": {"facts": 1},
+        "plan": {"facts": 1},
+        "people": {"facts": 1},
+        "fact": {"facts": 1},
+    }.get(name, {})
+
+
+def rows(ledger: PrivacyLedger) -> dict[str, int]:
+    with schema.connect(ledger.url).connect() as connection:
+        tables = ("charges", "releases", "facts", "ledger")
+        return {t: connection.exec_driver_sql(f"SELECT count(*) FROM dptune_{t}").scalar_one() for t in tables}
+
+
+def test_a_training_is_begun_once_where_the_commit_was_lost(postgresql: Callable[[], str], lost: list[str]) -> None:
+    """Its key is drawn, so that every call is another training; but not every try of one call."""
+    ledger = TrainingLedger(postgresql(), TRAININGS, n=29)
+    lost.clear()
+    first, second = (ledger.begin(secure=True) for _ in range(2))
+    assert (first.seq, second.seq, ledger.count()) == (1, 2, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_ledger_is_made_once_where_the_commit_was_lost(
+    postgresql: Callable[[], str], kind: Any, lost: list[str]
+) -> None:
+    lost.clear()
+    url = postgresql()
+    ledger = kind.new(url)
+    assert kind.opener(url).identity == ledger.identity
+    assert rows(ledger)["ledger"] == 1
+
+
+# ---- time limits ------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_does_not_answer_is_given_up_after_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server.CONNECT["connect_timeout"] == 10
+    monkeypatch.setitem(server.CONNECT, "connect_timeout", 2)  # the least that libpq takes
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"postgresql://user@127.0.0.1:{deaf.getsockname()[1]}/db"
+        began = time.monotonic()
+        with pytest.raises(LedgerError, match=r"timeout expired.*Check that the server runs"):
+            PrivacyLedger(url)
+        assert time.monotonic() - began < 8
+        monkeypatch.setitem(server.CONNECT, "connect_timeout", 1000)
+        with pytest.raises(LedgerError, match="timeout expired"):
+            PrivacyLedger(f"{url}?connect_timeout=2")
+
+
+def test_a_ledger_that_another_process_holds_is_waited_for_and_then_given_up(
+    postgresql: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
+    held: list[list[Any]] = []
+
+    def look(connection: sa.Connection) -> None:
+        names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+        held.append([connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names])
+
+    sa.event.listen(sa.Engine, "commit", look)
+    try:
+        pay(ledger, "a", 0.1)
+    finally:
+        sa.event.remove(sa.Engine, "commit", look)
+    assert held == [["1min", "90s", "5min"]]
+    monkeypatch.setattr(server, "BEGIN", server.BEGIN.replace("'60s'", "'200ms'"))
+    with schema.connect(ledger.url).connect() as other:
+        other.execute(sa.select(schema.ledger.c.identity).with_for_update())
+        with pytest.raises(LedgerError, match=r"lock timeout\. Another process has held.*nothing was charged"):
+            pay(ledger, "b", 0.1)
+        assert ledger.count() == 1, "reading needs no lock"
+    assert pay(ledger, "b", 0.1).seq == 2
+
+
+# ---- remedies ---------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_the_server_names_a_remedy_and_no_password(
+    postgresql_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = postgresql_server.url()
+    ledger = PrivacyLedger(made, Budget.gdp(1.0))
+    name = made.rpartition("%3D")[2]
+    postgresql_server.run(
+        f"CREATE ROLE looker LOGIN; CREATE ROLE stranger LOGIN; CREATE ROLE standby LOGIN; CREATE ROLE payer LOGIN;"
+        f"GRANT USAGE ON SCHEMA {name} TO looker, standby, payer;"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {name} TO looker, standby, payer;"
+        f"GRANT INSERT ON ALL TABLES IN SCHEMA {name} TO payer; GRANT UPDATE ON {name}.dptune_ledger TO payer;"
+        f"GRANT INSERT ON ALL TABLES IN SCHEMA {name} TO standby; GRANT UPDATE ON {name}.dptune_ledger TO standby;"
+        "ALTER ROLE standby SET default_transaction_read_only = on;"
+        "CREATE ROLE crowded LOGIN CONNECTION LIMIT 0; CREATE ROLE locked LOGIN PASSWORD 'hunter1'"
+    )
+    rules = postgresql_server.data / "pg_hba.conf"
+    rules.write_text("local all locked scram-sha-256\nlocal all banned reject\n" + rules.read_text())
+    postgresql_server.run("SELECT pg_reload_conf()")
+    monkeypatch.setattr(server, "RETRY_SECONDS", 0.2)
+    for user, remedy in {
+        "locked:hunter2": "Check the user and the password",
+        "locked": "Check the user and the password",
+        "nobody": "the user and the database must exist",
+        "banned": "pg_hba.conf",
+        "stranger": "search_path",
+        "crowded": "End other clients",
+    }.items():
+        with pytest.raises(LedgerError, match=remedy) as refused:
+            PrivacyLedger(postgresql_server.url(user=user, schema=name))
+        assert "hunter" not in str(refused.value)
+    with pytest.raises(LedgerError, match="the database must exist"):
+        PrivacyLedger(postgresql_server.url(database="none", schema=name))
+    with pytest.raises(LedgerError, match="Create the schema"):
+        PrivacyLedger(postgresql_server.url(schema="none"), Budget.gdp(1.0))
+    with pytest.raises(LedgerError, match="Check the host"):
+        PrivacyLedger("postgresql://user:hunter2@host.invalid/db")
+    for user, remedy in {"looker": "Grant the user SELECT and INSERT", "standby": "Connect to the primary"}.items():
+        seen = PrivacyLedger(postgresql_server.url(user=user, schema=name))
+        assert seen.spent() == 0.0
+        with pytest.raises(LedgerError, match=remedy):
+            pay(seen, "a", 0.1)
+    payer = PrivacyLedger(postgresql_server.url(user="payer", schema=name))
+    payer.record(pay(payer, "a", 0.1), [0.5])
+    with schema.connect(payer.url).connect() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
+        connection.exec_driver_sql("UPDATE dptune_ledger SET mu = 99")
+    assert ledger.count() == 1

@@ -1,0 +1,347 @@
+"""A budget in (epsilon, delta): divided before the first release, held to two limits, stated sharply, never over it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sqlite3
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune.choice.methods import exponential, race
+from dptune.ledger import Risk, entries
+from dptune.ledger.approximate import Limits, composed_delta, composed_epsilon, divided, largest_plan
+from dptune.ledger.events import GaussianRelease, SelectionRelease
+from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu
+from dptune.search.request import risk_in_words
+from dptune.training import join
+
+EPSILON, DELTA = 1.0, 1e-5
+PAIR = Budget.approximate_dp(EPSILON, DELTA)
+WHOLE = largest_plan(0.7, EPSILON, DELTA)  # mu of a plan whose choice has .7 of mu^2
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", PAIR)
+
+
+def gaussian(ledger: PrivacyLedger, key: str, mu: float, scope: str = "run") -> Any:
+    return ledger.charge(scope, key, GaussianRelease(mu, 1.0, 1.0, 1, "mean"), digest=key)
+
+
+def choice(ledger: PrivacyLedger, mu: float, scope: str = "run", key: str = "choice") -> Any:
+    event = SelectionRelease(mu, bounded_range_from_mu(mu), 1.0, 1.0, 9, "means")
+    return ledger.charge(scope, key, event, digest=key)
+
+
+def plan(ledger: PrivacyLedger, mu: float = WHOLE, share: float = 0.7, scope: str = "run") -> None:
+    ledger.fix_plan(scope, lambda rest: {"mu": mu, "shares": {"choice": share}})
+
+
+def test_a_plan_gets_more_than_in_gdp_and_not_a_bit_more(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    for t in range(4):
+        gaussian(ledger, f"step/{t}", WHOLE * math.sqrt(0.3 / 4))
+    assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
+    for refused in (lambda: gaussian(ledger, "more", 0.01 * WHOLE), lambda: choice(ledger, 0.1 * WHOLE, key="again")):
+        with pytest.raises(BudgetExhausted):
+            refused()
+    again = PrivacyLedger(ledger.url.database or "", PAIR)  # read, row by row
+    assert (again.rest().unplanned, again.remaining()) == (0.0, 0.0)
+    assert again.spent() == pytest.approx(WHOLE) == again.mu > 1.2 * PAIR.mu
+    assert choice(again, WHOLE * math.sqrt(0.7)).seq == 5, "it is paid, once"
+    assert f"epsilon={EPSILON!r}, delta={DELTA!r})" in repr(again)  # and not the mu of another division
+    statement = again.statement()
+    assert statement.epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert statement.epsilon == composed_epsilon(again.limits.mu, again.limits.eta, DELTA)
+    assert statement.spent_epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert epsilon_from_mu(WHOLE, DELTA) > 1.2, "what GDP alone would say"
+    text = statement.to_text()
+    for words in ("and, more sharply, epsilon = 1 at", "Dong, Durfee & Rogers", "for the choice of the run 'run'"):
+        assert words in text
+    assert statement.to_dict()["limits"] == {"mu": again.limits.mu, "eta_of_choices": again.limits.eta}
+
+
+def test_the_whole_transcript_is_within_the_promise_at_every_delta(ledger: PrivacyLedger) -> None:
+    """What may be released at most, beside the reference's own composition."""
+    plan(ledger)
+    gaussian(ledger, "first", 0.01)
+    limits = ledger.limits
+    assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
+    assert composed_delta(1.001 * limits.mu, limits.eta, EPSILON) > DELTA
+    for delta in (1e-9, 1e-3):
+        assert ledger.statement(delta=delta).epsilon == composed_epsilon(limits.mu, limits.eta, delta)
+
+
+def test_the_first_charge_divides_for_good_and_only_its_own_run_has_the_choice(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    plan(ledger, scope="other")
+    gaussian(ledger, "first", 0.05)
+    limits = ledger.limits
+    assert (limits.holder, limits.eta) == ("run", bounded_range_from_mu(WHOLE * math.sqrt(0.7)))
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, WHOLE * math.sqrt(0.7), scope="other")
+    assert choice(ledger, 0.05, scope="other").mu == 0.05, "paid in GDP"
+    ledger.fix("run", "another fact", {"shares": {"choice": 1.0}})
+    assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
+    assert ledger.limits == limits
+
+
+def test_without_a_plan_everything_is_as_in_gdp(ledger: PrivacyLedger) -> None:
+    gaussian(ledger, "alone", PAIR.mu / 2)
+    plan(ledger)
+    assert (ledger.limits.mu, ledger.limits.eta, ledger.mu) == (PAIR.mu, 0.0, PAIR.mu)
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, WHOLE * math.sqrt(0.7))
+    assert ledger.rest().whole(0.7) == ledger.rest().unplanned
+    assert ledger.statement().epsilon == pytest.approx(EPSILON)
+
+
+@pytest.mark.parametrize("share", [-1, 2, "all", None, math.nan, True])
+def test_a_plan_that_does_not_fit_or_is_none_divides_nothing(ledger: PrivacyLedger, share: Any) -> None:
+    ledger.fix_plan("run", lambda rest: {"mu": 5.0, "shares": {"choice": 1.0 if share is True else str(share)}})
+    gaussian(ledger, "first", PAIR.mu)
+    assert ledger.limits.eta == 0
+
+
+def test_ledgers_of_mu_are_as_they_were(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "mu.db", Budget.gdp(PAIR.mu))
+    assert (ledger._row["pair"], ledger.rest().pair) == (False, None)
+    plan(ledger)
+    gaussian(ledger, "first", 0.01)
+    assert (ledger.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, WHOLE * math.sqrt(0.7))
+
+
+def test_more_budget_is_more_mu_beside_the_same_choice(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    eta, mu = ledger.limits.eta, ledger.limits.mu
+    with pytest.raises(InputError, match=r"\(epsilon, delta\)"):
+        ledger.raise_budget(Budget.gdp(3.0))
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    assert (ledger.limits.eta, ledger.limits.mu > mu) == (eta, True)
+    assert ledger.statement().epsilon == pytest.approx(2.0, rel=1e-6)
+    again = PrivacyLedger(ledger.url.database or "")
+    assert again.limits == ledger.limits
+    with pytest.raises(InputError, match="only raised"):
+        ledger.raise_budget(Budget.approximate_dp(2.1, 1e-3 * DELTA))
+
+
+def test_selection_takes_what_the_promise_allows(ledger: PrivacyLedger) -> None:
+    rng = np.random.default_rng(0)
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    losses = np.clip(0.5 + 0.1 * rng.standard_normal((20, 300)) + 0.02 * np.arange(20)[:, None], 0, 1)
+    chosen = dptune.select(losses, privatizer, name="which")
+    eta = ledger.charges("which")[0].eta
+    assert (chosen.method, eta) == ("exponential selection", pytest.approx(1.005, abs=1e-3))
+    assert chosen.mu == pytest.approx(0.627, abs=1e-3)
+    assert dptune.select(losses, privatizer, name="which") == chosen
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+    with pytest.raises(dptune.DptuneError):
+        dptune.select(losses, privatizer, name="another")
+
+
+@pytest.mark.parametrize(("method", "eta"), [(race, 0.0), (exponential, 0.26)])
+def test_selection_at_a_price_of_its_own(ledger: PrivacyLedger, method: Any, eta: float) -> None:
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    dptune.select(np.random.default_rng(0).random((5, 300)), privatizer, mu=0.16, name="which", method=method)
+    assert ledger.limits.eta == pytest.approx(eta, abs=0.01)
+    assert ledger.rest().unplanned > 0.2 or method is race
+
+
+def test_others_see_both_numbers(ledger: PrivacyLedger, fast_path: Path) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    statement = ledger.statement()
+    in_gdp, in_pair = Risk.of_mu(ledger.mu), Risk.of_epsilon(statement.epsilon, DELTA)
+    risk = Risk.of_statement(statement)
+    assert risk.advantage == composed_delta(ledger.limits.mu, ledger.limits.eta, 0.0)
+    assert risk.advantage < min(in_gdp.advantage, in_pair.advantage)
+    exact = min(
+        0.01 * math.exp(e) + composed_delta(ledger.limits.mu, ledger.limits.eta, e) for e in np.arange(0, 5, 1e-3)
+    )
+    assert risk.detected == pytest.approx(exact, rel=1e-5)
+    assert exact < min(in_gdp.detected, in_pair.detected)
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5))
+    joint = join([ledger, other], delta=DELTA).epsilon
+    assert joint == composed_epsilon(math.hypot(ledger.limits.mu, 0.5), ledger.limits.eta, DELTA)
+    assert joint < epsilon_from_mu(math.hypot(ledger.mu, 0.5), DELTA)
+
+
+def test_a_division_after_another_ledger_was_charged_is_warned_of(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    with monkeypatch.context() as earlier:
+        times = iter(["2000-01-01T00:00:00.000000+00:00", "2000-01-01T00:00:00.000001+00:00"])
+        earlier.setattr(entries, "now", lambda *_: next(times))
+        ledger = PrivacyLedger(fast_path / "as old.db", PAIR)
+        gaussian(other, "first", 0.1)
+    plan(ledger)
+    assert join([ledger, other], delta=DELTA).late == ()
+    gaussian(ledger, "first", 0.05)
+    assert join([ledger, other], delta=DELTA).late == ("validation data",)
+
+
+@pytest.mark.parametrize("announced", [PAIR.mu / 2, PAIR.mu / 3])
+def test_a_plan_that_was_fixed_before_the_other_was_charged_is_not_warned_of(
+    announced: float, ledger: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in every run that trains on private people: it plans, trains, and then asks. So for what a clip keeps."""
+    times = (f"2100-01-01T00:{minute:02}:00+00:00" for minute in itertools.count())
+    monkeypatch.setattr(entries, "now", lambda *_: next(times))
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    kept = PrivacyLedger(fast_path / "clip.db", PAIR, dataset="clip")
+    limits = Limits(0.1, PAIR.mu / 2, "")
+    plan(ledger)
+    kept.announce_limits("clip", replace(limits, eta=announced))
+    gaussian(other, "first", 0.1)
+    gaussian(ledger, "first", 0.05)
+    kept.charge("clip", "clip", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="clip", limits=limits)
+    assert kept.limits.eta == limits.eta
+    late = ("clip",) if announced != limits.eta else ()  # it was not what was announced
+    assert join([ledger, kept, other], delta=DELTA).late == late
+
+
+def test_of_two_plans_the_other_s_results_may_decide_which_divides(ledger: PrivacyLedger, fast_path: Path) -> None:
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    plan(ledger)
+    plan(ledger, scope="second")
+    gaussian(other, "first", 0.1)
+    gaussian(ledger, "first", 0.05)
+    assert join([ledger, other], delta=DELTA).late == ("validation data",)
+
+
+def test_a_plan_of_the_same_second_is_late(
+    ledger: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    monkeypatch.setattr(entries, "now", lambda *_: "2100-01-01T00:00:00+00:00")
+    gaussian(other, "first", 0.1)
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    assert join([ledger, other], delta=DELTA).late == ("validation data",)
+
+
+def test_before_a_division_the_risk_is_that_of_the_worst_one(ledger: PrivacyLedger) -> None:
+    """One Gaussian's would be smaller; that of the promised pair alone is larger than any division's."""
+    before, pair = Risk.of_statement(ledger.statement()), Risk.of_epsilon(EPSILON, DELTA)
+    assert "right at most 63 times" in risk_in_words(LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)))
+    mu = largest_plan(1.0, EPSILON, DELTA)
+    plan(ledger, mu, 1.0)
+    choice(ledger, mu)
+    after = Risk.of_statement(ledger.statement())
+    assert Risk.of_mu(PAIR.mu).advantage < after.advantage <= before.advantage < pair.advantage
+    assert after.detected <= before.detected < pair.detected
+    assert before.advantage == pytest.approx(after.advantage, rel=0.01)
+
+
+def test_the_chain_of_charges_vouches_for_the_limits(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    (charge,) = ledger.charges()
+    assert charge.description["limits"] == asdict(ledger.limits)
+    gaussian(ledger, "second", 0.05)
+    assert "limits" not in ledger.charges()[1].description
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    assert PrivacyLedger(ledger.url.database or "").limits == ledger.limits
+
+
+@pytest.mark.parametrize("field", ["mu", "eta", "holder"])
+def test_planted_bug_limits_that_were_changed_in_the_file_are_refused(field: str, ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    other = {"mu": 5.0, "eta": 5.0, "holder": "other"}
+    with sqlite3.connect(ledger.url.database or "") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        changed = json.dumps({"is": {**asdict(ledger.limits), field: other[field]}})
+        connection.execute("UPDATE dptune_facts SET value = ? WHERE name LIKE 'limits/%'", (changed,))
+    with pytest.raises(LedgerError, match="its limits are not those"):
+        PrivacyLedger(ledger.url.database or "")
+
+
+@pytest.mark.parametrize("share", [1e-12, 1e-8, 1e-5, 0.3])
+def test_a_small_share_for_the_estimate_has_room_beside_the_choice(share: float, ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    chosen = dptune.select(np.zeros((3, 300)), privatizer, name="which", estimate_share=share)
+    assert chosen.estimate is not None
+    assert ledger.statement().spent_epsilon <= EPSILON
+    assert ledger.remaining() < 1e-7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE dptune_charges SET mu = NULL WHERE seq = 1",
+        "UPDATE dptune_charges SET description = replace(description, '\"eta\"', '\"mu\"')",
+    ],
+)
+def test_planted_bugs_of_the_file_are_refused(ledger: PrivacyLedger, change: str) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    choice(ledger, WHOLE * math.sqrt(0.7))
+    with sqlite3.connect(ledger.url.database or "") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(change)
+    with pytest.raises(LedgerError, match="does not follow"):
+        PrivacyLedger(ledger.url.database or "")
+
+
+def test_planted_bug_a_division_after_a_release_would_spend_twice(ledger: PrivacyLedger) -> None:
+    """Two choices with all of epsilon each, delta counted once: refused, and far beyond the promise if it were not."""
+    mu = largest_plan(1.0, EPSILON, DELTA)
+    for scope in ("first", "second"):
+        plan(ledger, mu, 1.0, scope=scope)
+    choice(ledger, mu, scope="first")
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, mu, scope="second")
+    assert composed_delta(0.0, 2 * divided(mu, 1.0)[1], EPSILON) > 1000 * DELTA
+
+
+def test_the_choice_as_it_is_drawn_nearly_attains_the_promise_and_does_not_pass_it(ledger: PrivacyLedger) -> None:
+    """A black-box lower bound: the exact law of the index, from the scale that the ledger has, on the worst pairs."""
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    dptune.select(np.full((2, 300), 0.5), privatizer, name="which")
+    about = ledger.charges("which")[0].description
+    moved = np.array([1.0, -1.0]) * about["sensitivity"] / about["sigma"]  # one person, both candidates, opposite ways
+    assert about["sensitivity"] == pytest.approx(1 / 300)
+    gaps = np.linspace(-20, 20, 20001)[:, None] * [0.5, -0.5]  # of the two means, in units of the scale
+    p, q = (np.exp(logs - np.logaddexp(*logs.T)[:, None]) for logs in (gaps + moved, gaps))
+    attained = np.maximum(p - math.exp(EPSILON) * q, 0).sum(axis=1).max()
+    assert 0.9 * DELTA < attained <= DELTA
+
+
+def audit_what_a_run_without_the_limit_holds(folder: Path) -> None:
+    """The choice of a run that does not hold the limit of choices is paid from mu, so all of its plan is kept."""
+    ledger = PrivacyLedger(folder / f"{len(list(folder.iterdir()))}.db", PAIR)
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    holder, other = WHOLE * math.sqrt(0.3), 0.1
+    assert ledger.rest().unplanned == pytest.approx(math.sqrt(ledger.limits.mu**2 - holder**2), abs=1e-7)
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    plan(ledger, mu=other, share=0.7, scope="other")
+    gaussian(ledger, "first", 0.02, scope="other")
+    left = math.sqrt(ledger.limits.mu**2 - holder**2 - other**2)
+    assert ledger.rest().unplanned == pytest.approx(left, rel=1e-9), "the choice of the other run costs nothing"
+
+
+def test_a_run_that_does_not_hold_the_limit_of_choices_keeps_all_that_it_planned(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_what_a_run_without_the_limit_holds(fast_path)
+    true = PrivacyLedger._held
+    monkeypatch.setattr(PrivacyLedger, "_held", lambda self, scope, plan: true(self, self.limits.holder, plan))
+    with pytest.raises(AssertionError, match="costs nothing"):
+        audit_what_a_run_without_the_limit_holds(fast_path)

@@ -1,0 +1,149 @@
+"""Every kind of statement at a second delta: epsilon is that of the asked one, worked out by somebody else.
+
+The Gaussian curve is integrated by bisection on Dong, Roth and Su's formula, plans and their compositions by
+dp-accounting. A statement keeps no epsilon of another delta: not in its number, its text, nor its JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import brentq
+from scipy.stats import norm
+from typer.testing import CliRunner
+
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune._numbers import rounded_up
+from dptune.cli import app
+from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.local import UserLedger
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
+
+DELTAS = (1e-5, 1e-3, 1e-9)
+Z, Q, STEPS, MU = 2.0, 0.1, 20, 0.5
+
+
+def gaussian(mu: float, delta: float) -> float:
+    def excess(epsilon: float) -> float:
+        return float(norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)) - delta
+
+    return float(brentq(excess, 0.0, 30 * mu, xtol=1e-12))
+
+
+def plan(delta: float, *, times: int = 1, mu: float = 0.0) -> float:
+    return float(accountant(times, mu).get_epsilon(delta))
+
+
+@cache
+def accountant(times: int, mu: float) -> PLDAccountant:
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
+    accountant.compose(SelfComposedDpEvent(PoissonSampledDpEvent(Q, GaussianDpEvent(Z)), STEPS * times))
+    if mu:
+        accountant.compose(GaussianDpEvent(1 / mu))
+    return accountant
+
+
+def tuning(folder: Path, mu: float = MU, name: str = "val") -> PrivacyLedger:
+    return PrivacyLedger(folder / f"{name}.db", Budget.gdp(mu), dataset=name)
+
+
+def trainings(folder: Path) -> TrainingLedger:
+    return TrainingLedger(folder / "train.db", TrainingPlan(Z, Q, STEPS, trainings=3), n=900)
+
+
+def stated(folder: Path) -> PrivacyLedger:
+    return PrivacyLedger(folder / "stated.db", Budget.approximate_dp(2.0, 1e-6), dataset="stated")
+
+
+def charged(ledger: PrivacyLedger) -> PrivacyLedger:
+    """The ledger after a Gaussian release: its budget is not divided, so one Gaussian bounds all that may follow."""
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
+    privatizer.observe("x", [0.0] * 4)
+    privatizer.release(privatizer.mean_query("x", 0.1), scope="x", key="x")
+    return ledger
+
+
+Statement = Callable[[Path, float], Any]
+KINDS: dict[str, tuple[Statement, Callable[[float], float]]] = {
+    "a budget in GDP": (lambda f, d: tuning(f).statement(delta=d), lambda d: gaussian(MU, d)),
+    "a budget at another delta": (
+        lambda f, d: charged(stated(f)).statement(delta=d),
+        lambda d: gaussian(brentq(lambda mu: gaussian(mu, 1e-6) - 2.0, 0.1, 1.0), d),
+    ),
+    "rounds of a federation": (
+        lambda f, d: PlanLedger(f / "p.db", SubsampledGaussianPlan(Q, Z, STEPS), n=900).statement(delta=d),
+        plan,
+    ),
+    "trainings": (lambda f, d: trainings(f).statement(delta=d), lambda d: plan(d, times=3)),
+    "disjoint people": (
+        lambda f, d: join([trainings(f), tuning(f)], disjoint=True, delta=d),
+        lambda d: max(plan(d, times=3), gaussian(MU, d)),
+    ),
+    "the same people": (
+        lambda f, d: join([trainings(f), tuning(f)], delta=d),
+        lambda d: plan(d, times=3, mu=MU / 2),  # removing moves tuning releases half as far as replacing
+    ),
+    "two searches": (
+        lambda f, d: join([tuning(f), tuning(f, 1.2, "other")], delta=d),
+        lambda d: gaussian(1.3, d),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epsilon_is_that_of_the_asked_delta(kind: str, fast_path: Path) -> None:
+    make, expected = KINDS[kind]
+    statements = {delta: make(fast_path, delta) for delta in DELTAS}
+    for delta, statement in statements.items():
+        assert statement.delta == delta
+        assert statement.epsilon == pytest.approx(expected(delta), rel=3e-3)
+        data = statement.to_dict()
+        assert data["delta"] == delta
+        assert statement.epsilon in (data.get("epsilon"), data.get("budget", {}).get("epsilon"))
+        for text in (statement.to_text(), statement.to_markdown()):
+            assert f"epsilon = {rounded_up(statement.epsilon)} at delta = {rounded_up(delta, 6)}" in text
+            others = {rounded_up(other.epsilon) for d, other in statements.items() if d != delta}
+            assert not [other for other in others if f"epsilon = {other} at" in text]
+    assert statements[1e-3].epsilon < statements[1e-5].epsilon < statements[1e-9].epsilon
+
+
+def test_a_selection_costs_at_each_delta_at_most_what_renyi_says_and_more_than_one_repeat(fast_path: Path) -> None:
+    ledger = TrainingLedger(fast_path / "s.db", SelectionPlan(Repeats.geometric(10), score_mu=MU), n=900)
+    found = {delta: ledger.statement(delta=delta).epsilon for delta in DELTAS}
+    for delta, epsilon in found.items():
+        event = RepeatAndSelectDpEvent(GaussianDpEvent(1 / MU), 10, 1)
+        assert gaussian(MU, delta) < epsilon < RdpAccountant().compose(event).get_epsilon(delta)
+    assert found[1e-3] < found[1e-5] < found[1e-9]
+
+
+def test_users_are_promised_their_cap_at_delta_0(fast_path: Path) -> None:
+    statement = UserLedger(fast_path / "users.db", cap=2.0).statement()
+    assert (statement.epsilon, statement.delta, statement.to_dict()["delta"]) == (2.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_the_command_gives_the_asked_delta(delta: float, fast_path: Path) -> None:
+    train, val = trainings(fast_path), tuning(fast_path)
+    assert train.count() == val.spent() == 0
+    files = [str(fast_path / "train.db"), str(fast_path / "val.db")]
+    for arguments, epsilon in (
+        (["statement", files[1]], gaussian(MU, delta)),
+        (["statement", *files], plan(delta, times=3, mu=MU / 2)),
+        (["certificate", files[1]], gaussian(MU, delta)),
+        (["convert", "--mu", str(MU)], gaussian(MU, delta)),
+        (["convert", "--dp-sgd", str(Z), str(Q), str(STEPS)], plan(delta)),
+    ):
+        done = CliRunner().invoke(app, [*arguments, "--delta", str(delta)])
+        assert done.exit_code == 0, done.output
+        found = [float(text) for text in re.findall(r"epsilon = ([\d.]+)", " ".join(done.output.split()))]
+        assert any(one == pytest.approx(epsilon, rel=5e-3) for one in found), (arguments, found, epsilon)

@@ -1,0 +1,199 @@
+"""What the three share: storage, lost and late replies, more candidates, refusals, theorem constants, learning."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune.errors import InputError
+from dptune.local import InsecureRandomizer
+from dptune.local.bandits.ata import LDPATA
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays, theorem_q
+from dptune.local.bandits.moma import LDPMoMA
+from dptune.local.bandits.replies import LaplaceReplies
+from dptune.local.bandits.tgp import LDPTGP, rbf_gain
+from dptune.search.gp.points import local_candidates, sobol_candidates
+
+ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
+REPLIES = LaplaceReplies(4.0, B=1.0, R=0.2)
+X = np.linspace(0, 1, 30)[:, None]
+
+
+def make(algorithm: type[LocalBandit], points: Any = X, **more: Any) -> LocalBandit:
+    return algorithm(points, LDPSettings(REPLIES, horizon=3000, plays=5, **more))
+
+
+def value(x: Any) -> float:
+    return float(1 - 4 * np.sum((np.asarray(x) - 0.7) ** 2))
+
+
+def run(bandit: LocalBandit, rounds: int, seed: int = 0) -> None:
+    user = InsecureRandomizer(4.0, 1.2, insecure_seed=seed)
+    for _ in range(rounds):
+        j = bandit.ask()
+        bandit.tell(j, user.randomize(value(bandit.points[j])))
+
+
+def same(a: LocalBandit, b: LocalBandit) -> None:
+    np.testing.assert_allclose(a.mean(), b.mean(), atol=1e-9)
+    np.testing.assert_allclose(a.deviation(), b.deviation(), atol=1e-8)
+    assert a.ask() == b.ask()
+    assert a.beta() == pytest.approx(b.beta())
+
+
+@ALL
+def test_it_finds_a_good_setting(algorithm: type[LocalBandit]) -> None:
+    bandit = make(algorithm)
+    run(bandit, 3000)
+    assert value(X[bandit.recommend()]) > 0.75
+    played = sum(n * value(x) for n, x in zip(bandit.counts, X, strict=True)) / bandit.t
+    assert played > np.mean([value(x) for x in X]) + 0.25  # far above uniform play
+    assert bandit.counts.sum() == bandit.t == 3000
+
+
+@ALL
+def test_storage_is_enough(algorithm: type[LocalBandit]) -> None:
+    bandit = make(algorithm)
+    run(bandit, 203)
+    bandit.extend(local_candidates(X[bandit.recommend()], 0.05, 8))
+    run(bandit, 104, seed=1)
+    state = json.loads(json.dumps(bandit.state()))
+    again = algorithm.from_state(state, bandit.settings)
+    same(bandit, again)
+    assert again.state() == bandit.state()
+    replayed = make(algorithm)
+    replayed.replay((j, y) for j, y, _ in state["replies"][:203])
+    assert replayed.state()["replies"] == state["replies"][:203]
+
+
+@ALL
+def test_lost_replies_and_repeated_questions_change_nothing(algorithm: type[LocalBandit]) -> None:
+    bandit, other = make(algorithm), make(algorithm)
+    user = InsecureRandomizer(4.0, 1.2, insecure_seed=0)
+    for t in range(300):
+        j = bandit.ask()
+        assert bandit.ask() == j
+        if t % 3:  # the others never come back
+            reply = user.randomize(value(X[j]))
+            bandit.tell(j, reply)
+            other.tell(j, reply)
+    same(bandit, other)
+
+
+@ALL
+def test_replies_may_come_in_any_order(algorithm: type[LocalBandit]) -> None:
+    bandit, late = (make(algorithm, redraw=math.inf) for _ in range(2))  # one dictionary, drawn on the first reply
+    run(bandit, 200)
+    first, *others = bandit.state()["replies"]
+    for j, y, number in [first, *reversed(others)]:
+        late.tell(j, y, number=number)
+    if algorithm is LDPMoMA:  # which replies make an epoch is a matter of order; that it works is not
+        assert late.t == 200
+        assert abs(late.epochs - bandit.epochs) <= 1
+    else:
+        same(bandit, late)
+
+
+@ALL
+def test_more_candidates_are_found_and_used(algorithm: type[LocalBandit]) -> None:
+    bandit = make(algorithm, 0.4 * sobol_candidates(1, 16), exploration=0.2)  # the best, 0.7, is not among them
+    run(bandit, 1000)
+    rows = bandit.extend(local_candidates([0.7], 0.1, 8))
+    assert rows == range(16, 24)
+    run(bandit, 2000, seed=1)
+    assert bandit.recommend() in rows
+    assert np.isfinite(bandit.mean()).all()
+
+
+@ALL
+def test_replies_beyond_the_horizon_and_hostile_ones_are_harmless(algorithm: type[LocalBandit]) -> None:
+    bandit = algorithm(X, LDPSettings(REPLIES, horizon=20, plays=3))
+    run(bandit, 100)
+    for reply in (1e99, -1e99, 0.0, 1e99, 5e-324):
+        bandit.tell(bandit.ask(), reply)
+    run(bandit, 100)
+    assert np.isfinite(bandit.deviation()).all()
+    assert 0 <= bandit.ask() < len(X)
+
+
+@ALL
+def test_what_is_refused(algorithm: type[LocalBandit]) -> None:
+    bandit = make(algorithm)
+    before = bandit.state()
+    for point in (-1, 30, 1.5, True, None):
+        with pytest.raises(InputError, match="candidates"):
+            bandit.tell(point, 0.0)
+        with pytest.raises(InputError, match="candidates"):
+            bandit.ask([point])
+    for reply in (math.nan, math.inf, 1e101, None, "0.5"):
+        with pytest.raises(InputError, match="finite"):
+            bandit.tell(0, reply)
+    for number in (0, -5, 1.5):
+        with pytest.raises(InputError, match="number"):
+            bandit.tell(0, 0.0, number=number)
+    assert bandit.t == 0
+    assert bandit.state() == before
+    for points in (np.zeros((0, 2)), np.zeros(3), np.array([[math.nan]])):
+        with pytest.raises(InputError):
+            make(algorithm, points)
+
+
+BAD = [{"lam": 0.0}, {"delta": 1.0}, {"accuracy": 1.0}, {"q": -1.0}, {"plays": 0}, {"redraw": math.nan}]
+BAD += [{"gain": 3.0}, {"gain": "rbf"}, {"kernel": None}, {"kernel": "RBF"}, {"replies": 1.0}]
+
+
+@pytest.mark.parametrize("setting", BAD)
+def test_a_bad_setting_is_refused_by_name(setting: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(setting))):
+        LDPSettings(**{"replies": REPLIES, **setting})
+
+
+def test_theorem_constants() -> None:
+    assert theorem_plays(10_000, 0.1) == 334
+    assert theorem_q(10_000, 0.1, 0.5) == pytest.approx(72 * math.log(4e5))
+    settings = LDPSettings(REPLIES, horizon=10_000).theorem()
+    assert (settings.exploration, settings.plays, settings.redraw) == (1.0, 334, 0.0)
+    tgp = LDPTGP(X, settings)
+    assert tgp.beta() == pytest.approx(1 + 2 * math.sqrt(2) * 1.2 * math.sqrt(math.log(10)))  # t = 1: no ln 0
+    tgp.tell(0, 0.5)
+    gamma, v = 0.5 * math.log(2), REPLIES.second_moment
+    assert tgp.beta() == pytest.approx(1 + 2 * math.sqrt(2) * 1.2 * math.sqrt(gamma + math.log(10)) + math.sqrt(v))
+    ata, b = LDPATA(X, settings), 1 + math.sqrt(2)
+    ata.tell(0, 0.5)
+    assert ata.beta() == pytest.approx(b + 4 * math.sqrt(v * math.log(4e5)))
+    assert LDPMoMA(X, settings).beta() == pytest.approx(b + 9 * math.sqrt(v))
+
+
+def test_beta_bounds_every_reply_that_was_not_cut() -> None:
+    """Of 100 replies every second was lost: those that came were cut at b_2, b_4, ..., b_100."""
+    whole, half = (make(LDPTGP, gain=rbf_gain(1), lam=1.0, exploration=1.0) for _ in range(2))
+    for t in range(1, 101):
+        whole.tell(t % 30, 0.0)
+        if t % 2 == 0:
+            half.tell(t % 30, 0.0, number=t)
+    width = 2 * math.sqrt(2) * REPLIES.truncation(100)
+    for bandit, t in ((whole, 100), (half, 50)):
+        gain = math.sqrt(math.log(t) ** 2 + math.log(10))
+        assert bandit.beta() == pytest.approx(REPLIES.B + width * gain + math.sqrt(REPLIES.bias(t)))
+    cut_off = sum(REPLIES.second_moment / s for s in range(2, 101, 2))
+    assert cut_off <= REPLIES.bias(50)
+
+
+GOLDEN = {
+    LDPTGP: [0, 10, 6, 21, 29, 16, 0, 19, 19, 0, 29, 29],
+    LDPATA: [0, 9, 14, 12, 12, 0, 22, 5, 10, 13, 7, 20],
+    LDPMoMA: [0, 29, 17, 9, 23, 13, 5, 20, 29, 24, 4, 14],
+}
+
+
+@ALL
+def test_golden_trajectory(algorithm: type[LocalBandit]) -> None:
+    bandit, asked = make(algorithm, exploration=0.5), []
+    for _ in range(60):
+        asked.append(bandit.ask())
+        bandit.tell(asked[-1], value(X[asked[-1]]))
+    assert asked[::5] == GOLDEN[algorithm]

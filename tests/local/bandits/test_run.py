@@ -1,0 +1,286 @@
+"""The shared run of the LDP samplers: a function of the numbered replies, in whatever order they come."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dptune
+from dptune.local import LDPATA, LDPTGP, InsecureRandomizer, LaplaceReplies, LDPMoMA, LDPSettings
+from dptune.local.bandits.bandit import LocalBandit
+from dptune.local.bandits.curator import Curator, Refinement, design
+from dptune.local.bandits.run import LDPRun
+from dptune.search.gp.kernels import RBF
+
+ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
+SPACE = dptune.Space({"x": dptune.Float(-1, 1), "n": dptune.Int(1, 100, log=True)})
+Told = list[tuple[int, dict[str, Any], float]]
+
+
+def make(algorithm: type[LocalBandit] = LDPTGP, space: dptune.Space = SPACE, **more: Any) -> LDPRun:
+    told = LDPSettings(LaplaceReplies(4.0, B=1.0, R=0.2), horizon=500, plays=3, exploration=0.2)
+    return LDPRun(algorithm, space, told, **{"maximize": True, "count": 24, **more})
+
+
+def value(parameters: Any) -> float:
+    return 1 - (parameters["x"] - 0.4) ** 2 - 0.1 * math.log(parameters["n"] / 10) ** 2
+
+
+def run(session: LDPRun, rounds: int, start: int = 0) -> Told:
+    user, told = InsecureRandomizer(4.0, 1.2, insecure_seed=start), []
+    for number in range(start, start + rounds):
+        parameters = session.ask()
+        told.append((number, parameters, user.randomize(value(parameters))))
+        assert session.tell(*told[-1])
+    return told
+
+
+def state(session: LDPRun) -> Any:
+    bandit = session.bandit
+    return session.ask(), session.recommend(), bandit.mean().tolist(), bandit.deviation().tolist(), bandit.t
+
+
+@ALL
+def test_a_run_is_a_function_of_its_replies_to_the_last_bit_whatever_their_order(algorithm: type[LocalBandit]) -> None:
+    expected = make(algorithm)
+    told = run(expected, 120)
+    rng = np.random.default_rng(0)
+    late = np.arange(120) + rng.exponential(20, 120) * (rng.random(120) < 0.3)
+    for order in (np.arange(120), np.argsort(late), np.arange(120)[::-1], rng.permutation(120)):
+        session = make(algorithm)
+        for i in order:
+            session.tell(*told[i])
+            if i % 7 == 0:
+                session.ask()
+        assert state(session) == state(expected)
+    assert run(session, 20, start=120) == run(expected, 20, start=120)
+
+
+def test_a_reply_late_by_a_few_costs_a_few_rounds_and_checkpoints_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = run(make(), 3000)
+    session, lost = make(), {2990: 48, 2900: 300, 2000: 3000}  # number -> most rounds it may cost
+    for number, parameters, reply in told:
+        if number not in lost:
+            session.tell(number, parameters, reply)
+    session.ask()
+    assert len(session._checkpoints) <= 3 * math.log2(3000 / 16)
+    rounds: list[int] = []
+    original = Curator.tell
+    monkeypatch.setattr(Curator, "tell", lambda self, n, *reply: rounds.append(n) or original(self, n, *reply))
+    for number, most in lost.items():
+        rounds.clear()
+        session.tell(*told[number])
+        session.ask()
+        assert 3000 - number - 2 <= len(rounds) <= most
+    rounds.clear()
+    session.tell(3000, *told[0][1:])
+    session.ask()
+    assert rounds == [3001]
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, after: int, early: bool) -> None:
+    """Press Ctrl-C once, before or after a call of the method."""
+    original, left = getattr(owner, method), [after]
+
+    def call(self: Any, *args: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0 and early:
+            raise KeyboardInterrupt
+        result = original(self, *args, **more)
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(owner, method, call)
+
+
+CURATOR = [(Curator, "tell"), (Curator, "ask"), (Curator, "copy")]
+PLACES = [*CURATOR, (LDPRun, "_go_back"), (LDPTGP, "_update")]
+
+
+@cache
+def sixty_replies() -> tuple[list[Any], Any]:
+    """Replies, and the state of a session that was told them in order, without an interrupt."""
+    told, expected = run(make(), 60), make()
+    for reply in told:
+        expected.tell(*reply)
+    return told, state(expected)
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("late", [[], [20], [57, 20, 3]], ids=str)
+@pytest.mark.parametrize("after", [1, 9, 40, 58])
+@pytest.mark.parametrize(("owner", "method"), PLACES)
+def test_an_interrupt_at_any_place_counts_every_reply_once(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: int, late: list[int], early: bool
+) -> None:
+    (told, wanted), session, pressed = sixty_replies(), make(), 0
+    interrupted(monkeypatch, owner, method, after=after, early=early)
+    for i in [i for i in range(60) if i not in late] + late:
+        for _ in range(2):  # a front end tells again what it may not have told
+            try:
+                session.tell(*told[i])
+                session.ask()
+            except KeyboardInterrupt:
+                pressed += 1
+    assert pressed == 1 or method == "copy"  # few copies are made
+    assert state(session) == wanted
+
+
+def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
+    session = make()
+    here = session.ask()
+    assert session.tell(0, here, 1.0)
+    before = state(session)
+    assert not session.tell(0, here, 2.0)
+    for reply in (math.nan, math.inf, -math.inf, 1e100):
+        assert not session.tell(1, here, reply)
+    for reply in (None, "0.5"):
+        assert not session.tell(1, here, reply)
+    for number in (-1, -5, 1.5, True, None):
+        with pytest.raises(dptune.InputError, match="number"):
+            session.tell(number, here, 0.5)
+    for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {}, {"x": "a", "n": 3}, {"x": None, "n": 3}):
+        assert not session.tell(1, parameters, 0.5)
+    assert state(session) == before
+    assert session.tell(1, {"unknown": "a", **here}, 0.5)
+
+
+def test_a_reply_at_another_point_counts_for_a_near_candidate_and_for_no_far_one() -> None:
+    space = dptune.Space({"x": dptune.Float(0, 1)})
+    session = make(space=space, candidates=[{"x": 0.0}, {"x": 0.5}])
+    session.tell(0, {"x": 0.52}, 1.0)
+    session.tell(1, {"x": 0.25}, 1.0)
+    assert session.bandit.counts.tolist() == [0, 1]
+
+
+def test_given_candidates_are_rounded_as_the_space_rounds() -> None:
+    space = dptune.Space({"x": dptune.Float(0, 1), "s": dptune.Float(0, 1, step=0.25), "n": dptune.Int(1, 9, step=2)})
+    session = make(space=space, candidates=[{"x": 0, "s": 0.3, "n": 4.2}, {"x": 0.1, "s": 1.0, "n": 9}])
+    assert [repr(list(c.values())) for c in session.candidates] == ["[3, 0.25, 0.0]", "[9, 1.0, 0.1]"]
+
+
+@ALL
+def test_minimising_mirrors_maximising(algorithm: type[LocalBandit]) -> None:
+    up, down = make(algorithm), make(algorithm, maximize=False)
+    for number, parameters, reply in run(up, 100):
+        assert down.ask() == parameters
+        down.tell(number, parameters, -reply)
+    assert down.recommend() == up.recommend()
+
+
+def test_replies_are_taken_from_the_middle_of_their_interval() -> None:
+    plain, moved = make(), make(centre=2.5)
+    for number, parameters, reply in run(plain, 50):
+        moved.tell(number, parameters, reply + 2.5)
+    np.testing.assert_allclose(moved.bandit.mean(), plain.bandit.mean(), atol=1e-12)
+
+
+@ALL
+def test_refinements_are_replayed(algorithm: type[LocalBandit]) -> None:
+    options = {"refinements": [Refinement(20, 0.2, 8), Refinement(50, 0.1, 8)]}
+    session, again = make(algorithm, **options), make(algorithm, **options)
+    told = run(session, 80)
+    assert 24 < len(session.candidates) <= 40
+    for reply in reversed(told):
+        again.tell(*reply)
+        again.ask()
+    assert state(again) == state(session)
+    assert again.candidates == session.candidates
+
+
+def test_a_small_space_is_searched_whole_and_a_large_one_by_distinct_rounded_points() -> None:
+    small = dptune.Space({"a": dptune.Int(1, 5), "b": dptune.Float(0, 1, step=0.25)})
+    assert sorted(design(small, 25)) == [(a, b / 4) for a in range(1, 6) for b in range(5)]
+    assert len(design(small, 24)) <= 24
+    points = design(SPACE, 50, seed=3)
+    assert len(set(points)) == len(points) > 40
+    assert points != design(SPACE, 50, seed=4)
+    assert all(isinstance(n, int) and 1 <= n <= 100 for n, _ in points)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({"centre": math.nan}, {"count": 0}, {"algorithm": "tgp"}),
+        *({"maximize": v} for v in ("no", None, 1, math.nan)),
+        *({"candidates": v} for v in ([], [{"x": 0.0}], [{"x": 5.0, "n": 1}])),
+    ],
+    ids=str,
+)
+def test_a_bad_option_of_a_run_is_refused_by_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(dptune.InputError, match=next(iter(bad))):
+        make(**bad)
+
+
+@pytest.mark.parametrize("bad", [{"after": 0}, {"radius": 2.0}, {"radius": 0.0}, {"count": 0}], ids=str)
+def test_a_bad_refinement_is_refused_by_name(bad: Any) -> None:
+    with pytest.raises(dptune.InputError, match=next(iter(bad))):
+        Refinement(**{"after": 1, **bad})
+
+
+# ---- users asked at the same time --------------------------------------------------------------------------
+
+
+def bandit_of(algorithm: type[LocalBandit], rounds: int) -> LocalBandit:
+    told = LDPSettings(LaplaceReplies(2.0, B=1.0, R=0.2), RBF(0.2), redraw=math.inf, plays=1, q=1e9)
+    bandit = algorithm(np.linspace(0, 1, 20)[:, None], told)
+    for j in np.random.default_rng(0).permutation(rounds) % 20:
+        bandit.tell(int(j), 0.1)
+    return bandit
+
+
+@ALL
+@given(pending=st.lists(st.integers(0, 19), min_size=1, max_size=60))
+@settings(max_examples=25, deadline=None)
+def test_pending_plays_shrink_the_deviation_as_plays_do(algorithm: type[LocalBandit], pending: list[int]) -> None:
+    bandit = bandit_of(algorithm, 1 if algorithm is not LDPTGP else 200)
+    expected, mean = bandit.copy(), bandit.mean()
+    variance = bandit.variance_after(np.bincount(pending, minlength=20))
+    for j in pending:
+        expected.tell(j, 0.0)
+    np.testing.assert_allclose(np.sqrt(np.maximum(variance, 0)), expected.deviation(), atol=1e-7)
+    np.testing.assert_array_equal(bandit.mean(), mean)  # asking has changed nothing
+    assert bandit.ask() == bandit.ask(())
+
+
+@ALL
+def test_users_asked_at_once_try_different_candidates(algorithm: type[LocalBandit]) -> None:
+    session = make(algorithm)
+    for begun in (0, 60):
+        run(session, begun)
+        pending: list[dict[str, Any]] = []
+        for _ in range(60):
+            pending.append(session.ask(pending))
+        assert len({tuple(p.values()) for p in pending}) > 3
+        assert session.ask() == pending[0]
+
+
+def test_moma_asks_k_users_at_a_point_even_at_once() -> None:
+    session = make(LDPMoMA)
+    pending: list[dict[str, Any]] = []
+    for _ in range(12):
+        pending.append(session.ask(pending))
+    assert all(pending[i] == pending[i + 1] == pending[i + 2] for i in range(0, 12, 3))
+    assert pending[0] != pending[3]
+
+
+@ALL
+def test_a_copy_goes_its_own_way_to_the_same_place(algorithm: type[LocalBandit]) -> None:
+    bandit = bandit_of(algorithm, 150)
+    twin = bandit.copy()
+    for j in range(20):
+        bandit.tell(j, 0.3)
+    assert twin.t == 150
+    for j in range(20):
+        twin.tell(j, 0.3)
+    assert twin.mean().tolist() == bandit.mean().tolist()
+    assert twin.deviation().tolist() == bandit.deviation().tolist()
+    with pytest.raises(dptune.InputError, match="copy"):
+        twin.state()

@@ -1,0 +1,182 @@
+"""PerExampleLosses: what it takes, and that it gives nothing back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune import InputError, PrivacyError
+from dptune.privacy import PerExampleLosses
+from dptune.privacy.seal.private import reveal
+
+SECRET = 0.123456789
+
+
+@pytest.fixture
+def losses() -> PerExampleLosses:
+    return PerExampleLosses([SECRET, 0.5])
+
+
+def test_only_its_length_and_a_redacted_repr_are_public(losses: PerExampleLosses) -> None:
+    assert len(losses) == 2
+    assert repr(losses) == "PerExampleLosses(<private values>)"
+    assert repr([losses]) == "[PerExampleLosses(<private values>)]"
+    assert not hasattr(losses, "__dict__")
+    assert not [name for name in dir(losses) if not name.startswith("_")]
+
+
+ESCAPES: dict[str, Callable[[Any], Any]] = {
+    "str": str,
+    "f-string": lambda x: f"{x}",
+    "format": lambda x: format(x, ".3f"),
+    "percent": lambda x: "%s" % x,  # noqa: UP031
+    "iter": lambda x: list(x),
+    "unpack": lambda x: [*x],
+    "getitem": lambda x: x[0],
+    "slice": lambda x: x[:],
+    "contains": lambda x: SECRET in x,
+    "sum": sum,
+    "sorted": sorted,
+    "max": max,
+    "reversed": lambda x: list(reversed(x)),
+    "asarray": np.asarray,
+    "array": np.array,
+    "mean": np.mean,
+    "add an array": lambda x: np.zeros(2) + x,
+    "float": float,
+    "bool": bool,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "deepcopy inside": lambda x: copy.deepcopy({"a": [x]}),
+    "eq": lambda x: x == x,
+    "ne": lambda x: x != 1,
+    "eq array": lambda x: np.ones(2) == x,
+    "lt": lambda x: x < 1,
+    "le": lambda x: x <= 1,
+    "gt": lambda x: x > 1,
+    "ge": lambda x: x >= 1,
+    **{f"pickle {p}": lambda x, p=p: pickle.dumps(x, protocol=p) for p in range(pickle.HIGHEST_PROTOCOL + 1)},
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+def test_every_way_out_is_refused_with_the_same_words(losses: PerExampleLosses, escape: Callable[[Any], Any]) -> None:
+    with pytest.raises(PrivacyError, match=r"can only be given to LossPrivatizer\.observe") as refused:
+        escape(losses)
+    assert str(SECRET) not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "escape", [hash, int, json.dumps, memoryview, bytes, lambda x: x + 1, lambda x: {x}, vars, abs, round]
+)
+def test_other_protocols_do_not_exist(losses: PerExampleLosses, escape: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, PrivacyError)) as refused:
+        escape(losses)
+    assert "0.12" not in str(refused.value)
+
+
+def test_the_wrapper_holds_a_copy() -> None:
+    mine = np.array([0.1, 0.2])
+    losses = PerExampleLosses(mine)
+    mine[:] = 9.0
+    assert reveal(losses).tolist() == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "i1", "i8", "u1", "u8", "?"])
+def test_real_numbers_of_any_kind_are_taken(dtype: str) -> None:
+    values = reveal(PerExampleLosses(np.array([0, 1, 1]).astype(dtype)))
+    assert values.dtype == np.float64
+    assert values.tolist() == [0.0, 1.0, 1.0]
+
+
+def test_a_list_is_read_entry_by_entry_so_that_no_private_value_can_raise() -> None:
+    huge = np.longdouble("1e4000")  # overflows float64
+    odd = [0.5, None, "12 years", b"x", 1j, np.complex128(1j), [2.0], {}, object(), np.float32(2), True, huge, 10**400]
+    values = reveal(PerExampleLosses(odd))
+    assert values[[0, 9, 10]].tolist() == [0.5, 2.0, 1.0]
+    assert values[11] == np.inf or np.isnan(values[11])
+    assert values[12] == np.inf
+    assert np.isnan(values[1:9]).all()
+    assert reveal(PerExampleLosses((1, 2))).tolist() == [1.0, 2.0]
+    assert np.isnan(reveal(PerExampleLosses([[1.0, 2.0], [3.0, 4.0]]))).all()
+
+
+def test_a_value_beyond_float64_does_not_warn() -> None:
+    assert reveal(PerExampleLosses(np.array([np.longdouble("1e4000"), 1]))).tolist() == [np.inf, 1.0]
+
+
+def test_an_array_of_objects_is_read_entry_by_entry() -> None:
+    """One person's None makes NumPy choose this dtype: it must cost that person's entry only."""
+    entries = [0.5, None, "text", {}, 1 + 2j, True]
+    np.testing.assert_array_equal(reveal(PerExampleLosses(np.array(entries, dtype=object))), [0.5, *[np.nan] * 4, 1.0])
+
+
+def test_what_one_odd_loss_makes_of_an_array_is_read_back() -> None:
+    """The others' losses are the same beside a text, a complex number, or under a mask."""
+    odd = np.array([0.5, "n/a"]), np.array([0.5, 1j]), np.ma.masked_array([0.5, 7.0], [False, True])
+    for values in odd:
+        np.testing.assert_array_equal(reveal(PerExampleLosses(values)), [0.5, np.nan])
+
+
+REFUSED: dict[str, Callable[[int], object]] = {
+    "dates": lambda k: np.array(["2020-01-01", f"20{10 + k}-01-01"], dtype="M8[D]"),
+    "matrix": lambda k: np.full((2, 2), float(k)),
+    "column": lambda k: np.full((2, 1), float(k)),
+    "scalar": lambda k: float(k),
+    "zero-dimensional": lambda k: np.array(float(k)),
+    "None": lambda k: None,
+    "one string": lambda k: "a" * k,
+    "generator": lambda k: (x for x in [k]),
+    "dict": lambda k: {"a": k},
+    "set": lambda k: {k},
+    "structured": lambda k: np.array([(k, 2.0)], dtype=[("a", "i8"), ("b", "f8")]),
+}
+
+
+@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_is_refused_in_words_that_do_not_depend_on_values(make: Callable[[int], object]) -> None:
+    texts = set()
+    for content in (1, 7):
+        with pytest.raises(InputError, match="per-example losses must be") as refused:
+            PerExampleLosses(make(content))
+        assert refused.value.__cause__ is None
+        texts.add(str(refused.value))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("empty", [[], (), np.empty(0), np.empty((0, 3))])
+def test_nobody_is_refused(empty: object) -> None:
+    with pytest.raises(InputError, match="shape"):
+        PerExampleLosses(empty)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_library_whose_error_quotes_values_is_not_quoted(error: type[BaseException]) -> None:
+    class Tensor:
+        def __array__(self, *args: Any, **kw: Any) -> Any:
+            raise error(f"cannot convert {SECRET}")
+
+    with pytest.raises(InputError) as refused:
+        PerExampleLosses(Tensor())
+    assert str(SECRET) not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit])
+def test_an_entry_that_raises_costs_itself_only(error: type[BaseException]) -> None:
+    class Entry:
+        def __float__(self) -> float:
+            raise error("secret")
+
+    np.testing.assert_array_equal(reveal(PerExampleLosses([0.5, Entry()])), [0.5, np.nan])
+
+
+def test_wrapping_twice_is_refused(losses: PerExampleLosses) -> None:
+    with pytest.raises(InputError):
+        PerExampleLosses(losses)

@@ -1,0 +1,196 @@
+"""A training function that can reach the private rows is refused, by whatever way; one that cannot passes."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.linear_model import Ridge
+
+from dptune.errors import InputError
+from dptune.losses.rows import Rows
+from dptune.losses.user_function import call_guarded, losses_function
+from dptune.privacy.seal.reachable import refuse_reachable
+
+N = 20
+ALL = np.random.default_rng(1).normal(size=(3 * N, 2))
+X_TRAIN, X_VAL = ALL[N:], ALL[:N]
+Y_VAL = X_VAL[:, 0].copy()
+FRAME = pd.DataFrame(ALL[:N].copy())
+
+
+class Boosting:
+    """What XGBoost's and LightGBM's users write; neither is needed to see it."""
+
+    def fit(self, X: Any, y: Any, eval_set: Any = None, early_stopping_rounds: int | None = None) -> Boosting:
+        return self
+
+
+def through_globals(trial: Any) -> Any:
+    return Boosting().fit(X_TRAIN, X_TRAIN[:, 0], eval_set=[(X_VAL, Y_VAL)], early_stopping_rounds=10)
+
+
+def helper() -> Any:
+    return X_VAL
+
+
+def through_a_helper(trial: Any) -> Any:
+    return helper()
+
+
+def through_an_inner_function(trial: Any) -> Any:
+    def inner() -> Any:
+        return X_VAL
+
+    return inner()
+
+
+def through_a_default(trial: Any, *, rows: Any = X_VAL) -> Any:
+    return rows
+
+
+def through_a_view(trial: Any) -> Any:
+    return ALL[N:]
+
+
+def trains_only(trial: Any) -> Any:
+    return Ridge().fit(X_TRAIN, X_TRAIN[:, 0])
+
+
+def closing_over(held: Any) -> Callable[[Any], Any]:
+    return lambda trial: held
+
+
+class Objective:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __call__(self, trial: Any) -> Any:
+        return Ridge()
+
+    def method(self, trial: Any) -> Any:
+        return Ridge()
+
+
+class ByName:
+    def __call__(self, trial: Any) -> Any:
+        return X_VAL
+
+
+MODULE = types.ModuleType("settings")
+MODULE.rows = X_VAL
+MODULE.other = X_TRAIN
+
+REACHING = {
+    "globals": through_globals,
+    "a helper": through_a_helper,
+    "an inner function": through_an_inner_function,
+    "a default": through_a_default,
+    "the whole table": through_a_view,
+    "closure": closing_over(X_VAL),
+    "a tuple": closing_over([("validation", (X_VAL, Y_VAL))]),
+    "a dict": closing_over({"eval_set": X_VAL}),
+    "a column": closing_over(X_VAL[:, 1]),
+    "reversed": closing_over(X_VAL[::-1]),
+    "an object": closing_over(Objective(X_VAL)),
+    "itself": Objective(X_VAL),
+    "its method": Objective(X_VAL).method,
+    "its call": ByName(),
+    "partial": functools.partial(through_a_default, rows=X_VAL),
+    "a view of y": closing_over(Y_VAL[:3]),
+    "an attribute of a module": lambda trial: MODULE.rows,
+}
+
+
+@pytest.mark.parametrize("function", REACHING.values(), ids=REACHING)
+def test_a_function_that_reaches_private_rows_is_refused(function: Any) -> None:
+    with pytest.raises(InputError, match="can reach the private data=") as refused:
+        losses_function(function, "mse", (X_VAL, Y_VAL), rows=N)
+    assert "data=load" in str(refused.value)
+    assert not any(str(value) in str(refused.value) for value in Y_VAL)
+
+
+def test_the_way_is_named() -> None:
+    with pytest.raises(InputError, match="through helper: X_VAL"):
+        refuse_reachable(through_a_helper, X_VAL)
+
+
+PASSING = {
+    "slices of one table": trains_only,
+    "a closure over public rows": closing_over(ALL[N:]),
+    "every other row": closing_over(ALL[1::2]),
+    "copies": closing_over(X_VAL[[0, 1]]),
+    "an attribute of a module": lambda trial: MODULE.other,
+}
+
+
+@pytest.mark.parametrize("function", PASSING.values(), ids=PASSING)
+def test_a_function_that_only_trains_passes(function: Any) -> None:
+    refuse_reachable(function, ALL[:N:2], Y_VAL)
+
+
+def test_a_module_s_other_names_are_not_its_own() -> None:
+    assert call_guarded(losses_function(trains_only, "mse", (X_VAL, Y_VAL), rows=N), None, len).losses == N
+
+
+CONTAINERS: dict[str, tuple[Any, Any]] = {
+    "frame": (FRAME, FRAME),
+    "a view of a frame": (FRAME, FRAME.iloc[5:]),
+    "a column of a frame": (FRAME, FRAME[0]),
+    "its values": (FRAME, FRAME.to_numpy(copy=False)),
+    "sparse": ((s := sparse.csr_array(X_VAL)), s),
+    "a view of sparse": (s, sparse.csr_array((s.data, s.indices, s.indptr), shape=s.shape)),
+    "list": ((rows := X_VAL.tolist()), rows),
+    "a row of a list": (rows, [rows[3]]),
+    "the list it is a part of": (rows, [*rows, [0.0, 0.0]]),
+}
+
+
+@pytest.mark.parametrize(("private", "held"), CONTAINERS.values(), ids=CONTAINERS)
+def test_every_container(private: Any, held: Any) -> None:
+    with pytest.raises(InputError, match="held"):
+        refuse_reachable(closing_over(held), private, Y_VAL)
+
+
+def test_frames_and_lists_of_other_rows_pass() -> None:
+    for held in (pd.DataFrame(ALL[N:]), FRAME.copy(), X_TRAIN.tolist(), sparse.csr_array(X_TRAIN)):
+        refuse_reachable(closing_over(held), FRAME, rows, s, Y_VAL)
+
+
+def test_what_a_loader_returns_is_looked_at_before_anything_is_trained() -> None:
+    trained: list[Any] = []
+
+    def trains(trial: Any) -> Any:
+        trained.append(X_VAL)
+        return Ridge()
+
+    function = losses_function(trains, "mse", lambda: Rows(X_VAL, Y_VAL), rows=N)
+    outcome = call_guarded(function, None, len)
+    assert isinstance(outcome.error, InputError)
+    assert "can reach" in str(outcome.error)
+    assert not trained
+
+
+def load() -> Any:
+    return X_VAL.copy(), Y_VAL.copy()
+
+
+def test_the_loader_itself_is_private() -> None:
+    with pytest.raises(InputError, match="through load"):
+        losses_function(lambda trial: load(), "mse", load, rows=N)
+    losses_function(trains_only, "mse", load, rows=N)
+
+
+def test_an_object_that_answers_no_question_is_no_private_row() -> None:
+    class Proxy:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("not connected")
+
+    proxy = Proxy()
+    assert callable(losses_function(lambda _: proxy, "mse", (X_VAL, Y_VAL), rows=N))

@@ -1,0 +1,65 @@
+"""No optimizer of cmaes, which frameworks pickle and store, holds memory that nobody wrote."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import subprocess
+import sys
+
+import cmaes
+import numpy as np
+import pytest
+
+from dptune.privacy.seal.unwritten import write_memory_of_cmaes
+
+LEFT = 1234.56789  # in memory, by whatever was there before
+MIXED = {"x_space": [[-1, 1], [-1, 1]], "z_space": [[0, 1, 2]], "c_space": [2]}
+SETTINGS = {
+    "CatCMA": {"mean": np.zeros(2), "sigma": 1.0, "cat_num": np.array([3, 2])},
+    "CMAwM": {"mean": np.zeros(2), "sigma": 1.0, "bounds": np.array([[-1.0, 1.0]] * 2), "steps": np.array([0.0, 0.5])},
+    "CatCMAwM": MIXED,
+    "COMOCatCMAwM": MIXED,
+}
+
+
+def held(optimizer: str) -> bool:
+    """Say whether the pickle of a new one has what was left in memory."""
+    made = getattr(cmaes, optimizer)(**SETTINGS.get(optimizer, {"mean": np.zeros(2), "sigma": 1.0}))
+    return np.float64(LEFT).tobytes() in pickle.dumps(made)
+
+
+@pytest.mark.parametrize("optimizer", [name for name, value in vars(cmaes).items() if inspect.isclass(value)])
+def test_an_optimizer_begins_with_zeros(monkeypatch, optimizer):
+    monkeypatch.setattr(np, "empty", lambda shape, dtype=float, **_: np.full(shape, LEFT, dtype=dtype))
+    write_memory_of_cmaes()
+    assert not held(optimizer)
+    written = getattr(cmaes, optimizer).__init__
+    monkeypatch.setattr(getattr(cmaes, optimizer), "__init__", inspect.unwrap(written))
+    if optimizer not in ("CMAwM", "COMOCatCMAwM"):  # which hold others of them
+        assert held(optimizer)  # the test can fail
+
+
+@pytest.mark.parametrize("optimizer", ["CMA", "SepCMA"])
+def test_what_an_optimizer_does_never_depended_on_it(monkeypatch, optimizer):
+    def course() -> list[tuple[bool, list[float]]]:
+        made, seen = getattr(cmaes, optimizer)(mean=np.zeros(2), sigma=1.0, seed=3), []
+        for _ in range(30):
+            points = [made.ask() for _ in range(made.population_size)]
+            seen.append((made.should_stop(), [float(x) for point in points for x in point]))
+            made.tell([(point, 1.0) for point in points])  # a plateau, which ends a search as soon as it is known
+        return seen
+
+    write_memory_of_cmaes()
+    zeros, begin = course(), inspect.unwrap(getattr(cmaes, optimizer).__init__)
+    monkeypatch.setattr(np, "empty", lambda shape, dtype=float, **_: np.full(shape, LEFT, dtype=dtype))
+    monkeypatch.setattr(getattr(cmaes, optimizer), "__init__", begin)
+    assert course() == zeros
+    assert {stops for stops, _ in zeros} == {False, True}
+
+
+@pytest.mark.parametrize("front_end", ["dptune_optuna", "dptune_ray"])
+def test_a_process_that_imports_the_front_end_is_safe(front_end):
+    """As one that unpickles an objective."""
+    code = f"import {front_end}, cmaes; print(hasattr(cmaes.CMA.__init__, '__wrapped__'))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

@@ -1,0 +1,268 @@
+"""DP-GIBO against an independent dense reference, a golden trajectory, and its rules of conduct."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import FreeLedger
+from noises import NoNoise
+
+from dptune import InputError, LossPrivatizer
+from dptune.privacy import Ball, Question
+from dptune.search import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
+from dptune.search.algorithms.gibo import training_mu
+from dptune.search.gp import RBF, Polynomial2
+
+PEOPLE, D = 30, 3
+
+
+def losses_of(x: np.ndarray) -> np.ndarray:
+    """Losses (n,) of people who want different things, within [0, 3]."""
+    wishes = np.random.default_rng(7).uniform(0.1, 0.9, (PEOPLE, D))
+    return np.asarray(((x - wishes) ** 2).sum(axis=1))
+
+
+def settings(**change: Any) -> GIBOSettings:
+    base: dict[str, Any] = {
+        "d": D,
+        "steps": 6,
+        "batch": 4,
+        "mu": 1.0,
+        "clip": 0.8,
+        "kernel": RBF(0.4),
+        "noise_variance": 1e-3,
+        "rule": GradientDescent(0.15),
+        "theta0": (0.3, 0.6, 0.2),
+        "seed": 5,
+    }
+    return GIBOSettings(**{**base, **change})
+
+
+def fill(algorithm: DPGIBO, name: str = "") -> None:
+    """Observe the points that the next question needs."""
+    for j in range(algorithm.missing()):
+        algorithm.observe(f"{name}{j}", algorithm.ask(j))
+
+
+def asked(algorithm: DPGIBO) -> Question:
+    question = algorithm.question()
+    assert question is not None
+    return question
+
+
+def learn(algorithm: DPGIBO, gradient: Any, *, own: bool = False) -> None:
+    """Learn the next step's gradient; None: its answer is lost."""
+    answer = None if gradient is None else np.array(gradient)
+    algorithm.learn(f"step/{algorithm.t + 1}", {}, answer, 0.0, own=own)
+
+
+def run(algorithm: DPGIBO, privatizer: LossPrivatizer) -> list[list[np.ndarray]]:
+    """Run all steps as documented; return the points of each step."""
+    batches: list[list[np.ndarray]] = []
+    while not algorithm.finished:
+        batch: list[np.ndarray] = []
+        while algorithm.missing() > 0:
+            x = algorithm.ask(len(batch))
+            name = f"{len(batches)}/{len(batch)}"
+            privatizer.observe(name, losses_of(x))
+            algorithm.observe(name, x)
+            batch.append(x)
+        question = asked(algorithm)
+        released = privatizer.release(question.query, scope="run", key=question.key)
+        batches.append(batch)
+        algorithm.learn(question.key, question.note, released.value, released.sigma, own=True)
+    return batches
+
+
+def without_noise(**chosen: Any) -> LossPrivatizer:
+    return LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), dtype=np.float64, noise=NoNoise(), **chosen)
+
+
+def reference(batches: list[list[np.ndarray]], s: GIBOSettings, *, rule: str) -> list[np.ndarray]:
+    """Algorithm 1 from line 5 on, with dense matrices, one person after the other; RBF 0.4, memory of all points."""
+    theta, path, g2, D_t = np.array(s.theta0), [], 0.0, np.zeros((0, D))
+    path.append(theta)
+    for batch in batches:
+        D_t = np.vstack([D_t, batch])
+
+        def k(A, B):
+            return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * 0.4**2))
+
+        inverse = np.linalg.inv(k(D_t, D_t) + s.noise_variance * np.eye(len(D_t)))
+        dk = (D_t - theta) / 0.4**2 * k(D_t, theta[None])  # (m, d): gradient of k(theta, x) in theta
+        total = np.zeros(D)
+        for i in range(PEOPLE):
+            y = np.array([losses_of(x)[i] for x in D_t])
+            g = dk.T @ inverse @ y
+            total += g * min(1.0, s.clip / np.sqrt((g * g).sum()))
+        g = total / PEOPLE
+        g2 = g2 + g * g
+        theta = np.clip(theta - (s.rule.eta * g if rule == "sgd" else s.rule.eta * g / np.sqrt(g2)), 0, 1)
+        path.append(theta)
+    return path
+
+
+@pytest.mark.parametrize(("rule", "name"), [(GradientDescent(0.15), "sgd"), (AdaGrad(0.1), "adagrad")])
+@pytest.mark.parametrize("clip", [0.3, 50.0], ids=["everybody clipped", "nobody clipped"])
+@pytest.mark.parametrize("optimised", [False, True])
+def test_noiseless_gibo_is_the_dense_reference(rule: Any, name: str, clip: float, optimised: bool) -> None:
+    s = settings(rule=rule, clip=clip, optimised=optimised, steps=4 if optimised else 6)
+    algorithm = DPGIBO(s)
+    batches = run(algorithm, without_noise())
+    expected = reference(batches, s, rule=name)
+    assert len(algorithm.path) == s.steps + 1
+    # the closed-form design may measure at the nearest place around which its points fit into the cube
+    inside = all(x.min() > 0.02 and x.max() < 0.98 for batch in batches for x in batch)
+    assert inside or optimised, "choose a problem inside the cube"
+    for ours, dense in zip(algorithm.path, expected, strict=True):
+        assert ours == pytest.approx(dense, abs=1e-9)
+
+
+def test_the_varying_batch_of_algorithm_2() -> None:
+    s = settings(batch=(4, 2, 6, 1, 4, 3))
+    algorithm = DPGIBO(s)
+    batches = run(algorithm, without_noise())
+    assert [len(b) for b in batches] == [4, 2, 6, 1, 4, 3]
+    assert s.evaluations == 20
+    for ours, dense in zip(algorithm.path, reference(batches, s, rule="sgd"), strict=True):
+        assert ours == pytest.approx(dense, abs=1e-9)
+
+
+def test_it_finds_the_minimum_of_the_mean_loss_without_noise() -> None:
+    wishes = np.random.default_rng(7).uniform(0.1, 0.9, (PEOPLE, D))
+    algorithm = DPGIBO(settings(steps=40, clip=50.0, memory=1, constant_mean=True, batch=6, rule=AdaGrad(0.2)))
+    run(algorithm, without_noise())
+    assert algorithm.recommend() == pytest.approx(wishes.mean(axis=0), abs=0.02)
+
+
+def test_the_query_is_what_lines_6_and_7_ask_for() -> None:
+    algorithm = DPGIBO(settings())
+    fill(algorithm)
+    question = asked(algorithm)
+    query = question.query
+    assert (question.key, question.note) == ("step/1", {"theta": [0.3, 0.6, 0.2]})
+    assert query.mu == algorithm.price()
+    assert query.clip == Ball(0.8)
+    assert query.mu == 1.0 / math.sqrt(6)
+    assert query.points == ("0", "1", "2", "3")
+    assert query.weights.shape == (D, 4)
+
+
+def test_a_constant_mean_ignores_the_level_of_a_persons_loss() -> None:
+    algorithm = DPGIBO(settings(constant_mean=True))
+    fill(algorithm)
+    assert asked(algorithm).query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
+
+
+# ---- golden trajectory -----------------------------------------------------------------------------------
+
+GOLDEN = [  # theta after 0, 1, 3 and 6 steps
+    [0.5, 0.5, 0.5],
+    [0.6, 0.6, 0.4],
+    [0.42081679, 0.53301476, 0.47563195],
+    [0.42081974, 0.58097309, 0.5251947],
+]
+
+
+def golden_run() -> np.ndarray:
+    privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), insecure_seed=11)
+    algorithm = DPGIBO(
+        settings(starts=4, start_mu=0.5, start_clip=1.0, theta0=None, rule=AdaGrad(0.1), constant_mean=True, memory=1)
+    )
+    run(algorithm, privatizer)
+    return np.array(algorithm.path)[[0, 1, 3, 6]]
+
+
+def test_golden_trajectory() -> None:
+    """Any change of designs, weights, clipping, noise scale, steps or seeds shows here; renew it knowingly."""
+    assert golden_run() == pytest.approx(np.array(GOLDEN), abs=1e-5)
+
+
+# ---- rules of conduct -----------------------------------------------------------------------------------
+
+
+def test_the_same_seed_asks_for_the_same_points_and_another_does_not() -> None:
+    one, same, other = (DPGIBO(settings(seed=s)) for s in (1, 1, 2))
+    for slot in range(9):  # beyond the batch: fresh designs
+        assert (one.ask(slot) == same.ask(slot)).all()
+        assert not (one.ask(slot) == other.ask(slot)).all()
+    assert len({tuple(one.ask(slot)) for slot in range(9)}) == 9
+
+
+def test_points_stay_in_the_cube_even_at_its_corner() -> None:
+    for kernel in (RBF(0.5), Polynomial2()):
+        algorithm = DPGIBO(settings(theta0=(0.0, 1.0, 0.0), kernel=kernel))
+        for slot in range(8):
+            x = algorithm.ask(slot)
+            assert (x >= 0).all()
+            assert (x <= 1).all()
+
+
+def test_theta_is_projected_on_the_cube() -> None:
+    algorithm = DPGIBO(settings())
+    learn(algorithm, [1e9, -1e9, 0.0])
+    assert algorithm.theta.tolist() == [0.0, 1.0, 0.2]
+
+
+def test_memory_forgets_old_batches() -> None:
+    for memory, kept in ((None, 12), (0, 0), (1, 4), (2, 8)):
+        algorithm = DPGIBO(settings(memory=memory))
+        for batch in range(3):
+            fill(algorithm, f"{batch}/")
+            learn(algorithm, np.zeros(D), own=True)
+        assert len(algorithm.points_in_use()) == kept
+        assert algorithm.missing() == 4
+        if kept:
+            assert algorithm.points_in_use()[-1] == "2/3"
+
+
+def test_the_average_of_the_last_iterates() -> None:
+    algorithm = DPGIBO(settings(average=3))
+    for step in range(5):
+        learn(algorithm, np.full(D, 0.1 * step))
+    assert algorithm.recommend() == pytest.approx(np.mean(algorithm.path[-3:], axis=0))
+    assert DPGIBO(settings(average=3)).recommend() == pytest.approx([0.3, 0.6, 0.2])
+
+
+def test_the_best_of_the_starts_is_the_start() -> None:
+    s = settings(starts=4, start_mu=0.5, start_clip=2.0)
+    algorithm = DPGIBO(s)
+    points = []
+    for j in range(4):
+        points.append(algorithm.ask(j))
+        algorithm.observe(str(j), points[-1])
+    assert points[0].tolist() == [0.3, 0.6, 0.2]
+    question = asked(algorithm)
+    assert question.query.weights == pytest.approx(np.eye(4) - 0.25)
+    assert (question.query.clip, question.query.mu, algorithm.price()) == (Ball(2.0), 0.5, 0.5)
+    assert question.note == {"points": np.array(points).tolist()}
+    algorithm.learn(question.key, question.note, np.array([0.1, 0.2, -0.5, 0.0]), 0.0, own=True)
+    assert algorithm.started
+    assert algorithm.theta.tolist() == points[2].tolist()
+    assert s.evaluations == 4 + 24
+
+
+def test_the_price_of_private_training() -> None:
+    assert training_mu(1.0, batch=4, steps=25) == pytest.approx(0.1)
+    bad: dict[str, Any]
+    for bad in ({"mu": 0.0}, {"batch": 0}, {"steps": 1.5}):
+        with pytest.raises(InputError):
+            training_mu(**{"mu": 1.0, "batch": 1, "steps": 1, **bad})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"d": 0}, {"steps": 0}, {"steps": 2.5}, {"batch": 0}, {"batch": (1, 2)}, {"batch": (1, 2, 3, 0, 1, 1)},
+        {"mu": 0.0}, {"mu": math.nan}, {"clip": -1.0}, {"clip": math.inf}, {"noise_variance": 0.0},
+        {"theta0": (0.5, 0.5)}, {"theta0": (0.5, 0.5, 1.5)}, {"theta0": (0.5, 0.5, math.nan)}, {"theta0": 0.5},
+        {"starts": -1}, {"start_mu": 0.0, "starts": 3}, {"memory": -1}, {"average": 0}, {"seed": -1},
+        {"optimised": "no"}, {"optimised": math.nan}, {"constant_mean": 1},
+    ],
+)  # fmt: skip
+def test_a_bad_setting_is_refused_by_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
+        settings(**bad)

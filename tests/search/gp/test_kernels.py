@@ -1,0 +1,96 @@
+"""Conformance of every kernel: what the posterior and the designs rely on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from gp_tools import differences
+
+from dptune.errors import InputError
+from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2
+
+D = 3
+KERNELS: list[Kernel] = [
+    RBF(0.4),
+    RBF((0.3, 0.8, 2.0), variance=2.5),
+    Matern52(0.7),
+    Matern52((0.3, 0.8, 2.0), variance=0.5),
+    Polynomial2(),
+    Polynomial2(constant=0.0, variance=3.0),
+]
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+@every_kernel
+def test_values_and_gradient_are_symmetric_and_jointly_positive_semidefinite(
+    kernel: Kernel, rng: np.random.Generator
+) -> None:
+    theta, X, Y, none = rng.random(D), rng.random((15, D)), rng.random((4, D)), np.zeros((0, D))
+    np.testing.assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-14)
+    G = kernel.gradient(theta, X)
+    joint = np.block([[kernel(X, X), G.T], [G, kernel.gradient_covariance(theta)]])
+    assert np.linalg.eigvalsh(joint).min() > -1e-13 * np.trace(joint)
+    assert (kernel(none, X).shape, kernel.gradient(theta, none).shape) == ((0, 15), (D, 0))
+
+
+@every_kernel
+def test_derivatives_and_pullbacks(kernel: Kernel, rng: np.random.Generator) -> None:
+    theta, X, Y, C = rng.random(D), rng.random((4, D)), rng.random((5, D)), rng.standard_normal((4, 5))
+    X[0] = Y[0] = theta
+    for argument in (theta, X, Y, C):
+        argument.flags.writeable = False  # arguments are not changed
+    for j, x in enumerate(X):
+        gradient = differences(lambda t, x=x: kernel(t[None], x[None])[0, 0], theta)
+        np.testing.assert_allclose(kernel.gradient(theta, X)[:, j], gradient, rtol=1e-6, atol=1e-8)
+    mixed = [differences(lambda x, a=a: kernel.gradient(theta, x[None])[a, 0], theta) for a in range(D)]
+    np.testing.assert_allclose(kernel.gradient_covariance(theta), mixed, rtol=2e-4, atol=1e-6)
+    pulled = differences(lambda x: np.sum(C * kernel(x, Y)), X)
+    np.testing.assert_allclose(kernel.value_pullback(X, Y, C), pulled, rtol=1e-6, atol=1e-8)
+    away, c = X[1:], C[1:, :D]  # at theta itself the second derivative of a Matern kernel has a kink: exact, below
+    pulled = differences(lambda x: np.sum(c * kernel.gradient(theta, x).T), away)
+    np.testing.assert_allclose(kernel.gradient_pullback(theta, away, c), pulled, rtol=1e-6, atol=1e-8)
+    at_theta = kernel.gradient_pullback(theta, np.tile(theta, (D, 1)), np.eye(D))
+    np.testing.assert_allclose(at_theta, kernel.gradient_covariance(theta), rtol=1e-13, atol=1e-14)
+
+
+@every_kernel
+def test_kernels_are_frozen_hashable_and_plain(kernel: Kernel) -> None:
+    assert json.loads(json.dumps(kernel.describe())) == kernel.describe()
+    assert kernel.describe()["kernel"] == type(kernel).__name__
+    assert hash(kernel) == hash(dataclasses.replace(kernel))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kernel.variance = 2.0
+
+
+@every_kernel
+def test_bad_arrays_are_refused(kernel: Kernel, rng: np.random.Generator) -> None:
+    X = rng.random((4, D))
+    for bad in (X[0], X[:, :2], np.full_like(X, np.nan)):
+        with pytest.raises(InputError):
+            kernel(X, bad)
+    with pytest.raises(InputError):
+        kernel.gradient(X[0, :2], X)
+
+
+BAD_LENGTHSCALES = [{"lengthscale": bad} for bad in (0.0, -1.0, np.nan, np.inf, (), (0.1, 0.0))]
+BAD = [(kind, bad) for kind in (RBF, Matern52) for bad in [*BAD_LENGTHSCALES, {"lengthscale": 1.0, "variance": 0.0}]]
+BAD += [(Polynomial2, bad) for bad in ({"constant": -1.0}, {"constant": np.nan}, {"variance": np.inf})]
+
+
+@pytest.mark.parametrize(("kind", "bad"), BAD)
+def test_bad_settings_are_refused_by_name(kind: type, bad: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=[*bad][-1]):
+        kind(**bad)
+
+
+def test_the_number_of_lengthscales_must_be_the_dimension() -> None:
+    with pytest.raises(InputError, match="2 length-scales, but the points have 3"):
+        RBF((0.1, 0.2))(np.zeros((1, 3)), np.zeros((1, 3)))
