@@ -53,6 +53,7 @@ def select(
     estimate_share: float | None = None,
     public_weight: float = 1.0,
     finalists: int | None = None,
+    report_share: float | None = None,
     method: Method | None = None,
 ) -> Selection:
     """Choose one of m candidates by its mean loss on private people, once.
@@ -78,7 +79,7 @@ def select(
             Without it noise did so in 23% of choices where losses have tails, n = 300 and 1000 (docs/measurements.md).
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
             With ``public``: of the improvement; default what public rows say is needed to show it.
-        public_weight, finalists: see :class:`dptune.choice.PublicChoice`; they need ``public``.
+        public_weight, finalists, report_share: see :class:`dptune.choice.PublicChoice`; they need ``public``.
         method: ``exponential`` or ``race`` of :mod:`dptune.choice.methods`; default what does better with so many
             people and this budget, with ``default`` always ``exponential``, as with ``public``.
 
@@ -94,9 +95,11 @@ def select(
             raise InputError("with public= the choice is made by the exponential mechanism: leave method= out.")
         choice = PublicChoice(
             public, privatizer, name=name, default=default, loss=loss, mu=mu, public_weight=public_weight,
-            estimate_share=estimate_share, finalists=finalists,
+            estimate_share=estimate_share, finalists=finalists, report_share=report_share,
         )  # fmt: skip
         return choice.choose(_losses_of_finalists(candidates, choice, privatizer, loss, data))
+    if report_share is not None:
+        raise InputError("report_share= needs public=; else give mu=, which leaves the rest. Nothing was charged.")
     if callable(candidates):
         raise InputError("candidates may be a function only with public=, which says how many there are.")
     price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share or 0.0, method)

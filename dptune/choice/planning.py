@@ -34,6 +34,7 @@ class Wanted:
     public_weight: float
     estimate_share: float | None
     finalists: int | None
+    report_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def plan(public: PublicLosses, rest: Rest, wanted: Wanted, *, n: int, default: i
     """
 
     def whole(share: float) -> float:
-        return rest.whole(1 - share) if wanted.mu is None else wanted.mu
+        kept = 1 - wanted.report_share
+        return rest.whole(kept * (1 - share)) * math.sqrt(kept) if wanted.mu is None else wanted.mu
 
     share = wanted.estimate_share
     if default is None:

@@ -60,6 +60,8 @@ class PublicChoice:
         public_weight: of a public row's vote against a person's; below 1 for rows that are known to be unlike.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show.
         finalists: number of finalists; default by n and the price.
+        report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
+            ``mu``. Default 0.
 
     Attributes:
         finalists: places of the candidates among which people choose, the best public loss first.
@@ -83,6 +85,7 @@ class PublicChoice:
         public_weight: float = 1.0,
         estimate_share: float | None = None,
         finalists: int | None = None,
+        report_share: float | None = None,
     ) -> None:
         if not isinstance(privatizer, LossPrivatizer):
             raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
@@ -94,7 +97,12 @@ class PublicChoice:
             public_weight=_weight(public_weight),
             estimate_share=None if estimate_share is None else share("estimate_share", estimate_share),
             finalists=None if finalists is None else at_least("finalists", finalists, 2),
+            report_share=0.0 if report_share is None else share("report_share", report_share),
         )
+        if asked.mu is not None and asked.report_share:
+            raise InputError(
+                "mu= says already how much the choice leaves: give mu= or report_share=. Nothing was charged."
+            )
         self._plan = self._agree(asked)
         self.finalists = self._plan.finalists
         privatizer.use_clip((self.public.low, self.public.high))

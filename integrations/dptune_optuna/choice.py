@@ -150,7 +150,8 @@ def choose(
         candidates: how many trials are cross-validated at most.
         n_jobs: threads that train; -1: as many as there are CPUs.
         progress: show progress bars.
-        settings: ``mu``, ``public_weight``, ``estimate_share``, ``finalists`` of :class:`dptune.PublicChoice`.
+        settings: ``mu``, ``public_weight``, ``estimate_share``, ``finalists``, ``report_share`` of
+            :class:`dptune.PublicChoice`.
 
     Returns:
         The chosen ``params``, the ``selection`` with verdict and estimate, and the ``model``, never asked about

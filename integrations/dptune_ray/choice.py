@@ -93,7 +93,8 @@ def choose(
         metric, mode: by which results are ranked; default the experiment's.
         candidates: how many results are cross-validated at most.
         options: Ray's options of a task, such as ``num_gpus``.
-        settings: ``mu``, ``public_weight``, ``estimate_share``, ``finalists`` of :class:`dptune.PublicChoice`.
+        settings: ``mu``, ``public_weight``, ``estimate_share``, ``finalists``, ``report_share`` of
+            :class:`dptune.PublicChoice`.
 
     Returns:
         The chosen ``params``, the ``selection`` with verdict and estimate, and the ``model``, never asked about

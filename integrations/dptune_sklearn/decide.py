@@ -59,6 +59,7 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         default=proposed.default,
         loss=search.loss,
         mu=search.mu,
+        report_share=search.report_share,
         **settings,
     )
     keep(privatizer.ledger, search.name_, search._means)

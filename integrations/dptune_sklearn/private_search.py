@@ -85,6 +85,7 @@ class PrivateSearch(Around):
             gradient a batch; numbers), "selection" (one choice, without public evidence), a
             :class:`dptune.search.Method`, or an Optuna sampler, which receives a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
+        report_share: with ``cv=``, instead of ``mu``: the share of mu^2 that the search leaves for :meth:`report`.
         n_jobs: number of processes that train. Private rows stay in this one.
         random_state: a whole number. It seeds the draws, and whatever else has no seed, so that a rerun is the same.
         settings: with ``cv=`` ``public_weight``, ``estimate_share`` and ``finalists`` of :class:`dptune.PublicChoice`;
@@ -139,6 +140,7 @@ class PrivateSearch(Around):
         n_trials: int | None = None,
         method: Any = None,
         mu: float | None = None,
+        report_share: float | None = None,
         n_jobs: int | None = None,
         random_state: int = 0,
         settings: Mapping[str, Any] | None = None,
@@ -161,6 +163,7 @@ class PrivateSearch(Around):
         self.n_trials = n_trials
         self.method = method
         self.mu = mu
+        self.report_share = report_share
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.settings = settings
@@ -321,7 +324,7 @@ class PrivateSearch(Around):
         Args:
             X, y, X_val, y_val, groups: as for :meth:`fit`.
             settings: of :func:`dptune.report`. ``name`` is the search's name and "report" by default. ``mu`` is all
-                that is left by default: give the search a ``mu`` that leaves some.
+                that is left by default: give the search a ``report_share``, or a ``mu`` that leaves some.
 
         Raises:
             BudgetExhausted: the ledger has not that much left; before private rows are read.
@@ -356,6 +359,8 @@ class PrivateSearch(Around):
         if self.cv is None:
             if self.scoring is not None:
                 raise InputError(NOT_PRIVATE_SCORING)
+            if self.report_share is not None:
+                raise InputError("report_share= goes with cv=; with cv=None give mu=. Nothing was charged.")
             return strategy("centred" if self.method is None else self.method)
         if self.method is not None:
             strategy(self.method)

@@ -210,7 +210,7 @@ def test_where_privacy_is_decided_no_file_names_an_ordinary_generator(room: str)
     files = [path for path in files if path.parent != PACKAGE / "local/bandits"]  # learn from replies, in public
     assert files
     found = {path.name: ordinary_generators(ast.parse(path.read_text())) for path in files}
-    simulate = {"planning.py", "bins.py", "binary.py"} if room == "choice" else set()  # with public or released values
+    simulate = {"planning.py", "binary.py"} if room == "choice" else set()  # with public or released values
     assert {name: names for name, names in found.items() if names} == {
         key: {"np.random.default_rng"} for key in simulate
     }

@@ -14,6 +14,7 @@ from dptune.choice import planning
 from dptune.choice.choosing import private_losses
 from dptune.choice.public import PublicLosses, centred, law, prior, votes
 from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.privacy import TableQuery
 from dptune.privacy.mechanism import noisy_min
 
 N, PEOPLE, CANDIDATES = 60, 80, 12
@@ -243,6 +244,34 @@ def test_without_a_default_all_of_the_budget_goes_to_the_choice(tmp_path: Path) 
     assert found.improvement is None
     assert found.verdict == "no default"
     assert "No default=" in found.summary()
+
+
+@pytest.mark.parametrize("budget", [dptune.Budget.gdp(2.0), dptune.Budget.approximate_dp(4.0, 1e-5)], ids=["mu", "eps"])
+def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path, budget: dptune.Budget) -> None:
+    V, L, p = losses(0, N), losses(1, PEOPLE), privatizer(tmp_path, budget=budget)
+    everything = p.ledger.rest()
+    found = dptune.select(L, p, name="x", public=V, default=0, estimate_share=0.2, report_share=0.36)
+    whole = everything.whole(0.64 * 0.8)
+    assert found.mu == pytest.approx(0.8 * whole)
+    left = p.ledger.rest().unplanned
+    assert left == pytest.approx(0.6 * whole, rel=1e-4)
+    query = TableQuery((np.eye(3),), left, "a table", "of a report")
+    p.release_table(query, lambda: np.zeros(PEOPLE), scope="report", key="report")
+    assert p.ledger.rest().left < 1e-3
+    assert 0.999 * 4.0 < p.ledger.statement(delta=1e-5).epsilon <= 4.0 or budget.stated_epsilon is None
+    assert found == dptune.select(L, p, name="x", public=V, default=0, estimate_share=0.2, report_share=0.36)
+
+
+def test_a_share_for_a_report_goes_with_public_rows_and_without_mu(tmp_path: Path) -> None:
+    V, L, p = losses(0, N), losses(1, PEOPLE), privatizer(tmp_path)
+    for settings, words in (
+        ({"public": V, "mu": 1.0, "report_share": 0.2}, "mu= or report_share="),
+        ({"public": V, "report_share": 1.0}, "report_share must lie"),
+        ({"report_share": 0.2}, "report_share= needs public="),
+    ):
+        with pytest.raises(dptune.errors.InputError, match=words):
+            dptune.select(L, p, name="x", **settings)
+    assert p.ledger.spent() == 0
 
 
 def test_an_improvement_over_a_bad_default_shows(tmp_path: Path) -> None:

@@ -68,6 +68,13 @@ def chosen(folder: Path, study: Any = None, train: Any = logit, **about: Any) ->
     return dptune_optuna.choose(study_of() if study is None else study, train, **about)
 
 
+def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path) -> None:
+    made = chosen(tmp_path, default={"C": 1e-4}, report_share=0.36)
+    assert made.selection.mu == pytest.approx(0.8)
+    who = dptune.LossPrivatizer(ledger_in(tmp_path), n=N)
+    assert dptune.report(made.model, who, data=PEOPLE, public=PUBLIC).mu == pytest.approx(0.6)
+
+
 # ---- other people's scripts ------------------------------------------------------------------------------
 
 MODULE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,29 @@ from dptune.choice import stored_report
 from dptune_sklearn import PrivateSearch
 
 
-def test_a_search_reports_on_its_best_estimator(tmp_path: Path) -> None:
+def people() -> tuple[Any, dict[str, Any]]:
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)
     X = rng.normal(size=(400, 2)) + y[:, None]
-    public, private = (X[:150].copy(), y[:150].copy()), {"X_val": X[150:].copy(), "y_val": y[150:].copy()}
+    return (X[:150].copy(), y[:150].copy()), {"X_val": X[150:].copy(), "y_val": y[150:].copy()}
+
+
+def test_a_search_leaves_a_share_for_its_report(tmp_path: Path) -> None:
+    public, private = people()
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
+    search = PrivateSearch(
+        LogisticRegression(), {"C": loguniform(1e-3, 1e3)}, ledger=ledger, loss="zero_one", n_trials=5,
+        report_share=0.36,
+    ).fit(*public, **private)  # fmt: skip
+    assert search.selection_.mu == pytest.approx(0.8)
+    assert search.report(*public, **private).mu == pytest.approx(0.6)
+    other = search.set_params(cv=None)
+    with pytest.raises(dptune.InputError, match="report_share= goes with cv="):
+        other.fit(*public, **private)
+
+
+def test_a_search_reports_on_its_best_estimator(tmp_path: Path) -> None:
+    public, private = people()
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
     search = PrivateSearch(
         LogisticRegression(), {"C": loguniform(1e-3, 1e3)}, ledger=ledger, loss="zero_one", n_trials=10, mu=0.8,

@@ -118,19 +118,13 @@ class BinaryTable:
     @cached_property
     def roc_auc_score(self) -> Metric:
         """Area under the ROC curve: the chance that a positive person has a larger score than a negative one."""
-        numerator, pairs, within = self._area()
+        numerator, pairs, _ = self._area()
         if pairs <= 0:
             return Metric("roc_auc_score", math.nan, (0.0, 1.0), (0.0, 1.0))
-        c0, c1 = self._counts
-        B, n0, n1 = self.bins.count, float(c0.sum()), float(c1.sum())
-        a = np.concatenate([np.cumsum(c1[::-1])[::-1] - c1 / 2, np.cumsum(c0) - c0 / 2])  # gradient of the numerator
-        b = np.repeat([n1, n0], B)  # and of n_0 n_1
-        squares = self.sigma**4 * (B * (B - 1) / 2 + B / 4)  # of products of two noises
-        noise = self.cells.variance(a) - 2 * _GRID * self.cells.covariance(a, b) + _GRID**2 * self.cells.variance(b)
+        n0, n1 = self._counts.sum(axis=1)
         p0, p1 = self.table
         ranks = float((p0 * p1 * (p0 + p1)).sum()) / 12  # of the few people in a bin
-        reading = (within / 2) ** 2
-        people = pairs**2 * _area_variance(_GRID, max(n1, 1.0), max(n0, 1.0))
+        people = pairs**2 * _sampling_variance(_GRID, max(n1, 1.0), max(n0, 1.0))
         distance = np.abs(numerator - _GRID * pairs)
         value = min(max(numerator / pairs, 0.0), 1.0)
 
@@ -138,8 +132,25 @@ class BinaryTable:
             grid = _GRID[distance <= Z_95 * np.sqrt(np.maximum(variance, 0.0))]
             return (min(float(grid[0]), value), max(float(grid[-1]), value)) if len(grid) else (value, value)
 
-        both = noise + squares + reading
+        both = self._area_variance(_GRID)
         return Metric("roc_auc_score", value, kept(both + ranks), kept(both + people))
+
+    def _area_variance(self, area: Vector) -> Vector:
+        """Variance of (numerator - area n_0 n_1) by noise, and by half of what the spread within bins adds."""
+        c0, c1 = self._counts
+        B, n0, n1 = self.bins.count, float(c0.sum()), float(c1.sum())
+        a = np.concatenate([np.cumsum(c1[::-1])[::-1] - c1 / 2, np.cumsum(c0) - c0 / 2])  # gradient of the numerator
+        b = np.repeat([n1, n0], B)  # and of n_0 n_1
+        squares = self.sigma**4 * (B * (B - 1) / 2 + B / 4)  # of products of two noises
+        noise = self.cells.variance(a) - 2 * area * self.cells.covariance(a, b) + area**2 * self.cells.variance(b)
+        _, _, within = self._area()
+        return np.asarray(noise + squares + (within / 2) ** 2)
+
+    @property
+    def area_error(self) -> float:
+        """Standard error of the area by noise and by the spread within bins; infinite if the noise hides a class."""
+        _, pairs, _ = self._area()
+        return math.sqrt(float(self._area_variance(np.array(self.area())))) / pairs if pairs > 0 else math.inf
 
     # ---- probabilities ---------------------------------------------------------------------------
 
@@ -270,10 +281,10 @@ class Decisions:
         return nonnegative(sums, float(sums.sum())).reshape(2, 2)
 
     @property
-    def accuracy(self) -> float:
-        """Share of right decisions, without intervals."""
+    def accuracy_error(self) -> float:
+        """Standard error of the accuracy by noise."""
         tn, _, _, tp = self._forms
-        return float((tn + tp) @ self.cells.counts / self.cells.counts.sum())
+        return math.sqrt(self.cells.variance(tn + tp)) / float(self.cells.counts.sum())
 
     @property
     def accuracy_score(self) -> Metric:
@@ -348,7 +359,7 @@ def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:
     return float(theta[0]), max(float(theta[1]), 0.0)
 
 
-def _area_variance(area: Vector, n1: float, n0: float) -> Vector:
+def _sampling_variance(area: Vector, n1: float, n0: float) -> Vector:
     """Variance of the area of n1 and n0 people of a population in which it is ``area`` (Hanley & McNeil 1982)."""
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
     return np.asarray((area * (1 - area) + (n1 - 1) * (q1 - area**2) + (n0 - 1) * (q2 - area**2)) / (n1 * n0))
