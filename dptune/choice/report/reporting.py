@@ -71,7 +71,7 @@ def report(
         scores: cross-validated ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, where
             scikit-learn cannot clone the model. Default: ``cross_val_predict``.
         cv: folds of that.
-        bins: number of score bins; default chosen by a simulation on the public rows.
+        bins: number of score bins; default that of the least expected error, by public rows.
 
     Returns:
         A :class:`dptune.choice.Report`.
