@@ -1,7 +1,7 @@
 """The benchmark of DP-GIBO: `python -m benchmarks.bench_gibo paper|equal-mu|speed [--seeds N] [--jobs 2] [--out docs]`.
 
 Prints a Markdown table; writes raw results to `<out>/results/` and figures to `<out>/figures/`.
-docs/measurements.md shows the tables, and says on which machine they were made.
+docs/research/measurements.md shows the tables, and says on which machine they were made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many trials to plan: `python -m benchmarks.how_many_trials`, from the stored runs of `make bench-private`.
 
 Test loss of the centred search with 400 trials over that with 100, by task (d parameters) and n mu. Prints the table of
-docs/measurements.md and draws docs/figures/trials.png. Below 1 more trials pay.
+docs/research/measurements.md and draws docs/figures/trials.png. Below 1 more trials pay.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ without a final estimate; the centred search spends nothing on a final estimate 
 
 **A simulation**: the algorithm is the package's, the noise is seeded and the ledger in memory (`benchmarks.curator`).
 Results are kept in `<out>/results/spaces.jsonl`, a line for each task, n, trials and seed: what was stopped goes on.
-`--show` prints the tables of docs/measurements.md from what is kept.
+`--show` prints the tables of docs/research/measurements.md from what is kept.
 """
 
 from __future__ import annotations

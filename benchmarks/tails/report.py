@@ -1,4 +1,4 @@
-"""Tables of docs/measurements.md from stored results."""
+"""Tables of docs/research/measurements.md from stored results."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_one_user_at_a_time_is_the_plain_run(algorithm: str) -> None:
 
 
 def test_the_page_shows_the_stored_runs_and_nothing_else() -> None:
-    page, data = (ROOT / "docs" / "ldp.md").read_text(), load("ldp_multiplier")
+    page, data = (ROOT / "docs" / "research" / "ldp.md").read_text(), load("ldp_multiplier")
     stems = sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")})
     assert stems == ["ldp_real_10000", "ldp_regret_10000", "ldp_regret_100000"]
     blocks = [*map(side_by_side, stems), multiplier_tables(data), plays_table(data), paired_table(data)]
@@ -95,7 +95,7 @@ def test_the_defaults_are_the_least_means_of_the_search() -> None:
 
 
 def test_the_commands_of_the_page_are_those_of_the_makefile() -> None:
-    page, makefile = (ROOT / "docs" / "ldp.md").read_text(), (ROOT / "Makefile").read_text()
+    page, makefile = (ROOT / "docs" / "research" / "ldp.md").read_text(), (ROOT / "Makefile").read_text()
     commands = [line for line in page.splitlines() if line.startswith("python -m benchmarks.bench_ldp ")]
     assert len(commands) >= 7
     assert [command for command in commands if command not in makefile] == []

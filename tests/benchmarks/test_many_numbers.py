@@ -26,5 +26,5 @@ def test_ratios_are_over_the_search_without_a_choice_and_harm_is_counted_from_th
 
 def test_the_page_has_the_table_of_the_stored_runs() -> None:
     stored = [json.loads(line) for line in (DOCS / "results" / "many_numbers.jsonl").read_text().splitlines()]
-    page = (DOCS / "measurements.md").read_text()
+    page = (DOCS / "research/measurements.md").read_text()
     assert all(row in page for row in table(stored).splitlines())

@@ -31,6 +31,6 @@ def test_a_run_is_worse_from_half_a_percent_above_the_default_on() -> None:
 
 def test_the_pages_say_what_the_stored_runs_say() -> None:
     stored = [json.loads(line) for line in (DOCS / "results" / "tails.jsonl").read_text().splitlines()]
-    page, choose = ((DOCS / name).read_text() for name in ("measurements.md", "choose.md"))
+    page, choose = ((DOCS / name).read_text() for name in ("research/measurements.md", "choose.md"))
     assert all(row in page for row in report.comparison(stored).splitlines())
     assert report.harm(stored) in " ".join(choose.split())

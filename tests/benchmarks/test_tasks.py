@@ -182,7 +182,7 @@ def test_the_real_tables_fit_four_thousand_people(name, d):
 
 
 def test_the_page_lists_how_the_examples_deviate_from_the_paper() -> None:
-    page = (Path(__file__).parents[2] / "docs/measurements.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/research/measurements.md").read_text(encoding="utf-8")
     rows = page.partition("(Algorithm 1) | here |")[2].partition("\n\n")[0]
     listed = dict(re.findall(r"^\| (4\.[1-4]|all|not run) \| (.*)$", rows, re.MULTILINE))
     for name, task in (("4.1", paper_examples.quadratic_task(0)), ("4.2", paper_examples.huber_task(0))):

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators. Each exclusion has its reason; docs/sklearn.md says how many there are."""
+"""scikit-learn's own checks of estimators. Each exclusion has its reason; docs/research/sklearn.md says how many there are."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import dptune
 from dptune_sklearn import PrivateSearch
 from dptune_sklearn.naming import name_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "sklearn.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "sklearn.md"
 EXCLUDED = {
-    "check_dtype_object": "what training raised is told with its traceback, as an InputError, which is no TypeError",
+    "check_dtype_object": "what training raised is told with its traceback, as an InputError, which is not a TypeError",
     "check_estimators_empty_data_messages": "rows without columns are refused in dptune's words, before training",
 }
 

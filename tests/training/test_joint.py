@@ -71,7 +71,7 @@ def test_planted_bug_half_of_mu_is_too_little_for_a_choice() -> None:
 
 @pytest.mark.parametrize(("mu", "before", "now"), [(1.0, 5.086, 3.13), (0.5, 3.114, 2.49)])
 def test_the_figures_of_the_page(mu: float, before: float, now: float, fast_path: Path) -> None:
-    """docs/training.md; dp-accounting with half of mu is below, and with all of it far above."""
+    """docs/research/training.md; dp-accounting with half of mu is below, and with all of it far above."""
     train = TrainingLedger(fast_path / "train.db", ONE, n=900)
     val = PrivacyLedger(fast_path / "val.db", Budget.gdp(mu))
     joint = join([train, val], delta=DELTA)

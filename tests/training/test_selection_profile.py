@@ -109,7 +109,7 @@ def test_gaussian_repeats_of_which_the_likeliest_under_a_neighbour_wins(repeats:
 
 
 def test_the_page_says_how_near_the_integral_comes_in_delta_and_in_epsilon() -> None:
-    page = " ".join((Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8").split())
+    page = " ".join((Path(__file__).parents[2] / "docs/research/training.md").read_text(encoding="utf-8").split())
     repeats = Repeats.geometric(100)
     bound = SelectionProfile(repeats, lambda s: gaussian(2.0, s), most=12.0)
     shares = [integrated(repeats, 2.0, e) / bound.delta(e) for e in (0.2, 1.0, 2.0)]

@@ -39,7 +39,7 @@ from dptune.search.gp.posterior import GradientPosterior
 from dptune.space import Space
 
 START = "start"  # key of the comparison of the starting points
-OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/measurements.md for its cost
+OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/research/measurements.md for its cost
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 
 

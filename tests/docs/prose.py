@@ -1,0 +1,188 @@
+"""How our English is checked: length of sentences, phrases that we avoid, and length of Markdown lines.
+
+``python tests/docs/prose.py [FILE ...]`` prints ``file:line: fault: sentence`` and ends with 1 if there are faults.
+Rules: README, docs, errors, warnings, log lines, help texts and public docstrings have at most 30 words a sentence.
+Proofs and research pages are exempt from that rule alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+LONGEST, WIDEST, README_MEAN = 30, 120, 15
+PROOFS = {"docs/privacy.md", "docs/frontier.md"}  # and everything under docs/research
+BANNED = re.compile(
+    r"(?<!here )\b(?:[Ii]s|[Aa]re) (?:none|no (?!longer|more|less|smaller|larger|later|earlier)\w+)"
+    r"|\b(?:[Tt]ells?|told) whether\b|\b[Ww]ho reads\b|\b(?:[Gg]oes|[Gg]o|went) on\b|\bthat of the other\b|\b[Bb]eside\b"
+)
+CALLS = {"warn", "warning", "info", "debug", "error", "critical", "exception", "echo", "Option", "Argument"}
+SKIPPED = {"Args:", "Returns:", "Raises:", "Attributes:", "Example:", "Yields:", "Notation:"}
+
+
+class Sentence(NamedTuple):
+    """A sentence, and where it begins."""
+
+    line: int
+    text: str
+
+    @property
+    def words(self) -> int:
+        """Words; a formula, a name and a number are one word each."""
+        return sum(any(map(str.isalnum, word)) for word in self.text.split())
+
+
+class Fault(NamedTuple):
+    """A place that breaks a rule."""
+
+    file: str
+    line: int
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}: {self.text}"
+
+
+def markdown_files() -> list[Path]:
+    """Every page of the repository: README, docs, and what contributors read."""
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def python_files() -> list[Path]:
+    """Every module that users import or run."""
+    return [path for room in ("dptune", "integrations") for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def is_proof(path: Path) -> bool:
+    """Proofs and research pages may have long sentences."""
+    name = path.relative_to(ROOT).as_posix()
+    return name in PROOFS or name.startswith("docs/research/")
+
+
+def faults(path: Path) -> Iterator[Fault]:
+    """Everything in a file that breaks a rule."""
+    name = path.relative_to(ROOT).as_posix()
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        for number, line in enumerate(text.splitlines(), 1):
+            figures = is_proof(path) and line.startswith("|")  # printed by a benchmark, and compared with it
+            if len(line) > WIDEST and not figures and not re.fullmatch(r"\s*\S+", line):
+                yield Fault(name, number, f"{len(line)} characters", line[:60])
+    found = markdown_sentences(text) if path.suffix == ".md" else python_sentences(text)
+    for each in found:
+        if each.words > LONGEST and not is_proof(path):
+            yield Fault(name, each.line, f"{each.words} words", each.text)
+        if phrase := BANNED.search(each.text):
+            yield Fault(name, each.line, f"phrase {phrase[0]!r}", each.text)
+
+
+def markdown_sentences(text: str, *, tables: bool = True) -> list[Sentence]:
+    """The sentences of a page, without code; each cell of a table and each item of a list stands by itself."""
+    found: list[Sentence] = []
+    block: list[str] = []
+    start, fenced = 1, False
+
+    def close() -> None:
+        found.extend(Sentence(start, each) for each in split(plain(" ".join(block))))
+        block.clear()
+
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.lstrip().startswith("```"):
+            close()
+            fenced = not fenced
+            continue
+        bare = line.strip()
+        if fenced or not bare or bare.startswith(("#", "<", "|", "![")) or line.startswith("    "):
+            close()
+            if bare.startswith("|") and tables and not fenced:
+                cells = (plain(cell) for cell in re.split(r"(?<!\\)\|", bare.strip("|")))
+                found.extend(Sentence(number, each) for cell in cells for each in split(cell))
+            continue
+        if re.match(r"[-*+] |\d+\. ", bare):
+            close()
+        if not block:
+            start = number
+        block.append(re.sub(r"^(?:[-*+] |\d+\. |> )", "", bare))
+    return found
+
+
+def plain(text: str) -> str:
+    """Text without marks: code is one word, a link is its text."""
+    text = re.sub(r"`+[^`]*`+", "CODE", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}", "", text)
+
+
+def split(text: str) -> list[str]:
+    """Sentences, which end with a full stop, a question mark or an exclamation mark before a capital."""
+    text = re.sub(r"\b(e\.g|i\.e|etc|vs|cf|al|resp)\.", r"\1", text)
+    parts = re.split(r"(?<=[.?!])[)\"']*\s+(?=[\"'(*\[]*[A-Z0-9εδμ{])", text.strip())
+    return [part.strip() for part in parts if any(map(str.isalpha, part))]
+
+
+def python_sentences(text: str) -> list[Sentence]:
+    """The sentences of public docstrings, errors, warnings, log lines and help texts of a module."""
+    found: list[Sentence] = []
+    for line, piece in _pieces(ast.parse(text)):
+        for paragraph in re.split(r"\n\s*\n|\n\s*[-*] |\n(?=\s*\w+(?: \([^)]*\))?: )|\n\s*>>> .*|::\n", piece):
+            if paragraph.strip() and paragraph.strip() not in SKIPPED:
+                shown = plain(re.sub(r":\w+:`[^`]*`", "CODE", " ".join(paragraph.split())))
+                found.extend(Sentence(line, each) for each in split(shown))
+    return found
+
+
+def _pieces(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in _public(tree):
+        docstring = ast.get_docstring(node)
+        if docstring:
+            prose = re.split(r"\n\s*(?:Example|Glossary|Notation)s?:", docstring)[0]
+            yield node.body[0].lineno, re.sub(r"\n\n +.*?(?=\n\n|\Z)", "", prose, flags=re.DOTALL) or prose
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and _says(call):
+            for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+                if words := _words(argument):
+                    yield argument.lineno, words
+
+
+def _public(tree: ast.Module) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield tree
+    todo: list[ast.stmt] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node
+            todo.extend(node.body if isinstance(node, ast.ClassDef) else [])
+
+
+def _says(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in CALLS or bool(re.fullmatch(r"\w*(?:Error|Mismatch|Exhausted|Planned|Refused|Closed|Warning)", name))
+
+
+def _words(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value if " " in node.value else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _words(node.left) + _words(node.right)
+    return ""
+
+
+def main(paths: Iterable[str]) -> int:
+    """Print the faults of these files, or of all."""
+    files = [Path(path).resolve() for path in paths] or [*markdown_files(), *python_files()]
+    found = [fault for path in files for fault in faults(path)]
+    print(*found, sep="\n")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
