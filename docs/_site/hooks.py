@@ -1,4 +1,4 @@
-"""What the site needs beside its pages: front page, reference, and files of the repository that pages link to."""
+"""What the site needs in addition to its pages: front page, reference, and files of the repository that pages link to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = {  # page -> title, packages
-    "dptune": ("The first day", ["dptune"]),
+    "dptune": ("Common names", ["dptune"]),
     "dptune_optuna": ("Optuna", ["dptune_optuna"]),
     "dptune_ray": ("Ray Tune", ["dptune_ray"]),
     "dptune_sklearn": ("scikit-learn", ["dptune_sklearn"]),
@@ -32,6 +32,7 @@ REFERENCE = {  # page -> title, packages
     ),
     "errors": ("Errors", ["dptune.errors"]),
 }
+PICTURE = re.compile(r"<picture>.*?<img alt=\"([^\"]*)\" src=\"([^\"]*)\">\s*</picture>", re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+)")
 ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
 ERROR = re.compile(r"(?<=\d) ± (?=[\d.])")  # a mean's
@@ -42,6 +43,7 @@ OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?http
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the README as the front page, the reference, and every file outside ``docs`` that a page links to."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = PICTURE.sub(r"![\1](\2)", readme)  # the site inverts figures at night, and links of raw HTML are not followed
     readme = re.sub(r"\]\((?!https?:|docs/|#)", "](../", readme).replace("](docs/", "](")
     files.append(File.generated(config, "index.md", content=readme))
     for page, (title, packages) in REFERENCE.items():
@@ -56,7 +58,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links that leave ``docs`` to the copies in the site."""
     up = posixpath.dirname(page.file.src_uri)
-    return LINK.sub(lambda link: f"{posixpath.relpath('source/' + _inside(link[1], up), up or '.')}.txt", markdown)
+
+    def copied(link: re.Match[str]) -> str:
+        path = _inside(link[1], up)
+        return link[1] if path.startswith("docs/") else f"{posixpath.relpath('source/' + path, up or '.')}.txt"
+
+    return LINK.sub(copied, markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -87,7 +94,8 @@ def _reference(title: str, packages: list[str]) -> str:
 
 def _outside(file: File) -> list[str]:
     """Paths in the repository of what a page links to outside ``docs``."""
-    return [_inside(link, posixpath.dirname(file.src_uri)) for link in LINK.findall(file.content_string)]
+    linked = (_inside(link, posixpath.dirname(file.src_uri)) for link in LINK.findall(file.content_string))
+    return [path for path in linked if not path.startswith("docs/")]
 
 
 def _inside(link: str, folder: str) -> str:

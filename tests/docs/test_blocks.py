@@ -36,7 +36,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_public_study.py",
     "docs/optuna.md#a-search-that-is-told-the-noise": "tests/optuna_front/test_told_the_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
-    "docs/optuna.md#runs-that-go-on": "tests/optuna_front/test_extending_page.py",
+    "docs/resume.md": "tests/optuna_front/test_extending_page.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/postgresql.md": "tests/docs/test_postgresql_page.py",
     "docs/ldp.md": "tests/test_examples.py",
@@ -45,14 +45,15 @@ FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs them",
     "docs/ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
+    "docs/tutorial_ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
 }
 ALONE = "docs/centred.md#without-a-framework"
 SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
-PRUNING = "docs/optuna.md#trials-that-stop-early"
+PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
-       "docs/tutorial.md", "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger",
+       "docs/tutorial_optuna.md", "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger",
        "docs/cli.md#watch-a-run",
-       ALONE, SPACES, SELECTION, PRUNING}  # fmt: skip
+       ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,7 @@ def test_the_page_of_the_public_choice_runs(capsys: pytest.CaptureFixture[str]) 
     assert known["chosen"].improvement is not None or known["chosen"].index == 10
 
 
-@pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/tutorial_sklearn.md"])
+@pytest.mark.parametrize("name", ["docs/tutorial_optuna.md", "docs/tutorial_sklearn.md", PRIVATE])
 def test_a_tutorial_runs_and_prints_what_it_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(name)
     printed = capsys.readouterr().out

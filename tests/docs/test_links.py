@@ -38,9 +38,15 @@ def test_files_of_the_repository_that_a_page_names_are_there(path: Path) -> None
 
 def test_every_page_is_in_the_navigation_and_no_other() -> None:
     listed = set(re.findall(r": ([\w/.-]+\.(?:md|py))$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/*.md")}
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     notebooks = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/notebooks/*.py")}
     assert {each for each in listed if not each.startswith("reference/")} == pages | notebooks | GENERATED
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
+def test_every_page_links_to_the_glossary(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s#]+)", path.read_text(encoding="utf-8"))
+    assert path.name == "glossary.md" or any(Path(link).name == "glossary.md" for link in links)
 
 
 def test_figures_that_pages_show_are_there_and_others_are_not() -> None:

@@ -53,11 +53,11 @@ def test_an_example_runs_as_it_stands(example, fast_path):
     assert "NOT PRIVATE" not in run.stdout
 
 
-def run_block(number, names, *shorter):
-    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[number].split("```")[0]
+def run_block(number, names, *shorter, page="ray.md"):
+    block = (ROOT / "docs" / page).read_text().split("```python\n")[number].split("```")[0]
     for words in shorter:
         block = block.replace(*words)
-    exec(compile(block, "ray.md", "exec"), names)
+    exec(compile(block, page, "exec"), names)
 
 
 @pytest.mark.slow
@@ -70,6 +70,16 @@ def test_the_page_s_public_experiment_and_private_choice_run(fast_path, monkeypa
     assert names["choice"].params.keys() == {"C", "gamma"}
     assert "one private choice" in capsys.readouterr().out
     assert names["ledger"].count("svm") == 1
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(fast_path, monkeypatch, capsys):
+    monkeypatch.chdir(fast_path)
+    names = {}
+    for number in range(1, 5):
+        run_block(number, names, ("num_samples=20", "num_samples=4"), page="tutorial_ray.md")
+    assert names["choice"].params.keys() == {"C", "gamma"}
+    assert "one patient in 'tumours', n = 400" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -93,7 +103,7 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
         **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "HybridRandomizer": HybridRandomizer},
         **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
     }
-    run_block(3, names, ("num_samples=1000", "num_samples=3"))
+    run_block(3, names, ("num_samples=1000", "num_samples=3"), page="ldp.md")
     assert names["search"].recommend().keys() == {"x"}
     assert sum(account.replies for account in names["ledger"].accounts()) == 3
 
@@ -108,7 +118,7 @@ def test_the_page_s_federation_runs(fast_path, monkeypatch):
     names |= {"objective": lambda agent, config: -((config["x"] - 0.1 * agent) ** 2)}
     names |= {"RayTransport": RayTransport, "Federation": Federation, "DPFTSSearch": DPFTSSearch}
     try:
-        run_block(4, names, ("", ""))
+        run_block(2, names, page="federated.md")
         assert names["federation"].best().keys() == set(range(8))
         assert names["search"].set_search_properties("value", "max", space)
         assert "x" in names["search"].suggest("a")
