@@ -2,7 +2,8 @@
 
 Tasks x people x mu x trials x seeds, each under the centred search, DP-GIBO, and privatised values with
 Random, TPE and CMA-ES; and CMA-ES without privacy. Results are kept in `<out>/results/private.jsonl` line by line, and
-a run that was stopped goes on from there. Prints the tables of docs/research/measurements.md and draws docs/figures/private.png.
+a run that was stopped goes on from there. Prints the tables of
+docs/research/measurements.md and draws docs/figures/private.png.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Variants of the centred search: `python -m benchmarks.centred_variants [--seeds 10]`, docs/research/what-did-not-work.md.
+"""Variants of the centred search: `python -m benchmarks.centred_variants [--seeds 10]`.
+
+Tables of docs/research/what-did-not-work.md.
 
 Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
 The search without saturation and with half of the people clipped ("plain") beside variants of it, the package's own

@@ -6,7 +6,8 @@ are those of `benchmarks.selection`, and the default with random configurations 
 `benchmarks.tails`, on splits of their own.
 
 **A simulation**: laws of the choices on losses that were computed once (kept in `out/`), with seeded noise. Results are
-kept in `<out>/results/choices.jsonl`, a line for each task and split; prints the tables of docs/research/what-did-not-work.md.
+kept in `<out>/results/choices.jsonl`, a line for each task and split; prints the tables of
+docs/research/what-did-not-work.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Failed trials in the centred search: `python -m benchmarks.failures [--seeds 10]`, docs/research/what-did-not-work.md.
+"""Failed trials in the centred search: `python -m benchmarks.failures [--seeds 10]`.
+
+Tables of docs/research/what-did-not-work.md.
 
 n = 300, mu = 1, 100 trials; the evaluation fails with chance 0.2 anywhere ("anywhere"), or where the first coordinate
 is above 0.7 ("a region"). Compared are rules for what a failed point counts as, for each person: the upper clip; their

@@ -1,4 +1,4 @@
-"""What the site needs in addition to its pages: front page, reference, and files of the repository that pages link to."""
+"""What the site adds to its pages: front page, reference, and files of the repository that pages link to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?http
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the README as the front page, the reference, and every file outside ``docs`` that a page links to."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    readme = PICTURE.sub(r"![\1](\2)", readme)  # the site inverts figures at night, and links of raw HTML are not followed
+    readme = PICTURE.sub(r"![\1](\2)", readme)  # the site inverts figures at night
     readme = re.sub(r"\]\((?!https?:|docs/|#)", "](../", readme).replace("](docs/", "](")
     files.append(File.generated(config, "index.md", content=readme))
     for page, (title, packages) in REFERENCE.items():

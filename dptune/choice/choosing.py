@@ -76,7 +76,7 @@ def select(
         data: (X, y) of the private examples, or a function that loads them.
         default: place, from 0, of the candidate that you would take without a choice. Beforehand it is ten times as
             likely as all others together, so that noise seldom leaves it for something worse; it costs no budget.
-            Without it noise did so in 23% of choices where losses have tails, n = 300 and 1000 (docs/research/measurements.md).
+            Without it noise did so in 23% of choices where losses have tails (docs/research/measurements.md).
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
             With ``public``: of the improvement; default what public rows say is needed to show it.
         public_weight, finalists, report_share: see :class:`dptune.choice.PublicChoice`; they need ``public``.

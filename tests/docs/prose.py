@@ -19,7 +19,8 @@ LONGEST, WIDEST, README_MEAN = 30, 120, 15
 PROOFS = {"docs/privacy.md", "docs/frontier.md"}  # and everything under docs/research
 BANNED = re.compile(
     r"(?<!here )\b(?:[Ii]s|[Aa]re) (?:none|no (?!longer|more|less|smaller|larger|later|earlier)\w+)"
-    r"|\b(?:[Tt]ells?|told) whether\b|\b[Ww]ho reads\b|\b(?:[Gg]oes|[Gg]o|went) on\b|\bthat of the other\b|\b[Bb]eside\b"
+    r"|\b(?:[Tt]ells?|told) whether\b|\b[Ww]ho reads\b|\b(?:[Gg]oes|[Gg]o|went) on\b|\bthat of the other\b"
+    r"|\b[Bb]eside\b"
 )
 CALLS = {"warn", "warning", "info", "debug", "error", "critical", "exception", "echo", "Option", "Argument"}
 SKIPPED = {"Args:", "Returns:", "Raises:", "Attributes:", "Example:", "Yields:", "Notation:"}

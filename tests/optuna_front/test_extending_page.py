@@ -1,4 +1,4 @@
-"""Resumed and extended studies, on docs/resume.md: the blocks run in order, and its table is what the stored runs say."""
+"""Resumed and extended studies, docs/resume.md: blocks run in order, and the table is what the stored runs say."""
 
 from __future__ import annotations
 

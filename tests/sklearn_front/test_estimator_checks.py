@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators. Each exclusion has its reason; docs/research/sklearn.md says how many there are."""
+"""scikit-learn's own checks of estimators. Each exclusion has its reason, and docs/research/sklearn.md counts them."""
 
 from __future__ import annotations
 
