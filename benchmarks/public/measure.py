@@ -19,7 +19,8 @@ import numpy as np
 
 import dptune
 from benchmarks.data import Array
-from benchmarks.public.tables import Table
+from benchmarks.public import tables
+from benchmarks.public.tables import SEARCHED, Table
 from dptune.ledger.approximate import largest_plan
 from dptune.ledger.gdp import bounded_range_from_mu
 
@@ -31,8 +32,9 @@ BUDGETS: dict[str, dptune.Budget] = {
     "epsilon = 4": dptune.Budget.approximate_dp(epsilon=4, delta=DELTA),
 }
 PEOPLE, DRAWS = (300, 1000), 1
-OURS, CV, EXACT, RANDOM, DEFAULT, CONSTANT = (
-    "dptune", "cross-validation alone", "exact choice", "choice among random", "default", "constant",
+OURS, CV, EXACT, EXACT_ALL, RANDOM, DEFAULT, CONSTANT = (
+    "dptune", "cross-validation alone", "exact choice", "exact choice among all", "choice among random", "default",
+    "constant",
 )  # fmt: skip
 
 
@@ -78,16 +80,15 @@ def measure(cell: Cell, table: Table) -> dict[str, Any]:
 def rivals(table: Table, n: int, budget: str) -> dict[str, float]:
     """Return the judge's losses of the other ways to choose, for n people and a budget."""
     low, high = table.clip
-    V, L, random = (
-        np.clip(np.nan_to_num(losses, nan=high), low, high)
-        for losses in (table.public, table.private[:, :n], table.random[:, :n])
-    )
+    V, L = (np.clip(np.nan_to_num(losses, nan=high), low, high) for losses in (table.public, table.private[:, :n]))
+    random, judge = tables.RANDOM, table.judge
     return {
-        DEFAULT: float(table.judge[0]),
+        DEFAULT: float(judge[0]),
         CONSTANT: table.constant,
-        CV: float(table.judge[np.argmin(V.mean(axis=1))]),
-        EXACT: float(table.judge[np.argmin(L.mean(axis=1))]),
-        RANDOM: float(_law(random.sum(axis=1) * eta(budget) / (2 * (high - low))) @ table.judge_random),
+        CV: float(judge[np.argmin(V[SEARCHED].mean(axis=1))]),
+        EXACT: float(judge[np.argmin(L[SEARCHED].mean(axis=1))]),
+        EXACT_ALL: float(judge[np.argmin(L.mean(axis=1))]),
+        RANDOM: float(_law(L[random].sum(axis=1) * eta(budget) / (2 * (high - low))) @ judge[random]),
     }
 
 

@@ -14,7 +14,7 @@ from benchmarks.frontier.losses import Losses, interval
 from benchmarks.frontier.methods import OURS as CENTRED
 from benchmarks.frontier.methods import OWN, TPE
 from benchmarks.public import picture
-from benchmarks.public.measure import BUDGETS, CONSTANT, CV, DEFAULT, EXACT, OURS, PEOPLE, RANDOM, read
+from benchmarks.public.measure import BUDGETS, CONSTANT, CV, DEFAULT, EXACT, EXACT_ALL, OURS, PEOPLE, RANDOM, read
 
 Logs = dict[str, list[float]]  # task -> log ratios
 Key = tuple[bool, int, str]  # shifted, n, budget
@@ -22,7 +22,9 @@ Key = tuple[bool, int, str]  # shifted, n, budget
 NAMES = {
     DEFAULT: "the library's default", CV: "cross-validation on public rows alone (epsilon 0)",
     RANDOM: "one private choice among 100 random models", CENTRED: "`CentredSampler`", TPE: "TPE on noisy scores",
-    OURS: "**public rows propose, private people decide**", EXACT: "exact choice by the private people (no privacy)",
+    OURS: "**public rows propose, private people decide**",
+    EXACT: "exact choice by the private people (no privacy), among TPE's trials",
+    EXACT_ALL: "the same, among all candidates",
 }  # fmt: skip
 FIRST = "| n | budget | way to choose | loss over the best search without privacy | share kept: median, least |"
 Z_95 = 1.959964

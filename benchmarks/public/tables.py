@@ -1,7 +1,7 @@
 """Losses of the benchmark's candidates: on public rows by cross-validation, on private people, and on the judge's.
 
-A split of a task has 300 public rows, 1,000 private people and the judge's people. An Optuna study (TPE, 100 trials)
-searches on the five-fold cross-validated loss of the public rows. For every configuration, and for 99 random ones, a
+A split of a task has 300 public rows, 1,000 private people and the judge's people. An Optuna study searches on the
+five-fold cross-validated loss of the public rows: 100 trials of TPE, then 99 random ones. For every configuration a
 table stores what :func:`dptune.select` is given, so that every way to choose is compared on the same models.
 
 In the *shifted* form of a task the public rows are drawn from the lowest 35% of one covariate, mostly age, and the
@@ -34,24 +34,25 @@ COVARIATE = {  # the people's column by which public rows differ from private pe
 
 @dataclass(frozen=True)
 class Table:
-    """Losses of the candidates of one split; the default is the first candidate.
+    """Losses of the candidates of one split: the default, 99 trials of TPE, 99 random configurations.
 
     Attributes:
-        public: (TRIALS, 300) cross-validated losses of the public rows.
-        private: (TRIALS, 1000) losses of the private people.
-        random: (TRIALS, 1000) losses of the private people under the default and 99 random configurations.
-        judge: (TRIALS,) mean losses of the judge's people; ``judge_random`` likewise of ``random``.
+        public: (2 TRIALS - 1, 300) cross-validated losses of the public rows.
+        private: (2 TRIALS - 1, 1000) losses of the private people.
+        judge: (2 TRIALS - 1,) mean losses of the judge's people.
         clip: the task's public range of a loss.
         constant: mean loss of the judge's people under a constant prediction.
     """
 
     public: Array
     private: Array
-    random: Array
     judge: Array
-    judge_random: Array
     clip: tuple[float, float]
     constant: float
+
+
+SEARCHED = np.arange(TRIALS)  # the default and TPE's trials
+RANDOM = np.r_[0, TRIALS : 2 * TRIALS - 1]  # the default and the random configurations
 
 
 def slots() -> dict[str, tuple[str, People]]:
@@ -87,24 +88,27 @@ def collect(task: str, split: int, *, shifted: bool) -> Table:
     tried: list[Any] = []
     public: list[Array] = []
 
-    def value(trial: optuna.Trial) -> float:
-        tried.append(dict(suggest(trial, full)))
+    def losses_of(parameters: Any) -> Array:
+        tried.append(dict(parameters))
         public.append(np.concatenate([half.losses(tried[-1], fold) for half, fold in halves]))
-        return float(np.nan_to_num(public[-1], nan=full.clip[1]).clip(*full.clip).mean())
+        return public[-1]
 
+    def value(trial: optuna.Trial) -> float:
+        losses = losses_of(suggest(trial, full))
+        return float(np.nan_to_num(losses, nan=full.clip[1]).clip(*full.clip).mean())
+
+    rng = np.random.default_rng([split, 3])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=split, multivariate=True, group=True))
         study.enqueue_trial(dict(full.default))
         study.optimize(value, n_trials=TRIALS)
-    rng = np.random.default_rng([split, 3])
-    random = [dict(full.space.decode(rng.random(full.space.d))) for _ in range(TRIALS - 1)]
-    losses = np.array([full.losses(parameters, asked) for parameters in [*tried, *random]])
-    ours, judged = losses[:, : len(private)].astype(np.float32), losses[:, len(private) :].mean(axis=1)
-    chance = np.r_[0, TRIALS : 2 * TRIALS - 1]
+        for _ in range(TRIALS - 1):
+            losses_of(full.space.decode(rng.random(full.space.d)))
+    losses = np.array([full.losses(parameters, asked) for parameters in tried])
     return Table(
-        np.array(public, dtype=np.float32), ours[:TRIALS], ours[chance], judged[:TRIALS], judged[chance], full.clip,
-        float(full.constant(judge).mean()),
+        np.array(public, dtype=np.float32), losses[:, : len(private)].astype(np.float32),
+        losses[:, len(private) :].mean(axis=1), full.clip, float(full.constant(judge).mean()),
     )  # fmt: skip
 
 

@@ -9,15 +9,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from dptune.choice.public import Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.choice.public import NEAR, Matrix, PublicLosses, Vector, centred, law, prior, votes
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import Rest
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist between FEWEST and MOST
+USUAL = 200.0  # n eta at which finalists are within NEAR standard errors of the best; they may be farther for more
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
+LEVEL = 4.0  # standard errors within which two radii count as level
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
 Z_95 = 1.959964  # standard normal quantiles
@@ -102,13 +104,20 @@ def plan(public: PublicLosses, rest: Rest, wanted: Wanted, *, n: int, default: i
     if mu <= 0:
         return Plan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
     eta = bounded_range_from_mu(mu * math.sqrt(1 - share))
-    most = wanted.finalists or int(min(MOST, max(FEWEST, n * eta / PER_FINALIST)))
-    finalists = public.finalists(most)
+    finalists = _finalists(public, n * eta, wanted.finalists)
     r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
     apart = r
     if default is not None and share:
         apart = estimate_radius(public, default, finalists, unit(mu * math.sqrt(share)))
     return Plan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides)
+
+
+def _finalists(public: PublicLosses, said: float, most: int | None) -> tuple[int, ...]:
+    """Return the finalists; ``said`` is n eta: the more people say, the more candidates, and the less near ones."""
+    if most is not None:
+        return public.finalists(most)
+    most = int(min(MOST, max(FEWEST, said / PER_FINALIST)))
+    return public.finalists(most, NEAR * (said / USUAL) ** 0.25)
 
 
 def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
@@ -125,12 +134,15 @@ def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
 
 
 def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...]) -> float:
-    """Return the largest r whose simulated loss is within two standard errors of the smallest."""
+    """Return the largest r whose simulated loss is within LEVEL standard errors of the smallest.
+
+    Public rows may be unlike the private people, and a small r cuts where they differ. So the largest is taken.
+    """
     apart = float(np.abs(centred(public.clipped[list(finalists)])).max()) or public.largest
     grid = [apart * part for part in RADII]
     losses = simulate(public, n, eta, weight, finalists, grid)[0]  # (splits, radii)
     worse = losses - losses[:, [int(np.argmin(losses.mean(axis=0)))]]
-    level = worse.mean(axis=0) <= 2 * worse.std(axis=0) / math.sqrt(len(worse))
+    level = worse.mean(axis=0) <= LEVEL * worse.std(axis=0) / math.sqrt(len(worse))
     return grid[int(np.flatnonzero(level).max())]
 
 

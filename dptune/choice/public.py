@@ -28,7 +28,7 @@ Matrix = npt.NDArray[np.float64]
 MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
-NEAR = 2.0  # paired standard errors between the best candidate and a finalist
+NEAR = 2.0  # paired standard errors between the best candidate and a finalist, by default
 BY_RANK = 40  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
@@ -91,18 +91,19 @@ class PublicLosses:
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
-    def finalists(self, most: int) -> tuple[int, ...]:
+    def finalists(self, most: int, errors: float | None = None) -> tuple[int, ...]:
         """Return at most so many candidates, the best on public rows first.
 
-        Near are those whose paired mean difference to the best one is within NEAR standard errors. If there are more
-        than ``most``, the best is taken, and then the farthest from all that were taken, by the mean absolute
-        difference of public losses: near copies of each other fit the same public rows by luck. Else, and among fewer
-        than BY_RANK finalists, ranks decide.
+        Near are those whose paired mean difference to the best one is within ``errors`` standard errors. Of these the
+        best is taken, and then the farthest from all that were taken, by the mean absolute difference of public losses:
+        near copies of each other fit the same public rows by luck. Ranks decide among fewer than BY_RANK finalists,
+        and where hardly any candidate is near; also where none of ``errors`` is given and all that are near fit.
         """
         ranked, V = np.array(self.order), self.clipped
         apart = V[ranked] - V[ranked[0]]  # (s, N)
-        near = apart.mean(axis=1) <= NEAR * apart.std(axis=1) / apart.shape[1] ** 0.5
-        kept = ranked[near] if near.sum() > most >= BY_RANK else ranked[:most]
+        near = apart.mean(axis=1) <= (errors or NEAR) * apart.std(axis=1) / apart.shape[1] ** 0.5
+        enough = near.sum() > (most if errors is None else 2)
+        kept = ranked[near] if enough and most >= BY_RANK else ranked[:most]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
             distance[taken] = -1.0  # equal candidates are 0 apart

@@ -197,10 +197,23 @@ def test_a_wrong_sampling_rate_that_is_not_compared_is_found(
         test_what_is_not_planned_is_not_charged("sampling rate", ledger)
 
 
+def _example(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    example = Path(__file__).parents[2] / "examples" / name
+    return subprocess.run([sys.executable, str(example), str(folder)], capture_output=True, text=True, check=False)
+
+
 def test_the_example_prints_one_statement(tmp_path: Path) -> None:
-    example = Path(__file__).parents[2] / "examples" / "opacus_mlp.py"
-    run = subprocess.run([sys.executable, str(example), str(tmp_path)], capture_output=True, text=True, check=False)
+    run = _example("opacus_mlp.py", tmp_path)
     assert run.returncode == 0, run.stderr
     assert "Joint privacy statement" in run.stdout
     assert "6 of 6 trainings" in run.stdout
     assert "epsilon = 7.9" in run.stdout
+
+
+def test_odds_of_a_search_on_public_rows_cost_no_budget(tmp_path: Path) -> None:
+    run = _example("opacus_public_odds.py", tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "best of a secret number of trainings: {'rate'" in run.stdout
+    plan = SelectionPlan(Repeats.geometric(5), TrainingPlan(2.0, 1 / 9, 108))  # uniform draws would state the same
+    alone = TrainingLedger(tmp_path / "alone.db", plan, n=719).statement(delta=1e-5)
+    assert f"epsilon = {alone.epsilon:.3f}" in run.stdout
