@@ -27,9 +27,9 @@ def test_the_readme_names_the_commands_that_prove_an_installation_and_how_long_t
     named = dict(re.findall(r"^make (\w+) +# .*: (.*)$", README, re.MULTILINE))
     assert named.keys() == {"demo", "test", "docs"}
     assert all(re.search("minute", time) for time in named.values())
-    ci = (ROOT / ".ci/run").read_text().splitlines()
+    lanes = re.findall(r"^lane (.*?) [&|]", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     for name in named:
-        assert f"make {name}" in ci
+        assert name in " ".join(lanes).split()
         assert re.search(rf"^{name}:.*##", MAKEFILE, re.MULTILINE)
 
 
