@@ -21,12 +21,20 @@ from dptune.ledger import schema
 
 @pytest.fixture
 def connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The connections that engines make, and close."""
+    """The connections that engines make from now on, and close; an earlier test's may close at any time."""
     seen: list[str] = []
-    listen = [
-        (sa.Engine, "connect", lambda *_: seen.append("open")),
-        (sa.Engine, "close", lambda *_: seen.append("close")),
-    ]
+    mine: set[int] = set()
+
+    def opened(connection: object, _: object) -> None:
+        mine.add(id(connection))
+        seen.append("open")
+
+    def closed(connection: object, _: object) -> None:
+        if id(connection) in mine:
+            mine.remove(id(connection))
+            seen.append("close")
+
+    listen = [(sa.Engine, "connect", opened), (sa.Engine, "close", closed)]
     for each in listen:
         event.listen(*each)
     yield seen
