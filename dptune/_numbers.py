@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from functools import cache
 from typing import Any
 
 COUNTABLE = 2**53  # up to here a float counts one by one
@@ -19,12 +20,13 @@ EXACT = Context(prec=50, rounding=ROUND_CEILING)  # for sums of what is spent: f
 
 def _is_of(value: object, plain: tuple[type, ...], codes: tuple[str, ...]) -> bool:
     """Tell whether the type is one of ``plain``, or NumPy's scalar type of one of the kinds ``codes``."""
-    if type(value) in plain:
-        return True
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and any(
-        type(value) is numpy.dtype(c).type for kind in codes for c in numpy.typecodes[kind]
-    )
+    return type(value) in plain or (sys.modules.get("numpy") is not None and type(value) in _scalar_types(codes))
+
+
+@cache
+def _scalar_types(codes: tuple[str, ...]) -> frozenset[type]:
+    numpy = sys.modules["numpy"]
+    return frozenset(numpy.dtype(c).type for kind in codes for c in numpy.typecodes[kind])
 
 
 def whole(value: object) -> int | None:
