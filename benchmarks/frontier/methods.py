@@ -21,7 +21,7 @@ from benchmarks.data import Array
 from benchmarks.frontier import told_noise
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 from benchmarks.loops import NO_PRIVACY
-from benchmarks.spaces import suggest
+from benchmarks.measurements.spaces import suggest
 from dptune import CENTRED, SearchRun
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import odds_for

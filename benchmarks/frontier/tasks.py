@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from benchmarks.bench_private import make_task
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.headroom import kept, taken
 from benchmarks.frontier.models import MODELS, Model, Trained
 from benchmarks.frontier.people import SLOTS, People, rows
 from benchmarks.frontier.tables import table
+from benchmarks.measurements.private import make_task
 from benchmarks.small_tasks import BreastCancerTask, isotropic_ridge_task, plain_svr_task
 from benchmarks.space_tasks import BINARY, KINDS, N_VALIDATION, RARE, space_task
 from benchmarks.tasks import KernelTask, Task, kernel_ridge_task

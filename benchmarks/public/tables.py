@@ -22,7 +22,7 @@ from benchmarks.data import Array
 from benchmarks.frontier.headroom import kept, taken
 from benchmarks.frontier.models import MODELS, Trained
 from benchmarks.frontier.people import MOST_TEST, N_PRIVATE, N_TRAIN, RESERVED, SLOTS, People, frame, rows
-from benchmarks.spaces import suggest
+from benchmarks.measurements.spaces import suggest
 
 TRIALS, FOLDS, LOWEST = 100, 5, 0.35
 COVARIATE = {  # the people's column by which public rows differ from private people

@@ -13,7 +13,7 @@ from dptune.privacy.privatizer import LossPrivatizer
 
 Method = Callable[[Sequence[str], LossPrivatizer, float, str], int]  # points, privatizer, mu, scope -> index
 
-FEW = 100  # n mu, up to which the race does better; found by ``python -m benchmarks.selection --rule``
+FEW = 100  # n mu, up to which the race does better; found by ``python -m benchmarks.centred.selection --rule``
 
 
 def exponential(

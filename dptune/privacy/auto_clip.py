@@ -23,7 +23,7 @@ where many people share one large loss, as hinge losses of a constant classifier
 and one far too large could be chosen. So a bound is ``far`` worse where nobody is above half of it either. Below 1 that
 is not asked: a few people may lose much more than all others, and a bound between them and the others is a good one.
 Where a loss has a largest value, that is the last bound, and large bounds are preferred when in doubt.
-``make bench-clip`` shows the cost.
+``make -C benchmarks clip`` shows the cost.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.fts_problems import FederatedProblem, synthetic
-from benchmarks.fts_runs import Method, run
+from benchmarks.federated.problems import FederatedProblem, synthetic
+from benchmarks.federated.runs import Method, run
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.subsampled import SubsampledGaussianPlan
 

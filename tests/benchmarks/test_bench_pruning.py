@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import pruning
+from benchmarks.optuna import pruning
 
 
 @pytest.mark.parametrize("search", ["private, private rungs", "no privacy, TPE, MedianPruner"])

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import spaces
 from benchmarks.curator import Curator
+from benchmarks.measurements import spaces
 from benchmarks.space_tasks import KINDS, space_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.privacy.mechanism import noisy_min

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.centred_variants import (
+from benchmarks.loops import run_centred, simulate
+from benchmarks.tasks import Task
+from benchmarks.what_did_not_work.centred_variants import (
     PLAIN,
     VARIANTS,
     LearningRate,
@@ -17,8 +19,6 @@ from benchmarks.centred_variants import (
     TrustRegion,
     make,
 )
-from benchmarks.loops import run_centred, simulate
-from benchmarks.tasks import Task
 from dptune.search.algorithms.centred import GENERATION, CentredCMA
 from dptune.search.algorithms.centred_plan import CENTRED
 

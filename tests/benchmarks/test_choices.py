@@ -14,7 +14,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from benchmarks import choices, selection
+from benchmarks.centred import selection
+from benchmarks.what_did_not_work import choices
 
 L = arrays(float, (3, 4), elements=st.floats(0, 1))
 

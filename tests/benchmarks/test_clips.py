@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import clips
 from benchmarks.frontier.tasks import FrontierTask
+from benchmarks.measurements import clips
 from benchmarks.report import DOCS
 from dptune import Float, Space
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from benchmarks import ldp_samplers, ldp_speed
-from benchmarks.bench_ldp import EPSILONS, side_by_side, synthetic
-from benchmarks.ldp_problems import (
+from benchmarks.ldp import samplers as ldp_samplers
+from benchmarks.ldp import speed as ldp_speed
+from benchmarks.ldp.__main__ import EPSILONS, side_by_side, synthetic
+from benchmarks.ldp.problems import (
     KERNELS,
     generated_table,
     heavy_replies,
@@ -17,8 +20,8 @@ from benchmarks.ldp_problems import (
     stocks,
     told_values,
 )
-from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, ORDER_WISE, RESULTS, ROOT, THEOREM, checkpoints, load, play
-from benchmarks.ldp_search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
+from benchmarks.ldp.runs import ALGORITHMS, DEFAULT, ORDER_WISE, RESULTS, ROOT, THEOREM, checkpoints, load, play
+from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from dptune.search.gp.kernels import RBF
 
 
@@ -95,7 +98,7 @@ def test_the_defaults_are_the_least_means_of_the_search() -> None:
 
 
 def test_the_commands_of_the_page_are_those_of_the_makefile() -> None:
-    page, makefile = (ROOT / "docs" / "research" / "ldp.md").read_text(), (ROOT / "Makefile").read_text()
-    commands = [line for line in page.splitlines() if line.startswith("python -m benchmarks.bench_ldp ")]
+    page, makefile = (ROOT / "docs/research/ldp.md").read_text(), (ROOT / "benchmarks/Makefile").read_text()
+    commands = re.findall(r"^python -m (benchmarks\.ldp .*\S)", page, re.MULTILINE)
     assert len(commands) >= 7
-    assert [command for command in commands if command not in makefile] == []
+    assert [command for command in commands if f"$(RUN) {command}" not in makefile] == []

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from noises import NoNoise
 
-from benchmarks import bench_private, loops, paper_runs
+from benchmarks import loops
 from benchmarks.curator import Curator
+from benchmarks.measurements import paper_runs
+from benchmarks.measurements import private as bench_private
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger

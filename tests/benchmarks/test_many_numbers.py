@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.many_numbers import ALONE, NONE, PACKAGE, VARIANTS, table
+from benchmarks.measurements.many_numbers import ALONE, NONE, PACKAGE, VARIANTS, table
 from benchmarks.report import DOCS
 
 

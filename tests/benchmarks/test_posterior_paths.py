@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.posterior_paths import Path
+from benchmarks.what_did_not_work.posterior_paths import Path
 from dptune.search.gp.grouped import Group, GroupedRegression
 
 

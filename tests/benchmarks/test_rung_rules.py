@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from noises import NoNoise
 
-from benchmarks import rung_rules
 from benchmarks.curator import Curator
-from benchmarks.rung_rules import RULES, STEPS, Curves, Rule, simulate, trained
+from benchmarks.what_did_not_work import rung_rules
+from benchmarks.what_did_not_work.rung_rules import RULES, STEPS, Curves, Rule, simulate, trained
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.search import rungs
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import scale
+from benchmarks.measurements import scale
 
 MOST_TRANSACTIONS, CONNECTIONS = 7, 1
 PRIVATE = [subject for subject in scale.SUBJECTS if subject != "optuna"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import selection
+from benchmarks.centred import selection
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import sklearn_search
+from benchmarks.sklearn import __main__ as sklearn_search
 
 TABLES = {"SVR, parkinsons"}
 

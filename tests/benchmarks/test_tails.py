@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from benchmarks.measurements.tails import report
 from benchmarks.report import DOCS
-from benchmarks.tails import report
 
 
 def result(method: str, loss: float, task: str = "tree") -> dict:

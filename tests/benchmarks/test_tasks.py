@@ -12,8 +12,9 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVR
 
-from benchmarks import data, paper_examples
+from benchmarks import data
 from benchmarks.data import Split, load_split, load_table, split_table
+from benchmarks.measurements import paper_examples
 from benchmarks.tasks import Task, kernel_ridge_task, rbf, svr_task, values
 
 POINTS = [np.full(7, 0.5), np.linspace(0.1, 0.9, 7), np.random.default_rng(3).random(7)]

@@ -20,7 +20,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 import dptune
-from benchmarks import budgets
+from benchmarks.choose import __main__ as budgets
 from dptune.cli import app
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, SelectionObjective

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from benchmarks.moments import epsilon_moments_accountant, log_moment
+from benchmarks.federated.moments import epsilon_moments_accountant, log_moment
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, pld_accountant
 
@@ -165,7 +165,7 @@ def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow  # the figures are compared above; the command computes much more
 def test_the_command_prints_all_ten_figures() -> None:
     out = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fts_accounting"], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "benchmarks.federated.accounting"], check=True, capture_output=True, text=True
     ).stdout
     for _, _, classic, pld in PUBLISHED:
         assert classic in out

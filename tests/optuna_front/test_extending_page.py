@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import extending
-from benchmarks.extending import METHODS, TASKS, TRIALS, WAYS, Cell
+from benchmarks.optuna import extending
+from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs/resume.md").read_text()

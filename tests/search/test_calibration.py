@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks.frontier.tasks import FrontierTask
-from benchmarks.tails.__main__ import recommended
-from benchmarks.tails.tasks import MADE_UP, make
+from benchmarks.measurements.tails.__main__ import recommended
+from benchmarks.measurements.tails.tasks import MADE_UP, make
 from dptune import Float, Space
 from dptune.search.answer import Estimate, Recommendation
 

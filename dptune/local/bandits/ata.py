@@ -23,7 +23,7 @@ from dptune.search.gp.points import FloatArray
 class LDPATA(NystroemBandit):
     """Algorithm LDP-ATA-GP-UCB; a round costs O(r^3 + m r M) for a dictionary of m points of rank r."""
 
-    EXPLORATION = 0.015  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
+    EXPLORATION = 0.015  # benchmarks/ldp/__main__.py multiplier: docs/results/ldp_multiplier.json
 
     def _start(self) -> None:
         super()._start()

@@ -71,7 +71,7 @@ class LDPSettings:
             theorems hold for every lambda > 0, and 1 trusts a reply as if it had hardly any noise.
         delta: the regret bound fails with at most this probability.
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
-            found by ``benchmarks/bench_ldp.py multiplier``.
+            found by ``benchmarks/ldp/__main__.py multiplier``.
         q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play. The
             theorems compute q from the accuracy of the approximation, in (0, 1): :func:`theorem_q`. ATA and MoMA only.
         redraw: the dictionary is drawn again when the variances s~^2/lambda of the points played since the last

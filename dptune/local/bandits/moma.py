@@ -31,7 +31,7 @@ TIE = 1 + 1e-9  # estimates at one point often have equal medians; rounding must
 class LDPMoMA(NystroemBandit):
     """Algorithm LDP-MoMA-GP-UCB; an epoch costs O(r^2 M + r k^2), the rounds within it cost nothing."""
 
-    EXPLORATION = 0.015  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
+    EXPLORATION = 0.015  # benchmarks/ldp/__main__.py multiplier: docs/results/ldp_multiplier.json
 
     def _regulariser(self) -> float:
         return super()._regulariser() / self.settings.plays

@@ -34,7 +34,7 @@ AFRESH = 10  # C is computed afresh after this many replies per candidate
 class LDPTGP(LocalBandit):
     """Algorithm LDP-TGP-UCB; a round costs O(M^2)."""
 
-    EXPLORATION = 0.03  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
+    EXPLORATION = 0.03  # benchmarks/ldp/__main__.py multiplier: docs/results/ldp_multiplier.json
 
     def _start(self) -> None:
         self._sums = np.zeros(len(self.points))

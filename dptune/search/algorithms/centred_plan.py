@@ -1,6 +1,6 @@
 """How a search by centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
 
-Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
+Found with ``python -m benchmarks.measurements.private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
 classifier (breast cancer); docs/research/measurements.md says what was kept aside, and has the figures.
 """
 

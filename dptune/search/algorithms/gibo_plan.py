@@ -1,6 +1,6 @@
 """How a DP-GIBO run spends its budget, and its defaults: public functions of (n, d, mu, trials) and the loss's range.
 
-Found by ``make bench-defaults`` (benchmarks/defaults.py); docs/research/what-did-not-work.md shows its table.
+Found by ``benchmarks/measurements/defaults.py``; docs/research/what-did-not-work.md shows its table.
 """
 
 from __future__ import annotations

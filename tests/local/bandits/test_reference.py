@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from benchmarks import ldp_literal as literal
+from benchmarks.ldp import literal
 from dptune.local.bandits.ata import LDPATA
 from dptune.local.bandits.bandit import LDPSettings, LocalBandit
 from dptune.local.bandits.moma import LDPMoMA

@@ -1,0 +1,1 @@
+"""What docs/architecture.md shows."""

@@ -1,0 +1,1 @@
+"""What docs/choose.md shows."""

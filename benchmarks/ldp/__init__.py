@@ -1,0 +1,1 @@
+"""What docs/research/ldp.md shows."""

@@ -1,0 +1,232 @@
+"""The LDP paper's experiments, the speed of a round, and the search for the default exploration.
+
+Run: OMP_NUM_THREADS=1 python -m benchmarks.ldp speed | overhead | multiplier | plays | regret | real | tables
+     also: parallel; options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
+
+Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
+Runs already in a JSON file are not repeated, so a longer run may be stopped and continued, and all that is stored is
+printed. `tables` prints the tables of docs/ldp.md that come from stored runs, and runs nothing. Replies are simulated
+with numpy's noise and a public seed: the figures are about regret, not about privacy.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from benchmarks.ldp import samplers as ldp_samplers
+from benchmarks.ldp import speed as ldp_speed
+from benchmarks.ldp.problems import KERNELS, Problem, heavy_replies, ldp_replies, light_sensors, rkhs, stocks
+from benchmarks.ldp.runs import (
+    ALGORITHMS,
+    DEFAULT,
+    FIGURES,
+    ORDER_WISE,
+    RESULTS,
+    THEOREM,
+    Variant,
+    checkpoints,
+    load,
+    mean_error,
+    multiplied,
+    play,
+    save,
+    table,
+)
+from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
+from benchmarks.report import drawing
+from dptune.local.bandits.replies import Replies
+
+EPSILONS = (0.5, 1.0, 2.0)
+GRID = [0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12]
+SEARCH_SEED = 1000  # the search has problems of its own
+
+
+# ---- regret --------------------------------------------------------------------------------------------
+
+
+def synthetic(kernel: str, epsilon: float | None, seed: int) -> tuple[Problem, Replies]:
+    problem = rkhs(kernel, seed, student=epsilon is None)
+    return problem, heavy_replies(problem) if epsilon is None else ldp_replies(problem, epsilon)
+
+
+def real(name: str, epsilon: float, seed: int) -> tuple[Problem, Replies]:
+    problem = light_sensors(seed) if name == "light sensors" else stocks(seed)
+    return problem, ldp_replies(problem, epsilon)
+
+
+def case_name(name: str, epsilon: float | None) -> str:
+    return f"{name}, " + ("Student-t(3), not private" if epsilon is None else f"epsilon={epsilon:g}")
+
+
+def regret(name: str, T: int, seeds: int, variant: Variant, cases: list[tuple[str, float | None]]) -> None:
+    """Run what is missing of docs/results/<name>.json, seed by seed."""
+    data = load(name)
+    for seed in range(seeds):
+        for case, epsilon in cases:
+            for algorithm in ALGORITHMS:
+                key = f"{algorithm} | {variant.name} | {case_name(case, epsilon)} | T={T}"
+                runs = data.setdefault(key, {})
+                if str(seed) not in runs:
+                    runs[str(seed)] = _one_run(algorithm, variant, case, epsilon, T, seed)
+        save(name, data)
+    tables(name)
+
+
+def _one_run(algorithm: str, variant: Variant, name: str, epsilon: float | None, T: int, seed: int) -> dict[str, Any]:
+    made = synthetic(name, epsilon, seed) if name in KERNELS else real(name, epsilon or 1.0, seed)
+    curve, last = play(algorithm, *made, T, seed, variant)
+    uniform = made[0].uniform
+    return {
+        "relative": round(curve[-1] / (uniform * T), 6),
+        "curve": (curve / uniform).round(1).tolist(),
+        "last": round(last / uniform, 5),
+    }
+
+
+def tables(name: str) -> None:
+    """Print the tables of all runs in docs/results/<name>.json and draw the figures."""
+    data = load(name)
+    groups: dict[tuple[str, str], dict[str, dict[str, list[float]]]] = {}
+    for key, runs in data.items():
+        algorithm, variant, case, T = key.split(" | ")
+        rows = groups.setdefault((T, variant), {}).setdefault(case, {})
+        rows[algorithm] = [run["relative"] for run in runs.values()]
+    for (T, variant), cases in groups.items():
+        print(f"\n**{variant}, {T}**: cumulative regret over that of uniform play, mean ± standard error\n")
+        lines = [
+            [case, *(mean_error(by[a]) for a in ALGORITHMS), str(min(len(v) for v in by.values()))]
+            for case, by in cases.items()
+            if len(by) == len(ALGORITHMS)
+        ]
+        print(table(["problem", *ALGORITHMS, "seeds"], lines))
+    for T, variant in groups:
+        draw(name, data, T, variant)
+
+
+def draw(name: str, data: dict[str, Any], T: str, variant: str) -> None:
+    """One panel per problem: mean cumulative regret of the three against t, with standard errors."""
+    cases = sorted({key.split(" | ")[2] for key in data if key.split(" | ")[1::2] == [variant, T]})
+    columns = min(3, len(cases))
+    rows = -(-len(cases) // columns)
+    t = checkpoints(int(T[2:]))
+    with drawing(FIGURES / f"{name}.png", 4 * columns, 3 * rows) as figure:
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes.flat[len(cases) :]:
+            axis.axis("off")
+        for axis, case in zip(axes.flat, cases, strict=False):
+            for algorithm in ALGORITHMS:
+                runs = data.get(f"{algorithm} | {variant} | {case} | {T}", {})
+                if runs:
+                    curves = np.array([run["curve"] for run in runs.values()])
+                    mean, error = curves.mean(axis=0), curves.std(axis=0) / max(len(curves) - 1, 1) ** 0.5
+                    axis.plot(t, mean, label=f"{algorithm} ({len(curves)} seeds)")
+                    axis.fill_between(t, mean - error, mean + error, alpha=0.2, lw=0)
+            axis.set_title(case, fontsize=9)
+            axis.set_xlabel("replies")
+            axis.legend(fontsize=7)
+        axes[0, 0].set_ylabel("regret / uniform play's per round")
+        figure.suptitle(f"{variant}, {T}")
+
+
+# ---- the search for the multiplier ---------------------------------------------------------------------
+
+
+def multiplier(T: int, seeds: int, algorithms: list[str], grid: list[float], lams: tuple[float | None, ...]) -> None:
+    """Mean relative regret over both kernels and the three epsilons for each multiplier, on seeds of its own."""
+    data = load("ldp_multiplier")
+    for lam in lams:
+        for algorithm in algorithms:
+            for c in grid:
+                by = data.setdefault(f"T={T} | lambda={lam or 'matched'}", {})
+                runs = by.setdefault(algorithm, {}).setdefault(f"{c:g}", [])
+                for seed in range(SEARCH_SEED + len(runs) // RUNS_PER_SEED, SEARCH_SEED + seeds):
+                    runs += _cases(algorithm, T, seed, multiplied(c, lam))
+                save("ldp_multiplier", data)
+    print(f"{multiplier_tables(data)}\n\n{paired_table(data)}")
+
+
+def _cases(algorithm: str, T: int, seed: int, variant: Variant, **more: Any) -> list[float]:
+    return [_relative(algorithm, k, epsilon, T, seed, variant, **more) for k in KERNELS for epsilon in EPSILONS]
+
+
+def plays(T: int, seeds: int) -> None:
+    """MoMA's k at the default multiplier."""
+    data = load("ldp_multiplier")
+    for k in (1, 3, 5, 11, 21, 41):
+        runs = data.setdefault(f"T={T} | plays", {}).setdefault(f"{k}", [])
+        for seed in range(SEARCH_SEED + len(runs) // RUNS_PER_SEED, SEARCH_SEED + seeds):
+            runs += _cases("MoMA", T, seed, DEFAULT, plays=k)
+        save("ldp_multiplier", data)
+    print(plays_table(data))
+
+
+def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, variant: Variant, **more: Any) -> float:
+    problem, replies = synthetic(kernel, epsilon, seed)
+    curve, _ = play(algorithm, problem, replies, T, seed, variant, **more)
+    return round(float(curve[-1] / (problem.uniform * T)), 5)
+
+
+SYNTHETIC: list[tuple[str, float | None]] = [(kernel, epsilon) for kernel in KERNELS for epsilon in (*EPSILONS, None)]
+REAL: list[tuple[str, float | None]] = [(name, e) for name in ("light sensors", "stocks") for e in (0.5, 1.0, 2.0)]
+PROBLEMS = {"regret": SYNTHETIC, "real": REAL}
+VARIANTS = {"theorem": THEOREM, "order-wise": ORDER_WISE, "default": DEFAULT}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "what", choices=["regret", "real", "speed", "multiplier", "plays", "overhead", "parallel", "tables"]
+    )
+    parser.add_argument("--rounds", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["order-wise", "default"])
+    parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS), default=list(ALGORITHMS))
+    parser.add_argument("--grid", nargs="+", type=float, default=GRID)
+    parser.add_argument("--paper", action="store_true", help="also with the papers' lambda = 1")
+    given = parser.parse_args()
+    if given.what in PROBLEMS:
+        for name in given.variants:
+            stem = f"ldp_{given.what}_{given.rounds}_{name}"
+            regret(stem, given.rounds, given.seeds, VARIANTS[name], PROBLEMS[given.what])
+    elif given.what == "multiplier":
+        multiplier(given.rounds, given.seeds, given.algorithms, given.grid, (None, 1.0) if given.paper else (None,))
+    elif given.what == "plays":
+        plays(given.rounds, given.seeds)
+    elif given.what == "speed":
+        ldp_speed.main()
+    elif given.what == "overhead":
+        ldp_samplers.overhead()
+    elif given.what == "parallel":
+        ldp_samplers.parallel(given.rounds, given.seeds, given.algorithms)
+    else:
+        print_stored()
+
+
+def print_stored() -> None:
+    """Print what is stored, without running anything, and draw the figures."""
+    for path in sorted(RESULTS.glob("ldp_re*.json")):
+        tables(path.stem)
+    for stem in sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")}):
+        print(f"\n*{stem}*\n\n{side_by_side(stem)}")
+    data = load("ldp_multiplier")
+    for part in (multiplier_tables(data), plays_table(data), paired_table(data)):
+        print(f"\n{part}")
+
+
+def side_by_side(stem: str) -> str:
+    """The table of all stored variants of docs/results/<stem>_<variant>.json."""
+    head, rows = ["problem"], {}  # type: list[str], dict[str, list[str]]
+    for variant in VARIANTS:
+        for key, runs in load(f"{stem}_{variant}").items():
+            algorithm, _, case, _ = key.split(" | ")
+            if f"{algorithm}, {variant}" not in head:
+                head.append(f"{algorithm}, {variant}")
+            rows.setdefault(case, [case]).append(mean_error([run["relative"] for run in runs.values()], digits=2))
+    return table(head, list(rows.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What docs/research/measurements.md shows."""

@@ -1,0 +1,1 @@
+"""What docs/research/sklearn.md shows."""

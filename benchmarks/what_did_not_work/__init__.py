@@ -1,0 +1,1 @@
+"""What docs/research/what-did-not-work.md shows."""
