@@ -11,7 +11,7 @@ from audit_tools import Forked, start_forked
 from example_tools import run_shorter
 from scipy.stats import binom, norm
 
-from benchmarks.outsourced.__main__ import __main__ as benchmark
+from benchmarks.outsourced import __main__ as benchmark
 from dptune.ledger.gdp import mu_from_epsilon
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
