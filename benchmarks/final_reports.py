@@ -46,7 +46,7 @@ from dptune.choice import Report
 from dptune.choice.report.binary import exact_area
 
 N_PUBLIC, DRAWS = 300, 100
-PEOPLE, BUDGETS = (300, 1000), (0.25, 0.5, 1.0)
+CELLS = [(n, mu) for n in (300, 1000) for mu in (1.0, 0.5, 0.25)] + [(400, 1.0), (400, 0.5)]  # people, budget
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
     held: dict[str, list[bool]] = {}
     single: dict[str, list[float]] = {}
     rng, X, y = np.random.default_rng(1), *trained.others
-    bins, started = None, time.perf_counter()
+    started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(1.001 * mu * math.sqrt(draws)))
         for i in range(draws):
@@ -153,9 +153,8 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
             privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
             found = dptune.report(
                 trained.model, privatizer, data=(X[own], y[own]), public=(trained.X, trained.y),
-                scores=trained.scores, mu=mu, bins=bins, name=str(i),
+                scores=trained.scores, mu=mu, name=str(i),
             )  # fmt: skip
-            bins = found.plan.bins[0].count if found.plan.bins else None  # chosen once: public rows are the same
             by_itself = {} if found.plan.ranges is not None else alone(found, y[own])
             for metric, value in exact(found, trained.model, X[own], y[own]).items():
                 released = found.metrics[metric]
@@ -173,6 +172,7 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
         for metric, e in errors.items()
     }
     seconds = (time.perf_counter() - started) / draws
+    bins = found.plan.bins[0].count if found.plan.bins else None
     return {"task": name, "n": n, "mu": mu, "draws": draws, "bins": bins, "seconds": round(seconds, 3), "of": rounded}
 
 
@@ -180,6 +180,7 @@ def show(results: list[dict[str, Any]]) -> str:
     """The tables of docs/report.md."""
     lines = ["| model: table | n | mu | bins | AUC: sd, bias | accuracy: sd, bias | recall: sd | pays from |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    results = sorted(results, key=lambda each: (each["n"], -each["mu"]))
     for each in results:
         of = each["of"]
         if "roc_auc_score" not in of:
@@ -221,7 +222,7 @@ def main() -> None:
     path = asked.out / "results" / "final_reports.jsonl"
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(each["task"], each["n"], each["mu"]) for each in results}
-    wanted = [(t, n, mu) for n in PEOPLE for mu in BUDGETS[::-1] for t in TASKS if (t, n, mu) not in done]
+    wanted = [(t, n, mu) for n, mu in CELLS for t in TASKS if (t, n, mu) not in done]
     trained: dict[str, Trained] = {}
     for name, n, mu in tqdm([] if asked.show else wanted):
         if name not in trained:

@@ -115,10 +115,18 @@ def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
     return cells
 
 
-def with_groups(codes: Vector, groups: Places, size: int, sizes: Sequence[int]) -> Vector:
-    """Return codes (n,) in whose first block each group has ``size`` cells of its own; groups (n,), -1: unknown."""
+def with_groups(codes: Vector, groups: Places, own: Sequence[int], sizes: Sequence[int]) -> Vector:
+    """Return codes (n,) in which each group has cells of its own.
+
+    Args:
+        codes: as if all examples were of the first group.
+        groups: (n,), -1: unknown.
+        own: cells of a group in each block; 0 in a block without groups.
+        sizes: cells of each block.
+    """
+    step = sum(each * math.prod(sizes[block + 1 :]) for block, each in enumerate(own))
     with np.errstate(all="ignore"):
-        return np.where(groups >= 0, codes + groups * float(size * math.prod(sizes[1:])), np.nan)
+        return np.where(groups >= 0, codes + groups * float(step), np.nan)
 
 
 def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Places:

@@ -115,7 +115,7 @@ class Plan:
         """Return the question."""
         k = len(self.labels)
         if self.ranges is not None:
-            blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks()]
+            blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]
             statistic = "means and table of the residuals of a final model"
         elif self.two_classes:
             blocks = [np.eye(self.groups * 2 * self.bins[0].count + 1)]
@@ -130,9 +130,13 @@ class Plan:
         return Asked(self.output, list(self.labels) or None, self.positive)  # type: ignore[arg-type]
 
     @property
-    def size(self) -> int:
-        """Cells of one group in the first block of a classifier."""
-        return 2 * self.bins[0].count if self.two_classes else len(self.labels) ** 2
+    def cells_of_a_group(self) -> tuple[int, ...]:
+        """Cells of one group in each block; 0 in a block without groups."""
+        if self.ranges is not None:
+            return self.ranges.cells_of_a_group
+        if self.two_classes:
+            return (2 * self.bins[0].count,)
+        return len(self.labels) ** 2, *(0 for _ in self.bins)
 
     def cells(self) -> Any:
         """Return (true classes, scores) -> the cell of each example in every block, as if all were of one group."""
@@ -171,10 +175,6 @@ def make_plan(
     if threshold is not None and asked.positive is None:
         raise InputError("threshold= goes with scores of a classifier of two labels. Nothing was charged.")
     if asked.labels is None:
-        if by is not None:
-            raise InputError(
-                "by= goes with classifiers; for a regression, report on each group's rows. Nothing was charged."
-            )
         ranges = Ranges.of(*scores.T)
     elif asked.positive is not None:
         cut = float({"predict_proba": 0.5, "decision_function": 0.0}[asked.output] if threshold is None else threshold)

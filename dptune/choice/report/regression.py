@@ -1,16 +1,18 @@
-"""A regression: bounded means of the residuals and of the answers, and tables of residuals.
+"""A regression: bounded sums of the residuals and of the answers, and tables of residuals.
 
-For residual r, |r| <= R after clipping, and answer y, v = (y - m) / S clipped to [-1, 1], one release has
+For residual r, |r| <= R after clipping, and answer y, v = (y - m) / S clipped to [-1, 1], one release has the sums of
 
-    means of u = |r| / R and u^2;  shares of |r| in 8 bins;  means of v / 2, v^2;  shares of (prediction, r) in 4 x 6.
+    u - 1/2, u^2 - 1/2 with u = |r| / R;  a 1;  |r| in 8 bins;  v / 2, v^2 - 1/2;  (prediction, r) in 4 x 6 bins.
 
-R, m, S and all bins come from cross-validated public rows. Means have less noise than sums of binned counts, as a
-person adds at most 1 to each. A person whose prediction failed has |r| = R and v = 0.
+R, m, S and all bins come from cross-validated public rows. Sums have less noise than sums of binned counts, as a
+person adds at most 1 to each. Because of the halves, subgroups cost nothing: people of two groups are no farther apart
+than two of one group. A person whose prediction failed has |r| = R and v = 0; with subgroups, they are left out.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -27,7 +29,7 @@ Matrix = npt.NDArray[np.float64]
 _FINE = 400  # cells of |r| and of v
 _BINS, _RESIDUAL_BINS, _PREDICTION_BINS = 8, 6, 4
 _ROOM = 1.1  # what public rows reach, times this, is the range
-_WEIGHT = 0.7  # of counts beside means
+WEIGHT = 0.7  # of counts beside sums
 
 
 @dataclass(frozen=True)
@@ -86,18 +88,41 @@ class Ranges:
 
     # ---- what is asked ---------------------------------------------------------------------------
 
-    def blocks(self) -> tuple[Matrix, Matrix, Matrix]:
-        """Return the public matrices of the release; the last column of each is for people whose cell is unknown."""
+    @property
+    def cells_of_a_group(self) -> tuple[int, int, int]:
+        """Number of cells of each block that one group of people has."""
+        return _FINE + 1, _FINE, (len(self.predictions) + 1) * (len(self.residuals) + 1)
+
+    def blocks(self, groups: int | None) -> tuple[Matrix, Matrix, Matrix]:
+        """Return the public matrices of the release; the last column of each is for people whose cell is unknown.
+
+        Args:
+            groups: number of subgroups; each has rows of its own, and people of no group are in none. None: there are
+                no subgroups.
+        """
         u = np.append((np.arange(_FINE) + 0.5) / _FINE, 1.0)  # the last cell holds R itself
         place = np.searchsorted(np.asarray(self.sizes) / self.most, u, side="right")
-        counts = np.eye(len(self.sizes) + 1)[:, place] * _WEIGHT
-        size = np.vstack([u, u**2, counts])
-        v = np.append(np.linspace(-1.0, 1.0, _FINE), 0.0)
-        cells = (len(self.predictions) + 1) * (len(self.residuals) + 1) + 1
-        return np.column_stack([size, size[:, -1]]), np.vstack([v / 2, v**2]), np.eye(cells) * _WEIGHT
+        counts = np.eye(len(self.sizes) + 1)[:, place]
+        size = np.vstack([u - 0.5, u**2 - 0.5, WEIGHT * np.ones_like(u), WEIGHT * counts])
+        v = np.linspace(-1.0, 1.0, _FINE)
+        answer, table = np.vstack([v / 2, v**2 - 0.5]), np.eye(self.cells_of_a_group[2])
+        if groups is None:
+            failed = (size[:, -1], [0.0, -0.5])
+        else:
+            size, answer, table = (np.kron(np.eye(groups), each) for each in (size, answer, table))
+            failed = (np.zeros(len(size)), np.zeros(len(answer)))  # type: ignore[assignment]
+        return (
+            np.column_stack([size, failed[0]]),
+            np.column_stack([answer, failed[1]]),
+            np.eye(len(table) + 1) * WEIGHT,
+        )
 
     def cells(self, _: object, both: Matrix) -> list[npt.NDArray[np.intp]]:
-        """Return the cell of each example in every block; the true answers and the predictions are (n, 2)."""
+        """Return the cell of each example in every block, as if all were of one group.
+
+        Args:
+            both: (n, 2) the true answers and the predictions.
+        """
         y, predictions = both.T
         r = predictions - y
         fine = np.floor(np.minimum(np.abs(r) / self.most, 1.0) * _FINE)
@@ -115,15 +140,17 @@ def _inner(values: Vector, bins: int) -> Vector:
 
 @dataclass(frozen=True)
 class Residuals:
-    """The released means and tables and their metrics, under their names in ``sklearn.metrics``.
+    """The released sums and tables of some people and their metrics, under their names in ``sklearn.metrics``.
 
     Residuals beyond R count as R: metrics are of clipped residuals.
 
     Attributes:
         ranges: of the plan.
-        sizes, answers, plot: the released vector's three parts, per person.
-        sigma: standard deviation of the noise of each number, per person.
-        n: number of people.
+        sizes: (11,) sums over people of u - 1/2 and u^2 - 1/2, their number, and how many are in each bin of |r|.
+        answers: (2,) sums of v / 2 and v^2 - 1/2.
+        plot: people by bin of the prediction and of the residual.
+        sigma: standard deviation of the noise of a sum; that of a number of people is sigma / WEIGHT.
+        known: the number of people where it is public; None of a subgroup.
     """
 
     ranges: Ranges
@@ -131,19 +158,48 @@ class Residuals:
     answers: Vector = field(repr=False)
     plot: Vector = field(repr=False)
     sigma: float
-    n: float
+    known: float | None
+
+    @classmethod
+    def of(cls, ranges: Ranges, blocks: Sequence[Vector], sigma: float, known: float | None) -> Self:
+        """Return the residuals of released blocks, each a sum over the people."""
+        sizes, answers, plot = blocks
+        return cls(ranges, np.append(sizes[:2], sizes[2:] / WEIGHT), answers, plot / WEIGHT, sigma, known)
+
+    @property
+    def people(self) -> float:
+        """Their number, or its noisy one."""
+        return float(self.sizes[2]) if self.known is None else self.known
+
+    @property
+    def _of_people(self) -> float:
+        """Variance of the noise of their number."""
+        return (self.sigma / WEIGHT) ** 2 if self.known is None else 0.0
+
+    def _mean(self, name: str, unit: float, total: float, second: float) -> Metric:
+        """Return unit * mean, of x in [0, 1] with this sum of x - 1/2 and this mean of x^2."""
+        n, s = self.people, self.sigma
+        if n <= 0:
+            return Metric(name, math.nan, (0.0, unit), (0.0, unit))
+        value = min(max(0.5 + total / n, 0.0), 1.0)
+        sampling = max(second - value**2, 0.0) * n
+
+        def kept(variance: float) -> Range:
+            low, high = _ratio(total, n, (variance, 0.0, self._of_people))
+            return (unit * min(max(0.5 + low, 0.0), value), unit * max(min(0.5 + high, 1.0), value))
+
+        return Metric(name, unit * value, kept(s**2), kept(s**2 + sampling))
 
     @property
     def mean_absolute_error(self) -> Metric:
         """Mean of |y - prediction|."""
-        R, spread = self.ranges.most, max(self.sizes[1] - self.sizes[0] ** 2, 0.0)
-        return _linear("mean_absolute_error", R * self.sizes[0], R * self.sigma, R * math.sqrt(spread / self.n))
+        second = 0.5 + self.sizes[1] / max(self.people, 1.0)
+        return self._mean("mean_absolute_error", self.ranges.most, float(self.sizes[0]), second)
 
     @property
     def _squared(self) -> Metric:
-        R2, fourth = self.ranges.most**2, float(self._shares @ np.asarray(self.ranges.fourth))
-        sampling = R2 * math.sqrt(max(fourth - self.sizes[1] ** 2, 0.0) / self.n)
-        return _linear("mean_squared_error", R2 * self.sizes[1], R2 * self.sigma, sampling)
+        fourth = float(self._shares @ np.asarray(self.ranges.fourth))
+        return self._mean("mean_squared_error", self.ranges.most**2, float(self.sizes[1]), fourth)
 
     @property
     def root_mean_squared_error(self) -> Metric:
@@ -153,47 +209,56 @@ class Residuals:
     @cached_property
     def _shares(self) -> Vector:
         """Shares of people in the bins of |r|, none below 0."""
-        counts = self.sizes[2:] / _WEIGHT
-        return nonnegative(counts + (1 - counts.sum()) / len(counts), 1.0)
+        counts, n = self.sizes[3:], self.people
+        return nonnegative(counts + (n - counts.sum()) / len(counts), n) / max(n, 1e-9)
 
     @property
     def median_absolute_error(self) -> Metric:
-        """Median of |y - prediction|, read from its 8 bins."""
-        counts = self.sizes[2:] / _WEIGHT
-        B = len(counts)
-        edges = np.concatenate([[0.0], self.ranges.sizes, [self.ranges.most]])
-        below = np.concatenate([[0.0], np.cumsum(counts + (1 - counts.sum()) / B)])
-        grid = np.linspace(0.0, self.ranges.most, 4001)
-        F = np.interp(grid, edges, below)
-        k = np.interp(grid, edges, np.arange(B + 1))
-        noise = (self.sigma / _WEIGHT) ** 2 * k * (1 - k / B) + 1 / (4 * B * self.n)
+        """Median of |y - prediction|, read from its 8 bins: as many people are below it as above."""
+        counts, n, R = self.sizes[3:], self.people, self.ranges.most
+        if n <= 0:
+            return Metric("median_absolute_error", math.nan, (0.0, R), (0.0, R))
+        edges, B = np.concatenate([[0.0], self.ranges.sizes, [R]]), len(counts)
+        grid = np.linspace(0.0, R, 4001)
+        apart = np.interp(grid, edges, np.concatenate([[0.0], np.cumsum(counts)])) - counts.sum() / 2
+        noise = (self.sigma / WEIGHT) ** 2 * B / 4 + n / (4 * B)
         value = float(np.interp(0.5, np.concatenate([[0.0], np.cumsum(self._shares)]), edges))
 
-        def kept(variance: Vector) -> Range:
-            found = grid[np.abs(F - 0.5) <= Z_95 * np.sqrt(variance)]
+        def kept(variance: float) -> Range:
+            found = grid[np.abs(apart) <= Z_95 * math.sqrt(variance)]
             return (min(float(found[0]), value), max(float(found[-1]), value)) if len(found) else (value, value)
 
-        return Metric("median_absolute_error", value, kept(noise), kept(noise + 0.25 / self.n))
+        return Metric("median_absolute_error", value, kept(noise), kept(noise + n / 4))
 
     @property
     def r2_score(self) -> Metric:
         """1 - mean squared error / variance of the answers."""
-        S2, middle = self.ranges.reach**2, 2 * self.answers[0]
-        variance = S2 * (self.answers[1] - middle**2 + (2 * self.sigma) ** 2)
-        noise = S2 * self.sigma * math.sqrt(1 + (4 * middle) ** 2)
-        error, unknown = self._squared, (-math.inf, 1.0)
-        if variance <= 0:
+        n, s2, of_people, unknown = self.people, self.sigma**2, self._of_people, (-math.inf, 1.0)
+        if n <= 0:
             return Metric("r2_score", math.nan, unknown, unknown)
-        of_error = [(high - low) / (2 * Z_95) for low, high in (error.interval, error.population)]
-        of_variance = [noise, math.hypot(noise, variance * math.sqrt(2 / self.n))]
-        ranges = [_ratio(error.value, variance, a, b) for a, b in zip(of_error, of_variance, strict=True)]
-        both = [(1 - high, min(1 - low, 1.0)) for low, high in ranges]
-        return Metric("r2_score", 1 - error.value / variance, both[0], both[1])
+        unit = (self.ranges.most / self.ranges.reach) ** 2
+        first, second = self.answers
+        error = unit * max(self.sizes[1] + n / 2, 0.0)
+        spread = second + n / 2 - 4 * (first**2 - s2) / n  # n times the variance of v
+        by_people = 0.5 + 4 * (first / n) ** 2
+        noise = (
+            unit**2 * (s2 + of_people / 4),
+            unit * of_people / 2 * by_people,
+            s2 * (1 + (8 * first / n) ** 2) + of_people * by_people**2,
+        )
+        if spread <= 0:
+            return Metric("r2_score", math.nan, unknown, unknown)
+        fourth = float(self._shares @ np.asarray(self.ranges.fourth))
+        of_errors = unit**2 * n * max(fourth - (error / unit / n) ** 2, 0.0)
+        sampled = (noise[0] + of_errors, noise[1], noise[2] + 2 * spread**2 / n)
+        ranges = [_ratio(error, spread, each) for each in (noise, sampled)]
+        both = [(1 - high, min(1 - max(low, 0.0), 1.0)) for low, high in ranges]
+        return Metric("r2_score", 1 - error / spread, both[0], both[1])
 
     def residual_table(self) -> Matrix:
         """Return people by bin of the prediction (rows) and of the residual, none below 0."""
-        counts = self.n * self.plot / _WEIGHT
-        known = nonnegative(counts + (self.n - counts.sum()) / len(counts), self.n)[:-1]
+        n = max(self.people, 0.0)
+        known = nonnegative(self.plot + (n - self.plot.sum()) / len(self.plot), n)
         return known.reshape(len(self.ranges.predictions) + 1, -1)
 
     def metrics(self) -> dict[str, Metric]:
@@ -202,17 +267,11 @@ class Residuals:
         return {metric.name: metric for metric in found}
 
 
-def _linear(name: str, value: float, noise: float, sampling: float) -> Metric:
-    both = math.hypot(noise, sampling)
-    ranges: list[Range] = [(max(value - Z_95 * s, 0.0), max(value + Z_95 * s, 0.0)) for s in (noise, both)]
-    return Metric(name, max(value, 0.0), ranges[0], ranges[1])
-
-
-def _ratio(a: float, b: float, sigma_a: float, sigma_b: float) -> Range:
-    """All ratios >= 0 that a / b does not contradict; the noises are independent."""
-    square, root = b * b - Z_95**2 * sigma_b**2, 0.0
-    if square > 0:
-        root = (a * b) ** 2 - square * (a * a - Z_95**2 * sigma_a**2)
+def _ratio(a: float, b: float, noise: tuple[float, float, float]) -> Range:
+    """All ratios that a / b does not contradict, with the variance of a, the covariance and the variance of b."""
+    aa, ab, bb = noise
+    square, linear, constant = b * b - Z_95**2 * bb, a * b - Z_95**2 * ab, a * a - Z_95**2 * aa
+    root = linear**2 - square * constant
     if square <= 0 or root < 0:
-        return 0.0, math.inf
-    return max((a * b - math.sqrt(root)) / square, 0.0), (a * b + math.sqrt(root)) / square
+        return -math.inf, math.inf
+    return (linear - math.sqrt(root)) / square, (linear + math.sqrt(root)) / square

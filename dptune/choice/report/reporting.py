@@ -116,7 +116,7 @@ def report(
         if codes is None or plan.by is None or examples.loaded is None:
             return codes
         groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
-        return with_groups(codes, groups, plan.size, plan.sizes)
+        return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
     return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
 

@@ -17,7 +17,7 @@ from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
 from dptune.choice.report.metric import Cells, Metric, Vector
 from dptune.choice.report.plan import Plan
-from dptune.choice.report.regression import Residuals
+from dptune.choice.report.regression import WEIGHT, Ranges, Residuals
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Released
 
@@ -62,12 +62,10 @@ class Report:
         """Return the report of a charge that has its answer."""
         value = np.asarray(charge.value, dtype=np.float64)
         sigma = float(charge.description["sigma"])
-        blocks = plan.query().split(value)
+        counts, noise = [block * plan.n for block in plan.query().split(value)], sigma * plan.n
         if plan.ranges is not None:
-            sizes, answers, table = blocks
-            found: Results = Residuals(plan.ranges, sizes, answers, table, sigma, float(plan.n))
-            return cls(name, plan, found, {}, sigma * plan.n, 0.0, charge.private, value)
-        counts, noise = [block * plan.n for block in blocks], sigma * plan.n
+            everybody, groups, unknown = residuals_of(plan, plan.ranges, counts, noise)
+            return cls(name, plan, everybody, groups, noise, unknown, charge.private, value)
         made = [_known(each, noise, float(plan.n)) for each in counts]
         first, total, unknown = made[0]
         by_group = first.reshape(plan.groups, -1)
@@ -117,7 +115,7 @@ class Report:
         found.append("the second also covers their sampling from a population")
         if isinstance(self.results, Residuals):
             found.append(f"residuals beyond {self.results.ranges.most:.4g} count as {self.results.ranges.most:.4g}")
-            return found
+            return found + self._left_out()
         found.append("metrics are read from sums of noisy counts that add up to n and are not cut at 0")
         found.append("tables and curves are the nearest ones without negative counts")
         if isinstance(self.results, BinaryTable):
@@ -125,9 +123,11 @@ class Report:
                 f"{self.results.bins.count} score bins, chosen from cross-validated public rows; the spread of scores "
                 "within a bin is that of public rows"
             )
-        if self.unknown:
-            found.append(f"about {self.unknown:.0f} people are left out: their score, label or group is unknown")
-        return found
+        return found + self._left_out()
+
+    def _left_out(self) -> list[str]:
+        about = f"about {self.unknown:.0f} people are left out: their score, label or group is unknown"
+        return [about] if self.unknown else []
 
     # ---- for people and programs -------------------------------------------------------------------
 
@@ -203,6 +203,24 @@ def _known(counts: Vector, noise: float, n: float) -> tuple[Vector, float | None
     if unknown <= _UNKNOWN * noise:
         return counts[:-1], n, 0.0
     return counts[:-1], None, float(unknown)
+
+
+def residuals_of(
+    plan: Plan, ranges: Ranges, sums: list[Vector], noise: float
+) -> tuple[Residuals, dict[str, Results], float]:
+    """Everybody, each subgroup, and how many people are in none; without subgroups, everybody counts."""
+    known, unknown = [*sums[:2], sums[2][:-1]], float(sums[2][-1]) / WEIGHT
+    if plan.by is None:
+        return Residuals.of(ranges, known, noise, float(plan.n)), {}, 0.0
+    parts = [block.reshape(plan.groups, -1) for block in known]
+    found: dict[str, Results] = {
+        str(level): Residuals.of(ranges, [part[i] for part in parts], noise, None)
+        for i, level in enumerate(plan.by.levels)
+    }
+    all_known = unknown <= _UNKNOWN * noise / WEIGHT
+    total = [part.sum(axis=0) for part in parts]
+    everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), float(plan.n) if all_known else None)
+    return everybody, found, 0.0 if all_known else unknown
 
 
 def _classified(plan: Plan, counts: Vector, noise: float, total: float | None) -> BinaryTable | Confusion:

@@ -179,6 +179,46 @@ def test_subgroups_add_up_to_everybody(tmp_path: Path) -> None:
     assert privatizer_event(tmp_path)["sensitivity"] * 400 == pytest.approx(math.sqrt(2))  # one cell a person
 
 
+def test_subgroups_of_a_regression(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, X_public = rng.normal(size=(400, 3)), rng.normal(size=(300, 3))
+    group = np.arange(400) % 4 > 0
+    X[:, 2], X_public[:, 2] = group, np.arange(300) % 2
+    y, y_public = (
+        each[:, 0] + rng.normal(size=len(each)) * np.where(each[:, 2] > 0, 1.0, 0.3) for each in (X, X_public)
+    )
+    model = Ridge().fit(X_public, y_public)
+    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), by=2)
+    R, r = found.plan.ranges.most, model.predict(X) - y
+    r = np.clip(r, -R, R)
+    for level, own in (("0.0", ~group), ("1.0", group)):
+        part = found.groups[level]
+        assert part.people == pytest.approx(own.sum())
+        assert part.mean_absolute_error.value == pytest.approx(np.abs(r[own]).mean(), rel=0.01)
+        assert part.root_mean_squared_error.value == pytest.approx(math.sqrt((r[own] ** 2).mean()), rel=0.01)
+        assert part.r2_score.value == pytest.approx(1 - (r[own] ** 2).mean() / y[own].var(), abs=0.02)
+        assert part.residual_table().sum() == pytest.approx(own.sum())
+    alone = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), name="alone")
+    for name, metric in found.metrics.items():
+        assert metric.value == pytest.approx(alone.metrics[name].value, rel=0.01)
+    assert found.sigma == pytest.approx(alone.sigma)
+    assert "2 = 1.0" in found.to_markdown()
+    assert stored_report(silent(tmp_path).ledger).to_dict() == found.to_dict()
+
+
+def test_people_of_no_subgroup_of_a_regression_are_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, X_public = rng.normal(size=(400, 2)), rng.normal(size=(300, 2))
+    X[:, 1], X_public[:, 1] = np.arange(400) % 4, np.arange(300) % 2
+    y, y_public = X[:, 0] + rng.normal(size=400), X_public[:, 0] + rng.normal(size=300)
+    model = Ridge().fit(X_public, y_public)
+    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), by=1)
+    own = X[:, 1] < 2
+    assert found.unknown == pytest.approx(200)
+    assert found.mean_absolute_error.value == pytest.approx(np.abs(model.predict(X) - y)[own].mean(), rel=0.01)
+    assert "about 200 people are left out" in found.to_markdown()
+
+
 def test_a_person_with_many_rows_counts_once(tmp_path: Path) -> None:
     X, y = PRIVATE
     groups = np.r_[np.zeros(201), np.arange(1, 200)].astype(int)  # one person has half of all rows

@@ -13,6 +13,9 @@ from scipy.stats import norm
 from dptune.choice.report.binary import BinaryTable, exact_area
 from dptune.choice.report.bins import Bins, choose, edges_of
 from dptune.choice.report.metric import Cells, mean_of, nonnegative
+from dptune.choice.report.plan import Groups, Plan
+from dptune.choice.report.regression import Ranges
+from dptune.choice.report.result import residuals_of
 
 RUNS = 400
 NEEDED = 0.93 - 2.5 * math.sqrt(0.07 * 0.93 / RUNS)  # 93%, seen in 400 runs
@@ -134,6 +137,17 @@ def test_more_people_and_budget_choose_more_bins() -> None:
     assert 0.5 in many.edges
 
 
+@pytest.mark.parametrize(("prevalence", "mu", "allowed"), [(0.12, 0.5, {3, 4}), (0.35, 0.5, {3, 4}), (0.35, 0.25, {3})])
+def test_little_budget_chooses_few_bins_whatever_the_public_rows(
+    prevalence: float, mu: float, allowed: set[int]
+) -> None:
+    found = {
+        choose(*drawn(np.random.default_rng(i), 300, 0.77, prevalence), 0.5, n=300, sigma=math.sqrt(2) / mu).count
+        for i in range(8)
+    }
+    assert found <= allowed
+
+
 def test_one_edge_is_the_threshold_and_a_score_on_it_is_negative() -> None:
     scores = np.linspace(0.0, 1.0, 101)
     edges = edges_of(scores, scores > 0.6, 0.5, 5)
@@ -149,3 +163,66 @@ def test_scores_that_are_all_equal_make_two_bins() -> None:
     table = BinaryTable(bins, np.array([[60.0, 0.0], [40.0, 0.0]]), 1.0, 100.0)
     assert table.roc_auc_score.value == pytest.approx(0.5, abs=0.02)
     assert table.at(0.2).recall_score.value == pytest.approx(1.0)
+
+
+# ---- regressions ---------------------------------------------------------------------------------------------
+
+
+def residuals(rng: Any, n: int, groups: int) -> tuple[Any, Any, Any]:
+    """Answers, predictions (n,) and groups (n,), of which later ones are predicted worse."""
+    of = rng.integers(groups, size=n)
+    p = rng.normal(size=n)
+    return p + (0.3 + 0.3 * of) * rng.standard_t(5, size=n), p, of
+
+
+def exact_residuals(y: Any, p: Any, ranges: Ranges) -> dict[str, float]:
+    r = np.minimum(np.abs(p - y), ranges.most)
+    return {
+        "mean_absolute_error": r.mean(),
+        "root_mean_squared_error": math.sqrt((r**2).mean()),
+        "median_absolute_error": float(np.median(r)),
+        "r2_score": 1 - (r**2).mean() / y.var(),
+    }
+
+
+@pytest.mark.parametrize(("n", "mu", "groups"), [(400, 1.0, 1), (600, 0.3, 2)])
+def test_intervals_of_a_regression_and_of_its_subgroups_cover(n: int, mu: float, groups: int) -> None:
+    rng, by = np.random.default_rng(5), Groups("g", tuple(range(groups))) if groups > 1 else None
+    held: dict[tuple[str, str, str], list[bool]] = {}
+    y, p, group = residuals(rng, 50_000, groups)
+    for i in range(RUNS):
+        if i % 80 == 0:
+            ranges = Ranges.of(*residuals(rng, 300, groups)[:2])
+            who = {"all": np.ones(len(y), bool), **{str(g): group == g for g in range(groups)}}
+            truth = {name: exact_residuals(y[mask], p[mask], ranges) for name, mask in who.items()}
+            plan = Plan(mu, n, "M", "predict", (), None, (), ranges, by, ())
+            query = plan.query()
+            sigma = query.diameter / mu
+        own, predicted, of = residuals(rng, n, groups)
+        cells = ranges.cells(None, np.column_stack([own, predicted]))
+        steps = [of * each for each in plan.cells_of_a_group]
+        sums = [
+            M[:, cell + step].sum(axis=1) for M, cell, step in zip(query.blocks, cells, steps, strict=True)
+        ]  # fmt: skip
+        blocks = [each + rng.normal(0, sigma, len(each)) for each in sums]
+        everybody, by_group, _ = residuals_of(plan, ranges, blocks, sigma)
+        for name, found in {"all": everybody, **by_group}.items():
+            mask = np.ones(n, bool) if name == "all" else of == int(name)
+            exactly = exact_residuals(own[mask], predicted[mask], ranges)
+            for metric, released in found.metrics().items():
+                for kind, (low, high), value in (
+                    ("noise", released.interval, exactly[metric]),
+                    ("sampling", released.population, truth[name][metric]),
+                ):
+                    held.setdefault((name, metric, kind), []).append(low - 1e-9 <= value <= high + 1e-9)
+    covered = {key: float(np.mean(each)) for key, each in held.items()}
+    assert min(covered.values()) >= NEEDED, {key: each for key, each in covered.items() if each < NEEDED}
+
+
+def test_subgroups_of_a_regression_cost_no_noise() -> None:
+    """People of two groups are no farther apart than two of one group."""
+    ranges = Ranges.of(*residuals(np.random.default_rng(0), 300, 1)[:2])
+    one, several = (
+        Plan(1.0, 300, "M", "predict", (), None, (), ranges, by, ()).query() for by in (None, Groups("g", (0, 1, 2)))
+    )
+    assert several.diameter == pytest.approx(one.diameter)

@@ -23,6 +23,7 @@ from dptune.privacy.table import code_of
 ROWS = 12
 EYES = (np.eye(5), np.eye(3))
 CURVE = np.vstack([np.linspace(0, 1, 6), np.linspace(0, 1, 6) ** 2])
+GROUPS = np.column_stack([np.kron(np.eye(2), CURVE - 0.5), np.zeros(4)])
 PEOPLE = {
     "n": {"n": ROWS},
     "weights": {"n": ROWS, "person_weights": np.arange(1.0, ROWS + 1)},
@@ -53,7 +54,7 @@ def moved(asked: TableQuery, people: People, one: list[float], other: list[float
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("who", PEOPLE)
-@pytest.mark.parametrize("blocks", [EYES, (np.eye(15),), (CURVE, np.eye(3))], ids=["two", "one", "means"])
+@pytest.mark.parametrize("blocks", [EYES, (np.eye(15),), (CURVE, np.eye(3)), (GROUPS,)], ids=["two", "one", "means", "groups"])
 @given(one=codes, other=codes, person=st.integers(0, 5))
 def test_replacing_one_person_moves_a_table_by_at_most_the_sensitivity(
     who: str, blocks: Any, one: list[float], other: list[float], person: int
