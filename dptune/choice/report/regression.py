@@ -105,17 +105,14 @@ class Ranges:
         counts = np.eye(len(self.sizes) + 1)[:, place]
         size = np.vstack([u - 0.5, u**2 - 0.5, WEIGHT * np.ones_like(u), WEIGHT * counts])
         v = np.linspace(-1.0, 1.0, _FINE)
-        answer, table = np.vstack([v / 2, v**2 - 0.5]), np.eye(self.cells_of_a_group[2])
+        answer, k = np.vstack([v / 2, v**2 - 0.5]), self.cells_of_a_group[2]
         if groups is None:
-            failed = (size[:, -1], [0.0, -0.5])
-        else:
-            size, answer, table = (np.kron(np.eye(groups), each) for each in (size, answer, table))
-            failed = (np.zeros(len(size)), np.zeros(len(answer)))  # type: ignore[assignment]
-        return (
-            np.column_stack([size, failed[0]]),
-            np.column_stack([answer, failed[1]]),
-            np.eye(len(table) + 1) * WEIGHT,
-        )
+            return (
+                np.column_stack([size, size[:, -1]]),
+                np.column_stack([answer, [0.0, -0.5]]),
+                np.eye(k + 1) * WEIGHT,
+            )
+        return _of_groups(groups, size), _of_groups(groups, answer), np.eye(groups * k + 1) * WEIGHT
 
     def cells(self, _: object, both: Matrix) -> list[npt.NDArray[np.intp]]:
         """Return the cell of each example in every block, as if all were of one group.
@@ -132,6 +129,11 @@ class Ranges:
         plot = plot + np.searchsorted(self.residuals, r)
         known = np.isfinite(r)
         return [np.where(known, np.nan_to_num(each), -1).astype(np.intp) for each in (fine, answer, plot)]
+
+
+def _of_groups(groups: int, block: Matrix) -> Matrix:
+    """The block once for each group, and a column of zeros for people of none."""
+    return np.pad(np.kron(np.eye(groups), block), ((0, 0), (0, 1)))
 
 
 def _inner(values: Vector, bins: int) -> Vector:

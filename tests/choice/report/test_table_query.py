@@ -54,7 +54,9 @@ def moved(asked: TableQuery, people: People, one: list[float], other: list[float
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("who", PEOPLE)
-@pytest.mark.parametrize("blocks", [EYES, (np.eye(15),), (CURVE, np.eye(3)), (GROUPS,)], ids=["two", "one", "means", "groups"])
+@pytest.mark.parametrize(
+    "blocks", [EYES, (np.eye(15),), (CURVE, np.eye(3)), (GROUPS,)], ids=["two", "one", "means", "groups"]
+)
 @given(one=codes, other=codes, person=st.integers(0, 5))
 def test_replacing_one_person_moves_a_table_by_at_most_the_sensitivity(
     who: str, blocks: Any, one: list[float], other: list[float], person: int
