@@ -152,9 +152,7 @@ HELD = {
         "privacy/test_query.py::test_every_field_of_a_question_is_part_of_its_digest",
         "ledger/test_second_delta.py::test_epsilon_is_that_of_the_asked_delta",
     ],
-    "F the race, its rungs and Ray's scores": [
-        "choice/test_race.py::test_a_race_of_three_rounds_is_the_one_written_out",
-        "choice/test_select.py::test_few_people_race_and_many_draw_once",
+    "F rungs and Ray's scores": [
         "search/test_rungs.py::test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports",
         "ray_front/test_centred_search.py::"
         "test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins",

@@ -1,8 +1,8 @@
 """Private selection among trained models: `python -m benchmarks.centred.selection [--seeds 10] [--tasks ...]`.
 
-Random candidates are trained once for each task and seed. Then one of the first m is chosen by `dptune.select` (with
-the exponential mechanism and with the race), as the smallest of m noisy values at the same budget, and without
-noise. Test losses are averaged over repeated draws of the noise.
+Random candidates are trained once for each task and seed. Then one of the first m is chosen by `dptune.select`, as the
+smallest of m noisy values at the same budget, and without noise. Test losses are averaged over repeated draws of the
+noise.
 
 **A simulation**: the code is the package's, but the ledger is in memory and the noise is seeded. Candidates are kept in
 `out/selection` and results in `<out>/results/selection.jsonl`, so a run that was stopped goes on. Prints the table of
@@ -32,7 +32,6 @@ from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger, select
-from dptune.choice.methods import exponential, race, usual_method
 from dptune.ledger.approximate import divided, largest_plan
 from dptune.ledger.gdp import mu_from_epsilon
 from dptune.ledger.ledger import Rest
@@ -45,7 +44,6 @@ TASKS: dict[str, Callable[[int, int], Task]] = {  # (people, seed) -> task
     "svr-parkinsons": lambda n, seed: svr_task(_parkinsons(n, seed)),
 }
 PEOPLE, CANDIDATES, BUDGETS, DRAWS = 300, (100, 400), (0.5, 1.0, 2.0), 5
-METHODS = (exponential, race)
 KEPT = Path(__file__).resolve().parents[2] / "out" / "selection"
 
 
@@ -146,37 +144,15 @@ def _choices(
     losses: Array, means: Array, clip: tuple[float, float], mu: float, seed: list[int]
 ) -> Iterator[tuple[str, int]]:
     m, n = losses.shape
-    for method in METHODS:
-        seeded = int(np.random.default_rng(seed).integers(2**31))
-        privatizer = LossPrivatizer(MemoryLedger(), n=n, clip=clip, insecure_seed=seeded)
-        yield method.__name__, select(losses, privatizer, mu=mu, name="s", method=method).index
+    seeded = int(np.random.default_rng(seed).integers(2**31))
+    privatizer = LossPrivatizer(MemoryLedger(), n=n, clip=clip, insecure_seed=seeded)
+    yield "exponential", select(losses, privatizer, mu=mu, name="s").index
     noise = np.random.default_rng([*seed, 1]).normal(size=m)
     yield "values", int(np.argmin(means + (clip[1] - clip[0]) * math.sqrt(m) / (n * mu) * noise))
 
 
-def compare(seeds: int, draws: int = 2) -> str:
-    """How much larger the mean loss of all people is at the choice of the first n than without noise, by method."""
-    rows = []
-    for n, mu in ((50, 0.5), (50, 1.0), (100, 0.5), (100, 1.0), (300, 0.5), (300, 1.0), (300, 2.0)):
-        for m in (20, 100, 400):
-            logs: dict[str, list[float]] = {method.__name__: [] for method in METHODS}
-            for cell in (Cell(task, PEOPLE, seed) for task in TASKS for seed in range(seeds)):
-                found = Candidates(cell)
-                losses = np.clip(found.losses[:m], *found.task.clip)
-                everybody, some = losses.mean(axis=1), losses[:, :n]
-                for draw in range(draws):
-                    for name, index in _choices(some, some.mean(axis=1), found.task.clip, mu, [cell.seed, draw]):
-                        if name in logs:
-                            logs[name].append(math.log(everybody[index] / everybody[np.argmin(some.mean(axis=1))]))
-            gains = np.subtract(logs["race"], logs["exponential"])
-            error = gains.std(ddof=1) / math.sqrt(len(gains))
-            means = [f"{math.exp(np.mean(found)):.3f}" for found in logs.values()]
-            rows.append([str(n), f"{mu:g}", f"{n * mu:g}", str(m), *means, f"{gains.mean() / error:+.1f}"])
-    return markdown(["n", "mu", "n mu", "m", *logs, "race worse by, in standard errors"], rows)
-
-
 def compare_at_a_pair(seeds: int, draws: int = 4, delta: float = 1e-5) -> str:
-    """The same measure at equal (epsilon, delta): both methods at its mu, and one choice with what the pair allows."""
+    """How much larger the mean loss is than without noise at equal (epsilon, delta): at its mu, and with all."""
     rows = []
     for n, epsilon in ((50, 1.0), (100, 1.0), (300, 0.5), (300, 1.0), (300, 3.0)):
         mu, eta = mu_from_epsilon(epsilon, delta), divided(largest_plan(1.0, epsilon, delta), 1.0)[1]
@@ -193,16 +169,16 @@ def compare_at_a_pair(seeds: int, draws: int = 4, delta: float = 1e-5) -> str:
                     chosen["one choice"] = int(np.argmin(means - 2 * width / (n * eta) * gumbel))
                     for name, index in chosen.items():
                         logs.setdefault(name, []).append(math.log(everybody[index] / everybody[np.argmin(means)]))
-            costs = [f"{math.exp(np.mean(logs[name])):.3f}" for name in ("exponential", "race", "one choice")]
+            costs = [f"{math.exp(np.mean(logs[name])):.3f}" for name in ("exponential", "one choice")]
             rows.append([str(n), f"{epsilon:g}", str(m), *costs])
-    return markdown(["n", "epsilon", "m", "exponential, in GDP", "race", "one choice in (epsilon, delta)"], rows)
+    return markdown(["n", "epsilon", "m", "exponential, in GDP", "one choice in (epsilon, delta)"], rows)
 
 
-SHOWN = ("values", "exponential", "race")
+SHOWN = ("values", "exponential")
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Mean test loss ± standard error over seeds, and the default's loss in units of that without noise."""
+    """Mean test loss ± standard error over seeds, and the excess over the choice without noise."""
     rows = []
     tasks = sorted({(result["people"], result["task"]) for result in results})
     for people, task in tasks:
@@ -211,11 +187,10 @@ def table(results: list[dict[str, Any]]) -> str:
             exact = [result[f"exact {m}"] for result in of]
             for mu in BUDGETS:
                 losses = {name: [result[f"{name} {m} {mu:g}"] for result in of] for name in SHOWN}
-                default = usual_method(people, mu).__name__
-                cost = [np.mean(losses[name]) / np.mean(exact) - 1 for name in (*SHOWN, default)]
+                cost = [np.mean(losses[name]) / np.mean(exact) - 1 for name in SHOWN]
                 shown = [mean_and_error(values) for values in (*losses.values(), exact)]
                 rows.append([task, str(people), str(m), f"{mu:g}", *shown, *(f"{100 * c:+.1f}%" for c in cost)])
-    heads = ["task", "n", "m", "mu", *SHOWN, "no noise", *(f"{name} costs" for name in (*SHOWN, "default"))]
+    heads = ["task", "n", "m", "mu", *SHOWN, "no noise", *(f"{name} costs" for name in SHOWN)]
     return markdown(heads, rows)
 
 
@@ -224,13 +199,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--people", nargs="+", type=int, default=[PEOPLE])
-    parser.add_argument("--rule", action="store_true", help="compare the two methods for the rule of dptune.choice")
     parser.add_argument("--pair", action="store_true", help="compare them at equal (epsilon, 1e-5)")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    if asked.rule:
-        print(compare(asked.seeds))
-        return
     if asked.pair:
         print(compare_at_a_pair(asked.seeds))
         return

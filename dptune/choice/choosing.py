@@ -9,7 +9,7 @@ Example::
 Cross-validated losses of public rows, ``public=``, make this far better: see :mod:`dptune.choice.public_choice`.
 
 Guarantee: what is returned is a function of releases that together cost ``mu`` in GDP, under replacing all records of
-one unit, for a trusted curator (this process): one of the exponential mechanism, or Gaussian ones in rounds.
+one unit, for a trusted curator (this process): the index by the exponential mechanism, the estimate by a Gaussian.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, positive, share
-from dptune._checks import function as callable_named
-from dptune.choice.methods import METHODS, Method, exponential, usual_method
+from dptune.choice.exponential import exponential
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
-from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
+from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger.ledger import PLAN, Rest
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, call_guarded, losses_function
@@ -54,7 +52,6 @@ def select(
     public_weight: float = 1.0,
     finalists: int | None = None,
     report_share: float | None = None,
-    method: Method | None = None,
 ) -> Selection:
     """Choose one of m candidates by its mean loss on private people, once.
 
@@ -80,8 +77,6 @@ def select(
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
             With ``public``: of the improvement; default what public rows say is needed to show it.
         public_weight, finalists, report_share: see :class:`dptune.choice.PublicChoice`; they need ``public``.
-        method: ``exponential`` or ``race`` of :mod:`dptune.choice.methods`; default what does better with so many
-            people and this budget, with ``default`` always ``exponential``, as with ``public``.
 
     Raises:
         InputError: a setting, or the shape of the losses, is not usable, or the candidate at ``default`` could not be
@@ -91,8 +86,6 @@ def select(
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
     if public is not None:
-        if method is not None:
-            raise InputError("with public= the choice is made by the exponential mechanism: leave method= out.")
         choice = PublicChoice(
             public, privatizer, name=name, default=default, loss=loss, mu=mu, public_weight=public_weight,
             estimate_share=estimate_share, finalists=finalists, report_share=report_share,
@@ -102,13 +95,13 @@ def select(
         raise InputError("report_share= needs public=; else give mu=, which leaves the rest. Nothing was charged.")
     if callable(candidates):
         raise InputError("candidates may be a function only with public=, which says how many there are.")
-    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share or 0.0, method)
+    price, default, share_of = _check(privatizer, name, mu, default, estimate_share or 0.0)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     given = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         _refuse_other_places(default, len(candidates))
     named = ((json.dumps([name, place]), losses) for place, losses in enumerate(given))
-    return select_named(named, privatizer, mu=price, name=name, default=default, estimate_share=share_of, method=method)
+    return select_named(named, privatizer, mu=price, name=name, default=default, estimate_share=share_of)
 
 
 def select_named(
@@ -119,10 +112,9 @@ def select_named(
     name: str,
     default: int | None = None,
     estimate_share: float = 0.0,
-    method: Method | None = None,
 ) -> Selection:
     """Choose among losses that have names of their own, other names for other candidates; else as :func:`select`."""
-    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
+    price, default, share_of = _check(privatizer, name, mu, default, estimate_share)
     points: list[str] = []
     evaluated = 0
     try:
@@ -137,9 +129,7 @@ def select_named(
                 f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
                 "one model use dptune.report. Nothing was charged."
             )
-        return select_points(
-            points, privatizer, mu=price, name=name, default=default, estimate_share=share_of, method=method
-        )
+        return select_points(points, privatizer, mu=price, name=name, default=default, estimate_share=share_of)
     finally:
         for point in points:
             privatizer.forget(point)
@@ -153,121 +143,72 @@ def select_points(
     name: str,
     default: int | None = None,
     estimate_share: float = 0.0,
-    method: Method | None = None,
 ) -> Selection:
     """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`.
 
     Points of other names are other candidates.
     """
-    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
+    price, default, share_of = _check(privatizer, name, mu, default, estimate_share)
     if len(points) < 2:
         raise InputError(
             f"a choice needs at least two candidates; got {len(points)}. To describe one model use dptune.report."
         )
     _refuse_other_places(default, len(points))
-    plan: Any = privatizer.ledger.fix_plan(
-        name, lambda rest: _plan(privatizer, rest, price, points, default, share_of, method)
-    )
-    price, method = _agreed(plan, name, price, points, default, share_of, method)
-    choose = method if default is None else partial(exponential, default=default)
-    index = choose(points, privatizer, price * math.sqrt(1 - share_of), name)
+    plan: Any = privatizer.ledger.fix_plan(name, lambda rest: _plan(rest, price, points, default, share_of))
+    price = _agreed(plan, name, price, points, default, share_of)
+    index = exponential(points, privatizer, price * math.sqrt(1 - share_of), name, default=default)
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
-    return Selection(index, len(points), estimate, price, f"{method.__name__} selection", private)
+    return Selection(index, len(points), estimate, price, "exponential selection", private)
 
 
 def choice_share(
     privatizer: LossPrivatizer,
     *,
     mu: float | None,
-    default: int | None = None,
     estimate_share: float = 0.0,
-    method: Method | None = None,
 ) -> float:
     """Return the share of mu^2 that :func:`select` will plan for a choice with a limit of its own; 0 if there is none.
 
     An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
     """
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
-    method = method_for(method, keeps=default is not None)
-    shares: Any = _plan(privatizer, privatizer.ledger.rest(), price, (), default, share_of, method).get("shares", {})
+    shares: Any = _plan(privatizer.ledger.rest(), price, (), None, share_of).get("shares", {})
     return float(shares.get("choice", 0.0))
 
 
 def _plan(
-    privatizer: LossPrivatizer,
-    rest: Rest,
-    mu: float | None,
-    points: Sequence[str],
-    default: int | None,
-    share_of: float,
-    method: Method | None,
+    rest: Rest, mu: float | None, points: Sequence[str], default: int | None, share_of: float
 ) -> dict[str, object]:
-    """What is planned, for good. A choice that may take all of a budget in (epsilon, delta) is exponential."""
-    most, in_gdp = rest.whole(1 - share_of), rest.unplanned if mu is None else rest.left
-    if method is None:
-        takes_more = (most if mu is None else mu) > in_gdp
-        method = exponential if takes_more else usual_method(privatizer.n, mu or rest.unplanned)
-    if mu is None:
-        mu = most if method is exponential else rest.unplanned
-    if method is not exponential and not 0 < mu <= in_gdp * (1 + 1e-12):
-        raise BudgetExhausted(mu, rest.left, privatizer.ledger.budget.mu)
-    plan = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "method": method.__name__}
-    plan["points"] = _digest(points)
+    """What is planned, for good; with a limit of the choice's own where the budget has one."""
+    mu = rest.whole(1 - share_of) if mu is None else mu
+    plan = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "points": _digest(points)}
     if default is not None:
         plan["default"] = default
-    divides = method is exponential and rest.divides
-    return {**plan, "shares": {"choice": 1 - share_of}} if divides else plan
+    return {**plan, "shares": {"choice": 1 - share_of}} if rest.divides else plan
 
 
 def _agreed(
-    plan: Any,
-    name: str,
-    mu: float | None,
-    points: Sequence[str],
-    default: int | None,
-    share_of: float,
-    method: Method | None,
-) -> tuple[float, Method]:
-    """Return price and method of a stored plan.
+    plan: Any, name: str, mu: float | None, points: Sequence[str], default: int | None, share_of: float
+) -> float:
+    """Return the price of a stored plan.
 
     Raises:
         BudgetMismatch: it is of another choice, or of a search.
     """
-    asked = {
-        "mu": mu,
-        "candidates": len(points),
-        "estimate_share": share_of,
-        "method": getattr(method, "__name__", None),
-    }
+    asked = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "points": _digest(points)}
     found = plan if isinstance(plan, dict) else {}
     same = all(key in found and value in (None, found[key]) for key, value in asked.items())
-    same = same and found.get("default") == default
-    same = same and found.get("points") == _digest(points)
-    method = method or METHODS.get(str(found.get("method")))
-    if not same or method is None:
+    if not same or found.get("default") != default:
         raise BudgetMismatch(
             f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
             "what a name means is fixed when it begins. Give another choice another name."
         )
-    return found["mu"], method
+    return float(found["mu"])
 
 
 def _digest(points: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
-
-
-def method_for(method: Method | None, *, keeps: bool) -> Method | None:
-    """Return the method to choose with, None for the usual one.
-
-    Raises:
-        InputError: it is not callable, or has no odds that could keep a default.
-    """
-    if method is not None:
-        callable_named("method", method)
-    if keeps and method not in (None, exponential):
-        raise InputError("default= goes with the exponential mechanism, whose odds keep it: leave method= out.")
-    return exponential if keeps else method
 
 
 def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
@@ -279,8 +220,8 @@ def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> No
 
 
 def _check(
-    privatizer: object, name: object, mu: object, default: object, estimate_share: object, method: Method | None
-) -> tuple[float | None, int | None, float, Method | None]:
+    privatizer: object, name: object, mu: object, default: object, estimate_share: object
+) -> tuple[float | None, int | None, float]:
     """Refuse what could not be paid or kept, before losses are computed; return the others in plain form."""
     if not isinstance(privatizer, LossPrivatizer):
         raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
@@ -288,11 +229,10 @@ def _check(
     if not isinstance(name, str) or not name:
         raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
     place = None if default is None else at_least("default", default, 0)
-    method = method_for(method, keeps=default is not None)
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
     if privatizer.ledger.fact(name, PLAN) is None:
         check_start(privatizer.ledger, name, price, choice_share=1 - share_of)
-    return price, place, share_of, method
+    return price, place, share_of
 
 
 def _refuse_other_places(default: int | None, candidates: int) -> None:

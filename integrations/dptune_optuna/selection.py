@@ -29,8 +29,7 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import positive, share
-from dptune.choice.choosing import method_for, observe, select_points
-from dptune.choice.methods import Method
+from dptune.choice.choosing import observe, select_points
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.search.agreement import check_start
@@ -58,7 +57,6 @@ class SelectionObjective:
         default: every parameter that the function suggests, as you would take it without a choice; one trial must have
             them (``study.enqueue_trial(default)``). It is kept unless others are better: see :func:`dptune.select`.
         estimate_share: share of mu^2 with which the mean loss of the chosen trial is released, too.
-        method: see :func:`dptune.select`.
         loss, data: see :class:`dptune_optuna.PrivateObjective`.
 
     Raises:
@@ -74,7 +72,6 @@ class SelectionObjective:
         mu: float | None = None,
         default: Mapping[str, Any] | None = None,
         estimate_share: float = 0.0,
-        method: Method | None = None,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
@@ -87,7 +84,6 @@ class SelectionObjective:
         if default is not None and not isinstance(default, Mapping):
             raise dptune.InputError(f"default must be a dict, of names and values; got {type(default).__name__}.")
         self._privatizer, self._default = privatizer, None if default is None else dict(default)
-        self._method = method_for(method, keeps=default is not None)
         self._mu = None if mu is None else positive("mu", mu)
         self._share = share("estimate_share", estimate_share)
         self._ending = Ending()
@@ -148,7 +144,6 @@ class SelectionObjective:
             name=name,
             default=default,
             estimate_share=self._share,
-            method=self._method,
         )
         loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
         return {"trial": trials[chosen.index].number, "loss": loss, "mu": chosen.mu, "private": chosen.private}

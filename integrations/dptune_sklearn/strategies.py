@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import dptune
 from dptune.choice.choosing import choice_share, select_named
-from dptune.choice.methods import lead
+from dptune.choice.exponential import lead
 from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
 from dptune.search import VALUES, drive
@@ -66,7 +66,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
 
     settings, tried = {"estimate_share": 0.1, **(search.settings or {})}, list[dict[str, Any]]()
     begun_fits, ended = list[tuple[int, Any]](), list[Any]()
-    if unknown := settings.keys() - {"estimate_share", "method"}:
+    if unknown := settings.keys() - {"estimate_share"}:
         raise InputError(f'method="selection" has no setting {", ".join(map(repr, sorted(unknown)))}.')
     if keeps := (first := search.default) is not None:
         settings["default"] = 0
@@ -78,7 +78,8 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     begun = stored_plan(ledger, name)
     if begun is not None and not privatizer.knows_clip:
         raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
-    choice = choice_share(privatizer, mu=search.mu, **settings) if begun is None else 0.0
+    kept = settings["estimate_share"]
+    choice = choice_share(privatizer, mu=search.mu, estimate_share=kept) if begun is None else 0.0
     usual = [models.fitted(parameters) for parameters in points[:keeps]]  # raises what keeps it from being trained
     fits = enumerate(chain(usual, models.trained(points[keeps:])))
     if not privatizer.knows_clip:  # a space whose models cannot be trained pays for none
@@ -96,7 +97,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     limits = ledger.limits_for(name, plan={"mu": mu, "shares": {"choice": choice}})
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
-    noise = _noise_of_choice(privatizer, mu, needed, float(settings["estimate_share"]))
+    noise = _noise_of_choice(privatizer, mu, needed, float(kept))
     announce(search, privatizer, f"{spends} {noise}{risk_in_words(privatizer)}")
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     keep(ledger, name, search._means)

@@ -14,7 +14,7 @@ from every_logger import every_logger, without_clocks
 from noises import CannedNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.choice.methods import exponential
+from dptune.choice.exponential import exponential
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.privacy.held import HeldLosses
 from dptune.training import Repeats, SelectionPlan, TrainingLedger

@@ -21,7 +21,7 @@ from ray import tune
 
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.choice.methods import exponential, race
+from dptune.choice.exponential import exponential
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
@@ -92,7 +92,6 @@ SOURCES: dict[str, Draw] = {
     "Gumbel noise": lambda _: [OpenDPNoise().noisy_argmin(EVEN, 1.0) for _ in range(30)],
     "a release": release,
     "the exponential mechanism": chosen(exponential, 30),
-    "the race": chosen(race, 15),
     "a secret sample": lambda _: SecretSample().draw(200, 0.5).tolist(),
     "a federated round": federated,
     "a selection's score": selected,

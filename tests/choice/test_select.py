@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.choice.choosing import select_named, select_points
-from dptune.choice.methods import FEW, exponential, lead, race, usual_method
+from dptune.choice.exponential import lead
 from dptune.errors import BudgetMismatch, UnsupportedMetric
 
 N = 40
@@ -47,10 +47,9 @@ def mine(privatizer: Make) -> LossPrivatizer:
     ],
     ids=["array", "lists", "wrapped", "one failed", "lazily"],
 )
-@pytest.mark.parametrize("method", [exponential, race])
-def test_what_it_takes(mine: LossPrivatizer, given: Any, method: Any) -> None:
+def test_what_it_takes(mine: LossPrivatizer, given: Any) -> None:
     given = (row for row in losses()) if isinstance(given, str) else given
-    chosen = dptune.select(given, mine, mu=8.0, name="which", method=method)
+    chosen = dptune.select(given, mine, mu=8.0, name="which")
     assert (chosen.index, chosen.candidates, chosen.private, chosen.estimate) == (3, 12, True, None)
     assert mine.ledger.spent() == pytest.approx(8.0)
     assert mine.points() == ()  # nothing is kept in memory
@@ -84,9 +83,8 @@ def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPriv
         chosen.index = 0
 
 
-@pytest.mark.parametrize("method", [exponential, race])
-def test_asked_again_it_is_the_same_choice_at_no_cost(mine: LossPrivatizer, method: Any, tmp_path: Path) -> None:
-    same = {"mu": 0.5, "name": "which", "method": method, "estimate_share": 0.1}
+def test_asked_again_it_is_the_same_choice_at_no_cost(mine: LossPrivatizer, tmp_path: Path) -> None:
+    same = {"mu": 0.5, "name": "which", "estimate_share": 0.1}
     alike = np.full((30, N), 0.5)
     first = dptune.select(alike, mine, **same)
     other = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
@@ -97,9 +95,9 @@ def test_asked_again_it_is_the_same_choice_at_no_cost(mine: LossPrivatizer, meth
     assert mine.ledger.spent() == pytest.approx(0.5 * 2**0.5)
 
 
-@pytest.mark.parametrize("change", [{"mu": 0.6}, {"estimate_share": 0.2}, {"method": race}, {"candidates": losses(13)}])
+@pytest.mark.parametrize("change", [{"mu": 0.6}, {"estimate_share": 0.2}, {"candidates": losses(13)}])
 def test_a_name_keeps_its_meaning(mine: LossPrivatizer, change: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which", "method": exponential}
+    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which"}
     dptune.select(privatizer=mine, **asked)
     with pytest.raises(BudgetMismatch, match="another name"):
         dptune.select(privatizer=mine, **{**asked, **change})
@@ -178,17 +176,10 @@ def test_points_that_are_held_stay_held(mine: LossPrivatizer) -> None:
         select_points([*points, "lost"], mine, mu=0.5, name="other")
 
 
-@pytest.mark.parametrize(
-    ("mu", "method", "key"), [(0.5, race, "radius/1/1"), (2.4, race, "radius/1/1"), (2.6, exponential, "index")]
-)
-def test_few_people_race_and_many_draw_once(mine: LossPrivatizer, mu: float, method: Any, key: str) -> None:
-    """The two differ in what the ledger keeps: joint answers about all of them, or one index."""
-    assert FEW == 2.5 * N
-    assert usual_method(N, mu) is usual_method(2 * N, mu / 2) is method
-    chosen = dptune.select(losses(), mine, mu=mu, name="which")
-    assert chosen.method == f"{method.__name__} selection"
-    assert mine.ledger.charges("which")[0].key == key
-    assert mine.ledger.fact("which", "plan")["method"] == method.__name__
+def test_a_choice_is_one_release_of_an_index(mine: LossPrivatizer) -> None:
+    chosen = dptune.select(losses(), mine, mu=0.5, name="which")
+    assert chosen.method == "exponential selection"
+    assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
 
 
 @pytest.mark.parametrize("mu", [0.5, 4.0])
@@ -221,19 +212,12 @@ def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
     assert (chosen.index, chosen.method) == (3, "exponential selection")
 
 
-def test_few_people_draw_once_where_a_default_is_kept(mine: LossPrivatizer) -> None:
-    assert usual_method(N, 0.5) is race
-    dptune.select(losses(), mine, mu=0.5, name="which", default=0)
-    assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"default": 12}, "one of the 12 candidates"),
         ({"default": -1}, "default"),
         ({"default": 1.5}, "default"),
-        ({"default": 0, "method": race}, "leave method= out"),
     ],
 )
 def test_a_default_that_cannot_be_kept_is_refused(mine: LossPrivatizer, asked: dict[str, Any], said: str) -> None:

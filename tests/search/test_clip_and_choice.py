@@ -25,7 +25,6 @@ from dptune import (
     Space,
 )
 from dptune.choice.choosing import choice_share
-from dptune.choice.methods import race
 from dptune.errors import BudgetMismatch
 from dptune.ledger import entries
 from dptune.ledger.approximate import composed_delta, divided, largest_plan
@@ -129,12 +128,9 @@ def test_a_run_without_a_choice_is_as_in_gdp(method: Method, ledger: PrivacyLedg
     assert request.begin("run", space).plan.mu == pytest.approx(math.sqrt(0.95) * PAIR.mu)
 
 
-def test_a_race_divides_nothing(ledger: PrivacyLedger) -> None:
+def test_an_estimate_leaves_the_choice_its_share(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip="auto")
-    assert choice_share(privatizer, mu=None, method=race) == 0
     assert choice_share(privatizer, mu=None, estimate_share=0.1) == 0.9
-    with pytest.raises(BudgetExhausted):
-        choice_share(privatizer, mu=2 * PAIR.mu, method=race)
 
 
 def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger: PrivacyLedger) -> None:
@@ -278,8 +274,6 @@ def test_what_the_default_would_take_may_be_asked_for(ledger: PrivacyLedger, fas
 def test_selection_may_be_asked_for_what_it_would_take(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     most = largest_plan(1.0, EPSILON, DELTA)
-    with pytest.raises(BudgetExhausted):
-        dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most, method=race)
     assert dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most).mu == most
     assert choices(ledger) == {"which": ledger.limits.eta}
 

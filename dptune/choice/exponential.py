@@ -1,19 +1,14 @@
-"""The two ways to choose among candidates whose losses the privatizer holds, and which to use by default."""
+"""The choice among candidates whose losses the privatizer stores: one release by the exponential mechanism."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from dptune.choice.race import Race
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import DEFAULT_ODDS, noisy_min, odds_for
 from dptune.privacy.privatizer import LossPrivatizer
-
-Method = Callable[[Sequence[str], LossPrivatizer, float, str], int]  # points, privatizer, mu, scope -> index
-
-FEW = 100  # n mu, up to which the race does better; found by ``python -m benchmarks.centred.selection --rule``
 
 
 def exponential(
@@ -25,26 +20,6 @@ def exponential(
     """
     query, prior = privatizer.means_query(points, mu), [] if default is None else odds_for(default, len(points))
     return int(privatizer.release(query, scope=scope, key="index", mechanism=partial(noisy_min, prior=prior)).scalar)
-
-
-def race(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
-    """Choose by rounds of joint answers about the survivors (:class:`dptune.choice.race.Race`)."""
-    racing = Race(points, mu=mu, loss_range=privatizer.loss_range)
-    while (asked := racing.question()) is not None:
-        released = privatizer.release(asked.query, scope=scope, key=asked.key, note=asked.note)
-        racing.learn(released.value, released.sigma)
-    return points.index(racing.alive[0])
-
-
-METHODS: dict[str, Method] = {"exponential": exponential, "race": race}
-
-
-def usual_method(n: int, mu: float) -> Method:
-    """Return the method that does better with ``n`` people and a budget ``mu``; docs/centred.md has the figures.
-
-    Where noise is large, the race's smaller ball pays; where it is small, the bias of clipping to the ball costs.
-    """
-    return exponential if n * mu > FEW else race
 
 
 def lead(n: int, mu: float, candidates: int, *, default: bool = False) -> float:
