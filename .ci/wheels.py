@@ -37,8 +37,7 @@ USES = {
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true'; "
     + LEDGER
     + "from dptune.search import log_to_mlflow; log_to_mlflow(ledger, 's', delta=1e-5, tracking_uri='file:mlruns')",
-    "cryptography": "from dptune.ledger import sign, verify; from dptune.privacy import PendingLosses; "
-    "PendingLosses('p.db', PendingLosses.new_key())",
+    "cryptography": "from dptune.privacy import PendingLosses; PendingLosses('p.db', PendingLosses.new_key())",
 }
 
 

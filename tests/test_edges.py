@@ -10,7 +10,7 @@ import pytest
 
 import dptune
 from dptune.errors import AllTrialsFailed
-from dptune.ledger.certificate.risk import Risk
+from dptune.ledger.risk import Risk
 from dptune.privacy.seal.reachable import refuse_reachable
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.joint import join

@@ -49,7 +49,6 @@ def calls(tree: ast.AST, name: str) -> int:
 
 ROOMS = {  # folder or file -> the other rooms that it may import; the longest entry decides; nothing points back up
     "ledger/": {"space"},
-    "ledger/certificate/": {"ledger", "training", "local"},
     "privacy/": {"ledger"},
     "privacy/seal/": set(),
     "losses/": {"privacy.seal"},

@@ -174,14 +174,10 @@ class DurableLedger:
                 raise behind(self._name, kept)
 
     @repeated
-    def state(self) -> dict[str, object]:
-        """Return what pins down the ledger: its mark, and digests of all rows and of the studies' questions."""
-        with self._transaction(write=False) as (connection, head):
-            return {
-                "mark": head.mark.to_json(self.identity),
-                "sha256": entries.fingerprint(connection),
-                "questions": entries.question_digests(connection),
-            }
+    def question_digests(self) -> dict[str, str]:
+        """Return for each scope SHA-256 of its questions' digests, in their order."""
+        with self._transaction(write=False) as (connection, _):
+            return entries.question_digests(connection)
 
     # ---- charging ----------------------------------------------------------------------------
 

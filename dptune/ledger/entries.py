@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -143,16 +142,6 @@ def follow(connection: sa.Connection, head: Head, name: str) -> Head:
         if any(row[column] != value for column, value in head.columns().items()):
             raise damaged(name, f"charge {row['seq']} does not follow from those before it")
     return head
-
-
-def fingerprint(connection: sa.Connection) -> str:
-    """Return SHA-256 of every row of every table: budget, facts, charges, released values."""
-    rows = [
-        json.dumps([table.name, dict(row)], sort_keys=True, allow_nan=False)
-        for table in schema.metadata.tables.values()
-        for row in connection.execute(sa.select(table)).mappings()
-    ]
-    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
 
 
 def question_digests(connection: sa.Connection) -> dict[str, str]:

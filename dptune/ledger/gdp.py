@@ -102,10 +102,6 @@ class Budget:
         """Return the delta this budget implies at ``epsilon``."""
         return delta_from_mu(self.mu, epsilon)
 
-    def per_release(self, releases: int) -> float:
-        """Return mu of each of ``releases`` equal releases that together spend the budget."""
-        return split_mu(self.mu, releases)
-
 
 def _epsilon(value: object) -> float:
     number = real(value)

@@ -120,8 +120,7 @@ def budget_statement(
     if spent.gaussian > limits.mu * (1 + _ROUNDING) or choices > limits.eta * (1 + _ROUNDING):
         raise LedgerError(
             f"the ledger of {facts['dataset']!r} was changed from outside: its charges are mu = {spent_mu!r} in "
-            f"all, more than its budget of mu = {limits.gdp!r}. No guarantee holds; `dptune verify` holds it "
-            "against a receipt."
+            f"all, more than its budget of mu = {limits.gdp!r}. No guarantee holds."
         )
     private, delta = facts["private"], facts["delta"]
     epsilon = exposure.epsilon(delta) if private else math.inf

@@ -250,7 +250,7 @@ def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> l
 
 def _question(ledger: TrainingLedger) -> str | None:
     """Return a digest of what the ledger's selection was charged for; None before that, and for trainings."""
-    match ledger.state()["questions"]:
+    match ledger.question_digests():
         case {"trainings": str(question)} if isinstance(ledger.plan, SelectionPlan):
             return question
     return None

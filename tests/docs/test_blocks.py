@@ -32,7 +32,7 @@ TRAIN = X[400:].copy(), Y[400:].copy()  # apart from the private rows, or an obj
 ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
-    "docs/cli.md#certificates": "tests/ledger/certificate/test_certificate_page.py",
+    "docs/cli.md#certificates": "tests/ledger/test_certificate_page.py",
     "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_public_study.py",
     "docs/optuna.md#a-search-that-is-told-the-noise": "tests/optuna_front/test_told_the_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",

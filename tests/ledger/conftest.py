@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ledger_tools import Urls
+
+from dptune import LossPrivatizer, PrivacyLedger
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -20,3 +23,35 @@ def new_url(request: pytest.FixtureRequest, fast_path: Path) -> Urls:
 @pytest.fixture
 def url(new_url: Urls) -> str:
     return new_url()
+
+
+@pytest.fixture
+def used(ledger: PrivacyLedger) -> PrivacyLedger:
+    """A ledger with two releases in one study and one in another."""
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
+    for scope, key in (("one", "value/0"), ("one", "value/1"), ("two", "value/0")):
+        privatizer.observe(key, np.full(4, 0.5))
+        privatizer.release(privatizer.mean_query(key, 0.1), scope=scope, key=key)
+    return ledger
+
+
+@pytest.fixture
+def about(tmp_path: Path) -> Path:
+    path = tmp_path / "about.toml"
+    path.write_text(ABOUT)
+    return path
+
+
+ABOUT = """
+name = "Readmission model, 2026"
+curator = "A hospital"
+curator_type = "Nonprofit"
+description = "A classifier of readmissions."
+intended_use = "Plan beds."
+region = "Finland"
+sector = "Healthcare"
+publication_date = 2026-11-22
+authors = ["Ann Lee"]
+preparation = 'Bounds from the "public" year 2020; no row was looked at.'
+justification = "mu = 1 by our board's rule."
+"""

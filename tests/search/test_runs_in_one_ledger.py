@@ -38,7 +38,7 @@ def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     privatizer.observe("x", np.zeros(N))
     for i in range(7):
-        privatizer.release(privatizer.mean_query("x", ledger.budget.per_release(7)), scope="s", key=str(i))
+        privatizer.release(privatizer.mean_query("x", ledger.budget.mu / 7**0.5 * (1 - 1e-9)), scope="s", key=str(i))
     with pytest.raises(BudgetExhausted):
         start(ledger)
     assert ledger.fact("run", "plan") is None

@@ -19,7 +19,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -73,7 +73,7 @@ class LDPSettings:
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
             found by ``benchmarks/ldp/__main__.py multiplier``.
         q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play. The
-            theorems compute q from the accuracy of the approximation, in (0, 1): :func:`theorem_q`. ATA and MoMA only.
+            theorems have q = 6 (1 + a)/(1 - a) ln(4 T/delta)/a^2 for the accuracy a in (0, 1). ATA and MoMA only.
         redraw: the dictionary is drawn again when the variances s~^2/lambda of the points played since the last
             draw add up to more than this. Variances then stay right within a factor of 1 + redraw (Calandriello et
             al. 2020). With 0 it is drawn in every round, as printed in the paper.
@@ -98,17 +98,6 @@ class LDPSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    def theorem(self) -> LDPSettings:
-        """Return the same settings with the constants of the theorems."""
-        q = theorem_q(self.horizon, self.delta, self.accuracy)
-        plays = theorem_plays(self.horizon, self.delta)
-        return replace(self, lam=1.0, exploration=1.0, q=q, plays=plays, redraw=0.0)
-
-
-def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
-    """q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
-    return 6 * (1 + accuracy) / (1 - accuracy) * math.log(4 * horizon / delta) / accuracy**2
 
 
 def theorem_plays(horizon: int, delta: float) -> int:

@@ -359,11 +359,3 @@ class DPGIBO(Rounds):
 
     def _empty_posterior(self) -> GradientPosterior:
         return GradientPosterior(self.settings.kernel, self.settings.noise_variance, self.settings.d)
-
-
-def training_mu(mu: float, *, batch: int, steps: int) -> float:
-    """Section 3.4, corrected: the GDP budget of each of the b T private trainings, mu / sqrt(b T).
-
-    The printed mu / (b sqrt(T)) is valid too, and noisier than need be by sqrt(b).
-    """
-    return positive("mu", mu) / math.sqrt(at_least("batch", batch, 1) * at_least("steps", steps, 1))

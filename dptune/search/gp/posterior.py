@@ -98,10 +98,6 @@ class GradientPosterior:
         self.points = np.concatenate([self.points, X])
         self.points.flags.writeable = False
 
-    def keep_last(self, m: int) -> GradientPosterior:
-        """A new posterior holding only the last m >= 1 points, or all if there are fewer."""
-        return type(self).from_points(self.kernel, self.noise_variance, self.points[-at_least("m", m, 1) :])
-
     def weights(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
         """W = grad k(theta, D) K^-1, (d, m); for an unknown mean, less (W 1)(1^T K^-1) / (1^T K^-1 1)."""
         P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)

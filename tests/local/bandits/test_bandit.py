@@ -12,7 +12,7 @@ import pytest
 from dptune.errors import InputError
 from dptune.local import InsecureRandomizer
 from dptune.local.bandits.ata import LDPATA
-from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays, theorem_q
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
 from dptune.local.bandits.moma import LDPMoMA
 from dptune.local.bandits.replies import LaplaceReplies
 from dptune.local.bandits.tgp import LDPTGP, rbf_gain
@@ -154,9 +154,7 @@ def test_a_bad_setting_is_refused_by_name(setting: dict[str, Any]) -> None:
 
 def test_theorem_constants() -> None:
     assert theorem_plays(10_000, 0.1) == 334
-    assert theorem_q(10_000, 0.1, 0.5) == pytest.approx(72 * math.log(4e5))
-    settings = LDPSettings(REPLIES, horizon=10_000).theorem()
-    assert (settings.exploration, settings.plays, settings.redraw) == (1.0, 334, 0.0)
+    settings = LDPSettings(REPLIES, horizon=10_000, lam=1.0, exploration=1.0, plays=334)
     tgp = LDPTGP(X, settings)
     assert tgp.beta() == pytest.approx(1 + 2 * math.sqrt(2) * 1.2 * math.sqrt(math.log(10)))  # t = 1: no ln 0
     tgp.tell(0, 0.5)

@@ -13,7 +13,6 @@ from noises import NoNoise
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball, Question
 from dptune.search import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
-from dptune.search.algorithms.gibo import training_mu
 from dptune.search.gp import RBF, Polynomial2
 
 PEOPLE, D = 30, 3
@@ -243,14 +242,6 @@ def test_the_best_of_the_starts_is_the_start() -> None:
     assert algorithm.started
     assert algorithm.theta.tolist() == points[2].tolist()
     assert s.evaluations == 4 + 24
-
-
-def test_the_price_of_private_training() -> None:
-    assert training_mu(1.0, batch=4, steps=25) == pytest.approx(0.1)
-    bad: dict[str, Any]
-    for bad in ({"mu": 0.0}, {"batch": 0}, {"steps": 1.5}):
-        with pytest.raises(InputError):
-            training_mu(**{"mu": 1.0, "batch": 1, "steps": 1, **bad})
 
 
 @pytest.mark.parametrize(

@@ -164,14 +164,6 @@ def test_polynomial_kernel_of_rank_21_with_60_points(rng: np.random.Generator) -
         assert 0 <= posterior.trace(theta) < 1e-3
 
 
-def test_keep_last_forgets_old_points(rng: np.random.Generator) -> None:
-    D, theta = rng.random((20, 3)), rng.random(3)
-    posterior = GradientPosterior.from_points(RBF(0.4), NOISE, D)
-    last = GradientPosterior.from_points(RBF(0.4), NOISE, D[-5:])
-    np.testing.assert_allclose(posterior.keep_last(5).weights(theta), last.weights(theta))
-    assert len(posterior) == len(posterior.keep_last(50)) == 20
-
-
 def test_points_are_copied_and_read_only(rng: np.random.Generator) -> None:
     X = rng.random((3, 2))
     posterior = GradientPosterior.from_points(RBF(0.4), NOISE, X)

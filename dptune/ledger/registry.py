@@ -18,8 +18,8 @@ from dptune._checks import shown, text
 from dptune._numbers import rounded_up
 from dptune._statement import Statement
 from dptune.errors import InputError
-from dptune.ledger.certificate.risk import Risk
 from dptune.ledger.plan_ledger import TRUSTED_SERVER
+from dptune.ledger.risk import Risk
 from dptune.ledger.statement import BudgetStatement
 
 CHOICES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,27 +12,21 @@ from typer.testing import CliRunner
 
 from dptune.cli import app
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/cli.md").read_text().partition("\n## Certificates\n")[2]
 BLOCKS = re.findall(r"```(python|console)\n(.*?)```", PAGE, re.DOTALL)
 
 
 def run(command: str) -> str:
-    """Run one line; ours in this process."""
-    command, _, file = command.partition(" > ")
+    """Run one line, in this process."""
     name, *arguments = shlex.split(command)
-    if name != "dptune":
-        return subprocess.run([name, *arguments], capture_output=True, text=True, check=True).stdout
+    assert name == "dptune"
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    if file:
-        Path(file).write_text(done.output)
     return done.output
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl on this machine")
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "examples/about.toml", "about.toml")
     output = ""
@@ -46,4 +39,4 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path, monkeypatch: pyt
                 output = run(line.removeprefix("$ "))
             else:
                 assert line in output
-    assert sum(language == "console" for language, _ in BLOCKS) == 3
+    assert sum(language == "console" for language, _ in BLOCKS) == 2
