@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks.data import Array
 from dptune import Budget
 from dptune.errors import PlanComplete
-from dptune.ledger.approximate import Limits
 from dptune.ledger.durable import Charge
-from dptune.ledger.entries import Limit
+from dptune.ledger.entries import Quota
+from dptune.ledger.filter import Allowance, GdpFilter
 from dptune.ledger.gdp import Spent, bounded_range_from_mu
-from dptune.ledger.ledger import PLAN, News, Rest
+from dptune.ledger.ledger import PLAN, News
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
@@ -29,7 +29,7 @@ class Ledger:
     """What a run asks of a `PrivacyLedger`, in memory."""
 
     def __init__(self, mu: float) -> None:
-        self.budget, self.limits, self.mu = Budget.gdp(mu=mu), Limits(mu), mu
+        self.budget, self.filter, self.mu = Budget.gdp(mu=mu), GdpFilter(Budget.gdp(mu=mu)), mu
         self.charges: list[Charge] = []
         self._by_key: dict[tuple[str, str], Charge] = {}
         self._facts: dict[tuple[str, str], object] = {}
@@ -42,16 +42,16 @@ class Ledger:
         """Fix it; the first one stays."""
         return self._facts.setdefault((scope, name), value)
 
-    def fix_plan(self, scope: str, make: Callable[[Rest], object]) -> object:
+    def fix_plan(self, scope: str, make: Callable[[Allowance], object]) -> object:
         """Fix the plan of a run that begins with the whole budget."""
-        return self.fix(scope, PLAN, make(self.rest()))
+        return self.fix(scope, PLAN, make(self.allowance()))
 
     def check(self, mu: float, *, choice_of: str = "") -> None:
         """Refuse nothing."""
 
-    def rest(self) -> Rest:
+    def allowance(self) -> Allowance:
         """All of it."""
-        return Rest(self.budget.mu, self.budget.mu, ())
+        return Allowance(self.budget.mu, self.budget.mu, ())
 
     def charge(self, scope: str, key: str, query: Query, value: Array, sigma: float, note: Mapping[str, object]):
         """Keep what a release costs and its value."""
@@ -136,11 +136,11 @@ class Curator:
         scope: str,
         key: str,
         note: Mapping[str, object],
-        limit: Limit | None = None,
+        quota: Quota | None = None,
         mechanism: object = None,
     ) -> Released:
         """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
-        if limit is not None and self.ledger.count(scope, limit.prefix) >= limit.count:
+        if quota is not None and self.ledger.count(scope, quota.prefix) >= quota.count:
             raise PlanComplete("that is all")
         prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of noisy_min
         value, sigma = self.answer(query) if mechanism is None else self.choose(query, prior), self.sigma(query)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dptune import Budget, LedgerError
 from dptune._numbers import rounded_down, rounded_up
-from dptune.ledger.approximate import Limits
+from dptune.ledger.filter import GdpFilter
 from dptune.ledger.gdp import Spent
 from dptune.ledger.statement import BudgetStatement, budget_statement
 
@@ -18,11 +18,8 @@ from dptune.ledger.statement import BudgetStatement, budget_statement
 def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:
     facts = dict.fromkeys(("dataset", "unit", "adjacency", "trust_model"), "")
     facts |= {"n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}
-    limits, made = (
-        Limits(budget.mu),
-        {"exposure": Limits(budget.mu), "failures": 0, "public": (), "trained": (), "raises": ()},
-    )
-    return budget_statement(facts, budget, limits, Spent.of([spent]), **made)
+    made = {"failures": 0, "public": (), "trained": (), "raises": ()}
+    return budget_statement(facts, GdpFilter(budget), Spent.of([spent]), **made)
 
 
 NUMBERS = st.floats(1e-12, 1e12)

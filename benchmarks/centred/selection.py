@@ -33,8 +33,8 @@ from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger, select
 from dptune.ledger.approximate import divided, largest_plan
+from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import mu_from_epsilon
-from dptune.ledger.ledger import Rest
 
 TASKS: dict[str, Callable[[int, int], Task]] = {  # (people, seed) -> task
     "svc-breast-cancer": lambda n, seed: breast_cancer_task(n=n, seed=seed),
@@ -71,11 +71,11 @@ class MemoryLedger(PrivacyLedger):
 
     def fix_plan(self, scope: str, make: Callable[[Any], object]) -> object:
         """Keep the first plan of a scope."""
-        return self._facts.setdefault(scope, make(self.rest()))
+        return self._facts.setdefault(scope, make(self.allowance()))
 
-    def rest(self) -> Rest:
+    def allowance(self) -> Allowance:
         """As much as anybody wants."""
-        return Rest(math.inf, math.inf, ())
+        return Allowance(math.inf, math.inf, ())
 
     def find(self, scope: str, key: str) -> Any:
         """The charge of a key, or None."""

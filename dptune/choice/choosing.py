@@ -29,7 +29,8 @@ from dptune.choice.exponential import exponential
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
-from dptune.ledger.ledger import PLAN, Rest
+from dptune.ledger.filter import Allowance
+from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, call_guarded, losses_function
 from dptune.privacy.privatizer import Losses, LossPrivatizer
@@ -173,12 +174,12 @@ def choice_share(
     An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
     """
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
-    shares: Any = _plan(privatizer.ledger.rest(), price, (), None, share_of).get("shares", {})
+    shares: Any = _plan(privatizer.ledger.allowance(), price, (), None, share_of).get("shares", {})
     return float(shares.get("choice", 0.0))
 
 
 def _plan(
-    rest: Rest, mu: float | None, points: Sequence[str], default: int | None, share_of: float
+    rest: Allowance, mu: float | None, points: Sequence[str], default: int | None, share_of: float
 ) -> dict[str, object]:
     """What is planned, for good; with a limit of the choice's own where the budget has one."""
     mu = rest.whole(1 - share_of) if mu is None else mu

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from dptune.choice.public import NEAR, Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.ledger.ledger import Rest
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist between FEWEST and MOST
@@ -82,7 +82,7 @@ class Plan:
         return cls(**{**known, "finalists": tuple(stored["finalists"])})
 
 
-def plan(public: PublicLosses, rest: Rest, wanted: Wanted, *, n: int, default: int | None, unit: Unit) -> Plan:
+def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, default: int | None, unit: Unit) -> Plan:
     """Return how the budget is spent: the number of finalists, both radii, and the share of the estimate.
 
     Args:

@@ -33,8 +33,9 @@ from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import PublicLosses, prior, votes
 from dptune.choice.result import Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
+from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.ledger.ledger import PLAN, Charge, Rest
+from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import noisy_min
 from dptune.privacy.noise import noise_scale
@@ -122,7 +123,7 @@ class PublicChoice:
         if ledger.fact(self.name, PLAN) is None:
             check_start(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
 
-        def make(rest: Rest) -> dict[str, object]:
+        def make(rest: Allowance) -> dict[str, object]:
             plan = planning.plan(self.public, rest, wanted, n=self._privatizer.n, default=self.default, unit=self._unit)
             if plan.choice_mu <= 0:
                 raise BudgetExhausted(wanted.mu or ledger.budget.mu, rest.left, ledger.budget.mu)

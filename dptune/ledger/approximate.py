@@ -67,14 +67,12 @@ class Limits:
     """What everything that a ledger releases may cost, fixed before the first release.
 
     Attributes:
-        mu: of the Gaussian releases together, and of choices that ``holder`` does not make, in GDP.
-        eta: of the choices of ``holder`` together, their summed bounded range; 0 if there is no such limit.
-        holder: the run whose plan has set ``eta``.
+        mu: of the Gaussian releases together, and of all other choices, in GDP.
+        eta: of the choices of one run together, their summed bounded range; 0 if there is no such limit.
     """
 
     mu: float
     eta: float = 0.0
-    holder: str = ""
 
     @property
     def gdp(self) -> float:
@@ -94,7 +92,7 @@ class Limits:
         return [Gaussian(self.mu)] * (self.mu > 0) + [Choices(self.eta)] * (self.eta > 0)
 
     @classmethod
-    def within(cls, budget: Budget, eta: float, holder: str, *, planned: float = 0.0) -> Limits:
+    def within(cls, budget: Budget, eta: float, *, planned: float = 0.0) -> Limits:
         """Return choices of ``eta`` and as much mu as fits beside them; where they do not fit, all is for mu.
 
         Args:
@@ -105,7 +103,7 @@ class Limits:
             return cls(budget.mu)
         most = largest_mu(eta, epsilon, delta)
         crumbs = most**2 - planned**2 < _CRUMBS * budget.mu**2
-        return cls(min(most, planned) if crumbs else most, eta, holder)
+        return cls(min(most, planned) if crumbs else most, eta)
 
 
 def composed_delta(mu: float, eta: float, epsilon: float) -> float:

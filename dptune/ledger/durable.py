@@ -33,7 +33,7 @@ from dptune._store import Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 from dptune.ledger import entries, schema
 from dptune.ledger.connection import KINDS, Database, known_row, repeated, stored_row
-from dptune.ledger.entries import WHOLE, Charge, Head, Limit, Row
+from dptune.ledger.entries import WHOLE, Charge, LedgerState, Quota, Row
 from dptune.ledger.events import Described
 from dptune.ledger.gdp import probability
 from dptune.ledger.statement import library_versions
@@ -66,7 +66,7 @@ class DurableLedger:
         if promise is not None and stored_row(self._database) is None:
             row = {**self.protects, **{name: each for name, each in said.items() if each}, **promise}
             self._database.repeat(lambda: self._create(row, words))
-        self._row, self._seen = known_row(self._database), Head()
+        self._row, self._seen = known_row(self._database), LedgerState()
         if self._row["kind"] != self.kind:
             raise LedgerError(
                 f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
@@ -101,15 +101,15 @@ class DurableLedger:
                 connection.execute(sa.insert(schema.ledger).values({**header, **row}))
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {words}")
 
-    def _read_all(self) -> Head:
+    def _read_all(self) -> LedgerState:
         """Read every charge once, and recompute what each says."""
         with self._database.transaction(write=False) as connection:
             if connection.dialect.name == "sqlite":  # a server checks its pages itself
                 check_pages(connection.exec_driver_sql, self._name)
-            return entries.follow(connection, Head(), self._name)
+            return entries.follow(connection, LedgerState(), self._name)
 
     @contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, Head]]:
+    def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, LedgerState]]:
         """A transaction on the ledger that was opened, and what its charges come to.
 
         Raises:
@@ -125,7 +125,7 @@ class DurableLedger:
             yield connection, head
         self._see(head)
 
-    def _look(self, connection: sa.Connection, write: bool) -> Head:
+    def _look(self, connection: sa.Connection, write: bool) -> LedgerState:
         identity, seen = schema.ledger.c.identity, self._seen
         if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
             connection.execute(sa.select(identity).with_for_update())
@@ -146,7 +146,7 @@ class DurableLedger:
                 "old one: put it back."
             )
 
-    def _see(self, head: Head) -> None:
+    def _see(self, head: LedgerState) -> None:
         if head.mark.seq > self._seen.mark.seq:
             self._seen = head
 
@@ -187,12 +187,12 @@ class DurableLedger:
         scope: str,
         key: str,
         event: Described,
-        admit: Callable[[Head], float | None],
+        admit: Callable[[LedgerState], float | None],
         *,
         digest: str,
         private: bool,
         note: Mapping[str, object] | None,
-        limit: Limit | None = None,
+        quota: Quota | None = None,
         described: Callable[[], Mapping[str, object]] = dict,
     ) -> Charge:
         """Insert a charge in one transaction, at the price that ``admit`` returns; or find that it was paid already.
@@ -213,9 +213,9 @@ class DurableLedger:
             existing = entries.find(connection, scope, key)
             if existing is not None:
                 return _same_question(existing, row)
-            if limit is not None and entries.made(connection, scope, limit.prefix.partition("/")[0]) >= limit.count:
+            if quota is not None and entries.made(connection, scope, quota.prefix.partition("/")[0]) >= quota.count:
                 raise PlanComplete(
-                    f"the run {scope!r} has made the {limit.count} releases of this kind that it planned."
+                    f"the run {scope!r} has made the {quota.count} releases of this kind that it planned."
                 )
             row["mu"] = admit(head)
             row["description"] |= described()

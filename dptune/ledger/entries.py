@@ -38,7 +38,7 @@ LOOK = sa.select(  # the identity, the hash of a charge that was seen, and the l
 
 
 @dataclass(frozen=True)
-class Limit:
+class Quota:
     """How many charges of one kind a scope may make, checked in the charging transaction.
 
     Attributes:
@@ -86,7 +86,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Head:
+class LedgerState:
     """What all charges up to one come to.
 
     Attributes:
@@ -104,10 +104,10 @@ class Head:
         """False if any was made with seeded noise."""
         return self.seeded == 0
 
-    def after(self, row: Row) -> Head:
+    def after(self, row: Row) -> LedgerState:
         """Return the head after one more charge."""
         link = self.mark.link({name: row[name] for name in _HASHED})
-        return Head(
+        return LedgerState(
             link, self.spent.plus(row["mu"], _eta_of(row["mu"], row["description"])), self.seeded + (not row["private"])
         )
 
@@ -131,7 +131,7 @@ def cost_of(charges: Iterable[Charge]) -> Spent:
     return reduce(lambda spent, charge: spent.plus(charge.mu, charge.eta), charges, Spent())
 
 
-def follow(connection: sa.Connection, head: Head, name: str) -> Head:
+def follow(connection: sa.Connection, head: LedgerState, name: str) -> LedgerState:
     """Return the ledger's head, after recomputing what the rows after ``head`` say.
 
     Raises:

@@ -18,7 +18,7 @@ from dptune._statement import Curve, PlanStatement, priced
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database
 from dptune.ledger.durable import DurableLedger
-from dptune.ledger.entries import Charge, Head
+from dptune.ledger.entries import Charge, LedgerState
 from dptune.ledger.events import SubsampledGaussianRelease
 from dptune.ledger.statement import opendp_noise
 from dptune.ledger.subsampled import SubsampledGaussianPlan, composed
@@ -169,7 +169,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
         """
         self._refuse_other_mechanism(event)
 
-        def admit(head: Head) -> None:
+        def admit(head: LedgerState) -> None:
             self._admit(head.mark.seq, t)
 
         return self._pay(_SCOPE, _key(t), event, admit, digest=digest, private=private, note=note)

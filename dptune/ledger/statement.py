@@ -17,6 +17,7 @@ from dptune.errors import LedgerError
 from dptune.ledger import approximate
 from dptune.ledger.approximate import Limits, composed_epsilon
 from dptune.ledger.divisions import Divisions
+from dptune.ledger.filter import GdpFilter
 from dptune.ledger.gdp import Budget, Spent
 
 NOT_COVERED = (
@@ -95,11 +96,9 @@ class BudgetStatement(Statement):
 
 def budget_statement(
     facts: Mapping[str, Any],
-    budget: Budget,
-    limits: Limits,
+    filter: GdpFilter,
     spent: Spent,
     *,
-    exposure: Limits | Divisions,
     before: tuple[str, ...] = (),
     failures: int,
     public: tuple[tuple[str, str], ...],
@@ -110,13 +109,13 @@ def budget_statement(
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
-        exposure: the limits; or, if the first charge may still divide the budget, all of its divisions.
         before: scopes of choices that are held to the limit of choices, beside that of its holder.
 
     Raises:
         LedgerError: more was spent than the budget, so that the guarantee would be false.
     """
     spent_mu, choices = spent.mu, float(spent.choices)
+    budget, limits, exposure = filter.budget, filter.limits, filter.exposure
     if spent.gaussian > limits.mu * (1 + _ROUNDING) or choices > limits.eta * (1 + _ROUNDING):
         raise LedgerError(
             f"the ledger of {facts['dataset']!r} was changed from outside: its charges are mu = {spent_mu!r} in "
@@ -124,7 +123,7 @@ def budget_statement(
         )
     private, delta = facts["private"], facts["delta"]
     epsilon = exposure.epsilon(delta) if private else math.inf
-    undivided, mu = isinstance(exposure, Divisions), exposure.gdp
+    undivided, mu = filter.undivided, exposure.gdp
     spent_epsilon = _spent_epsilon(spent, delta, private)
     stated, promised = _stated(budget, spent, private)
     releases = sum(count for _, count in facts["mechanisms"])
@@ -150,7 +149,7 @@ def budget_statement(
             *promised,
             ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.eta > 0)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
-            *_divided(limits, before, undivided=undivided),
+            *_divided(filter, before),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -183,14 +182,15 @@ def _accountant(*, sharper: bool, raised: bool) -> str:
     return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if sharper else gdp
 
 
-def _divided(limits: Limits, before: tuple[str, ...], *, undivided: bool) -> Rows:
+def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
     """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
-    if undivided:
+    if filter.undivided:
         words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
         return (("Undivided", words),)
+    limits = filter.limits
     if limits.eta == 0:
         return ()
-    run = f"the run {limits.holder!r}" if limits.holder else "the first run that spends and has planned one"
+    run = f"the run {filter.holder!r}" if filter.holder else "the first run that spends and has planned one"
     chosen = ", ".join([*map(repr, before), f"the choice of {run}"])
     parts = f"bounded range {rounded_up(limits.eta)} for {chosen}"
     return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)

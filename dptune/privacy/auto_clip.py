@@ -38,10 +38,11 @@ import numpy.typing as npt
 
 from dptune._checks import check, check_fields, positive, share, text
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
-from dptune.ledger.approximate import Limits, divided
+from dptune.ledger.approximate import divided
 from dptune.ledger.events import SelectionRelease
+from dptune.ledger.filter import Allowance, Division
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.ledger.ledger import Charge, PrivacyLedger, Rest
+from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.noise import SLACK
 
 Vector = npt.NDArray[np.float64]
@@ -95,8 +96,8 @@ class AutoClip:
         """Return what the choice leaves of it."""
         return math.sqrt(1 - self.share) * mu
 
-    def priced(self, rest: Rest, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
-        """Return the GDP price of the choice, and the limits that it sets for itself and the run that begins next.
+    def priced(self, allowance: Allowance, mu: float | None, choice_share: float) -> tuple[float, Division | None]:
+        """Return the GDP price of the choice, and how it divides the budget for itself and the run that begins next.
 
         A budget in (epsilon, delta) is divided by its first charge, which this is: so that it leaves the run's own
         choice a limit, it has to know its share of mu^2, a public number. It is itself counted as a Gaussian, whose
@@ -109,23 +110,23 @@ class AutoClip:
         Raises:
             InputError: beside ``mu`` there is no room.
         """
-        limits, most = None, rest.unplanned or rest.left
+        division, most = None, allowance.unplanned or allowance.left
         shares: Sequence[float] = ()
-        if rest.pair is not None and choice_share > 0:
+        if allowance.pair is not None and choice_share > 0:
             own = self.share if mu is None else self.share / (1 + self.share)  # of the mu^2 of both together
             run = (1 - own) * choice_share
-            most, shares = max((rest.whole(each), each) for each in ([run], [run, own]))
+            most, shares = max((allowance.whole(each), each) for each in ([run], [run, own]))
         price = self.price(most if mu is None else positive("mu", mu))
         whole = most if mu is None else math.hypot(mu, price)
-        if whole > (most if shares else rest.left):
+        if whole > (most if shares else allowance.left):
             raise InputError(
                 f"mu={mu:.4g} leaves no room in the ledger for choosing the clip, which takes mu={price:.3g} beside "
                 "it. Leave mu= out, and the run takes what is left, or give clip=(low, high)."
             )
         if shares:
             gaussian, eta = divided(whole, shares)
-            limits = Limits(gaussian, eta, self.scope if len(shares) > 1 else "")
-        return price, limits
+            division = Division(gaussian, eta, own=len(shares) > 1)
+        return price, division
 
     # ---- in a ledger -------------------------------------------------------------------------
 
@@ -145,13 +146,13 @@ class AutoClip:
 
     def refuse(self, ledger: PrivacyLedger, n: int, most: float | None, mu: float | None, choice_share: float) -> None:
         """Refuse, before a model is trained, a choice for which there is no room, or which would tell nothing."""
-        price, limits = self._price_in(ledger, mu, choice_share)
+        price, division = self._price_in(ledger, mu, choice_share)
         if price == 0:
             raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
         if self.made(ledger) is None:  # a choice that is held to an eta may cost more in GDP than there is
-            ledger.check(price if limits is None else min(price, ledger.budget.mu))
-            if limits is not None:
-                ledger.announce_limits(self.scope, limits)
+            ledger.check(price if division is None else min(price, ledger.budget.mu))
+            if division is not None:
+                ledger.announce_division(self.scope, division)
         ClipRule.of(n, bounded_range_from_mu(price), most)
 
     def charge(
@@ -165,18 +166,20 @@ class AutoClip:
         private: bool,
     ) -> tuple[ClipRule, Charge]:
         """Pay for the choice, before losses are read; ``about`` has the name of the loss and the largest there is."""
-        price, limits = self._price_in(ledger, mu, choice_share)
+        price, division = self._price_in(ledger, mu, choice_share)
         eta, entry = bounded_range_from_mu(price), float(weights.max())
         rule, scale = ClipRule.of(len(weights), eta, about["most"]), 2 * entry * (1 + SLACK) / eta
         event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
         digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{rule.far!r}/{price!r}/{entry!r}/{scale!r}"
-        return rule, ledger.charge(self.scope, CLIP, event, digest=digest, private=private, note=about, limits=limits)
+        return rule, ledger.charge(
+            self.scope, CLIP, event, digest=digest, private=private, note=about, division=division
+        )
 
-    def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
+    def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Division | None]:
         made = self.made(ledger)
         if made is not None:  # a process was killed, is about to record its answer, or was first
             return float(made.description["mu"]), None
-        return self.priced(ledger.rest(), mu, choice_share)
+        return self.priced(ledger.allowance(), mu, choice_share)
 
 
 def as_auto_clip(clip: object) -> AutoClip | None:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from dptune._checks import at_least, between, shown
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
-from dptune.ledger.ledger import Charge, Limit, PrivacyLedger
+from dptune.ledger.entries import Charge, Quota
+from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
 from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.mechanism import Mechanism, gaussian
@@ -397,7 +398,7 @@ class LossPrivatizer:
         scope: str,
         key: str,
         note: Mapping[str, object] | None = None,
-        limit: Limit | None = None,
+        quota: Quota | None = None,
         mechanism: Callable[[NoiseSource], Mechanism] = gaussian,
     ) -> Released:
         """Charge, then read, then draw, then record. A retry with the same key costs nothing.
@@ -407,12 +408,12 @@ class LossPrivatizer:
             scope: the study, name space of ``key`` in the ledger.
             key: idempotency key; the same key always gives the same value.
             note: public JSON data to store with the charge.
-            limit: how many charges of a kind the scope may make.
+            quota: how many charges of a kind the scope may make.
             mechanism: makes a release of the statistic, with the privatizer's source of noise; default Gaussian.
 
         Raises:
             BudgetExhausted: it does not fit; nothing was read.
-            PlanComplete: the limit is reached; nothing was read.
+            PlanComplete: the quota is used; nothing was read.
             KeyConflict: the key was used for another question.
             InputError: the losses of a point are not held by this process; nothing was charged.
         """
@@ -421,7 +422,7 @@ class LossPrivatizer:
         event = how.event(query, sensitivity, scale)
         self._require(query.points, scope, key)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}"
-        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
+        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, quota=quota)
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(self._held.mean(query), scale) + how.adds_to * query.middle)
         return self._released(charge, scale)

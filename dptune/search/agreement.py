@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
-from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger, Rest
+from dptune.ledger.filter import Allowance
+from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.algorithms.method import Method, Plan
 from dptune.space import Space, Value
@@ -61,7 +62,7 @@ def agree_on_plan(
     def make_plan(mu: float, seed: int) -> Plan:
         return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, **settings)
 
-    def begin(rest: Rest) -> object:
+    def begin(rest: Allowance) -> object:
         share = _share(rest, mu, budget, choice_share=0.0 if rest.unplanned else 1.0)
         try:
             plan = make_plan(share, drawn)
@@ -79,7 +80,7 @@ def agree_on_plan(
     if stored is None:
         if mu is not None:
             check_start(ledger, scope, mu, choice_share=make_plan(mu, drawn).choice_share)
-            _warn_if_planned(ledger.rest(), scope, mu)
+            _warn_if_planned(ledger.allowance(), scope, mu)
         stored = ledger.fix_plan(scope, begin)
     if not isinstance(stored, dict) or "seed" not in stored:
         raise BudgetMismatch(f"the name {scope!r} belongs to a choice, or to no run: give the study a new name.")
@@ -114,7 +115,7 @@ def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_s
         choice_share: of its mu^2, for a choice; while it is not known, that with which most fits.
     """
     try:
-        rest = ledger.rest()
+        rest = ledger.allowance()
         if mu is not None and not (rest.divides and mu <= rest.whole(choice_share)):
             ledger.check(mu)
         _share(rest, mu, ledger.budget.mu, choice_share)
@@ -125,10 +126,10 @@ def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_s
 
 def usual_share(ledger: PrivacyLedger, mu: float | None, *, choice_share: float = 0.0) -> float:
     """Return the budget a new run would begin with; of a ledger that has none left, the whole one."""
-    return mu if mu is not None else ledger.rest().whole(choice_share) or ledger.budget.mu
+    return mu if mu is not None else ledger.allowance().whole(choice_share) or ledger.budget.mu
 
 
-def _share(rest: Rest, mu: float | None, budget: float, choice_share: float) -> float:
+def _share(rest: Allowance, mu: float | None, budget: float, choice_share: float) -> float:
     share = rest.whole(choice_share) if mu is None else mu
     if share > 0:
         return share
@@ -137,7 +138,7 @@ def _share(rest: Rest, mu: float | None, budget: float, choice_share: float) -> 
     raise BudgetExhausted(budget, 0.0, budget)
 
 
-def _warn_if_planned(rest: Rest, scope: str, mu: float) -> None:
+def _warn_if_planned(rest: Allowance, scope: str, mu: float) -> None:
     """Say so if a new run takes what other runs count on. (1e-9: rounding in a sum of shares.)"""
     if rest.holders and mu > rest.unplanned * (1 + 1e-9):
         names = ", ".join(map(repr, rest.holders))
@@ -150,12 +151,12 @@ def _warn_if_planned(rest: Rest, scope: str, mu: float) -> None:
 
 def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: Plan) -> bool:
     """Say so if the run has planned more than GDP allows, and the ledger is not divided as it has planned."""
-    if plan.choice_share == 0 or ledger.limits.holder == scope or plan.mu <= ledger.limits.mu * (1 + 1e-9):
+    if plan.choice_share == 0 or ledger.filter.holder == scope or plan.mu <= ledger.filter.limits.mu * (1 + 1e-9):
         return False
-    limits = ledger.limits_for(scope)
-    if limits.holder == scope:
+    filter = ledger.filter_for(scope)
+    if filter.holder == scope:
         return False
-    other = f"of the run {limits.holder!r}" if limits.holder else "of a release without a choice"
+    other = f"of the run {filter.holder!r}" if filter.holder else "of a release without a choice"
     warnings.warn(
         f"the run {scope!r} has planned mu={plan.mu:.4g} with a choice that counts less than in GDP, but the charge "
         f"{other} came first, and what is kept for choices is its, for good. It may end early, without its "

@@ -229,8 +229,8 @@ class SearchRequest:
 
     def announcement(self, run: SearchRun) -> str:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
-        plan, limits = run.plan, self.ledger.limits_for(run.scope)
-        share = share_in_words(self.ledger.budget, limits, plan.mu)
+        plan = run.plan
+        share = share_in_words(self.ledger.budget, self.ledger.filter_for(run.scope).limits, plan.mu)
         spends = f"The run {run.scope!r} spends {share} in {plan.trials} trials"
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:

@@ -38,7 +38,7 @@ from dptune.errors import (
     PlanComplete,
     TrialFailed,
 )
-from dptune.ledger.ledger import Limit
+from dptune.ledger.entries import Quota
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search import agreement
@@ -217,7 +217,7 @@ class SearchRun(RunView):
                 )
                 raise PlanComplete(over if self.complete else f"{over} {self._rounds_made()}")
             price = self._next_price()
-            if price > 0 and not self.fold.spent.admits(price, self.ledger.limits.mu):
+            if price > 0 and not self.ledger.filter.admits(self.fold.spent, price):
                 choice_of = self.scope if price == self.plan.choice_mu else ""
                 self.ledger.check(price, choice_of=choice_of)  # refuses it, unless the budget was raised
 
@@ -337,11 +337,11 @@ class SearchRun(RunView):
             self._forget()
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
-        limit = Limit(VALUE, self.plan.trials + self.plan.spare)
+        quota = Quota(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
         note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.failed else {})}
         try:
-            return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, limit=limit).scalar
+            return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, quota=quota).scalar
         except DptuneError:
             self.privatizer.forget(point)
             raise

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from dptune._numbers import whole
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
-from dptune.ledger.ledger import Limit
+from dptune.ledger.entries import Quota
 from dptune.privacy.privatizer import Losses
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.fold import RUNG, hand_in, point_name, refuse_name
@@ -85,10 +85,10 @@ class Rungs:
 
     def decide(self, asked: Question) -> bool:
         """Pay for the answer; return whether it stops the trial."""
-        limit = Limit(RUNG, self.run.plan.decisions)
+        quota = Quota(RUNG, self.run.plan.decisions)
         try:
             released = self.run.privatizer.release(
-                asked.query, scope=self.run.scope, key=asked.key, note=asked.note, limit=limit
+                asked.query, scope=self.run.scope, key=asked.key, note=asked.note, quota=quota
             )
         except (PlanComplete, BudgetExhausted):
             return False

@@ -12,7 +12,7 @@ from dptune._checks import boolean
 from dptune._statement import PlanStatement, large_delta
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database, known_row
-from dptune.ledger.entries import Charge, Head
+from dptune.ledger.entries import Charge, LedgerState
 from dptune.ledger.events import Described
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.ledger.plan_ledger import FixedPlanLedger, PlanLedger
@@ -116,7 +116,7 @@ class TrainingLedger(FixedPlanLedger[Planned]):
     ) -> Charge:
         kept = {**(note or {}), **({} if boolean("secure", secure) else {ORDINARY: True})}
 
-        def admit(head: Head) -> None:
+        def admit(head: LedgerState) -> None:
             self._admit(head.mark.seq)
 
         event = _Begun(what, self.plan)

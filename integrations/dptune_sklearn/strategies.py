@@ -94,7 +94,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=5)
-    limits = ledger.limits_for(name, plan={"mu": mu, "shares": {"choice": choice}})
+    limits = ledger.filter_for(name, plan={"mu": mu, "shares": {"choice": choice}}).limits
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
     noise = _noise_of_choice(privatizer, mu, needed, float(kept))

@@ -100,7 +100,7 @@ EVERYWHERE: dict[str, Reader] = {
 READERS: dict[Callable[..., None], dict[str, Reader]] = {
     central: {
         **EVERYWHERE,
-        "rest": lambda path: PrivacyLedger(path).rest(),
+        "rest": lambda path: PrivacyLedger(path).allowance(),
         "spent": lambda path: (PrivacyLedger(path).spent(), PrivacyLedger(path).remaining()),
         "figures": staircase,
         "news": lambda path: PrivacyLedger(path).news("run", after=0).spent,
@@ -130,8 +130,8 @@ def test_what_the_readers_of_the_crashed_ledger_say_is_right(fast_path: Path) ->
     ledger = PrivacyLedger(path)
     assert [c.value is None for c in ledger.charges("run")] == [False, False, True]
     assert ledger.spent() == pytest.approx(spent, rel=1e-12)
-    assert ledger.rest().left == pytest.approx((4 - 0.75) ** 0.5, rel=1e-12)
-    assert ledger.rest().unplanned == pytest.approx(3**0.5, rel=1e-12)
+    assert ledger.allowance().left == pytest.approx((4 - 0.75) ** 0.5, rel=1e-12)
+    assert ledger.allowance().unplanned == pytest.approx(3**0.5, rel=1e-12)
     assert staircase(path)[-1] == pytest.approx(spent, rel=1e-12)
     shown = json.loads(dptune("show", path, "--format", "json"))
     assert shown["spent"]["mu"] == shown["studies"][0]["mu"] == pytest.approx(spent, rel=1e-12)

@@ -11,9 +11,9 @@ from audit_tools import Array, FreeLedger, lower_bound
 from noises import NoNoise
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
-from dptune.ledger.approximate import Limits
+from dptune.ledger.filter import Allowance, GdpFilter
 from dptune.ledger.gdp import Spent
-from dptune.ledger.ledger import News, Rest
+from dptune.ledger.ledger import News
 from dptune.privacy import MeanQuery
 from dptune.search import Method
 
@@ -26,7 +26,7 @@ class FactLedger(FreeLedger):
     def __init__(self) -> None:
         super().__init__()
         self.facts: dict[tuple[str, str], object] = {}
-        self.budget, self.limits = Budget.gdp(MU), Limits(MU)
+        self.budget, self.filter = Budget.gdp(MU), GdpFilter(Budget.gdp(MU))
 
     def fix(self, scope: str, name: str, value: object) -> object:
         return self.facts.setdefault((scope, name), value)
@@ -34,11 +34,11 @@ class FactLedger(FreeLedger):
     def fact(self, scope: str, name: str) -> object:
         return self.facts.get((scope, name))
 
-    def fix_plan(self, scope: str, make: Callable[[Rest], object]) -> object:
-        return self.fix(scope, "plan", make(self.rest()))
+    def fix_plan(self, scope: str, make: Callable[[Allowance], object]) -> object:
+        return self.fix(scope, "plan", make(self.allowance()))
 
-    def rest(self) -> Rest:
-        return Rest(MU, MU, ())
+    def allowance(self) -> Allowance:
+        return Allowance(MU, MU, ())
 
     def news(self, scope: str, *, after: int, **_: object) -> News:
         new = tuple(charge for charge in self.paid.values() if charge.seq > after)

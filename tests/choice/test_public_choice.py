@@ -249,15 +249,15 @@ def test_without_a_default_all_of_the_budget_goes_to_the_choice(tmp_path: Path) 
 @pytest.mark.parametrize("budget", [dptune.Budget.gdp(2.0), dptune.Budget.approximate_dp(4.0, 1e-5)], ids=["mu", "eps"])
 def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path, budget: dptune.Budget) -> None:
     V, L, p = losses(0, N), losses(1, PEOPLE), privatizer(tmp_path, budget=budget)
-    everything = p.ledger.rest()
+    everything = p.ledger.allowance()
     found = dptune.select(L, p, name="x", public=V, default=0, estimate_share=0.2, report_share=0.36)
     whole = everything.whole(0.64 * 0.8)
     assert found.mu == pytest.approx(0.8 * whole)
-    left = p.ledger.rest().unplanned
+    left = p.ledger.allowance().unplanned
     assert left == pytest.approx(0.6 * whole, rel=1e-4)
     query = TableQuery((np.eye(3),), left, "a table", "of a report")
     p.release_table(query, lambda: np.zeros(PEOPLE), scope="report", key="report")
-    assert p.ledger.rest().left < 1e-3
+    assert p.ledger.allowance().left < 1e-3
     assert 0.999 * 4.0 < p.ledger.statement(delta=1e-5).epsilon <= 4.0 or budget.stated_epsilon is None
     assert found == dptune.select(L, p, name="x", public=V, default=0, estimate_share=0.2, report_share=0.36)
 

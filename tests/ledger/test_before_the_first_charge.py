@@ -131,5 +131,5 @@ def test_a_division_without_a_choice_is_late_where_another_was_charged_before(le
     assert join([ledger, other], delta=DELTA).late == (), "the figure holds for every division, late ones as well"
     divide(ledger, 0.0)
     found = join([ledger, other], delta=DELTA)
-    assert ledger.limits.eta == 0
+    assert ledger.filter.limits.eta == 0
     assert found.late == (ledger.dataset,)

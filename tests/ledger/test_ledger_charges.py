@@ -14,7 +14,7 @@ from ledger_tools import pay
 
 from dptune import Budget, BudgetExhausted, InputError, PlanComplete, PrivacyLedger
 from dptune.errors import LedgerError
-from dptune.ledger.entries import Limit
+from dptune.ledger.entries import Quota
 from dptune.ledger.gdp import Spent
 
 
@@ -127,13 +127,13 @@ def test_any_sequence_of_charges_stays_within_the_budget(
 
 
 def test_a_limit_holds_in_the_charging_transaction(url: str) -> None:
-    ledger, limit = PrivacyLedger(url, Budget.gdp(1.0)), Limit("value/", 2)
+    ledger, quota = PrivacyLedger(url, Budget.gdp(1.0)), Quota("value/", 2)
     for key in ("value/0", "value/1", "value/1"):  # a retry is not a further charge
-        pay(ledger, key, 0.1, limit=limit)
-    pay(ledger, "step/1", 0.1, limit=Limit("step/", 1))
-    pay(ledger, "value/2", 0.1, scope="other", limit=limit)
+        pay(ledger, key, 0.1, quota=quota)
+    pay(ledger, "step/1", 0.1, quota=Quota("step/", 1))
+    pay(ledger, "value/2", 0.1, scope="other", quota=quota)
     with pytest.raises(PlanComplete):
-        pay(ledger, "value/2", 0.1, limit=limit)
+        pay(ledger, "value/2", 0.1, quota=quota)
     assert len(ledger.charges("study")) == 3
 
 

@@ -11,7 +11,8 @@ from ledger_tools import pay
 
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch
-from dptune.ledger.ledger import PLAN, Rest
+from dptune.ledger.filter import Allowance
+from dptune.ledger.ledger import PLAN
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=4))
@@ -43,25 +44,25 @@ def test_another_number_of_people_is_refused(url: str) -> None:
 
 def test_a_new_run_may_count_on_what_is_neither_spent_nor_planned(url: str) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(5.0))
-    assert ledger.rest() == Rest(5.0, 5.0, ())
+    assert ledger.allowance() == Allowance(5.0, 5.0, ())
     ledger.fix_plan("run", lambda rest: {"mu": 3.0})
-    assert ledger.rest() == Rest(5.0, 5.0, ())  # it has not begun to spend
+    assert ledger.allowance() == Allowance(5.0, 5.0, ())  # it has not begun to spend
     pay(ledger, "1", 2.0, scope="run")  # of what it has planned
-    assert ledger.rest() == Rest(pytest.approx(math.sqrt(21)), pytest.approx(4.0), ("run",))
+    assert ledger.allowance() == Allowance(pytest.approx(math.sqrt(21)), pytest.approx(4.0), ("run",))
     pay(ledger, "1", 1.0, scope="no plan")
     pay(ledger, "2", math.sqrt(5), scope="run")  # done
-    assert ledger.rest() == Rest(pytest.approx(math.sqrt(15)), pytest.approx(math.sqrt(15)), ())
+    assert ledger.allowance() == Allowance(pytest.approx(math.sqrt(15)), pytest.approx(math.sqrt(15)), ())
     pay(ledger, "3", 1.0, scope="run")  # more than it had planned
-    assert ledger.rest().unplanned == pytest.approx(math.sqrt(14))
+    assert ledger.allowance().unplanned == pytest.approx(math.sqrt(14))
     ledger.fix_plan("two plans of all", lambda rest: {"mu": 5.0})
     pay(ledger, "1", 1.0, scope="two plans of all")
-    assert ledger.rest() == Rest(pytest.approx(math.sqrt(13)), 0.0, ("two plans of all",))
+    assert ledger.allowance() == Allowance(pytest.approx(math.sqrt(13)), 0.0, ("two plans of all",))
 
 
 def test_a_plan_is_made_once_from_what_is_left_and_a_refusal_writes_nothing(url: str) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(5.0))
 
-    def refuse(rest: Rest) -> object:
+    def refuse(rest: Allowance) -> object:
         raise InputError(f"{rest.unplanned}")
 
     with pytest.raises(InputError, match=r"5\.0"):

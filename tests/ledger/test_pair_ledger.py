@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import sqlite3
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import pytest
 import dptune
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.ledger import Risk, entries
-from dptune.ledger.approximate import Limits, composed_delta, composed_epsilon, divided, largest_plan
+from dptune.ledger.approximate import composed_delta, composed_epsilon, divided, largest_plan
 from dptune.ledger.events import GaussianRelease, SelectionRelease
+from dptune.ledger.filter import Division, PairFilter
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu
 from dptune.search.request import risk_in_words
 from dptune.training import join
@@ -54,26 +55,26 @@ def test_a_plan_gets_more_than_in_gdp_and_not_a_bit_more(ledger: PrivacyLedger) 
         with pytest.raises(BudgetExhausted):
             refused()
     again = PrivacyLedger(ledger.url.database or "", PAIR)  # read, row by row
-    assert (again.rest().unplanned, again.remaining()) == (0.0, 0.0)
+    assert (again.allowance().unplanned, again.remaining()) == (0.0, 0.0)
     assert again.spent() == pytest.approx(WHOLE) == again.mu > 1.2 * PAIR.mu
     assert choice(again, WHOLE * math.sqrt(0.7)).seq == 5, "it is paid, once"
     assert f"epsilon={EPSILON!r}, delta={DELTA!r})" in repr(again)  # and not the mu of another division
     statement = again.statement()
     assert statement.epsilon == pytest.approx(EPSILON, rel=1e-6)
-    assert statement.epsilon == composed_epsilon(again.limits.mu, again.limits.eta, DELTA)
+    assert statement.epsilon == composed_epsilon(again.filter.limits.mu, again.filter.limits.eta, DELTA)
     assert statement.spent_epsilon == pytest.approx(EPSILON, rel=1e-6)
     assert epsilon_from_mu(WHOLE, DELTA) > 1.2, "what GDP alone would say"
     text = statement.to_text()
     for words in ("and, more sharply, epsilon = 1 at", "Dong, Durfee & Rogers", "for the choice of the run 'run'"):
         assert words in text
-    assert statement.to_dict()["limits"] == {"mu": again.limits.mu, "eta_of_choices": again.limits.eta}
+    assert statement.to_dict()["limits"] == {"mu": again.filter.limits.mu, "eta_of_choices": again.filter.limits.eta}
 
 
 def test_the_whole_transcript_is_within_the_promise_at_every_delta(ledger: PrivacyLedger) -> None:
     """What may be released at most, beside the reference's own composition."""
     plan(ledger)
     gaussian(ledger, "first", 0.01)
-    limits = ledger.limits
+    limits = ledger.filter.limits
     assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
     assert composed_delta(1.001 * limits.mu, limits.eta, EPSILON) > DELTA
     for delta in (1e-9, 1e-3):
@@ -84,23 +85,23 @@ def test_the_first_charge_divides_for_good_and_only_its_own_run_has_the_choice(l
     plan(ledger)
     plan(ledger, scope="other")
     gaussian(ledger, "first", 0.05)
-    limits = ledger.limits
-    assert (limits.holder, limits.eta) == ("run", bounded_range_from_mu(WHOLE * math.sqrt(0.7)))
+    limits = ledger.filter.limits
+    assert (ledger.filter.holder, limits.eta) == ("run", bounded_range_from_mu(WHOLE * math.sqrt(0.7)))
     with pytest.raises(BudgetExhausted):
         choice(ledger, WHOLE * math.sqrt(0.7), scope="other")
     assert choice(ledger, 0.05, scope="other").mu == 0.05, "paid in GDP"
     ledger.fix("run", "another fact", {"shares": {"choice": 1.0}})
     assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
-    assert ledger.limits == limits
+    assert ledger.filter.limits == limits
 
 
 def test_without_a_plan_everything_is_as_in_gdp(ledger: PrivacyLedger) -> None:
     gaussian(ledger, "alone", PAIR.mu / 2)
     plan(ledger)
-    assert (ledger.limits.mu, ledger.limits.eta, ledger.mu) == (PAIR.mu, 0.0, PAIR.mu)
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta, ledger.mu) == (PAIR.mu, 0.0, PAIR.mu)
     with pytest.raises(BudgetExhausted):
         choice(ledger, WHOLE * math.sqrt(0.7))
-    assert ledger.rest().whole(0.7) == ledger.rest().unplanned
+    assert ledger.allowance().whole(0.7) == ledger.allowance().unplanned
     assert ledger.statement().epsilon == pytest.approx(EPSILON)
 
 
@@ -108,15 +109,15 @@ def test_without_a_plan_everything_is_as_in_gdp(ledger: PrivacyLedger) -> None:
 def test_a_plan_that_does_not_fit_or_is_none_divides_nothing(ledger: PrivacyLedger, share: Any) -> None:
     ledger.fix_plan("run", lambda rest: {"mu": 5.0, "shares": {"choice": 1.0 if share is True else str(share)}})
     gaussian(ledger, "first", PAIR.mu)
-    assert ledger.limits.eta == 0
+    assert ledger.filter.limits.eta == 0
 
 
 def test_ledgers_of_mu_are_as_they_were(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "mu.db", Budget.gdp(PAIR.mu))
-    assert (ledger._row["pair"], ledger.rest().pair) == (False, None)
+    assert (ledger._row["pair"], ledger.allowance().pair) == (False, None)
     plan(ledger)
     gaussian(ledger, "first", 0.01)
-    assert (ledger.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    assert (ledger.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
     with pytest.raises(BudgetExhausted):
         choice(ledger, WHOLE * math.sqrt(0.7))
 
@@ -124,14 +125,14 @@ def test_ledgers_of_mu_are_as_they_were(fast_path: Path) -> None:
 def test_more_budget_is_more_mu_beside_the_same_choice(ledger: PrivacyLedger) -> None:
     plan(ledger)
     gaussian(ledger, "first", 0.05)
-    eta, mu = ledger.limits.eta, ledger.limits.mu
+    eta, mu = ledger.filter.limits.eta, ledger.filter.limits.mu
     with pytest.raises(InputError, match=r"\(epsilon, delta\)"):
         ledger.raise_budget(Budget.gdp(3.0))
     ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
-    assert (ledger.limits.eta, ledger.limits.mu > mu) == (eta, True)
+    assert (ledger.filter.limits.eta, ledger.filter.limits.mu > mu) == (eta, True)
     assert ledger.statement().epsilon == pytest.approx(2.0, rel=1e-6)
     again = PrivacyLedger(ledger.url.database or "")
-    assert again.limits == ledger.limits
+    assert again.filter.limits == ledger.filter.limits
     with pytest.raises(InputError, match="only raised"):
         ledger.raise_budget(Budget.approximate_dp(2.1, 1e-3 * DELTA))
 
@@ -153,8 +154,8 @@ def test_selection_takes_what_the_promise_allows(ledger: PrivacyLedger) -> None:
 def test_selection_at_a_price_of_its_own(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
     dptune.select(np.random.default_rng(0).random((5, 300)), privatizer, mu=0.16, name="which")
-    assert ledger.limits.eta == pytest.approx(0.26, abs=0.01)
-    assert ledger.rest().unplanned > 0.2
+    assert ledger.filter.limits.eta == pytest.approx(0.26, abs=0.01)
+    assert ledger.allowance().unplanned > 0.2
 
 
 def test_others_see_both_numbers(ledger: PrivacyLedger, fast_path: Path) -> None:
@@ -163,16 +164,17 @@ def test_others_see_both_numbers(ledger: PrivacyLedger, fast_path: Path) -> None
     statement = ledger.statement()
     in_gdp, in_pair = Risk.of_mu(ledger.mu), Risk.of_epsilon(statement.epsilon, DELTA)
     risk = Risk.of_statement(statement)
-    assert risk.advantage == composed_delta(ledger.limits.mu, ledger.limits.eta, 0.0)
+    assert risk.advantage == composed_delta(ledger.filter.limits.mu, ledger.filter.limits.eta, 0.0)
     assert risk.advantage < min(in_gdp.advantage, in_pair.advantage)
     exact = min(
-        0.01 * math.exp(e) + composed_delta(ledger.limits.mu, ledger.limits.eta, e) for e in np.arange(0, 5, 1e-3)
+        0.01 * math.exp(e) + composed_delta(ledger.filter.limits.mu, ledger.filter.limits.eta, e)
+        for e in np.arange(0, 5, 1e-3)
     )
     assert risk.detected == pytest.approx(exact, rel=1e-5)
     assert exact < min(in_gdp.detected, in_pair.detected)
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5))
     joint = join([ledger, other], delta=DELTA).epsilon
-    assert joint == composed_epsilon(math.hypot(ledger.limits.mu, 0.5), ledger.limits.eta, DELTA)
+    assert joint == composed_epsilon(math.hypot(ledger.filter.limits.mu, 0.5), ledger.filter.limits.eta, DELTA)
     assert joint < epsilon_from_mu(math.hypot(ledger.mu, 0.5), DELTA)
 
 
@@ -200,13 +202,13 @@ def test_a_plan_that_was_fixed_before_the_other_was_charged_is_not_warned_of(
     monkeypatch.setattr(entries, "now", lambda *_: next(times))
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
     kept = PrivacyLedger(fast_path / "clip.db", PAIR, dataset="clip")
-    limits = Limits(0.1, PAIR.mu / 2, "")
+    limits = Division(0.1, PAIR.mu / 2)
     plan(ledger)
-    kept.announce_limits("clip", replace(limits, eta=announced))
+    kept.announce_division("clip", replace(limits, eta=announced))
     gaussian(other, "first", 0.1)
     gaussian(ledger, "first", 0.05)
-    kept.charge("clip", "clip", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="clip", limits=limits)
-    assert kept.limits.eta == limits.eta
+    kept.charge("clip", "clip", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="clip", division=limits)
+    assert kept.filter.limits.eta == limits.eta
     late = ("clip",) if announced != limits.eta else ()  # it was not what was announced
     assert join([ledger, kept, other], delta=DELTA).late == late
 
@@ -248,11 +250,11 @@ def test_the_chain_of_charges_vouches_for_the_limits(ledger: PrivacyLedger) -> N
     plan(ledger)
     gaussian(ledger, "first", 0.05)
     (charge,) = ledger.charges()
-    assert charge.description["limits"] == asdict(ledger.limits)
+    assert charge.description["limits"] == ledger.filter.stored()
     gaussian(ledger, "second", 0.05)
     assert "limits" not in ledger.charges()[1].description
     ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
-    assert PrivacyLedger(ledger.url.database or "").limits == ledger.limits
+    assert PrivacyLedger(ledger.url.database or "").filter.limits == ledger.filter.limits
 
 
 @pytest.mark.parametrize("field", ["mu", "eta", "holder"])
@@ -263,7 +265,7 @@ def test_planted_bug_limits_that_were_changed_in_the_file_are_refused(field: str
     with sqlite3.connect(ledger.url.database or "") as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")
-        changed = json.dumps({"is": {**asdict(ledger.limits), field: other[field]}})
+        changed = json.dumps({"is": {**ledger.filter.stored(), field: other[field]}})
         connection.execute("UPDATE dptune_facts SET value = ? WHERE name LIKE 'limits/%'", (changed,))
     with pytest.raises(LedgerError, match="its limits are not those"):
         PrivacyLedger(ledger.url.database or "")
@@ -327,19 +329,19 @@ def audit_what_a_run_without_the_limit_holds(folder: Path) -> None:
     plan(ledger)
     gaussian(ledger, "first", 0.05)
     holder, other = WHOLE * math.sqrt(0.3), 0.1
-    assert ledger.rest().unplanned == pytest.approx(math.sqrt(ledger.limits.mu**2 - holder**2), abs=1e-7)
+    assert ledger.allowance().unplanned == pytest.approx(math.sqrt(ledger.filter.limits.mu**2 - holder**2), abs=1e-7)
     ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
     plan(ledger, mu=other, share=0.7, scope="other")
     gaussian(ledger, "first", 0.02, scope="other")
-    left = math.sqrt(ledger.limits.mu**2 - holder**2 - other**2)
-    assert ledger.rest().unplanned == pytest.approx(left, rel=1e-9), "the choice of the other run costs nothing"
+    left = math.sqrt(ledger.filter.limits.mu**2 - holder**2 - other**2)
+    assert ledger.allowance().unplanned == pytest.approx(left, rel=1e-9), "the choice of the other run costs nothing"
 
 
 def test_a_run_that_does_not_hold_the_limit_of_choices_keeps_all_that_it_planned(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit_what_a_run_without_the_limit_holds(fast_path)
-    true = PrivacyLedger._held
-    monkeypatch.setattr(PrivacyLedger, "_held", lambda self, scope, plan: true(self, self.limits.holder, plan))
+    true = PairFilter.reserves
+    monkeypatch.setattr(PairFilter, "reserves", lambda self, scope, plan: true(self, self.holder, plan))
     with pytest.raises(AssertionError, match="costs nothing"):
         audit_what_a_run_without_the_limit_holds(fast_path)

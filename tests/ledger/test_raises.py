@@ -115,7 +115,7 @@ def test_the_charge_after_a_raise_has_it_in_its_hash(fast_path: Path, budget: Bu
     ledger.raise_budget(Budget.approximate_dp(6.0, 1e-5))  # no charge has seen it yet
     said = [charge.description.get("raises", []) for charge in ledger.charges()]
     assert [[act["to"]["stated_epsilon"] for act in each] for each in said] == [[], [4.0, 5.0], []]
-    assert PrivacyLedger(path, Budget.approximate_dp(6.0, 1e-5)).limits.mu == pytest.approx(ledger.budget.mu)
+    assert PrivacyLedger(path, Budget.approximate_dp(6.0, 1e-5)).filter.limits.mu == pytest.approx(ledger.budget.mu)
     edit(ledger, "DELETE FROM dptune_facts WHERE name = 'budget/000003'")  # it paid for nothing
     if budget.stated_epsilon is not None:
         edit(ledger, "DELETE FROM dptune_facts WHERE name = (SELECT max(name) FROM dptune_facts)")

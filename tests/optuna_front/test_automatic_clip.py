@@ -113,7 +113,7 @@ def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(sp
         sampler = CentredSampler(space, LossPrivatizer(ledger, n=N, clip=clip), n_trials=12, default=default, seed=0)
         study = optuna.create_study(study_name="s", sampler=sampler)
         study.optimize(sampler.objective(**about("squared_error"))(fit))
-        assert ledger.limits.holder == "s"
+        assert ledger.filter.holder == "s"
         assert ledger.statement().epsilon == pytest.approx(1.0, rel=1e-6)
         assert ledger.statement().spent_epsilon <= 1.0 + 1e-9
         return {charge.scope: charge.eta for charge in ledger.charges() if charge.eta}

@@ -29,6 +29,7 @@ from dptune.errors import BudgetMismatch
 from dptune.ledger import entries
 from dptune.ledger.approximate import composed_delta, divided, largest_plan
 from dptune.ledger.events import GaussianRelease
+from dptune.ledger.filter import Division
 from dptune.privacy.auto_clip import AutoClip, ClipRule
 from dptune.search import CENTRED, GIBO, SELECTION
 from dptune.search.algorithms.method import Method
@@ -87,8 +88,8 @@ def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(
     given = asked(PrivacyLedger(fast_path / "given.db", PAIR), method, (0.0, 4.0)).begin("run", SPACE)
     request = asked(ledger, method, space=space)
     assert "chosen privately" in clipped(request, space)
-    limits = ledger.limits
-    assert (limits.eta > 0, limits.holder) == (True, "")
+    limits = ledger.filter.limits
+    assert (limits.eta > 0, ledger.filter.holder) == (True, "")
     assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
     run = complete(request.begin("run", SPACE))
     price = ledger.charges(CLIP)[0].mu
@@ -97,8 +98,8 @@ def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(
     assert run.plan.mu > 1.19 * math.sqrt(0.95) * PAIR.mu  # what GDP leaves
     assert choices(ledger) == {"run": pytest.approx(divided(run.plan.mu, run.plan.choice_share)[1])}
     assert choices(ledger)["run"] == pytest.approx(limits.eta)
-    assert (ledger.limits.mu, ledger.limits.eta, ledger.limits.holder) == (limits.mu, limits.eta, "run")
-    assert ledger.rest().unplanned == 0
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta, ledger.filter.holder) == (limits.mu, limits.eta, "run")
+    assert ledger.allowance().unplanned == 0
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
     with pytest.raises(BudgetExhausted):
         asked(ledger, method).begin("another", SPACE)
@@ -124,7 +125,7 @@ def test_a_run_without_a_choice_is_as_in_gdp(method: Method, ledger: PrivacyLedg
     settings = {"trials": 40, **({"choice_share": 0.0} if method is CENTRED else {})}
     request = asked(ledger, method, space=None, settings=settings, default={"x": 0.5})
     clipped(request, None)
-    assert (ledger.limits.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
     assert request.begin("run", space).plan.mu == pytest.approx(math.sqrt(0.95) * PAIR.mu)
 
 
@@ -141,8 +142,8 @@ def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger: PrivacyLedger
     clipped(request)
     run = complete(request.begin("run", SPACE))
     assert (run.plan.mu, ledger.charges(CLIP)[0].mu) == (0.4, math.sqrt(0.05) * 0.4)
-    assert choices(ledger)["run"] == ledger.limits.eta
-    assert ledger.rest().unplanned > 0
+    assert choices(ledger)["run"] == ledger.filter.limits.eta
+    assert ledger.allowance().unplanned > 0
 
 
 # ---- restarts, kills and other processes ---------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_a_restart_between_clip_and_run_plans_with_what_is_kept(ledger: PrivacyL
     other = opened(ledger)
     run = complete(asked(other).begin("run", SPACE))
     assert run.plan.mu == pytest.approx(0.3194, abs=1e-4)
-    assert choices(other) == {"run": pytest.approx(ledger.limits.eta)}
+    assert choices(other) == {"run": pytest.approx(ledger.filter.limits.eta)}
     again = asked(opened(ledger)).begin("run", SPACE)
     assert again.recommend() == run.recommend()
 
@@ -168,12 +169,12 @@ def test_a_kill_between_the_charge_and_its_record_is_paid_once(
         broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             clipped(asked(ledger, SELECTION, clip))
-    spent, limits = ledger.spent(), ledger.limits
+    spent, limits = ledger.spent(), ledger.filter.limits
     assert (share > 0.5) == (CLIP in choices(ledger))
     later = opened(ledger)
     request = asked(later, SELECTION, clip)
     clipped(request)
-    assert (later.spent(), later.limits, later.count(CLIP)) == (spent, limits, 1)
+    assert (later.spent(), later.filter.limits, later.count(CLIP)) == (spent, limits, 1)
     complete(request.begin("run", SPACE))
     assert later.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
 
@@ -204,7 +205,7 @@ def test_another_run_may_charge_while_the_default_is_trained(ledger: PrivacyLedg
         return losses()
 
     request.choose_clip("run", SPACE, slow, loss="loss")
-    assert (ledger.limits.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
     assert choices(ledger) == {}
     assert complete(request.begin("run", SPACE)).plan.mu < PAIR.mu
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
@@ -214,18 +215,18 @@ def test_if_the_run_never_begins_the_next_one_with_a_choice_has_what_is_kept(led
     clipped(asked(ledger))
     asked(ledger).begin("given up", SPACE)  # has planned, and never spends
     run = complete(asked(opened(ledger)).begin("another", SPACE))
-    assert choices(ledger) == {"another": pytest.approx(ledger.limits.eta)}
+    assert choices(ledger) == {"another": pytest.approx(ledger.filter.limits.eta)}
     assert run.plan.mu == pytest.approx(0.3194, abs=1e-4)
 
 
 def test_a_choice_that_is_larger_than_what_is_kept_is_planned_with_what_fits(ledger: PrivacyLedger) -> None:
     clipped(asked(ledger))
-    limits = ledger.limits
+    limits = ledger.filter.limits
     run = complete(asked(ledger, SELECTION).begin("run", SPACE))  # .95 of its mu^2 are for the choice, not .665
     assert choices(ledger) == {"run": pytest.approx(limits.eta)}
     assert run.plan.mu == pytest.approx(limits.gdp, rel=0.3)
-    assert ledger.limits.mu == limits.mu
-    assert ledger.rest().unplanned > 0.1  # for other runs
+    assert ledger.filter.limits.mu == limits.mu
+    assert ledger.allowance().unplanned > 0.1  # for other runs
 
 
 def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(
@@ -243,7 +244,7 @@ def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(
     request = asked(ledger)
     request.choose_clip("run", SPACE, trained, loss="loss")
     complete(request.begin("run", SPACE))
-    assert ledger.limits.eta > 0
+    assert ledger.filter.limits.eta > 0
     assert join([ledger, other], delta=DELTA).late == ()
 
 
@@ -267,15 +268,15 @@ def test_what_the_default_would_take_may_be_asked_for(ledger: PrivacyLedger, fas
     request = asked(ledger, clip=(0.0, 4.0), mu=most)
     request.check_start("run", SPACE)
     complete(request.begin("run", SPACE))
-    assert choices(ledger) == {"run": ledger.limits.eta}
-    assert ledger.rest().unplanned == 0
+    assert choices(ledger) == {"run": ledger.filter.limits.eta}
+    assert ledger.allowance().unplanned == 0
 
 
 def test_selection_may_be_asked_for_what_it_would_take(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     most = largest_plan(1.0, EPSILON, DELTA)
     assert dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most).mu == most
-    assert choices(ledger) == {"which": ledger.limits.eta}
+    assert choices(ledger) == {"which": ledger.filter.limits.eta}
 
 
 def test_the_name_of_a_choice_is_no_name_for_a_search(ledger: PrivacyLedger) -> None:
@@ -299,7 +300,7 @@ def a_division_without_the_clip(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         price, limits = priced(auto, *given)
         assert limits is not None
         alone = largest_plan(1.0, EPSILON, DELTA)
-        return price, dptune.ledger.approximate.Limits(0.0, divided(alone, 1.0)[1], auto.scope)
+        return price, Division(0.0, divided(alone, 1.0)[1], own=True)
 
     with monkeypatch.context() as broken:
         broken.setattr(AutoClip, "priced", planted)
@@ -313,16 +314,14 @@ def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(
     with a_division_without_the_clip(monkeypatch):
         privatizer.choose_clip(losses(), choice_share=1.0)
     paid = choices(ledger)[CLIP]
-    assert composed_delta(0.0, ledger.limits.eta + paid, EPSILON) > 100 * DELTA, "what both together would have"
+    assert composed_delta(0.0, ledger.filter.limits.eta + paid, EPSILON) > 100 * DELTA, "what both together would have"
     dptune.select(np.zeros((2, N)), privatizer, name="which")
-    assert sum(choices(ledger).values()) <= ledger.limits.eta * (1 + 1e-12)
+    assert sum(choices(ledger).values()) <= ledger.filter.limits.eta * (1 + 1e-12)
     assert ledger.statement().spent_epsilon <= EPSILON * (1 + 1e-9)
 
 
 def test_planted_bug_limits_that_pass_the_promise_are_made_smaller(ledger: PrivacyLedger) -> None:
-    from dptune.ledger.approximate import Limits
-
-    kept = Limits(5.0, 0.9, "")
-    ledger.charge("s", "k", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="k", limits=kept)
-    assert ledger.limits.eta == 0.9
-    assert composed_delta(ledger.limits.mu, 0.9, EPSILON) <= DELTA
+    kept = Division(5.0, 0.9)
+    ledger.charge("s", "k", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="k", division=kept)
+    assert ledger.filter.limits.eta == 0.9
+    assert composed_delta(ledger.filter.limits.mu, 0.9, EPSILON) <= DELTA

@@ -43,7 +43,7 @@ def test_a_run_that_takes_all_spends_the_promise_and_no_more(method: Method, fas
     charge = ledger.find("run", CHOICE)
     assert charge is not None
     assert (charge.mu, charge.eta) == (None, divided(run.plan.mu, share)[1])
-    assert (ledger.limits.holder, ledger.limits.eta) == ("run", charge.eta)
+    assert (ledger.filter.holder, ledger.filter.limits.eta) == ("run", charge.eta)
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
     assert ledger.spent() <= ledger.mu == pytest.approx(run.plan.mu)
     assert run.progress()["mu_budget"] == ledger.mu
@@ -66,7 +66,7 @@ def test_a_run_with_a_price_of_its_own_leaves_the_rest_to_others(fast_path: Path
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.approximate_dp(EPSILON, DELTA))
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     complete(SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=20, seed=1, mu=0.4))
-    rest = ledger.rest().unplanned
+    rest = ledger.allowance().unplanned
     assert rest**2 > ledger.budget.mu**2 - 0.4**2, "the choice is cheaper than in GDP"
     other = complete(SearchRun(CENTRED, privatizer, scope="other", space=SPACE, trials=20, seed=1))
     assert other.plan.mu == rest

@@ -56,7 +56,7 @@ def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(fa
         space = {**SPACE, "solver": ["svd", "lsqr"]}
         settings = {"loss": "mse", "n_trials": 12, "method": method, "random_state": 0, "cv": None, **settings}
         search = PrivateSearch(Ridge(solver="svd"), space, ledger=ledger, **settings).fit(*PUBLIC, **VAL)
-        assert ledger.limits.holder == search.name_
+        assert ledger.filter.holder == search.name_
         assert ledger.statement().epsilon == pytest.approx(1.0, rel=1e-6)
         assert ledger.statement().spent_epsilon <= 1.0 + 1e-9
         return sum(charge.eta for charge in ledger.charges())

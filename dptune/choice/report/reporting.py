@@ -94,7 +94,7 @@ def report(
     known = ledger.fact(name, PLAN)
     if known is None:
         check_start(ledger, name, price, choice_share=0.0)
-        price = ledger.rest().unplanned if price is None else price
+        price = ledger.allowance().unplanned if price is None else price
     wanted = make_plan(
         model,
         of_public,

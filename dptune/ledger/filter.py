@@ -1,0 +1,275 @@
+"""Whether one more release fits into a budget: the filter, fixed before the first release.
+
+A budget in GDP has one limit: the squares mu_t^2 of all releases stay within mu^2. A budget in (epsilon, delta) has
+two: mu of the Gaussian releases, and eta of the choices of one run, of which both together keep the promised pair. Its
+first charge divides it, as that charge's run has planned: nothing is released before, so nothing released decides.
+
+A filter is a value. What changes it, a charge, a run that takes the choices' limit, a raise, returns another one; the
+ledger stores that in the transaction of the charge (:mod:`dptune.ledger.ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import sqrt
+from typing import Any
+
+from dptune._numbers import real
+from dptune.errors import BudgetExhausted, InputError
+from dptune.ledger.approximate import Limits, divided, largest_plan, largest_within
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.gdp import Budget, Spent
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a new run may count on.
+
+    Attributes:
+        left: mu that is not spent.
+        unplanned: mu that is neither spent nor planned by a run that has begun to spend.
+        holders: names of the runs that have begun to spend, and not spent what they planned.
+        pair: the budget in (epsilon, delta) that a plan may still divide between its choice and everything else.
+        eta: what is reserved for the choice of the first run to spend that has planned one.
+    """
+
+    left: float
+    unplanned: float
+    holders: tuple[str, ...]
+    pair: Budget | None = None
+    eta: float = 0.0
+
+    @property
+    def divides(self) -> bool:
+        """Whether the choice of a new run may have a limit of its own."""
+        return self.pair is not None or self.eta > 0
+
+    def whole(self, choice_share: float | Sequence[float]) -> float:
+        """Return mu of a plan that takes all, with these shares of mu^2 for choices: what is not planned, or more."""
+        pair = self.pair
+        if choice_share and pair is not None and pair.stated_epsilon is not None and pair.stated_delta is not None:
+            return largest_plan(choice_share, pair.stated_epsilon, pair.stated_delta)
+        if choice_share and self.eta > 0:
+            return max(self.unplanned, largest_within(self.unplanned, self.eta, choice_share))
+        return self.unplanned
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a release that comes before a run wants an undivided budget divided, for itself and for that run.
+
+    Attributes:
+        mu: of the Gaussian releases of both.
+        eta: of the choices of both.
+        own: whether the release itself is a choice that counts as eta.
+    """
+
+    mu: float
+    eta: float
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class GdpFilter:
+    """The filter of a budget in GDP.
+
+    Attributes:
+        budget: as it was made or raised.
+    """
+
+    budget: Budget
+
+    @property
+    def limits(self) -> Limits:
+        """What everything may come to."""
+        return Limits(self.budget.mu)
+
+    @property
+    def exposure(self) -> Limits | Divisions:
+        """The limits; or, while a charge may still divide the budget, all divisions of it."""
+        return self.limits
+
+    @property
+    def undivided(self) -> bool:
+        """Whether the next charge divides a budget in (epsilon, delta)."""
+        return False
+
+    @property
+    def holder(self) -> str:
+        """The run whose choices count as eta; "" if there is none."""
+        return ""
+
+    def stored(self) -> dict[str, object] | None:
+        """Return what the ledger stores of it as JSON data, or None."""
+        return None
+
+    def after(
+        self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
+    ) -> GdpFilter:
+        """Return the filter as it is when the next charge is made by the run ``scope``.
+
+        Args:
+            plan: returns the run's plan, or None.
+            division: what the release asks for, if it comes before a run that has no plan yet.
+        """
+        return self
+
+    def price(self, scope: str, mu: float, eta: float, spent: Spent) -> float | None:
+        """Return what one more release counts: ``mu`` in GDP, or None of a choice of ``eta`` within its own limit.
+
+        Raises:
+            BudgetExhausted: it does not fit.
+        """
+        if not self.admits(spent, mu):
+            raise BudgetExhausted(mu, self.left(spent), self.limits.mu)
+        return mu
+
+    def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
+        """Tell whether a choice of this run counts as eta, and not as mu."""
+        return False
+
+    def admits(self, spent: Spent, mu: float) -> bool:
+        """Tell whether one more release of ``mu`` in GDP fits."""
+        return spent.admits(mu, self.limits.mu)
+
+    def left(self, spent: Spent) -> float:
+        """Return mu of the largest single release that still fits."""
+        return spent.remaining(self.limits.mu)
+
+    def reserves(self, scope: str, plan: object) -> float:
+        """Return how much of the limit of mu a run's plan takes."""
+        return mu_and_choice_share(plan)[0]
+
+    def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
+        """Return what a new run may count on beside the plans of runs that have begun to spend."""
+        planned = {scope: self.reserves(scope, plan) for scope, plan in plans.items()}
+        reserved = {scope: spent_of[scope].remaining(mu) for scope, mu in planned.items() if mu > 0}
+        unplanned = self.left(reduce(Spent.plus, reserved.values(), spent))
+        holders = tuple(sorted(scope for scope in reserved if reserved[scope] > 0))
+        return Allowance(self.left(spent), unplanned, holders)
+
+    def raised(self, budget: Budget) -> GdpFilter:
+        """Return the filter of a larger budget.
+
+        Raises:
+            InputError: what is spent or planned does not fit into it.
+        """
+        return GdpFilter(budget)
+
+
+@dataclass(frozen=True)
+class PairFilter(GdpFilter):
+    """The filter of a budget in (epsilon, delta).
+
+    Attributes:
+        division: the limits of mu and eta; None before the first charge.
+        run: whose choices count as eta; "": those of the first run that spends and whose planned choice fits.
+    """
+
+    division: Limits | None = None
+    run: str = ""
+
+    @property
+    def limits(self) -> Limits:
+        """What everything may come to; before the first charge as without a choice."""
+        return Limits(self.budget.mu) if self.division is None else self.division
+
+    @property
+    def exposure(self) -> Limits | Divisions:
+        """The limits, or before the first charge all divisions."""
+        return Divisions.of(self.budget) if self.division is None else self.division
+
+    @property
+    def undivided(self) -> bool:
+        """Whether the next charge divides the budget."""
+        return self.division is None
+
+    @property
+    def holder(self) -> str:
+        """The run whose choices count as eta."""
+        return self.run
+
+    def stored(self) -> dict[str, object] | None:
+        """Return the division as JSON data; None before it."""
+        limits = self.division
+        return None if limits is None else {"mu": limits.mu, "eta": limits.eta, "holder": self.run}
+
+    def after(
+        self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
+    ) -> PairFilter:
+        """Divide the budget; or give an eta without a run to the run whose planned choice fits."""
+        if self.division is None and division is not None:
+            return self.divided(division.mu, division.eta, scope if division.own else "")
+        if self.division is not None and (self.division.eta == 0 or self.run or not scope):
+            return self
+        mu, share = mu_and_choice_share(plan() if scope else None)
+        gaussian, eta = divided(mu, share) if share else (mu, 0.0)
+        if self.division is None:
+            return self.divided(gaussian, eta, scope)
+        takes = eta > 0 and spent.admits_choice(eta, self.division.eta)
+        return replace(self, run=scope) if takes else self
+
+    def divided(self, mu: float, eta: float, run: str) -> PairFilter:
+        """Return the filter with choices of ``eta`` and as much mu as fits beside them; ``mu`` if hardly more fits."""
+        limits = Limits.within(self.budget, eta, planned=mu)
+        return replace(self, division=limits, run=run if limits.eta > 0 else "")
+
+    def open(self) -> PairFilter:
+        """Return the same filter without a run: the next one whose planned choice fits has what is left of eta."""
+        return replace(self, run="")
+
+    def price(self, scope: str, mu: float, eta: float, spent: Spent) -> float | None:
+        """Count a choice of the run that has the limit of choices there, if it fits; else as in GDP."""
+        return None if self.counts_as_eta(scope, eta, spent) else super().price(scope, mu, eta, spent)
+
+    def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
+        """Tell whether this run has the limit of choices, and the choice fits into it."""
+        its_own = eta > 0 and scope != "" and scope == self.run
+        return its_own and spent.admits_choice(eta, self.limits.eta)
+
+    def reserves(self, scope: str, plan: object) -> float:
+        """Return what a plan takes of the limit of mu: without its choice, where that counts as eta."""
+        mu, share = mu_and_choice_share(plan)
+        return mu * sqrt(1 - share) if scope == self.run else mu
+
+    def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
+        """Add what a choice may have of its own."""
+        found = super().allowance(spent, spent_of, plans)
+        eta = 0.0 if self.run else max(self.limits.eta - float(spent.choices), 0.0)
+        return replace(found, pair=self.budget if self.undivided else None, eta=eta)
+
+    def raised(self, budget: Budget) -> PairFilter:
+        """More of a budget in (epsilon, delta) is more mu; the limit of choices stays."""
+        if not is_pair(budget):
+            raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
+        if self.division is None:
+            return PairFilter(budget)
+        new = PairFilter(budget).divided(0.0, self.division.eta, self.run)
+        if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta:
+            raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
+        return new
+
+
+def filter_of(budget: Budget, *, pair: bool, stored: Mapping[str, Any] | None) -> GdpFilter:
+    """Return the filter of a ledger's budget, from what the ledger stores of it."""
+    if not pair:
+        return GdpFilter(budget)
+    if stored is None:
+        return PairFilter(budget)
+    return PairFilter(budget, Limits(stored["mu"], stored["eta"]), stored["holder"])
+
+
+def is_pair(budget: Budget) -> bool:
+    """Whether it is stated in (epsilon, delta) and promises no less mu than that pair."""
+    epsilon, delta = budget.stated_epsilon, budget.stated_delta
+    return epsilon is not None and delta is not None and budget.same_promise(Budget.approximate_dp(epsilon, delta))
+
+
+def mu_and_choice_share(plan: object) -> tuple[float, float]:
+    """Return mu of a plan, 0 if it names none, and the share of mu^2 for its choice."""
+    found = plan if isinstance(plan, dict) else {}
+    shares = found.get("shares")
+    mu, share = real(found.get("mu")) or 0.0, real(shares.get("choice") if isinstance(shares, dict) else 0.0) or 0.0
+    return mu, share if mu > 0 and 0 < share <= 1 else 0.0
