@@ -45,7 +45,7 @@ def test_an_open_ledger_learns_of_a_raise_when_it_would_refuse(ledger: PrivacyLe
     assert other.budget == Budget.gdp(1.5)
     with pytest.raises(BudgetExhausted):
         other.check(1.5)
-    assert PrivacyLedger(ledger.url.database, Budget.gdp(1.5)).rest().left == pytest.approx(1.0, rel=1e-9)
+    assert PrivacyLedger(ledger.url.database, Budget.gdp(1.5)).allowance().left == pytest.approx(1.0, rel=1e-9)
 
 
 def test_a_budget_never_shrinks_and_a_script_that_states_another_is_told(ledger: PrivacyLedger) -> None:
