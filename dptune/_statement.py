@@ -48,6 +48,7 @@ class Statement:
         numbers: the same as JSON data.
         curve: delta of everything that the ledger may spend, at every epsilon; None if only the pair is known.
         unprotected: rows of what no release protects, because the user said that it need not.
+        not_protected: whose rows are read and not protected, such as those that train; "" if nobody's.
         remarks: rows that belong to the numbers wherever these are shown, the unprotected ones among them.
     """
 
@@ -70,6 +71,7 @@ class Statement:
     curve: Curve | None = field(default=None, compare=False, repr=False)
     unprotected: Rows = ()
     remarks: Rows = ()
+    not_protected: str = ""
     title: str = "Privacy statement"
 
     @property
@@ -83,6 +85,11 @@ class Statement:
         return self.unit + (f" in {self.dataset!r}" if self.dataset else "") + (f", n = {self.n}" if self.n else "")
 
     @property
+    def uncovered(self) -> tuple[str, ...]:
+        """What is not protected and what is not covered, for whoever lists both."""
+        return tuple(filter(None, (self.not_protected, *self.not_covered)))
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """Warnings and remarks in sentences, for whoever shows the numbers without the statement."""
         return (*self.warnings, *(f"{name}: {text}." for name, text in self.remarks))
@@ -94,11 +101,12 @@ class Statement:
             ("Protects", self.protects),
             ("Adjacency", self.adjacency),
             ("Trust model", self.trust_model),
+            *((("Not protected", self.not_protected),) if self.not_protected else ()),
             *self.guarantee,
             *self.remarks,
             ("Mechanisms", "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"),
             ("Accountant", self.accountant),
-            ("Not covered", "; ".join(self.not_covered)),
+            *((("", "Not covered")[i == 0], text) for i, text in enumerate(self.not_covered)),
             *((("Versions", versions),) if versions else ()),
         )
 
@@ -118,6 +126,7 @@ class Statement:
             "releases": self.releases,
             "delta": self.delta,
             **self.numbers,
+            "not_protected": self.not_protected,
             "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
         }
@@ -129,7 +138,7 @@ class Statement:
     def to_text(self) -> str:
         """Return the statement for a terminal."""
         lines = [self.title, *(f"  !! {warning}" for warning in self.warnings)]
-        return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in self.rows())])
+        return "\n".join([*lines, *(f"  {name:<15}{text}" for name, text in self.rows())])
 
     def to_markdown(self) -> str:
         """Return the statement as Markdown."""

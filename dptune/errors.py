@@ -37,7 +37,7 @@ class DptuneError(Exception):
 class InputError(DptuneError):
     """A setting or an array that the caller can correct.
 
-    It is no ``ValueError``: ``study.optimize(..., catch=(ValueError,))`` must not hide it.
+    It is not a ``ValueError``: ``study.optimize(..., catch=(ValueError,))`` must not hide it.
     """
 
 

@@ -132,7 +132,7 @@ class Categorical:
         return np.array([float(key_of(value) == key_of(choice)) for choice in self.choices][: self.width])
 
     def contains(self, value: object) -> bool:
-        """Tell whether it is one of the choices."""
+        """Return whether it is one of the choices."""
         return key_of(value) in map(key_of, self.choices)
 
 

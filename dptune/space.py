@@ -169,7 +169,7 @@ class Space(Mapping[str, Parameter]):
         return u
 
     def active(self, name: str, parameters: Mapping[str, Value]) -> bool:
-        """Tell whether a parameter has a say in a configuration."""
+        """Return whether a parameter is active in a configuration."""
         if name not in self.when:
             return True
         condition = self.when[name]
@@ -211,7 +211,7 @@ class Space(Mapping[str, Parameter]):
         return np.asarray(np.logical_or.reduce([np.isclose(at, code).all(axis=1) for code in codes]))
 
     def contains(self, parameters: Mapping[str, Value]) -> bool:
-        """Tell whether every active parameter of the space is there and within its range."""
+        """Return whether every active parameter of the space is there and within its range."""
         return not self.wrong_with(parameters)
 
     def wrong_with(self, parameters: Mapping[str, Value]) -> str:
@@ -246,7 +246,7 @@ class Space(Mapping[str, Parameter]):
 
     def _condition(self, name: str, condition: object) -> dict[str, tuple[Value, ...]] | None:
         if name not in self:
-            raise InputError(f"when= has a condition for {name!r}, which is no parameter of the space.")
+            raise InputError(f"when= has a condition for {name!r}, which is not a parameter of the space.")
         if condition is None:
             return None
         if not isinstance(condition, Mapping) or not condition:

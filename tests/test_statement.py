@@ -52,4 +52,4 @@ def test_a_statement_of_more_than_the_budget_is_refused() -> None:
 def test_a_stated_pair_is_printed_no_smaller_than_it_is() -> None:
     budget = Budget.approximate_dp(1.2345612, 1e-6)
     statement = statement_of(budget, 0.1)
-    assert "Promised     epsilon = 1.23457 at delta = 1e-06" in str(statement)
+    assert "Promised       epsilon = 1.23457 at delta = 1e-06" in str(statement)

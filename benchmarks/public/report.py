@@ -174,7 +174,7 @@ def _holds(told: list[dict[str, Any]], what: str) -> float:
 
 
 def sentences(found: Results) -> str:
-    """README's sentences."""
+    """README's table."""
     said: list[Callable[[], str]] = [
         lambda: _sentence(found, 300, "epsilon = 1"),
         lambda: _sentence(found, 300, "epsilon = 4"),
@@ -182,23 +182,23 @@ def sentences(found: Results) -> str:
         lambda: _sentence(found, 1000, "epsilon = 4"),
         lambda: _moved(found, 300, "epsilon = 1"),
     ]
-    return "\n".join(f"- {one()}" for one in said)
+    head = (
+        "| private people, budget | dptune: test loss above the best search without privacy | cross-validation alone |"
+    )
+    return "\n".join([head, "|---|---|---|", *(one() for one in said)])
 
 
 def _sentence(found: Results, n: int, budget: str) -> str:
     key = (False, n, budget)
     limits = found.limits(key)
     ours, cv = (found.ratio(key, way, limits)[0] - 1 for way in (OURS, CV))
-    return (
-        f"With {n:,} people and {budget}, the test loss is {ours:.1%} above the best search without privacy. "
-        f"Cross-validation on the public rows alone is {cv:.1%} above it."
-    )
+    return f"| {n:,}, {budget} | {ours:.1%} | {cv:.1%} |"
 
 
 def _moved(found: Results, n: int, budget: str) -> str:
     key = (True, n, budget)
     ours, cv, random = (found.ratio(key, way, found.limits(key))[0] - 1 for way in (OURS, CV, RANDOM))
     return (
-        f"Where public rows come from another population, {n:,} people and {budget} end {ours:.1%} above an exact "
-        f"choice. Cross-validation alone ends {cv:.1%} above it, one private choice among random models {random:.1%}."
+        f"| {n:,}, {budget}, another population | {ours:.1%} above an exact choice | {cv:.1%}; a private choice among "
+        f"random models {random:.1%} |"
     )

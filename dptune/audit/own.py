@@ -172,7 +172,7 @@ class Audit:
         a[0], b[0] = low, high
         means = [float(np.clip(np.nan_to_num(x, nan=high), low, high).mean()) for x in (a, b)]
         proven = lower_bound(self._answers(a), self._answers(b), sum(means) / 2, 1 - CHANCE)
-        words = f"an attack on two neighbours with {self.answers} answers each proves mu >= {max(proven, 0.0):.3f}; "
+        words = f"an attack with {self.answers} answers a side proves mu >= {max(proven, 0.0):.3f}; "
         return Finding("attack", proven <= self.mu, f"{words}{self.mu:g} is paid for each (mistaken once in 10^6)")
 
 

@@ -60,14 +60,15 @@ def select(
     nothing. Other candidates need another name. Losses are held in memory until the choice is made.
 
     Args:
-        candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate that
-            could not be evaluated; or with ``loss`` and ``data`` m fitted estimators, trained on public data. With
+        candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate
+            that could not be evaluated. Or with ``loss`` and ``data`` m fitted estimators, trained on public data.
+            With
             ``public`` also a function of a candidate's place, which trains it: only finalists are trained.
         privatizer: clips, pays, and adds noise.
         public: (m, N) losses of N public rows by cross-validation, in the same loss. Public rows then rank the
             candidates and vote, and the estimate is one of the improvement over ``default``.
         mu: GDP price of choice and estimate together, whatever m is; default all that the ledger has not planned
-            otherwise, which buys a choice more where a new ledger's budget is in (epsilon, delta).
+            otherwise. That buys a choice more where a new ledger's budget is in (epsilon, delta).
         name: of the choice, in the ledger.
         loss: the per-example loss of the estimators: a name, or a ``NamedLoss`` of your own. It must be a mean over
             people: AUC, F1 or R2 are refused.

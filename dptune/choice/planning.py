@@ -205,6 +205,10 @@ class Outlook:
             the loss, by a simulation on split public rows; what private people differ in is not in it.
         shows: an improvement over the default that the estimate shows in 95% of runs; None without an estimate.
         mu: GDP price of choice and estimate together.
+        clip: range of one person's loss.
+        name: of the choice in the ledger.
+        spends: the price in words, as a part of the ledger's budget.
+        risk: what a person risks, in words; "" where noise is seeded.
     """
 
     people: int
@@ -215,26 +219,38 @@ class Outlook:
     gain: float
     shows: float | None
     mu: float
+    clip: tuple[float, float]
+    name: str
+    spends: str
+    risk: str
 
     def __str__(self) -> str:
-        gain = f"{self.gain:.2g} lower" if self.gain > 0 else "no lower"
-        default = "" if self.default_loss is None else f" The default's is {self.default_loss:.4g}."
+        default = "" if self.default_loss is None else f", your default {self.default_loss:.4g}"
         lines = [
-            f"{self.people} private people choose among {self.finalists} finalists, once (mu={self.mu:.3g}).",
-            f"Cross-validation on {self.rows} public rows alone: mean loss {self.best_loss:.4g}.{default}",
-            f"Expected with the private choice: {gain}, if both are of one population.",
+            f"Plan: {self.people} private people choose among {self.finalists} finalists, once. "
+            f"Public loss: best {self.best_loss:.4g}{default}.",
+            f"Spends: {self.spends}. Each loss is clipped to ({self.clip[0]:g}, {self.clip[1]:.4g}).",
+            self._shows(),
+            self.risk,
+            f"Stop: now, and nothing is charged. Rerun as {self.name!r} to resume; a recorded answer is free.",
         ]
-        if self.shows is not None:
-            lines.append(f"An improvement over the default of {self.shows:.3g} shows in 95% of runs.")
-        return "\n".join(lines)
+        return "\n".join(line for line in lines if line)
+
+    def _shows(self) -> str:
+        gain = f"{self.gain:.2g}" if self.gain > 0 else "none"
+        expected = f"Expected gain over cross-validation alone: {gain}."
+        if self.shows is None:
+            return f"Shows: which finalist is chosen; without default= nothing is compared. {expected}"
+        return f"Shows: an improvement over the default of {self.shows:.3g}, in 95% of runs. {expected}"
 
 
-def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, unit: Unit) -> Outlook:
-    """Return what can be said before anything is spent."""
+def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, unit: Unit, **known: Any) -> Outlook:
+    """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
     eta = bounded_range_from_mu(plan.choice_mu)
     chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])
     shows = SHOWN * 2 * plan.estimate_radius * unit(plan.estimate_mu) if plan.share else None
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, plan.mu,
+        (public.low, public.high), **known,
     )  # fmt: skip

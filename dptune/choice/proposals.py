@@ -28,6 +28,7 @@ from dptune.losses.user_function import Data, Function, losses_function
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import check_start
 from dptune.search.answer import listed
+from dptune.search.request import left_in_words
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,15 +50,17 @@ class Choice:
         params: the chosen configuration.
         selection: what was released: the choice, and the paired estimate against the default; public.
         model: trained at ``params`` on all public rows. It was never asked about a private row.
+        left: what is left of the ledger's budget, in words.
     """
 
     params: Parameters
     selection: Any
     model: Any = field(repr=False)
+    left: str = ""
 
     def summary(self) -> str:
-        """Return the parameters, the verdict, and public beside private losses, in a few lines."""
-        return f"Chosen: {listed(self.params) or 'the only configuration'}\n{self.selection.summary()}"
+        """Return the verdict, the parameters, what public rows predicted, the budget left and the next step."""
+        return str(self.selection.summary(listed(self.params) or "the only configuration", self.left))
 
     def __str__(self) -> str:
         return self.summary()
@@ -185,7 +188,7 @@ def choose_among(
     model = models[selection.index]
     if isinstance(model, Exception):
         raise model
-    return Choice(dict(candidates[selection.index]), selection, model)
+    return Choice(dict(candidates[selection.index]), selection, model, left_in_words(privatizer.ledger))
 
 
 def _trained(

@@ -42,6 +42,7 @@ from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
 from dptune.search.agreement import check_start
+from dptune.search.request import risk_in_words, share_in_words
 
 INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 
@@ -51,7 +52,7 @@ class PublicChoice:
 
     Args:
         public: (m, N) losses of N public rows under m candidates, each by a model that was trained without the row
-            (cross-validation), in the loss that private people are asked for. A candidate that failed: NaN.
+            (cross-validation). It must be the loss that private people are asked for. A candidate that failed: NaN.
         privatizer: of the private people. With ``clip="auto"`` the range of a loss is read off ``public``.
         name: of the choice in the ledger. With the same name, public losses and settings, a choice that was made is
             returned, and costs nothing.
@@ -161,7 +162,17 @@ class PublicChoice:
     @cached_property
     def outlook(self) -> planning.Outlook:
         """What can be said before anything is spent; printed, it is a few lines."""
-        return planning.outlook(self.public, self._plan, n=self._privatizer.n, default=self.default, unit=self._unit)
+        ledger, plan = self._privatizer.ledger, self._plan
+        return planning.outlook(
+            self.public,
+            plan,
+            n=self._privatizer.n,
+            default=self.default,
+            unit=self._unit,
+            name=self.name,
+            spends=share_in_words(ledger.budget, ledger.filter_for(self.name).limits, plan.mu),
+            risk=risk_in_words(self._privatizer),
+        )
 
     @property
     def to_train(self) -> tuple[int, ...]:
@@ -232,7 +243,9 @@ class PublicChoice:
     def _note(self, left: list[int]) -> dict[str, object]:
         """What is public about the finalists that could be trained, for whoever reads the ledger."""
         default = None if self.default is None else self.public.mean(self.default)
-        return {"finalists": left, "public": [self.public.mean(j) for j in left], "default": default}
+        rows = self.public.clipped.shape[1]
+        means = [self.public.mean(j) for j in left]
+        return {"finalists": left, "public": means, "default": default, "public_rows": rows}
 
     def _release_improvement(self) -> None:
         """(1/n) sum_i cut(L_i(default) - L_i(chosen)) + noise, unless the default was chosen."""

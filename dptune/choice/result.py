@@ -53,32 +53,52 @@ class Selection:
             return self.improvement.verdict
         return "the default" if self.index == self.default else "no default"
 
-    def summary(self) -> str:
-        """Return the verdict, what public rows said, and what it holds for, in a few lines."""
-        seeded = "" if self.private else "NOT PRIVATE: the noise was seeded.\n"
-        of = f"{self.finalists} finalists" if self.finalists else f"{self.candidates} candidates"
-        lines = [f"{seeded}Candidate {self.index} was chosen among {of}, by one private choice (mu={self.mu:.3g})."]
-        if self.index == self.default:
-            lines.append("It is the default: nothing that was tried is preferred to it.")
+    def summary(self, chosen: str = "", left: str = "") -> str:
+        """Return the verdict, what was chosen, what public rows predicted, and the next step, in a few lines.
+
+        Args:
+            chosen: the chosen candidate in words, such as its parameters; default its place.
+            left: what is left of the ledger's budget, in words.
+        """
+        among = f"{self.finalists} finalists" if self.finalists else f"{self.candidates} candidates"
+        lines = [
+            "" if self.private else "NOT PRIVATE: the noise was seeded.",
+            self._verdict_in_words(),
+            f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} (mu={self.mu:.3g}).",
+        ]
         if (gain := self.improvement) is not None:
-            low, high = gain.interval()
-            words = {"better": "Better than the default", "worse": "Worse than the default"}
-            lines += [
-                f"{words.get(gain.verdict, 'Not distinguishable from the default')}: the mean loss improves by "
-                f"{gain.value:.3g} (95% interval of the privacy noise: {low:.3g} to {high:.3g}).",
-                f"Each person's difference is cut at +-{gain.radius:.3g}. Public rows predicted {gain.predicted:.3g}.",
-                f"This holds for these {self.people} people. Another {self.people} may differ.",
-            ]
+            lines.append(
+                f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}."
+            )
             if gain.surprising:
-                lines.append(
-                    "That is far from what public rows predicted. The populations differ, or the search has overfitted "
-                    "the public rows."
-                )
-        elif self.default is None and self.estimate is None:
-            lines.append("No default= was given, so nothing says how much better it is.")
+                lines.append("Public rows predicted something else: populations differ, or the search has overfitted.")
         if self.estimate is not None:
             lines.append(f"Its mean loss: {self.estimate}.")
-        return "\n".join(lines)
+        lines += [left, self._next_step()]
+        return "\n".join(line for line in lines if line)
+
+    def _verdict_in_words(self) -> str:
+        if self.index == self.default:
+            return "Keep the default: the private people prefer no finalist to it."
+        if (gain := self.improvement) is None:
+            return "" if self.default is not None else "No default= was given, so nothing says how much better it is."
+        low, high = gain.interval()
+        words = {"better": "Better than the default", "worse": "Worse than the default"}
+        return (
+            f"{words.get(gain.verdict, 'Not distinguishable from the default')}: the mean loss improves by "
+            f"{gain.value:.3g} (95% interval of the noise: {low:.3g} to {high:.3g})."
+        )
+
+    def _next_step(self) -> str:
+        if self.index == self.default:
+            return "Next: keep what you have, and publish the statement."
+        people = f"It holds for these {self.people} people; another {self.people} may differ."
+        steps = {
+            "better": f"Next: take the model, and publish the statement. {people}",
+            "worse": f"Next: keep the default. {people}",
+            "not distinguishable": f"Next: keep the default, or ask more people. {people}",
+        }
+        return steps.get(self.verdict, "")
 
     def to_dict(self) -> dict[str, object]:
         """Return plain JSON data, for attributes of a study; the interval and verdict of the improvement with it."""

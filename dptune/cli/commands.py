@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import textwrap
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -172,7 +173,8 @@ def certificate(
         typer.echo(to_yaml(record(_statement(_central(opened), delta), About.read(registry))), nl=False)
         return
     found = _statement(opened, delta)
-    typer.echo(f"{found.to_text()}\n\nRisk\n  {Risk.of_statement(found)}")
+    risk = textwrap.fill(str(Risk.of_statement(found)), 98, initial_indent="  ", subsequent_indent="  ")
+    typer.echo(f"{found.to_text()}\n\nRisk\n{risk}")
 
 
 def _central(opened: AnyLedger) -> CentralLedger:

@@ -45,7 +45,7 @@ _MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53
 class FTSServer:
     """Collects the messages of the open round, and releases one noisy joint vector a round.
 
-    A new server on the same ledger goes on where the last one stopped: it reads released rounds from the ledger, and
+    A new server on the same ledger resumes. It reads released rounds from the ledger, and
     agents send their messages of the open round again. Two servers on one ledger publish the same broadcasts.
 
     Args:

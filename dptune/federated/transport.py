@@ -115,11 +115,12 @@ class Participant:
     """Drives one :class:`FTSAgent` through the rounds: sends after every evaluation, receives before every choice.
 
     The agent chooses its first ``initial`` points itself, in its region; then each point uses one round. When the plan
-    is complete, the agent goes on by itself. If several agents share a thread, let every agent ``tell`` before any of
+    is complete, the agent continues alone. If several agents share a thread, let every agent ``tell`` before any of
     them asks again: then all messages are sent, and no agent waits for another.
 
-    ``notice`` is called with a sentence, for the agent's own log, when a round was released without its message, and
-    when the plan is complete before it has sent anything: about rounds, never about data or other agents.
+    ``notice`` is called with a sentence, for the agent's own log, when a round was released without its message.
+        It is also called when the plan is complete before the agent has sent anything: about rounds, never about data
+        or other agents.
 
     A server with other settings is refused with an `InputError`: its sums would mean nothing here.
     """

@@ -238,7 +238,7 @@ class DurableLedger:
         with self._transaction(write=True) as (connection, _):
             row = entries.find(connection, charge.scope, charge.key)
             if row is None or row["seq"] != charge.seq:
-                raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
+                raise LedgerError(f"the ledger {self._name} lost a charge; do not use it.")
             if row["value"] is None:
                 row = {**row, "value": numbers}
                 stored = {"charge": charge.seq, "value": numbers, "released_at": at or entries.now("seconds")}

@@ -85,7 +85,7 @@ class Budget:
         return cls(mu_from_epsilon(epsilon, delta), epsilon, delta)
 
     def same_promise(self, other: Budget) -> bool:
-        """Tell whether mu differs by rounding only, and the stated (epsilon, delta) not at all if both state one.
+        """Return whether mu differs by rounding only, and the stated (epsilon, delta) not at all if both state one.
 
         The mu of a stated pair is a root, whose last digits depend on the version of SciPy.
         """
@@ -201,7 +201,7 @@ class Spent:
         return gdp_of(self.gaussian, float(self.choices))
 
     def admits(self, mu: float, budget: float) -> bool:
-        """Tell whether one more release of ``mu`` stays within ``budget``: the filter.
+        """Return whether one more release of ``mu`` stays within ``budget``: the filter.
 
         The comparison forgives 1e-12 relative, so that T releases of budget/sqrt(T) fit; every noise
         scale of the package carries a slack a million times larger (``dptune.privacy.noise.SLACK``).
@@ -209,7 +209,7 @@ class Spent:
         return self.plus(mu).squares <= EXACT.multiply(_square(budget), 1 + _FORGIVEN)
 
     def admits_choice(self, eta: float, limit: float) -> bool:
-        """Tell whether one more choice of ``eta`` stays within their limit; forgives 1e-12, too."""
+        """Return whether one more choice of ``eta`` stays within their limit; forgives 1e-12, too."""
         return EXACT.add(self.choices, Decimal(eta)) <= EXACT.multiply(Decimal(limit), 1 + _FORGIVEN)
 
     def remaining(self, budget: float) -> float:

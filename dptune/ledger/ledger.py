@@ -63,7 +63,7 @@ class PrivacyLedger(DurableLedger):
 
     Copies, pickles and clones of a ledger are views of the same database: the budget never forks.
     An older copy of the database that is put back is refused by every object that has seen more, and wherever a
-    :meth:`mark` was kept. (A copy that is used beside the original is a fork that no software can see.)
+    :meth:`mark` was kept. (A copy that is used together with the original is a fork that no software can see.)
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...`` for several machines).
@@ -400,8 +400,9 @@ class PrivacyLedger(DurableLedger):
     def spent(self) -> float:
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance.
 
-        Of a budget in (epsilon, delta) it may pass ``budget.mu``, where a choice has a limit of its own: ``mu``, of
-        everything together, is larger then, and the promised pair still holds.
+        Of a budget in (epsilon, delta) it may pass ``budget.mu``, where a choice has a limit of its own. Then ``mu``,
+        of everything together, is
+        larger, and the promised pair still holds.
         """
         with self._transaction(write=False) as (_, state):
             return state.spent.mu
@@ -438,6 +439,7 @@ class PrivacyLedger(DurableLedger):
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),
                 raises=tuple(self.raises()),
+                training_rows=_training_rows(charges),
             )
 
     @repeated
@@ -451,6 +453,12 @@ class PrivacyLedger(DurableLedger):
         budget = self.budget
         pair = f"epsilon={budget.stated_epsilon!r}, delta={budget.stated_delta!r}"
         return f"PrivacyLedger({self._name!r}, {pair if self._pair else f'mu={budget.mu!r}'})"
+
+
+def _training_rows(charges: Sequence[Charge]) -> int | None:
+    """Return how many public rows train, if the choices have recorded one number."""
+    found = {charge.note["public_rows"] for charge in charges if "public_rows" in charge.note}
+    return int(found.pop()) if len(found) == 1 else None
 
 
 def _probe(connection: sa.Connection) -> None:

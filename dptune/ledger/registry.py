@@ -189,7 +189,7 @@ def _implementation(statement: Statement, about: About) -> dict[str, Any]:
         "from released values only.",
         "justification": about.justification,
         "utility": about.utility,
-        "additional_information": f"Not covered: {'; '.join(statement.not_covered)}.",
+        "additional_information": f"Not covered: {'; '.join(statement.uncovered)}.",
     }
 
 

@@ -21,13 +21,12 @@ from dptune.ledger.filter import GdpFilter
 from dptune.ledger.gdp import Budget, Spent
 
 NOT_COVERED = (
-    "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
-    "losses it returns, or what another person's loss is",
-    "the training data (train privately, and join both ledgers: dptune statement train.db val.db, docs/training.md)",
-    "the choice of the search space, of the clipping bounds and of the settings, if made by looking at the data",
+    "a function that lets one record change another person's loss, the number of losses, or whether it raises",
+    "a search space, clip or settings that were chosen by looking at the data",
     "timing, memory use and other side channels",
-    "other releases about the same people that this ledger did not see",
+    "releases about the same people that this ledger did not see",
 )
+TRAIN = "the {}rows that train (to protect them, train privately: docs/training.md)"
 RAISED = (
     "The guarantee is that of the present budget, for all releases, if no released value could have led to a larger one"
 )
@@ -75,7 +74,7 @@ class BudgetStatement(Statement):
     Attributes:
         budget: as it was made or raised.
         exposure: within which everything stays: limits of mu, and of a choice where a budget in (epsilon, delta) has
-            one; or the divisions of such a budget of which the first charge will make one.
+            one. Before the first charge: the divisions of such a budget.
         spent_mu: odometer reading.
         spent_epsilon: the same at ``delta``.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
@@ -104,12 +103,14 @@ def budget_statement(
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
     raises: tuple[Mapping[str, Any], ...],
+    training_rows: int | None = None,
 ) -> BudgetStatement:
     """Return the statement of a budget, from what its ledger holds.
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
-        before: scopes of choices that are held to the limit of choices, beside that of its holder.
+        before: scopes of choices that are held to the limit of choices, in addition to that of its holder.
+        training_rows: number of rows that train, if every choice has recorded the same.
 
     Raises:
         LedgerError: more was spent than the budget, so that the guarantee would be false.
@@ -143,6 +144,7 @@ def budget_statement(
         epsilon=epsilon,
         accountant=_accountant(sharper=undivided or limits.eta > 0, raised=bool(raises)),
         noise=opendp_noise(facts),
+        not_protected=TRAIN.format("" if training_rows is None else f"{training_rows} "),
         not_covered=NOT_COVERED,
         warnings=((seeded,) if not private else ()) + large_delta(max(delta, budget.stated_delta or 0.0), facts["n"]),
         guarantee=(

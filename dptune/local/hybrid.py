@@ -42,7 +42,7 @@ class HybridRandomizer(Clamped):
     Args:
         epsilon: price of one reply, from 1e-6 to 30.
         bound: the public interval: a number b > 0 for [-b, b], or (low, high).
-        invalid: public stand-in for a value that is no number (NaN, None, text); default ``low``. Where small values
+        invalid: public stand-in for a value that is not a number (NaN, None, text); default ``low``. Where small values
             are good, give ``high``: by default what fails counts as the best.
 
     Example:

@@ -72,14 +72,14 @@ class UserLedger:
         Args:
             randomizer: its epsilon is the price.
             value: the private value, or a function that measures it, called only after the charge. A function
-                that raises, whatever it raises, counts as a value that is no number; only KeyboardInterrupt passes,
+                that raises, whatever it raises, counts as a value that is not a number; only KeyboardInterrupt passes,
                 as a new one.
             key: of this reply among the user's; the same key is never paid twice.
 
         Raises:
             CapReached: it does not fit; nothing was written or measured.
             KeyConflict: the key was used with other settings.
-            InputError: the user or the key is no text, or the randomiser's epsilon no price.
+            InputError: the user or the key is not text, or the randomiser's epsilon is not a price.
             LedgerError: the file cannot be used or is another one; nothing more is sent.
         """
         mechanism = json.dumps(randomizer.describe(), sort_keys=True)
@@ -160,7 +160,7 @@ class UserLedger:
 
     @staticmethod
     def is_at(path: str | Path) -> bool:
-        """Tell whether the file is a ledger of users; False where there is none, or something else."""
+        """Return whether the file is a ledger of users; False where there is none, or something else."""
         try:
             return _holds_ledger(SqliteFile(path))
         except LedgerError:

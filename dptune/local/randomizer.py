@@ -97,7 +97,7 @@ class LocalRandomizer(Clamped):
     Args:
         epsilon: price of one reply, >= 1e-8.
         bound: the public interval: a number b > 0 for [-b, b], the paper's b = B + R; or (low, high).
-        invalid: public stand-in for a value that is no number (NaN, None, text); default ``low``. Where small values
+        invalid: public stand-in for a value that is not a number (NaN, None, text); default ``low``. Where small values
             are good, give ``high``: by default what fails counts as the best.
     """
 

@@ -35,8 +35,8 @@ class Rows:
     Attributes:
         X: private rows (n, d): an array, a list of rows or of texts, a sparse matrix, a data frame.
         y: private answers (n,).
-        like: public rows of the same columns, such as the training rows, read without the private ones: what a table
-            that held both says of a column is a private cell's to decide. Where they hold text or categories, so does
+        like: public rows of the same columns, such as the training rows, read without the private ones. In a table of
+            both, one private cell can decide what a column holds. Where they hold text or categories, so does
             ``X``, as the public value that says the same; everything else is a number, in the floating-point type of
             ``like``. Any number of rows; the first one is what a model is tried out on.
     """
@@ -258,8 +258,8 @@ def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> npt.NDArray[
 def _frame(X: Any, like: Any) -> Table:
     if not (_is_frame(X) and _is_frame(like)):
         raise InputError(
-            "what columns of a data frame hold must not depend on private cells: give data=Rows(X, y, like=X_train), "
-            "public rows of the same columns, both as pandas data frames; or, where all are numbers, arrays, as "
+            "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, like=X_train), "
+            "public rows of the same columns, both as pandas data frames. If all are numbers, give arrays, such as "
             f"X.to_numpy(). Got X as a {type(X).__name__} and like= as a {type(like).__name__}."
         )
     if list(X.columns) != list(like.columns) or len(like) == 0:

@@ -51,8 +51,8 @@ class Released:
 class LossPrivatizer:
     """Answers mean queries (and shares of people, which are means) about private losses, after paying for them.
 
-    Promise: every release is mu-GDP under replacing all of one person's records, with n public, for a
-    trusted curator; a release costs ``query.mu`` in ``ledger`` before any loss is read for it.
+    Promise: every release is mu-GDP under replacing all of one person's records, with n public, for a trusted
+        curator. A release costs ``query.mu`` in ``ledger`` before any loss is read for it.
 
     Args:
         ledger: where every release is paid.
@@ -186,11 +186,12 @@ class LossPrivatizer:
         nobody has spent or planned. A clip that was given, or chosen before, is returned, and costs nothing.
 
         Args:
-            losses: per-example losses (rows,), none of them below 0, or a function that returns them, which is called
-                if there is no clip yet, or None if the default configuration failed.
+            losses: per-example losses (rows,), none of them below 0, or a function that returns them, or None if the
+                default configuration failed.
             loss: its name; public.
             most: the largest loss there is, public; None: there is none.
-            mu: GDP budget of the run that begins next, beside which there has to be room for it; a share of its square
+            mu: GDP budget of the run that starts next, for which there has to be room in addition; a share of its
+                square
                 is paid. Default what is neither spent nor planned by any run.
             choice_share: share of that run's mu^2 for a choice at its end; a new budget in (epsilon, delta) is divided
                 for it. 1 before :func:`dptune.select`; front ends know it.
@@ -494,7 +495,7 @@ class LossPrivatizer:
         return recorded
 
     def drew(self, charge: Charge) -> bool:
-        """Tell whether this process drew the charge's answer and has not seen it recorded."""
+        """Return whether this process drew the charge's answer and has not seen it recorded."""
         return charge.seq in self._unrecorded
 
     def recorded(self, charge: Charge) -> Charge:

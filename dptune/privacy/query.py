@@ -70,7 +70,7 @@ class Interval:
         """Return the interval of a user's pair (low, high).
 
         Raises:
-            InputError: it is none.
+            InputError: not a valid interval.
         """
         if not (isinstance(clip, Sequence) and len(clip) == 2 and all(real(end) is not None for end in clip)):
             raise InputError("clip must be a pair of numbers (low, high), finite, the public range of one loss.")

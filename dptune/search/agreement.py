@@ -159,8 +159,8 @@ def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: Plan) -> bool:
     other = f"of the run {filter.holder!r}" if filter.holder else "of a release without a choice"
     warnings.warn(
         f"the run {scope!r} has planned mu={plan.mu:.4g} with a choice that counts less than in GDP, but the charge "
-        f"{other} came first, and what is kept for choices is its, for good. It may end early, without its "
-        "choice, or without its final estimate. A new run under another name is planned with what is left.",
+        f"{other} came first and has the reserve for choices. The run may end early, without its choice, or "
+        "without its final estimate. A new run under another name is planned with what is left.",
         stacklevel=3,
     )
     return True

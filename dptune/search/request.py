@@ -228,31 +228,34 @@ class SearchRequest:
         return {name: self.default[name] for name in space if space.active(name, self.default)}
 
     def announcement(self, run: SearchRun) -> str:
-        """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
+        """Return five lines: what the run will do, what it spends and shows, what a person risks, how to resume it."""
         plan = run.plan
         share = share_in_words(self.ledger.budget, self.ledger.filter_for(run.scope).limits, plan.mu)
-        spends = f"The run {run.scope!r} spends {share} in {plan.trials} trials"
+        planned = f"Plan: the run {run.scope!r} makes {plan.trials} trials"
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:
             given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
-            spends += f" (the number that it plans for {given})"
+            planned += f" (the number that it plans for {given})"
         elif asked is not None and run.trials < asked:
-            spends += f" (not {asked}: they come in rounds of equal size)"
-        spends += (
+            planned += f" (not {asked}: they come in rounds of equal size)"
+        planned += (
             " that train to their end; others take the places of those that are stopped" if plan.rung_share else ""
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         found = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
-        return f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{risk_in_words(self.privatizer)}"
+        spends = f"Spends: {share}{seeded}. {in_words(found)}"
+        stop = "Stop: at any time; what was charged stays charged. Resume with the same ledger and name."
+        lines = [f"{planned}.", spends, self._worth(plan, found), risk_in_words(self.privatizer), stop]
+        return "\n".join(line for line in lines if line)
 
     def _worth(self, plan: Plan, found: Sequence[Noise]) -> str:
         """Say which improvement the run can show."""
         if self.default is None or plan.final_mu == 0:
-            return ""
+            return "" if self.default is not None else "Shows: no comparison, as default= is not given."
         shows = SHOWS * math.sqrt(2) * found[-1].sigma  # the difference of two released levels
         return (
-            f" Is it worth it? With {self.privatizer.n} people an improvement over the default of {shows:.3g} shows in "
-            f"95% of runs, and half of it in {100 * NormalDist().cdf(SHOWS / 2 - TELLS):.0f}%."
+            f"Shows: an improvement over the default of {shows:.3g} in 95% of runs, and half of it in "
+            f"{100 * NormalDist().cdf(SHOWS / 2 - TELLS):.0f}%."
         )
 
     def warning(self, run: SearchRun) -> str:
@@ -271,14 +274,23 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
     return f"mu={mu:.4g} of the ledger's {whole}"
 
 
+def left_in_words(ledger: PrivacyLedger) -> str:
+    """Return a line on what is left of a ledger's budget for other releases."""
+    left = math.floor(1e4 * ledger.remaining()) / 1e4
+    return f"Budget left: mu={left:g} of {ledger.mu:.4g}."
+
+
 def risk_in_words(privatizer: LossPrivatizer) -> str:
-    """Say what a person risks by all that the ledger may still release: the attack of `dptune.ledger.Risk`."""
+    """Return a line on what a person risks by all releases of the ledger; "" where noise is seeded.
+
+    The attacker knows every other record, and decides which of two records is the person's (`dptune.ledger.Risk`).
+    """
     if not (privatizer.private and privatizer.ledger.private):
         return ""
     right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))
     return (
-        f" What a person risks: who knows everybody else's records and sees all releases of the ledger tells which "
-        f"of two records is theirs right at most {right} times in 100 (50 by a guess)."
+        f"Risk: an attacker who sees all releases of the ledger is right about a person at most {right} times in 100 "
+        f"(50 by chance)."
     )
 
 
@@ -324,9 +336,8 @@ def noises(plan: Plan, people: People, *, levels: int = 1) -> list[Noise]:
 
 
 def in_words(found: Sequence[Noise]) -> str:
-    """Return a sentence that says how large the noise is."""
-    words = [f"{noise.what} {noise.sigma:.3g} ({100 * noise.share:.2g}% of the clip's width)" for noise in found]
-    return "Standard deviation of the noise: " + ", ".join(words) + "."
+    """Return a sentence that says how large the noise is: its standard deviation, in units of the loss."""
+    return "Noise: " + "; ".join(f"{noise.what} {noise.sigma:.3g}" for noise in found) + "."
 
 
 def warning(found: Sequence[Noise]) -> str:
@@ -390,10 +401,11 @@ def forecast(
 def drive(run: SearchRun, train: Train, *, ask: Ask | None = None, tell: Tell | None = None) -> None:
     """Try points, a round at a time, until the run is complete.
 
-    A trial that fails counts as the worst loss and the search goes on; it costs nothing until one trial has succeeded.
+    A trial that fails counts as the worst loss and the search continues; it costs nothing until one trial has
+    succeeded.
 
     Args:
-        run: a new one, or one that goes on.
+        run: a new one, or one that is resumed.
         train: points of one round -> for each, in order, its per-example losses (rows,), or None if it failed.
         ask: a trial's name -> the point to try, where another searcher proposes; default the run itself does.
         tell: is given a trial's name and what is released about it; None: it failed, and nothing was released.
@@ -401,7 +413,7 @@ def drive(run: SearchRun, train: Train, *, ask: Ask | None = None, tell: Tell | 
     Raises:
         BudgetExhausted: the ledger has not that much left; before a model is trained.
         AllTrialsFailed: as many trials as a round has, and at least four, failed at the very beginning.
-        InputError: ``train`` is no function, or the losses have the wrong shape; nothing was read or spent.
+        InputError: ``train`` is not a function, or the losses have the wrong shape; nothing was read or spent.
 
     Example:
         >>> space = dptune.Space({"C": dptune.Float(1e-3, 1e3, log=True)})

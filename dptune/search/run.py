@@ -73,7 +73,7 @@ class SearchRun(RunView):
     Raises:
         BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
-        InputError: there is no such run to start from, or the default is no point of the space.
+        InputError: there is no such run to start from, or the default is not a point of the space.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class SearchRun(RunView):
         """Take note that a trial was stopped and hands in no losses: another takes its place.
 
         Raises:
-            PlanComplete: so were too many in a row, beside those that private losses may have stopped.
+            PlanComplete: so were too many in a row, in addition to those that private losses may have stopped.
         """
         self.rungs.withdraw(trial)
         self._stopped.add(trial)
@@ -434,7 +434,7 @@ class SearchRun(RunView):
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
 
-        The plan stays as it is. From now on the ledger has the space of each question beside its points, so other
+        The plan stays as it is. From now on the ledger has the space of each question with its points, so other
         processes and restarts follow.
         """
         with self.lock:
@@ -518,8 +518,9 @@ class SearchRun(RunView):
     ) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
 
-        With a default configuration its loss is released together with it, so that the improvement has an interval
-        that holds without a model: both levels have sqrt(2) of the noise that one alone would have.
+        With a default configuration its loss is released, too, so that the improvement has an interval that holds
+        without
+        a model. Both levels have sqrt(2) of the noise that one alone would have.
 
         Args:
             losses: per-example losses there (rows,), or None if the evaluation failed.
@@ -535,7 +536,7 @@ class SearchRun(RunView):
     # ---- more trials and more budget -------------------------------------------------------------------
 
     def extend(self, *, trials: int, mu: float | None = None) -> SearchRun:
-        """Return the run that goes on from this one, which has to be complete; this one keeps its plan for good.
+        """Return the run that extends this one, which has to be complete; this one keeps its plan for good.
 
         It starts from all of this one's answers, at no cost, and asks with the budget that is added. Its plan is fixed
         in the ledger under a name that every process and every restart finds. Asked for again it is the same.

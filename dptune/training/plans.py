@@ -182,8 +182,8 @@ class SelectionPlan:
     """Repeat and select: K independent trainings with a private score each, of which the best alone is ever shown.
 
     One for each population: people who train have a ``training``, people who score a ``score_mu``, people who do both
-    have both. The guarantee holds if K and every other training stay secret for good, and the K repeats are
-    independent draws from one law (hyperparameters at random, or at random from a public list).
+    have both. The guarantee holds if K and every other training stay secret for good. The K repeats must be
+    independent draws from one law: hyperparameters at random, or at random from a public list.
 
     Attributes:
         repeats: the law of K.

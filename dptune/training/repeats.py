@@ -66,8 +66,9 @@ class Selected:
 def quasi_random(space: Space, count: int, *, seed: int = 0) -> list[dict[str, Value]]:
     """Return ``count`` configurations that fill the space evenly: a scrambled Sobol sequence, best of length 2^m.
 
-    The list is public. A repeat draws one of them at random, whatever others drew: the bound of repeat and select needs
-    repeats of one law, which a sequence that is tried in order does not have, as its n-th point tells of n repeats.
+    The list is public. A repeat draws one of them at random, whatever others drew. The bound of repeat and select
+    needs repeats of one law.
+    A sequence that is tried in order has no such law: its n-th point tells of n repeats.
 
     Raises:
         InputError: count is not an integer of at least 1.
@@ -109,13 +110,14 @@ def repeat_and_select(
     """Make a secret number of repeats and return the one with the lowest private score.
 
     The ledgers are charged first, for good, and a selection is drawn once: a later call returns what was shown, and
-    pays nothing. A process that dies in between has spent the selection. Making it anew under the same charge would not
-    be sound: if a crash depends on the data, what is shown would be drawn on the condition that nothing crashed, whose
-    probability differs between neighbours, too.
+    pays nothing. A process that dies in between has spent the selection. Making it anew under the same charge would
+    not be sound. If a crash depends on the data, what is shown is drawn on
+    the condition that nothing crashed, and the probability of that differs between neighbours, too.
 
-    A repeat that raises, or whose losses are no vector of n, is never chosen. Nothing of it is told, because that would
-    tell how many repeats there were: what the process prints, warns and logs meanwhile is swallowed, in all threads, in
-    C and in child processes (``dptune.privacy.seal.silence`` has the list); another thread's selection waits for this
+    A repeat that raises, or whose losses are not a vector of n, is never chosen. Nothing of it is told, because that
+    would reveal how many repeats there were. What the process prints, warns and
+    logs meanwhile is swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the
+    list). Another thread's selection waits for this
     one. Not swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's.
     Try ``once`` on public rows first.
 
@@ -131,7 +133,8 @@ def repeat_and_select(
         insecure_seed: NOT PRIVATE; reproducible noise of the scores.
 
     Raises:
-        InputError: ``once`` is no function or names what is not defined, or the ledgers do not fit; nothing is charged.
+        InputError: ``once`` is not a function or names what is not defined, or the ledgers do not fit; nothing is
+            charged.
         KeyConflict: one of the ledgers was charged for another clip, or together with other ledgers.
         PlanComplete: the selection was begun before, and has not shown anything.
     """

@@ -33,8 +33,8 @@ def answer(
 ) -> Message:
     """Evaluate where the last broadcast leads, and return the agent's message of the open round.
 
-    An evaluation that raises counts as one that was not made, and is logged here, on the agent's machine: the agent
-    sends its message all the same, because who sends must not depend on data.
+    An evaluation that raises counts as one that was not made, and is logged here, on the agent's machine. The
+    agent sends its message all the same, because who sends must not depend on data.
 
     Args:
         message: the server's question.
@@ -96,7 +96,7 @@ class _Agent:
         try:
             y = float(self._objective(parameters))
         except Exception:
-            _logger.warning("an evaluation failed; the agent goes on without it", exc_info=True)
+            _logger.warning("an evaluation failed; the agent continues without it", exc_info=True)
             return
         if math.isfinite(y):
             x = self._space.encode(parameters)

@@ -23,7 +23,7 @@ def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
 
     It begins when as many nodes are connected as the federation has agents, or after ``timeout``. Every node is asked
     in every round, sampled or not. One that is late, fails or answers with something else counts as 0, and the round is
-    released without it. After a restart it goes on where the ledger is.
+    released without it. After a restart it resumes where the ledger is.
 
     Args:
         grid: Flower's, of a ServerApp.

@@ -91,7 +91,7 @@ class DPFTSSampler(SpaceSampler):
     def join(self, study: optuna.Study) -> None:
         """Send the message of the open round now, as after a restart; waits for nobody.
 
-        Only needed where one thread drives several agents: let all of them join, then go on with their trials.
+        Only needed where one thread drives several agents: let all of them join, then continue with their trials.
         """
         asked = len(study.get_trials(deepcopy=False))
         with self._lock:

@@ -122,15 +122,15 @@ class PrivateFunction:
         if self._sampler is not None and not any(sampler is self._sampler for sampler in samplers_of(study)):
             raise dptune.InputError(
                 f"the study's sampler, a {type(study.sampler).__name__}, is not the {type(self._sampler).__name__} "
-                "that decorated this objective (made again, a sampler is another one); load the study with "
-                "sampler=sampler, or use PrivateObjective with other samplers."
+                "that decorated this objective. Load the study with sampler=sampler, without making the sampler "
+                "again, or use PrivateObjective with other samplers."
             )
         before = study.user_attrs.get(LOSS, self._loss)
         if UNNAMED not in (before, self._loss) and before != self._loss:
             raise dptune.errors.BudgetMismatch(
                 f"the trials of the study {study.study_name!r} were asked for {before}, and this objective is about "
                 f"{self._loss}: their answers say nothing about it. Nothing was trained or spent. Give the new study "
-                "another study_name, and a mu= of its own if the first one is to go on."
+                "another study_name, and a mu= of its own if the first one is to be resumed."
             )
         return self._runs.of(study)
 

@@ -32,7 +32,7 @@ class POGPUCBSampler(SpaceSampler):
     """Proposes rows of a released table by GP-UCB on its noisy features; see :mod:`dptune.outsourced.modeler`.
 
     The table is released and the outputs are what the curator answers, so study, values and parameters may be shown to
-    anybody who may see those. The sampler's state is a function of the study's finished trials: any process goes on.
+    anybody who may see those. The sampler's state is a function of the study's finished trials: any process resumes.
 
     Args:
         kernel: prior covariance of the outputs on the rows before noise.

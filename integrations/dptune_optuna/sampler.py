@@ -58,10 +58,12 @@ class PrivateSampler(SpaceSampler):
         default: your default configuration, with every searched parameter that is active in it: it is tried first,
             the recommendation is compared with it, and the final estimate releases both levels.
         start_from: name of a study that this ledger has paid for, with the same method, space and privatizer, whose
-            released answers are learned before the first trial: they cost nothing (docs/optuna.md).
+            released answers are
+            learned before the first trial. They cost nothing (docs/optuna.md).
         unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
-            the study, and Optuna gets inf instead of the trial's value. "allow", for public objectives only: Optuna
-            stores the value as it is, with an :class:`UnprotectedValueWarning`.
+            the study, and Optuna gets inf instead of the trial's value. With "allow", for public objectives only,
+            Optuna stores the value as it
+            is, with an :class:`UnprotectedValueWarning`.
         settings: of the method's planner.
 
     Raises:
@@ -244,12 +246,12 @@ class CentredSampler(PrivateSampler):
     """Centred joint releases in any search space. Trials are proposed in generations; each is two releases.
 
     Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
-    configurations, and one last release chooses among all trials of the process (``choice_share`` of mu^2).
+    configurations. One last release chooses among all trials of the process (``choice_share`` of mu^2).
 
-    **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released:
-    how much worse than at the centre of the search space the mean loss is there by everything released so far, the
-    surrogate's mean plus its standard deviation; ``inf``, which plots leave out, as long as nothing is released. The
-    answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss.
+    **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
+    It is an upper estimate of the mean loss relative to the centre of the search space, from everything released so
+    far. It is ``inf``, which plots leave out, until something is released. The answer is :meth:`recommend`, and
+    ``objective.estimate`` releases its level of loss.
 
     Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
     :func:`dptune.search.algorithms.centred_plan.plan_centred`.

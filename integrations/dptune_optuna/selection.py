@@ -199,7 +199,7 @@ def repeat_and_select(
     """Make a secret number of repeats and add the best to the study, which minimises, as its one new trial.
 
     Hyperparameters are drawn independently, without a seed, and uniformly over what ``trial.suggest_...`` says or over
-    ``candidates``, whatever the study's sampler is: the bound does not hold for points that know of earlier ones. The
+    ``candidates``, whatever the study's sampler is. The bound does not hold for points that know of earlier ones. The
     other repeats are never stored, and their number is nowhere to be seen; what that is worth, and the other arguments,
     are in :func:`dptune.training.repeats.repeat_and_select`.
 

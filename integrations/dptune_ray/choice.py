@@ -73,8 +73,8 @@ def choose(
 ) -> Choice:
     """Let private people choose among the best configurations of an experiment that has seen public rows only.
 
-    The best results are cross-validated on the public rows, the finalists are trained on all of them, each in a Ray
-    task, and one private choice is made in this process. Public rows vote in it.
+    The best results are cross-validated on the public rows, and the finalists are trained on all of them, each in a
+    Ray task. One private choice is made in this process. Public rows vote in it.
 
     Args:
         results: what ``Tuner.fit`` returned, of any searcher and scheduler.

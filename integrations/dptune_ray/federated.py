@@ -93,8 +93,9 @@ class DPFTSSearch(RunSearch):
 
     Every agent has a Tuner and a searcher of its own, and tunes an ordinary trainable on its own data. After a trial
     the searcher sends one message to the trusted server; before the next it waits for the round's broadcast, no longer
-    than the transport's time-out. What the broadcasts reveal about an agent is bounded by the server's ledger; **its
-    trials, values and parameters, are not protected**: keep Tune's files, and the file ``trials``, with the agent.
+    than the transport's time-out. The server's ledger bounds what the broadcasts reveal about an agent.
+    **Its trials, values and parameters, are not protected**: keep Tune's files, and the file ``trials``, with the
+    agent.
 
     Args:
         param_space: Tune search space, numerical parameters only; the same for all agents. Default that of the Tuner.
@@ -166,7 +167,7 @@ class DPFTSSearch(RunSearch):
     def join(self) -> None:
         """Send the message of the open round now, as after a restart; waits for nobody.
 
-        Only needed where one thread drives several agents: let all of them join, then go on with their trials.
+        Only needed where one thread drives several agents: let all of them join, then continue with their trials.
         """
         _, participant = self.alive()
         if len(self._log.since(-1)) >= self._settings.initial:
@@ -282,8 +283,9 @@ class Host:
 class Federation:
     """The agents of a federation, grouped on a few actors.
 
-    A host that is lost, or whose node is, is started elsewhere and repeats its agents' points; if that takes less than
-    the transport's time-out, its agents' messages are in every round. It costs no privacy in any case. A host that dies
+    A host that is lost, or whose node is, is started elsewhere and repeats its agents' points. If that takes
+    less than the transport's time-out, its agents' messages are in every round. It costs no privacy in any case. A
+    host that dies
     more than ten times is given up, unless ``options`` say otherwise.
 
     Args:

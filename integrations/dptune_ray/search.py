@@ -237,9 +237,9 @@ class SpaceSearch(RunSearch):
             function: configuration -> per-example losses (rows,).
             loss: the per-example loss of a fitted estimator, by name or a ``NamedLoss``.
             data: (X, y), which travels through Ray with the function, or a function that loads them where the trial
-                runs; if that fails, the trial fails before anything is trained or paid, and tells the error's type.
+                runs. If that fails, the trial fails before anything is trained or charged, and names the error's type.
             training: with ``loss``: "public": what the function raises is an ordinary failure of the trial, unpaid and
-                shown by Tune. "private": it trains on private people, nothing of that is shown, and the ledger's
+                shown by Tune. With "private" it trains on private people, nothing of that is shown, and the ledger's
                 statement says so.
             public: what the function reports by ``dptune_ray.report_public(value, step)``, in words for the ledger's
                 statement, as "log loss on 300 public rows": you say that it depends on no private row. Schedulers
@@ -287,7 +287,7 @@ class SpaceSearch(RunSearch):
     def extend(self, *, n_trials: int, mu: float | None = None) -> None:
         """Give a complete run more trials and more budget, both in all; the next ``Tuner(...).fit()`` makes them.
 
-        The search goes on from all it has learned. Asked for again it changes nothing. Default for ``mu``: the run's
+        The search continues from all it has learned. Asked for again it changes nothing. Default for ``mu``: the run's
         and what is neither spent nor planned by others.
 
         Raises:
@@ -379,9 +379,10 @@ class CentredSearch(SpaceSearch):
 
     Numbers are searched by CMA-ES (needs ``dptune[ray,cmaes]``), spaces with ``choice`` or ``when`` by mutations.
 
-    A generation is two releases and no trial has one of its own: it reports a careful estimate, from what is released
-    when it ends, of its mean loss *less that at the centre of the search space*; infinity while that is nothing. The
-    answer is :meth:`recommend`. Settings are those of :func:`dptune.search.algorithms.centred_plan.plan_centred`.
+    A generation is two releases and no trial has one of its own. A trial reports a careful estimate of its mean loss
+    *less that at the centre of the search space*, from what is released when it ends.
+    It is infinity while nothing is released.
+    The answer is :meth:`recommend`. Settings are those of :func:`dptune.search.algorithms.centred_plan.plan_centred`.
 
     Raises:
         MissingExtra: cmaes is not installed; when the run begins.

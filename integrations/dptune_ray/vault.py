@@ -196,7 +196,7 @@ class Vault:
             run.check(trial, parameters)
             if run.space is not None and (wrong := run.space.wrong_with(parameters)):
                 raise dptune.InputError(
-                    f"the trial {trial!r} is no point of the search space of the run {self.about.scope!r}: {wrong}. "
+                    f"the trial {trial!r} is not a point of the search space of the run {self.about.scope!r}: {wrong}. "
                     f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed "
                     "that?"
                 )

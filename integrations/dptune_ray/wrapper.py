@@ -25,9 +25,9 @@ class PrivateSearch(SpaceSearch):
     Args:
         searcher: e.g. ``OptunaSearch()``, which has the search space. With none in mind use :class:`CentredSearch`.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
-        settings: ``final_share``, the share of mu^2 kept for :meth:`estimate` (default 0.05), ``seed``, of what the
-            searcher leaves open and is drawn here, and as for :class:`SpaceSearch` ``name``, ``mu``, ``default`` and
-            ``unprotected``.
+        settings: ``final_share``, the share of mu^2 kept for :meth:`estimate` (default 0.05), and ``seed``, of what the
+            searcher leaves open and is drawn here. Also those of :class:`SpaceSearch`: ``name``, ``mu``, ``default``
+            and ``unprotected``.
 
     Raises:
         InputError: no searcher, or a setting is out of range.
@@ -140,7 +140,7 @@ class PrivateSearch(SpaceSearch):
         return {**super().get_state(), "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take what :meth:`get_state` returned, and go on."""
+        """Take what :meth:`get_state` returned, and continue."""
         self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
         super().set_state(state)
 

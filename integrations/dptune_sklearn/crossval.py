@@ -105,7 +105,8 @@ def cross_validated_losses(
     Returns:
         Finite losses, in the units of ``loss``; of a row that several folds test, the mean. A row whose label its model
         does not know, or to which it answers no
-        number, has the largest loss there is (of a loss without an upper end, the largest of the other rows).
+        number, has the largest loss there is. For a loss
+    without an upper end that is the largest of the other rows.
 
     Raises:
         InputError: a row is tested in no fold, a model lacks what the loss asks for, or no row has a

@@ -17,8 +17,8 @@ import dptune
 from dptune.errors import InputError
 from dptune.losses.named import as_loss
 from dptune.search.agreement import check_start
-from dptune.search.answer import Recommendation
-from dptune.search.request import risk_in_words
+from dptune.search.answer import Recommendation, listed
+from dptune.search.request import left_in_words
 from dptune_sklearn import public_search
 from dptune_sklearn.models import Failed, Models
 from dptune_sklearn.naming import keep
@@ -33,9 +33,9 @@ SETTINGS = {"public_weight", "estimate_share", "finalists"}
 class Decided(Recommendation):
     """The parameters that private people chose, with the choice's own summary."""
 
-    def __init__(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], selection: Any) -> None:
+    def __init__(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], selection: Any, left: str) -> None:
         super().__init__(parameters, defaults=defaults, improvement=selection.improvement)
-        self._summary = selection.summary()
+        self._summary = selection.summary(listed(parameters) or "the estimator as it was given", left)
 
     def summary(self) -> str:
         """Return what is known about the chosen parameters."""
@@ -63,8 +63,7 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         **settings,
     )
     keep(privatizer.ledger, search.name_, search._means)
-    clip = "Each loss is clipped to ({:g}, {:.4g}).".format(*choice.clip)
-    announce(search, privatizer, f"{choice.outlook} {clip}{risk_in_words(privatizer)}")
+    announce(search, privatizer, str(choice.outlook))
     selection = choice.recorded()
     if selection is None:
         places = choice.to_train
@@ -72,7 +71,7 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         losses = (_losses(models, model, privatizer.rows) for model in trained)
         selection = choice.choose(dict(zip(places, losses, strict=True)))
     search.selection_ = selection
-    return _found(search, proposed, models, selection)
+    return _found(search, proposed, models, selection, left_in_words(privatizer.ledger))
 
 
 def _losses(models: Models, model: Any, rows: int) -> Any:
@@ -114,7 +113,7 @@ def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:
     return proposed
 
 
-def _found(search: PrivateSearch, proposed: public_search.Proposed, models: Models, selection: Any) -> Found:
+def _found(search: PrivateSearch, proposed: public_search.Proposed, models: Models, selection: Any, left: str) -> Found:
     best, place = proposed.parameters[selection.index], proposed.places[selection.index]
     score = proposed.scores[selection.index]
     public = {"best_index_": place, "best_score_": score if math.isfinite(score) else None, **proposed.shown}
@@ -122,4 +121,4 @@ def _found(search: PrivateSearch, proposed: public_search.Proposed, models: Mode
     own = models.estimator.get_params()
     default = proposed.parameters[proposed.default] if proposed.default is not None else {}
     told = {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}
-    return Found(Decided(best, told, selection), model, selection.estimate, public)
+    return Found(Decided(best, told, selection, left), model, selection.estimate, public)

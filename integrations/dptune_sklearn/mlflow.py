@@ -14,7 +14,7 @@ from dptune_sklearn.private_search import PrivateSearch
 def log_to_mlflow(search: PrivateSearch, **where: Unpack[Where]) -> str:
     """Write what a fitted search has released to MLflow, or bring it up to date; return the id of the MLflow run.
 
-    The best parameters are tags; the released loss and improvement, with 95% intervals, and the budget are metrics; the
+    The best parameters are tags. The released loss and improvement, with 95% intervals, and the budget are metrics; the
     ledger's statement and a table of all that it has released are artifacts. ``where`` as in
     :func:`dptune.search.log_to_mlflow`.
 

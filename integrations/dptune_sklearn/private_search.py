@@ -57,8 +57,9 @@ class Refused(InputError, ValueError):
 class PrivateSearch(Around):
     """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
 
-    ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on them,
-    and asks the private people ``X_val, y_val`` which one is best and how much better it is than what you have. Either
+    ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on
+    them. Then the
+    private people ``X_val, y_val`` choose the best one, and release how much better it is than what you have. Either
     an own search runs on the public rows, unchanged, or candidates are drawn from ``param_distributions``.
 
     Args:
@@ -82,8 +83,8 @@ class PrivateSearch(Around):
         n_trials: number of candidates; default 100, and of a grid all its points. With ``cv=None`` rounded down to
             whole rounds of the method.
         method: with ``cv=None``: "centred" (the default: two releases a round; any space), "dp-gibo" (one released
-            gradient a batch; numbers), "selection" (one choice, without public evidence), a
-            :class:`dptune.search.Method`, or an Optuna sampler, which receives a noisy value of each trial.
+            gradient a batch; numbers), "selection" (one choice, without public evidence). Or a
+            :class:`dptune.search.Method`, or an Optuna sampler. The sampler receives a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         report_share: with ``cv=``, instead of ``mu``: the share of mu^2 that the search leaves for :meth:`report`.
         n_jobs: number of processes that train. Private rows stay in this one.
@@ -113,8 +114,8 @@ class PrivateSearch(Around):
             for, None of other releases.
         name_: of the search in the ledger.
 
-    Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for: mu-GDP for
-    replacing all validation rows of one unit, with n public and a trusted curator (this process).
+    Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for. They are
+    mu-GDP for replacing all validation rows of one unit, with n public and a trusted curator (this process).
 
     Example::
 
@@ -187,7 +188,7 @@ class PrivateSearch(Around):
         """Search; then fit the best parameters on the training rows.
 
         Args:
-            X, y: public training rows (m, d) and answers (m,), read without the private ones: in one table a private
+            X, y: public training rows (m, d) and answers (m,), read without the private ones. In one table a private
                 cell can change what a column of the training rows holds.
             X_val, y_val: private rows (n, d) and answers (n,), of people who are not among the training rows.
             groups: whose a private row is (n,); default a person a row.
@@ -312,7 +313,7 @@ class PrivateSearch(Around):
         return self._shown.get(name)
 
     def summary(self) -> str:
-        """Return what came out: the verdict, and what public rows predicted beside what private people have."""
+        """Return what came out: the verdict, what public rows predicted, and the next step."""
         check_is_fitted(self, "released_")
         return str(self.best_params_.summary())
 
@@ -349,7 +350,7 @@ class PrivateSearch(Around):
             for setting, usual in given.items():
                 if getattr(self, setting) is not usual and getattr(self, setting) != usual:
                     raise InputError(
-                        f"{setting}= is refused beside a {type(self.estimator).__name__}, which has its own: give it "
+                        f"{setting}= is refused with a {type(self.estimator).__name__}, which has its own: give it "
                         "to that search. Nothing was charged."
                     )
             return decide

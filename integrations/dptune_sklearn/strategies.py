@@ -96,9 +96,15 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         _warn(name, why, depth=5)
     limits = ledger.filter_for(name, plan={"mu": mu, "shares": {"choice": choice}}).limits
     share = share_in_words(ledger.budget, limits, mu)
-    spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
-    noise = _noise_of_choice(privatizer, mu, needed, float(kept))
-    announce(search, privatizer, f"{spends} {noise}{risk_in_words(privatizer)}")
+    clip, shows = privatizer.interval, _shown_by_a_choice(privatizer, mu, needed, float(kept))
+    said = [
+        f"Plan: the search {name!r} makes one choice among {len(points)} models.",
+        f"Spends: {share}. Each loss is clipped to ({clip.low:g}, {clip.high:.4g}).",
+        f"Shows: {shows}",
+        risk_in_words(privatizer),
+        "Stop: now, and nothing is charged. A rerun under the same name resumes; a recorded answer is free.",
+    ]
+    announce(search, privatizer, "\n".join(filter(None, said)))
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
@@ -116,13 +122,10 @@ def _fewer_than_two(fits: Sequence[Any]) -> str:
     )
 
 
-def _noise_of_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: float, share: float) -> str:
-    """Say how large the clip and the noise of a choice and of its estimate are."""
-    clip, width = privatizer.interval, privatizer.loss_range
-    found = (
-        f"Each loss is clipped to ({clip.low:g}, {clip.high:.4g}). The best model is found in 95% of runs if its mean "
-        f"loss is lower than the others' by {needed * width:.3g}."
-    )
+def _shown_by_a_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: float, share: float) -> str:
+    """Return which lead a choice finds, and how large the noise of its estimate is."""
+    width = privatizer.loss_range
+    found = f"the best model in 95% of runs, if its mean loss is lower than the others' by {needed * width:.3g}."
     if share == 0:
         return found
     sigma = width / (privatizer.n * mu * math.sqrt(share))

@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ class Fault(NamedTuple):
 
 def markdown_files() -> list[Path]:
     """Every page of the repository: README, docs, and what contributors read."""
-    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -132,7 +133,9 @@ def python_sentences(text: str) -> list[Sentence]:
     """The sentences of public docstrings, errors, warnings, log lines and help texts of a module."""
     found: list[Sentence] = []
     for line, piece in _pieces(ast.parse(text)):
-        for paragraph in re.split(r"\n\s*\n|\n\s*[-*] |\n(?=\s*\w+(?: \([^)]*\))?: )|\n\s*>>> .*|::\n", piece):
+        for paragraph in re.split(
+            r"\n\s*\n|\n\s*[-*] |\n(?=\s*\w+(?:, \w+)*(?: \([^)]*\))?: )|\n\s*>>> .*|::\n", piece
+        ):
             if paragraph.strip() and paragraph.strip() not in SKIPPED:
                 shown = plain(re.sub(r":\w+:`[^`]*`", "CODE", " ".join(paragraph.split())))
                 found.extend(Sentence(line, each) for each in split(shown))
@@ -152,14 +155,22 @@ def _pieces(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     yield argument.lineno, words
 
 
-def _public(tree: ast.Module) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    yield tree
-    todo: list[ast.stmt] = list(tree.body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+@cache
+def public_names() -> frozenset[str]:
+    """Names that packages export, as their stubs and front doors list them."""
+    doors = [path for room in ("dptune", "integrations") for path in (ROOT / room).rglob("__init__.py*")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in doors]
+    imported = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return frozenset(alias.asname or alias.name for node in imported for alias in node.names)
+
+
+def _public(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in public_names():
             yield node
-            todo.extend(node.body if isinstance(node, ast.ClassDef) else [])
+            for inner in node.body if isinstance(node, ast.ClassDef) else []:
+                if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
+                    yield inner
 
 
 def _says(call: ast.Call) -> bool:

@@ -99,7 +99,7 @@ def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers) -
     divide(ledger, 1.0)
     assert Risk.of_statement(ledger.statement()).advantage == pytest.approx(worst.advantage, rel=1e-3)
     assert risk_in_words(privatizer) == announced
-    assert "right at most 82 times" in announced
+    assert "at most 82 times" in announced
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])

@@ -236,7 +236,7 @@ def test_a_plan_of_the_same_second_is_late(
 def test_before_a_division_the_risk_is_that_of_the_worst_one(ledger: PrivacyLedger) -> None:
     """One Gaussian's would be smaller; that of the promised pair alone is larger than any division's."""
     before, pair = Risk.of_statement(ledger.statement()), Risk.of_epsilon(EPSILON, DELTA)
-    assert "right at most 63 times" in risk_in_words(LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)))
+    assert "at most 63 times" in risk_in_words(LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)))
     mu = largest_plan(1.0, EPSILON, DELTA)
     plan(ledger, mu, 1.0)
     choice(ledger, mu)

@@ -228,7 +228,7 @@ def test_a_seeded_reply_is_remembered_and_leaves_no_guarantee(ledger: UserLedger
     statement = ledger.statement()
     assert statement.epsilon == math.inf
     assert "NOT PRIVATE" in str(statement)
-    assert "Guarantee    NONE" in str(statement)
+    assert "Guarantee      NONE" in str(statement)
     told = statement.to_dict()
     assert (told["cap"], told["spent"], told["private"]) == ({"epsilon": "infinity"}, {"epsilon": "infinity"}, False)
 

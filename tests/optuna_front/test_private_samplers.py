@@ -376,5 +376,7 @@ def test_progress_is_stored_and_public_and_a_private_run_says_what_it_spends(tmp
     assert shown["mu_spent"] == open_ledger(tmp_path).spent()
     assert shown["private"] is True
     assert {name: shown[name] for name in run.progress()} == run.progress()
-    assert f"spends mu=1 of the ledger's 1 in {sampler.n_trials} trials" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert f"makes {sampler.n_trials} trials" in said
+    assert "Spends: mu=1 of the ledger's 1. " in said
     assert "NOT PRIVATE" not in caplog.text

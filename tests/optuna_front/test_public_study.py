@@ -122,7 +122,7 @@ def test_the_choice_is_what_the_core_chooses_from_the_same_public_losses(tmp_pat
     assert choice.selection.improvement.verdict == "better"
     direct = LogisticRegression(C=choice.params["C"]).fit(*PUBLIC)
     np.testing.assert_allclose(choice.model.coef_, direct.coef_)
-    assert choice.summary().startswith(f"Chosen: C = {choice.params['C']:.4g}\n")
+    assert f"\nChosen: C = {choice.params['C']:.4g}, by one private choice among" in choice.summary()
     assert str(choice) == choice.summary()
 
 

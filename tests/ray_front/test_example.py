@@ -73,6 +73,15 @@ def test_the_page_s_public_experiment_and_private_choice_run(fast_path, monkeypa
 
 
 @pytest.mark.slow
+def test_the_readme_s_third_script_runs_as_pasted_after_the_first(fast_path, monkeypatch, capsys):
+    monkeypatch.chdir(fast_path)
+    names = {}
+    for number in (1, 3):
+        run_block(number, names, ("num_samples=20", "num_samples=4"), ("n_iter=60", "n_iter=4"), page="../README.md")
+    assert "candidate" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_the_tutorial_runs(fast_path, monkeypatch, capsys):
     monkeypatch.chdir(fast_path)
     names = {}

@@ -80,13 +80,13 @@ def test_what_is_announced_is_of_the_run_itself(ledger: PrivacyLedger) -> None:
         request = SearchRequest(CENTRED, privatizer, 0.1, settings={"trials": trials, "population": 6})
         return request.announcement(request.begin(f"run {trials}", SPACE))
 
-    assert "in 24 trials (not 25: they come in rounds of equal size). " in announced(25)
-    assert "in 24 trials. " in announced(24)
+    assert "makes 24 trials (not 25: they come in rounds of equal size).\n" in announced(25)
+    assert "makes 24 trials.\n" in announced(24)
     request = SearchRequest(CENTRED, privatizer, 1.0, settings={"trials": 8, "population": 4})
     run = request.begin("run", SPACE)
     for trial in range(8):
         run.finish(str(trial), run.ask(), np.linspace(0.1, 0.9, 50))
-    assert "in 4 trials. " in request.announcement(run.extend(trials=12, mu=1.5))
+    assert "makes 4 trials.\n" in request.announcement(run.extend(trials=12, mu=1.5))
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,15 @@ def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_o
     assert "(the number that it plans for 2 coordinates)" in announced
     sigma = 2 * 3.0 / (300 * 0.05**0.5)  # of the difference of two levels, released jointly for 5% of mu^2
     shows = (1.96 + NormalDist().inv_cdf(0.95)) * sigma  # above 1.96 sigma after noise, in 95% of runs
-    assert f"With 300 people an improvement over the default of {shows:.3g} shows in 95% of runs" in announced
+    assert f"Shows: an improvement over the default of {shows:.3g} in 95% of runs" in announced
     noise = np.random.default_rng(0).normal(0.0, sigma, 20_000)
     rates = [
         np.mean([Estimate(true + x, sigma, True).verdict == "better" for x in noise]) for true in (shows, shows / 2)
     ]
     assert rates == [pytest.approx(0.95, abs=0.005), pytest.approx(0.44, abs=0.01)]
     assert "and half of it in 44%" in announced
-    assert "right at most 70 times in 100" in announced  # Phi(1/2) = .69
+    assert [line.partition(":")[0] for line in announced.splitlines()] == ["Plan", "Spends", "Shows", "Risk", "Stop"]
+    assert "at most 70 times in 100" in announced  # Phi(1/2) = .69
 
 
 @pytest.mark.parametrize(("n", "mu", "trials"), [(300, 1.0, 28), (300, 0.5, 20), (1000, 1.0, 100)])

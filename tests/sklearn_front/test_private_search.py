@@ -302,9 +302,10 @@ def test_a_search_says_once_what_it_spends_and_what_a_person_risks(fast_path, ca
     search = search_in(fast_path, method).fit(*PUBLIC, **VAL)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
     assert capsys.readouterr().out == ""
-    assert f"{search.name_!r} spends mu=4 of the ledger's 4 " in said
-    assert "tells which of two records is theirs right at most 98 times in 100" in said
-    assert ("Is it worth it? With 60 people" in said) == (method != "selection")
+    assert f"{search.name_!r} makes " in said
+    assert "Spends: mu=4 of the ledger's 4. " in said
+    assert "is right about a person at most 98 times in 100" in said
+    assert ("Shows: an improvement over the default of" in said) == (method != "selection")
     again = clone(search).set_params(verbose=1).fit(*PUBLIC, **VAL)  # of the same name
     assert (again.name_, again.ledger.spent()) == (search.name_, search.ledger.spent())
     assert capsys.readouterr().out == f"{said}\n"
@@ -321,7 +322,7 @@ def test_the_risk_that_is_said_before_the_first_charge_covers_every_division(fas
     settings = {"mu": 0.05, "default": {"C": 1.0}}
     search = search_in(fast_path, "selection", ledger=ledger, **settings).fit(*PUBLIC, **VAL)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
-    assert said.endswith(before)
+    assert before in said
     assert "at most 56 times" in risk_in_words(dptune.LossPrivatizer(search.ledger, n=60, clip=(0.0, 2.0)))
     assert "of the ledger's epsilon=1 at delta=1e-05" in said
 

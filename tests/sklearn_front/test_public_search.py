@@ -203,9 +203,12 @@ def test_options_of_fit_reach_the_public_search_too(fast_path):
 def test_what_it_spends_and_can_show_is_said_before_anything_is_charged(fast_path, capsys):
     search = wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), verbose=1).fit(*PUBLIC, **VAL)
     said = capsys.readouterr().out
-    assert "60 private people choose among 4 finalists, once (mu=4)" in said
-    assert "Each loss is clipped to (0, " in said
-    assert "tells which of two records is theirs right at most" in said
+    lines = said[said.index("Plan: ") :].splitlines()
+    assert [line.partition(":")[0] for line in lines[:5]] == ["Plan", "Spends", "Shows", "Risk", "Stop"]
+    assert lines[0].startswith("Plan: 60 private people choose among 4 finalists, once. Public loss: best ")
+    assert lines[1].startswith("Spends: mu=4 of the ledger's 4. Each loss is clipped to (0, ")
+    assert "is right about a person at most 98 times in 100" in lines[3]
+    assert search.name_ in lines[4]
     assert search.ledger.spent() > 0
 
 

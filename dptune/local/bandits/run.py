@@ -68,7 +68,7 @@ class LDPRun:
         self._lock = ForkSafeLock()
 
     def tell(self, number: int, parameters: Mapping[str, Value], reply: float) -> bool:
-        """Take the privatised reply with this number >= 0, unless it is known; tell whether it was taken.
+        """Take the privatised reply with this number >= 0, unless it is known; return whether it was taken.
 
         ``parameters`` are where the user measured, after rounding. Replies that are not finite, exceed 1e100 in
         magnitude, or lie outside the space are ignored.

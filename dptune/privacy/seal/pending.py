@@ -54,12 +54,12 @@ class PendingLosses:
     """An encrypted file for one process at a time. Give each worker a file of its own.
 
     Args:
-        path: of the file, beside the ledger, say; made if there is none.
+        path: of the file, for example next to the ledger; created if there is none.
         key: of :meth:`new_key`.
         wait: seconds for the file of a process that is just ending.
 
     Raises:
-        InputError: the key is none, or another process has the file open.
+        InputError: not a Fernet key, or another process has the file open.
         MissingExtra: cryptography is not installed.
     """
 

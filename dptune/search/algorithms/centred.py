@@ -152,7 +152,7 @@ class CentredSettings(Settings):
         return (Statistic("a mean loss within a generation, at first,", self.radius, m, self.mean_mu),)
 
     def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data; the space stands beside them in the plan."""
+        """Return them as plain JSON data; the plan has the space, too."""
         return {name: value for name, value in asdict(self).items() if name != "space"}
 
     @classmethod
@@ -374,7 +374,7 @@ class CentredCMA(Centred):
         return self.means[0]
 
     def ask(self, slot: int) -> Vector:
-        """Likewise. A Halton sequence has no point twice, whether slots go on, as Optuna's trials, or begin anew."""
+        """Likewise. A Halton sequence has no point twice, whether slots continue, as Optuna's trials, or start anew."""
         s, had = self.settings, sum(generation.new for generation in self.generations)
         if not (self.explores and s.halton) or (slot == 0 and self.t == 0 and s.default is not None):
             return super().ask(slot)

@@ -55,8 +55,8 @@ class Plan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
     The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``rung_share`` for decisions to
-    stop trials, ``choice_share`` for a choice among all trials at the end, ``final_share`` for one final estimate, the
-    rest for the algorithm's questions, whose prices are in ``settings``.
+    stop trials, ``choice_share`` for a choice at the end. One final estimate has
+    ``final_share``. The rest is for the algorithm's questions, whose prices are in ``settings``.
 
     Attributes:
         settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
@@ -65,7 +65,7 @@ class Plan:
         spare: trials beyond the plan that may still get a value, to replace lost ones.
         choice_share: 0: the algorithm's own answer is recommended.
         choice_among: the choice is made among so many of the best points by all answers and the user's default
-            configuration, which is ten times as likely beforehand as all others together; 0: among all points, with
+            configuration. Beforehand that is ten times as likely as all others together. 0: among all points, with
             equal odds.
         rungs: decisions a trial, at most, by private losses (:mod:`dptune.search.rungs`).
         rung_radius: C at first, to which each person's difference of two losses is clipped for them; it follows the
@@ -213,7 +213,7 @@ class Method:
         return tuple(each.name for each in named if each.kind is Parameter.KEYWORD_ONLY and each.name != "trials")
 
     def refuse_unknown(self, given: Iterable[str], *, front_end: str) -> None:
-        """Refuse, under the name of what the user called, a setting that is none of :attr:`options`."""
+        """Refuse, under the name of what the user called, a setting that is not one of :attr:`options`."""
         for name in given:
             if name not in self.options:
                 raise InputError(

@@ -1,0 +1,56 @@
+"""Pages, messages and docstrings keep to the rules of ``prose.py``; the checker finds what breaks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+
+import prose
+import pytest
+
+
+@pytest.mark.parametrize("path", prose.markdown_files(), ids=lambda path: path.relative_to(prose.ROOT).as_posix())
+def test_a_page_keeps_to_the_rules(path: Path) -> None:
+    assert [str(fault) for fault in prose.faults(path)] == []
+
+
+def test_messages_and_public_docstrings_keep_to_the_rules() -> None:
+    assert [str(fault) for path in prose.python_files() for fault in prose.faults(path)] == []
+
+
+def test_the_readme_has_short_sentences() -> None:
+    text = (prose.ROOT / "README.md").read_text(encoding="utf-8")
+    assert mean(each.words for each in prose.markdown_sentences(text, tables=False)) <= prose.README_MEAN
+
+
+@pytest.mark.parametrize("path", sorted((prose.ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_a_page_is_short_unless_it_is_a_proof(path: Path) -> None:
+    assert prose.is_proof(path) or len(path.read_text(encoding="utf-8").split()) <= 2500
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("A sentence " + "of many words " * 10 + "ends.", "33 words"),
+        ("The plan is none.", "phrase 'is none'"),
+        ("A named actor is no wall.", "phrase 'is no wall'"),
+        ("It tells whether the run is complete.", "phrase 'tells whether'"),
+        ("The run goes on.", "phrase 'goes on'"),
+        ("word " * 25, "125 characters"),
+    ],
+)
+def test_what_breaks_a_rule_is_found(text: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    page, module = tmp_path / "page.md", tmp_path / "module.py"
+    page.write_text(f"# Title\n\n{text}\n")
+    module.write_text(f"def f():\n    raise ValueError({text!r})\n")
+    assert rule in {fault.rule for fault in prose.faults(page)}
+    if "characters" not in rule:
+        assert [fault.rule for fault in prose.faults(module)] == [rule]
+
+
+def test_code_and_tables_are_not_one_long_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```\n" + "word " * 20 + "\n" * 2 + "word " * 20 + "\n```\n\n| " + "five short words in cells | " * 4)
+    assert list(prose.faults(page)) == []
