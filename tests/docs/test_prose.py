@@ -52,5 +52,6 @@ def test_what_breaks_a_rule_is_found(text: str, rule: str, tmp_path: Path, monke
 def test_code_and_tables_are_not_one_long_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prose, "ROOT", tmp_path)
     page = tmp_path / "page.md"
-    page.write_text("```\n" + "word " * 20 + "\n" * 2 + "word " * 20 + "\n```\n\n| " + "five short words in cells | " * 4)
+    code = "```\n" + "word " * 20 + "\n\n" + "word " * 20 + "\n```\n"
+    page.write_text(code + "\n| " + "five short words in cells | " * 4)
     assert list(prose.faults(page)) == []
