@@ -153,10 +153,14 @@ def alone(found: Report, y: Array) -> dict[str, float]:
     }  # fmt: skip
 
 
-def released_again(plan: Plan, privatizer: dptune.LossPrivatizer, y: Array, answers: Array, name: str) -> Report:
-    """The same report of other people, whose answers are known."""
+def codes_of(plan: Plan, y: Array, answers: Array) -> Array:
+    """In which cells people are, for a model's answers about them."""
     cells = cells_loss(plan.asked(), plan.cells(), plan.sizes)
-    codes = cells(y, answers, labels=list(plan.labels) or None)
+    return cells(y, answers, labels=list(plan.labels) or None)
+
+
+def released_again(plan: Plan, privatizer: dptune.LossPrivatizer, codes: Array, name: str) -> Report:
+    """The same report of other people, whose cells are known."""
     return report_of(plan, privatizer.release_table(plan.query(), lambda: codes, scope=name, key=KEY), name)
 
 
@@ -166,20 +170,21 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
     held: dict[str, list[bool]] = {}
     single: dict[str, list[float]] = {}
     rng, X, y = np.random.default_rng(1), *trained.others
-    found, answers, started = None, np.empty(0), time.perf_counter()
+    found, answers, codes, started = None, np.empty(0), np.empty(0), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(1.001 * mu * math.sqrt(draws)))
+        privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
         for i in range(draws):
             own = rng.choice(len(X), size=n, replace=False)
-            privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
             if found is None:
                 found = dptune.report(
                     trained.model, privatizer, data=(X[own], y[own]), public=(trained.X, trained.y),
                     scores=trained.scores, mu=mu,
                 )  # fmt: skip
                 answers = getattr(trained.model, found.plan.output)(X)
+                codes = codes_of(found.plan, y, answers)
             else:
-                found = released_again(found.plan, privatizer, y[own], answers[own], str(i))
+                found = released_again(found.plan, privatizer, codes[own], str(i))
             by_itself = {} if found.plan.ranges is not None else alone(found, y[own])
             for metric, value in exact(found, answers[own], y[own]).items():
                 released = found.metrics[metric]

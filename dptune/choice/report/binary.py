@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from dptune.choice.report.bins import POINTS, Bins
-from dptune.choice.report.metric import Z_95, Cells, Metric, Range, Vector, mean_of, nonnegative
+from dptune.choice.report.metric import WHOLE, Z_95, Cells, Metric, Range, Vector, mean_of, nonnegative
 
 Matrix = npt.NDArray[np.float64]
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
@@ -120,7 +120,7 @@ class BinaryTable:
         """Area under the ROC curve: the chance that a positive person has a larger score than a negative one."""
         numerator, pairs, _ = self._area()
         if pairs <= 0:
-            return Metric("roc_auc_score", math.nan, (0.0, 1.0), (0.0, 1.0))
+            return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
         n0, n1 = self._counts.sum(axis=1)
         p0, p1 = self.table
         ranks = float((p0 * p1 * (p0 + p1)).sum()) / 12  # of the few people in a bin
@@ -133,7 +133,7 @@ class BinaryTable:
             return (min(float(grid[0]), value), max(float(grid[-1]), value)) if len(grid) else (value, value)
 
         both = self._area_variance(_GRID)
-        return Metric("roc_auc_score", value, kept(both + ranks), kept(both + people))
+        return Metric("roc_auc_score", value, kept(both + ranks), kept(both + people)).unless_hidden(WHOLE)
 
     def _area_variance(self, area: Vector) -> Vector:
         """Variance of (numerator - area n_0 n_1) by noise, and by half of what the spread within bins adds."""

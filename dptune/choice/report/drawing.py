@@ -83,7 +83,8 @@ def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
         fpr, tpr, _ = table.roc_curve()
         area = table.roc_auc_score
         low, high = area.interval
-        axes.plot(fpr, tpr, lw=2, label=f"{name}area {area.value:.2f} ({low:.2f} to {high:.2f})")
+        said = "area hidden by noise" if np.isnan(area.value) else f"area {area.value:.2f} ({low:.2f} to {high:.2f})"
+        axes.plot(fpr, tpr, lw=2, label=f"{name}{said}")
     axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="a coin")
     axes.set(xlabel=f"false alarms: share of those not {label}", ylabel=f"found: share of those {label}")
     axes.set_title("ROC curve")

@@ -25,6 +25,7 @@ Vector = npt.NDArray[np.float64]
 Range = tuple[float, float]
 
 Z_95 = 1.959964
+WHOLE = (0.0, 1.0)  # all that a share or an area can be
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Metric:
 
     Attributes:
         name: as in ``sklearn.metrics``.
-        value: the estimate; NaN if the release says nothing about it.
+        value: the estimate; NaN if the release says nothing about it: the interval holds everything possible.
         interval: 95% interval of the metric of *these* people: it covers the privacy noise.
         population: 95% interval of the metric in the population that the people are a sample of: it covers the noise
             and the sampling.
@@ -56,6 +57,11 @@ class Metric:
     def named(self, name: str) -> Metric:
         """Return the same under another name."""
         return replace(self, name=name)
+
+    def unless_hidden(self, whole: Range) -> Metric:
+        """Return the same, without a value if its interval holds everything possible, from ``whole[0]`` to the end."""
+        hidden = self.interval[0] <= whole[0] and self.interval[1] >= whole[1]
+        return replace(self, value=math.nan) if hidden else self
 
     def mapped(self, increasing: Callable[[float], float]) -> Metric:
         """Return an increasing function of the metric."""
@@ -103,7 +109,8 @@ class Cells:
         A, B = float(a @ self.counts), float(b @ self.counts)
         forms = (self.covariance(a, a), self.covariance(a, b), self.covariance(b, b))
         value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
-        return Metric(name, value, _not_contradicted(A, B, forms, 0.0), _not_contradicted(A, B, forms, max(B, 0.0)))
+        interval, population = (_not_contradicted(A, B, forms, people) for people in (0.0, max(B, 0.0)))
+        return Metric(name, value, interval, population).unless_hidden(WHOLE)
 
     def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
         """Return the mean over all people of a loss in [0, 1] that is known up to its spread within a cell.
@@ -121,9 +128,8 @@ class Cells:
         value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
         variance = float(people @ second) / max(float(people.sum()), 1.0) - value**2
         scale = min(max(variance, 0.0) / max(value * (1 - value), 1e-9), 1.0) if B > 0 else 1.0
-        return Metric(
-            name, value, _not_contradicted(A, B, forms, 0.0), _not_contradicted(A, B, forms, max(B, 0.0) * scale)
-        )
+        interval, population = (_not_contradicted(A, B, forms, people) for people in (0.0, max(B, 0.0) * scale))
+        return Metric(name, value, interval, population).unless_hidden(WHOLE)
 
 
 def _not_contradicted(A: float, B: float, forms: tuple[float, float, float], people: float) -> Range:
@@ -143,7 +149,7 @@ def _not_contradicted(A: float, B: float, forms: tuple[float, float, float], peo
 def mean_of(name: str, metrics: Sequence[Metric]) -> Metric:
     """Return the mean of metrics whose errors are independent (Zou & Donner 2008)."""
     if any(math.isnan(each.value) for each in metrics):
-        return Metric(name, math.nan, (0.0, 1.0), (0.0, 1.0))
+        return Metric(name, math.nan, WHOLE, WHOLE)
     value = sum(each.value for each in metrics) / len(metrics)
 
     def combined(ranges: Sequence[Range]) -> Range:

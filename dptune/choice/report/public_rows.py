@@ -21,6 +21,7 @@ from dptune.losses.named import Output
 Vector = npt.NDArray[np.float64]
 FEWEST = 20  # public rows
 _SEEN = 32  # of them, by whose scores a model is recognised
+_ROUNDING = 1e-6  # of a probability
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,14 @@ def _answers(model: Any, asked: Asked, X: Any) -> Any:
 def _read(asked: Asked, y: Any, answers: Any, whose: str) -> tuple[npt.NDArray[np.intp], Vector]:
     codes, scores = asked.scores(y, answers)
     if not np.isfinite(scores).all():
-        raise InputError(f"{whose}: scores must be finite numbers. Nothing was charged.")
+        what = "answers and predictions" if asked.labels is None else "scores"
+        raise InputError(f"{whose}: {what} must be finite numbers. Nothing was charged.")
+    if asked.output == "predict_proba" and not ((scores >= -_ROUNDING) & (scores <= 1 + _ROUNDING)).all():
+        raise InputError(
+            f"{whose}: probabilities must lie in [0, 1]; got {scores.min():.3g} to {scores.max():.3g}. The model is "
+            "asked for predict_proba. A model without it is asked for decision_function, whose values may be any "
+            "numbers. Nothing was charged."
+        )
     if asked.labels is None:
         return codes, scores
     if (codes < 0).any():

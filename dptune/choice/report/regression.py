@@ -190,7 +190,7 @@ class Residuals:
             low, high = _ratio(total, n, (variance, 0.0, self._of_people))
             return (unit * min(max(0.5 + low, 0.0), value), unit * max(min(0.5 + high, 1.0), value))
 
-        return Metric(name, unit * value, kept(s**2), kept(s**2 + sampling))
+        return Metric(name, unit * value, kept(s**2), kept(s**2 + sampling)).unless_hidden((0.0, unit))
 
     @property
     def mean_absolute_error(self) -> Metric:
@@ -230,7 +230,7 @@ class Residuals:
             found = grid[np.abs(apart) <= Z_95 * math.sqrt(variance)]
             return (min(float(found[0]), value), max(float(found[-1]), value)) if len(found) else (value, value)
 
-        return Metric("median_absolute_error", value, kept(noise), kept(noise + n / 4))
+        return Metric("median_absolute_error", value, kept(noise), kept(noise + n / 4)).unless_hidden((0.0, R))
 
     @property
     def r2_score(self) -> Metric:
@@ -255,7 +255,7 @@ class Residuals:
         sampled = (noise[0] + of_errors, noise[1], noise[2] + 2 * spread**2 / n)
         ranges = [_ratio(error, spread, each) for each in (noise, sampled)]
         both = [(1 - high, min(1 - max(low, 0.0), 1.0)) for low, high in ranges]
-        return Metric("r2_score", 1 - error / spread, both[0], both[1])
+        return Metric("r2_score", 1 - error / spread, both[0], both[1]).unless_hidden(unknown)
 
     def residual_table(self) -> Matrix:
         """Return people by bin of the prediction (rows) and of the residual, none below 0."""

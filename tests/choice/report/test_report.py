@@ -188,7 +188,7 @@ def test_subgroups_of_a_regression(tmp_path: Path) -> None:
         each[:, 0] + rng.normal(size=len(each)) * np.where(each[:, 2] > 0, 1.0, 0.3) for each in (X, X_public)
     )
     model = Ridge().fit(X_public, y_public)
-    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), by=2)
+    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), by=2, mu=1.3)
     R, r = found.plan.ranges.most, model.predict(X) - y
     r = np.clip(r, -R, R)
     for level, own in (("0.0", ~group), ("1.0", group)):
@@ -198,7 +198,7 @@ def test_subgroups_of_a_regression(tmp_path: Path) -> None:
         assert part.root_mean_squared_error.value == pytest.approx(math.sqrt((r[own] ** 2).mean()), rel=0.01)
         assert part.r2_score.value == pytest.approx(1 - (r[own] ** 2).mean() / y[own].var(), abs=0.02)
         assert part.residual_table().sum() == pytest.approx(own.sum())
-    alone = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), name="alone")
+    alone = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), name="alone", mu=1.3)
     for name, metric in found.metrics.items():
         assert metric.value == pytest.approx(alone.metrics[name].value, rel=0.01)
     assert found.sigma == pytest.approx(alone.sigma)
@@ -363,6 +363,7 @@ def test_nothing_is_read_when_the_budget_does_not_suffice(tmp_path: Path) -> Non
         ({"bins": 1}, "bins"),
         ({"name": ""}, "name"),
         ({"scores": np.full((300, 2), np.nan)}, "finite"),
+        ({"scores": MODEL.decision_function(PUBLIC[0])}, "must lie in"),
         ({"scores": np.ones((3, 2))}, "300 public rows"),
     ],
 )
