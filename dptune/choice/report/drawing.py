@@ -85,8 +85,8 @@ def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
         low, high = area.interval
         said = "area hidden by noise" if np.isnan(area.value) else f"area {area.value:.2f} ({low:.2f} to {high:.2f})"
         axes.plot(fpr, tpr, lw=2, label=f"{name}{said}")
-    axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="a coin")
-    axes.set(xlabel=f"false alarms: share of those not {label}", ylabel=f"found: share of those {label}")
+    axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="chance")
+    axes.set(xlabel=f"1 - specificity: others called {label}", ylabel=f"sensitivity: {label}, and called so")
     axes.set_title("ROC curve")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.legend(loc="lower right", fontsize=7)
@@ -114,17 +114,21 @@ def _confusion(axes: Axes, found: BinaryTable | Confusion, names: list[str], dar
     counts = np.asarray(found.confusion_matrix)
     ends = ["#1e2129", "#2f7fb8"] if dark else ["white", "#56B4E9"]
     axes.imshow(counts, cmap=LinearSegmentedColormap.from_list("people", ends), vmin=0)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)
     for (i, j), count in np.ndenumerate(counts):
-        axes.text(j, i, f"{count:.0f}", ha="center", va="center", fontsize=11 if len(names) < 4 else 7)
+        said = f"{count:.0f}\n{shares[i, j]:.0%}" if len(names) < 4 else f"{count:.0f}"
+        axes.text(j, i, said, ha="center", va="center", fontsize=11 if len(names) < 4 else 7)
     ticks: Any = range(len(names))
     axes.set_xticks(ticks, names)
     axes.set_yticks(ticks, names)
     axes.grid(visible=False)
-    axes.set(xlabel="predicted", ylabel="true", title="People, noisy counts")
+    axes.set(xlabel="predicted", ylabel="true", title="People, and their share of the row")
 
 
 def _bars(axes: Axes, report: Report) -> None:
-    metrics = [each for each in report.metrics.values() if not np.isnan(each.value)][:8]
+    found = {name: each for name, each in report.metrics.items() if not np.isnan(each.value)}
+    r2 = found.pop("r2_score", None)  # it has no unit, the others have one
+    metrics = list(found.values())[:8]
     places = np.arange(len(metrics))[::-1]
     values = np.array([metric.value for metric in metrics])
     for name, thin, ends in (
@@ -135,7 +139,9 @@ def _bars(axes: Axes, report: Report) -> None:
         axes.hlines(places, low, high, lw=thin, color="C0", label=name)
     axes.plot(values, places, "o", color="C1", ls="none")
     axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in metrics], fontsize=7)
-    axes.set(title="Metrics, 95%")
+    axes.set_title(
+        "Metrics, 95%" if r2 is None else "Metrics, 95%; R² {:.2f} ({:.2f} to {:.2f})".format(r2.value, *r2.interval)
+    )
     axes.legend(fontsize=7)
 
 
