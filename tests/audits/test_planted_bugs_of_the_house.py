@@ -224,8 +224,10 @@ def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, lev
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dptune.losses", "optuna.trial", "made.just.now"])
-@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [("dptune.losses", logging.DEBUG), ("optuna.trial", logging.INFO), ("made.just.now", logging.DEBUG)],
+)
 @pytest.mark.parametrize("difference", NEIGHBOURS)
 def test_a_line_about_private_data_is_found_in_any_logger(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch, difference: str, level: int, name: str

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
 from benchmarks.what_did_not_work.centred_variants import (
-    PLAIN,
     VARIANTS,
     LearningRate,
     RawLearningRate,
@@ -27,15 +26,6 @@ def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
     """The algorithm after 36 trials at mu = 1, and the sum of the squared prices it asked for."""
     run = simulate(replace(CENTRED, algorithm=kind), task, 1.0, 3, trials=36, final_share=0.0)
     return run.algorithm, sum(charge.mu**2 for charge in run.ledger.charges)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != PLAIN])
-def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) -> None:
-    u = VARIANTS[variant](task, 1.0, 20, 3)
-    assert u.shape == (task.d,)
-    assert np.all((u >= 0) & (u <= 1))
-    assert not np.array_equal(u, VARIANTS[PLAIN](task, 1.0, 20, 3))
 
 
 def test_the_packages_own_is_the_packages(task: Task) -> None:

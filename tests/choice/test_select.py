@@ -199,7 +199,7 @@ def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidat
 
 def test_the_default_has_ten_elevenths_of_the_odds(privatizer: Make) -> None:
     """Of candidates that are alike it is released as often as it should be; the prior is the ledger's business too."""
-    count, kept = 400, 0
+    count, kept = 80, 0
     mine = privatizer(n=N)
     for t in range(count):
         kept += dptune.select(np.full((7, N), 0.5), mine, mu=0.01, name=str(t), default=2).index == 2

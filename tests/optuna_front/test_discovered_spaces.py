@@ -120,9 +120,7 @@ WAYS = {
     "restarts": restarts,
     "forks": workers,
 }
-STUDIES = [
-    (way, function, seed) for (way, function), seed in itertools.product(itertools.product(WAYS, FUNCTIONS), range(3))
-]
+STUDIES = [(way, function, seed) for seed, (way, function) in enumerate(itertools.product(WAYS, FUNCTIONS))]
 FAST = [
     ("one", layers, 0),
     ("one", models, 3),

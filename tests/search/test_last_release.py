@@ -112,8 +112,7 @@ def check_end(run: SearchRun, *, lost: int = 0) -> None:
 
 
 @EVERY_END
-@pytest.mark.parametrize("step", ["before the charge", "drawn"])
-@pytest.mark.parametrize("by", ["check", "recommend"])
+@pytest.mark.parametrize(("step", "by"), [("before the charge", "check"), ("drawn", "recommend")])
 def test_the_same_process_makes_up_for_an_error_without_a_trial(
     fast_path: Path, kind: Kind, default: dict[str, Any], key: str, step: str, by: str
 ) -> None:
@@ -243,7 +242,7 @@ def test_values_count_answers_too(fast_path: Path) -> None:
 # ---- beside a server -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "default", "key"), [ENDS[4], ENDS[6], ENDS[7]], ids=readable)
+@pytest.mark.parametrize(("kind", "default", "key"), ENDS[6:], ids=readable)
 def test_the_last_releases_of_a_run_beside_a_server_are_made_up_for(
     postgresql: Callable[[], str], kind: Kind, default: dict[str, Any], key: str
 ) -> None:

@@ -68,9 +68,17 @@ def study_in(folder: Path) -> tuple[CentredSampler, optuna.Study, Any]:
     return sampler, study, sampler.objective(losses)
 
 
-@ends
-@both
-@pytest.mark.parametrize("then", ["optimize", "recommend", "restart"])
+@pytest.mark.parametrize(
+    ("key", "method", "then"),
+    [
+        ("generation/2", "charge", "optimize"),
+        ("generation/2", "record", "restart"),
+        ("choice", "charge", "restart"),
+        ("choice", "record", "recommend"),
+        ("final", "charge", "recommend"),
+        ("final", "record", "optimize"),
+    ],
+)
 def test_an_optuna_study(fast_path: Path, key: str, method: str, then: str) -> None:
     sampler, study, objective = study_in(fast_path)
     with failing(key, method), pytest.raises(dptune.LedgerError, match="disk full"):
