@@ -40,9 +40,9 @@ $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it
 	$(BIN)/python -W ignore -c "import torch, opacus, skorch, botorch"  # without one its tests would skip
 	touch $@
 
-test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch, and examples/opacus_mlp.py; a CPU will do
-	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py tests/docs/test_wrong_and_right.py tests/optuna_front/test_told_the_noise.py tests/benchmarks/test_frontier.py
-	$(BIN)/python -m pytest tests/test_examples.py -k "torch or skorch"
+test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch; a CPU will do
+	$(BIN)/python -m pytest -m torch tests/training/test_opacus.py tests/losses/test_models.py \
+		tests/optuna_front/test_told_the_noise.py tests/benchmarks/test_frontier.py tests/test_examples.py
 
 $(VENV)-flower/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-flower
@@ -75,8 +75,8 @@ audit: audit-core  ## the slow audits: long noise, whole runs, random kills; wit
 	DPTUNE_EXPLORE=1 $(BIN)/python -m pytest -m hypothesis -n 2  # properties, on examples that nobody has tried yet
 
 audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole examples, restored runs, values that are looked for
-	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_cluster.py tests/ray_front/test_example.py tests/ray_front/test_no_marker.py tests/ray_front/test_ldp_searchers.py
-	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_kill.py -k "charge and draw"
+	$(BIN)/python -m pytest -m "slow and ray" -k "not test_kill or (charge and draw)" -rfE \
+		$(addprefix tests/ray_front/test_,cluster.py example.py no_marker.py ldp_searchers.py kill.py)
 
 audit-core: $(VENV)/.installed  ## those without a Ray cluster
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfE

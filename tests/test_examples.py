@@ -36,7 +36,10 @@ FEDERATED = ROOT / "examples" / "federated_landmine.py"
 HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 TORCH = [path for path in HERE if path.stem.startswith(("torch", "skorch"))]  # `make test-torch` runs them
 SHORT = [path for path in HERE if path not in TORCH]
-AS_THEY_STAND = [*TORCH, *(pytest.param(path, marks=pytest.mark.slow) for path in [*SHORT, FEDERATED])]
+AS_THEY_STAND = [
+    *(pytest.param(path, marks=pytest.mark.torch) for path in TORCH),
+    *(pytest.param(path, marks=pytest.mark.slow) for path in [*SHORT, FEDERATED]),
+]
 
 
 @pytest.mark.parametrize("example", SHORT, ids=lambda path: path.stem)

@@ -88,6 +88,7 @@ def test_every_method_recommends_points_of_the_space(method: str) -> None:
             assert made.space.contains(parameters)
 
 
+@pytest.mark.torch
 def test_the_gaussian_process_that_is_told_the_noise_finds_the_bottom() -> None:
     pytest.importorskip("botorch")
     made = task()

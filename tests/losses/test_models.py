@@ -116,6 +116,7 @@ def network(torch, outputs: int):
     return torch.nn.Sequential(*layers)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_module_is_asked_in_batches_in_evaluation_mode_and_left_as_it_was(outputs):
     torch = pytest.importorskip("torch")
@@ -139,6 +140,7 @@ def test_a_module_is_asked_in_batches_in_evaluation_mode_and_left_as_it_was(outp
     assert losses[near] == pytest.approx(wanted.numpy()[near], rel=1e-3, abs=1e-6)
 
 
+@pytest.mark.torch
 def test_a_function_of_tensors_on_a_device_of_its_own():
     torch = pytest.importorskip("torch")
     seen = []
@@ -158,6 +160,7 @@ def test_a_function_of_tensors_on_a_device_of_its_own():
         assert there == pytest.approx(here, rel=1e-3)
 
 
+@pytest.mark.torch
 def test_one_odd_row_leaves_the_others_every_bit():
     torch = pytest.importorskip("torch")
     model = TorchModel(network(torch, 2), labels=[0, 1], batch=64)
@@ -168,6 +171,7 @@ def test_one_odd_row_leaves_the_others_every_bit():
     assert (np.delete(losses, 7) == np.delete(clean, 7)).all()
 
 
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")  # skorch's own, of what PyTorch deprecates
 def test_a_skorch_network_is_an_estimator():
     torch = pytest.importorskip("torch")

@@ -23,6 +23,7 @@ PAGE = (Path(__file__).parents[2] / "docs/optuna.md").read_text()
 )
 
 
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
 def test_the_recipe_runs_and_its_model_has_the_noise_of_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     from dptune.training import opacus as implementation
     from dptune.training.opacus import training, watched
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 N, BATCHES = 60, 6
 PLAN = TrainingPlan(noise_multiplier=1.5, sample_rate=1 / BATCHES, steps=BATCHES, trainings=2)
 
