@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
+from typing import Any
 
 import numpy as np
 
@@ -99,15 +100,10 @@ def run_gibo(
     return result(task, simulate(GIBO, task, mu, seed, trials=trials, **settings), with_path=with_path)
 
 
-def plain(d: int, trials: int) -> dict[str, object]:
+def plain(d: int, trials: int) -> dict[str, Any]:
     """Settings of the plain centred search, of pages that were measured before it explored and saturated."""
-    return {
-        "quantile": QUANTILE,
-        "saturated": 0.0,
-        "explored": 0,
-        "most_explored": 0,
-        "population": default_population(d, trials),
-    }
+    tuning = {"quantile": QUANTILE, "saturated": 0.0, "explored": 0, "most_explored": 0}
+    return {"tuning": tuning, "population": default_population(d, trials)}
 
 
 def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings: object) -> Result:

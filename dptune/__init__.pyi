@@ -32,7 +32,7 @@ from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released
 from dptune.search.algorithms.centred_plan import CENTRED as CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO as GIBO
-from dptune.search.request import drive as drive
+from dptune.search.loop import drive as drive
 from dptune.search.run import SearchRun as SearchRun
 from dptune.space import Categorical as Categorical
 from dptune.space import Float as Float

@@ -15,8 +15,8 @@ from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.search.algorithms.centred import GENERATION, Generation
-from dptune.search.fold import FINAL, VALUE
 from dptune.search.gp.grouped import Group, GroupedRegression
+from dptune.search.replay import FINAL, VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -212,9 +212,9 @@ class Space(Mapping[str, Parameter]):
 
     def contains(self, parameters: Mapping[str, Value]) -> bool:
         """Return whether every active parameter of the space is there and within its range."""
-        return not self.wrong_with(parameters)
+        return not self.validation_error(parameters)
 
-    def wrong_with(self, parameters: Mapping[str, Value]) -> str:
+    def validation_error(self, parameters: Mapping[str, Value]) -> str:
         """Return what keeps them from being a point of the space, for a message; "" if nothing does."""
         for name in (name for name in self if self.active(name, parameters)):
             if name not in parameters:

@@ -20,7 +20,7 @@ ledger = dptune.PrivacyLedger(f"{folder}/gibo.db", dptune.Budget.gdp(mu=1.0), un
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 ranges = {"C": (1e-3, 1e3), "gamma": (1e-5, 1e1), "weight": (0.1, 10.0)}
 space = {name: optuna.distributions.FloatDistribution(*pair, log=True) for name, pair in ranges.items()}
-sampler = DPGIBOSampler(space, privatizer, n_trials=100)
+sampler = DPGIBOSampler(privatizer, space, n_trials=100)
 
 
 @sampler.objective(loss="hinge", data=(scaler.transform(X_val), y_val))

@@ -26,7 +26,7 @@ def on_the_phone(phone, params):
 
 randomizer = dptune.local.HybridRandomizer(epsilon=1.0, bound=(0.0, 10.0), invalid=0.0)  # public; a failure counts as 0
 replies = dptune.local.HybridReplies(epsilon=1.0, B=4.0, R=1.0)  # B + R is half of the interval, 5 its centre
-sampler = LDPTGPSampler(space, dptune.local.LDPSettings(replies, horizon=phones, exploration=0.1), centre=5.0)
+sampler = LDPTGPSampler(dptune.local.LDPSettings(replies, horizon=phones, exploration=0.1), space, centre=5.0)
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 storage = f"sqlite:///{folder}/phones.db"
 study = optuna.create_study(

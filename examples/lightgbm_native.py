@@ -17,7 +17,7 @@ X_train, X_val, y_train, y_val = train_test_split(X, y >= 5, train_size=500, ran
 X_fit, X_stop, y_fit, y_stop = train_test_split(X_train, y_train, test_size=0.2, random_state=0)  # all public
 
 ledger = dptune.PrivacyLedger(f"{folder}/lightgbm_native.db", dptune.Budget.gdp(mu=1.0), unit="one image")
-sampler = CentredSampler(None, dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 2.0)), n_trials=30)
+sampler = CentredSampler(dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 2.0)), n_trials=30)
 
 
 @sampler.objective(loss="log_loss", data=(X_val, y_val))

@@ -17,7 +17,7 @@ X_train, X_val, y_train, y_val = train_test_split(X / 16, y, train_size=400, ran
 ledger = dptune.PrivacyLedger(folder / "ray_private_rungs.db", dptune.Budget.gdp(mu=1.0), unit="one image")
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 space = {"rate": tune.loguniform(1e-4, 1e-1), "width": tune.randint(4, 64)}
-search = CentredSearch(space, privatizer, name="mlp", n_trials=8, rung_share=0.2, rungs=2)
+search = CentredSearch(privatizer, space, name="mlp", n_trials=8, rung_share=0.2, rungs=2)
 
 
 @search.trainable(loss="log_loss", data=(X_val, y_val))

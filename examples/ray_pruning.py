@@ -20,7 +20,7 @@ X_stop, X_val, y_stop, y_val = train_test_split(X_rest, y_rest, train_size=200, 
 ledger = dptune.PrivacyLedger(folder / "ray_pruning.db", dptune.Budget.gdp(mu=1.0), unit="one image")
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 space = {"rate": tune.loguniform(1e-4, 1e-1), "width": tune.randint(4, 64)}
-search = CentredSearch(space, privatizer, name="mlp", n_trials=8)
+search = CentredSearch(privatizer, space, name="mlp", n_trials=8)
 
 
 @search.trainable(loss="log_loss", data=(X_val, y_val), public="log loss on 200 public images")

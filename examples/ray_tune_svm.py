@@ -22,7 +22,7 @@ folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 ledger = dptune.PrivacyLedger(folder / "ray_svm.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=400, clip=(0.0, 3.0))
 space = {"C": tune.loguniform(1e-3, 1e3), "gamma": tune.loguniform(1e-5, 1e1)}
-search = CentredSearch(space, privatizer, name="svm", n_trials=36)
+search = CentredSearch(privatizer, space, name="svm", n_trials=36)
 
 
 @search.trainable(loss="hinge", data=lambda: patients()[1::2])  # loaded where the trial runs, never sent

@@ -21,7 +21,7 @@ privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 ranges = {"C": (1e-3, 1e3), "gamma": (1e-5, 1e1), "weight": (0.1, 10.0)}
 space = {name: optuna.distributions.FloatDistribution(*pair, log=True) for name, pair in ranges.items()}
 usual = {"C": 1.0, "gamma": 1 / 30, "weight": 1.0}  # scikit-learn's defaults: tried first, and compared with
-sampler = CentredSampler(space, privatizer, n_trials=100, default=usual)
+sampler = CentredSampler(privatizer, space, n_trials=100, default=usual)
 
 
 @sampler.objective(loss="hinge", data=(X_val, y_val))

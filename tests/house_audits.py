@@ -17,7 +17,7 @@ from opendp.measurements import make_gaussian
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import OpenDPNoise
 from dptune.search import VALUES
-from dptune.search.fold import point_name
+from dptune.search.replay import point_name
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 DEFAULT = {"a": 0.25, "b": 0.75}

@@ -15,6 +15,7 @@ import dptune
 from dptune.cli import app, main
 from dptune.figures import save_figure, style
 from dptune.local import InsecureRandomizer
+from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
 
 
@@ -122,7 +123,7 @@ def test_seeded_noise_is_named_first_in_lists_and_in_figures(users, tmp_path, mo
     dptune.local.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
     assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
+    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), noise=SeededNoise(1))
     values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
     assert invoke("show", str(tmp_path / "l.db")).startswith("NOT PRIVATE (seeded noise)")
     from matplotlib import rcParams

@@ -16,6 +16,7 @@ from dptune.cli import app
 from dptune.cli.watch import Runs, frame
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import UserLedger
+from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
 
 
@@ -64,7 +65,7 @@ def test_a_run_at_its_end_shows_its_recommendation(run: SearchRun) -> None:
 
 def test_seeded_noise_is_named(tmp_path: Path) -> None:
     ledger = PrivacyLedger(tmp_path / "seeded.db", Budget.gdp(1.0))
-    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), insecure_seed=1)
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=SeededNoise(1))
     privatizer.observe("x", [0.5] * 4)
     privatizer.release(privatizer.mean_query("x", 0.1), scope="s", key="1")
     text = shown(ledger)

@@ -52,7 +52,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; the longest e
     "privacy/": {"ledger"},
     "privacy/seal/": set(),
     "losses/": {"privacy.seal"},
-    "search/": {"privacy", "ledger", "space", "parameters"},
+    "search/": {"losses", "privacy", "ledger", "space", "parameters"},
     "search/gp/": set(),
     "search/algorithms/": {"search.gp", "privacy.query", "space", "parameters"},
     "choice/": {"ledger", "privacy", "losses", "search", "figures"},

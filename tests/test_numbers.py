@@ -13,9 +13,9 @@ from planning import planned
 
 import dptune
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.search.algorithms.asks_nothing import plan_values
 from dptune.search.algorithms.centred_plan import plan_centred
 from dptune.search.algorithms.gibo_plan import plan_gibo
+from dptune.search.algorithms.one_shot import plan_values
 
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}
@@ -47,11 +47,16 @@ def test_every_setting_of_dp_gibo_may_be_numpys() -> None:
 
 
 def test_every_setting_of_the_centred_releases_may_be_numpys() -> None:
-    settings = {"population": 5, "radius": 0.5, "quantile": 0.25, "references": 1, "candidates": 3, "average": 2}
-    numpys = {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in settings.items()}
-    steps = (np.float32(0.5), np.float64(0.0))
-    found = PLANNERS["centred"](**numpys, steps=steps).describe()
-    assert json.dumps(found) == json.dumps(PLANNERS["centred"](**settings, steps=(0.5, 0.0)).describe())
+    settings = {"population": 5, "radius": 0.5}
+    tuning = {"quantile": 0.25, "references": 1, "candidates": 3, "average": 2}
+    numpys, tuned = (
+        {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in of.items()} for of in (settings, tuning)
+    )
+    tuned["steps"] = (np.float32(0.5), np.float64(0.0))
+    found = PLANNERS["centred"](**numpys, tuning=tuned).describe()
+    assert json.dumps(found) == json.dumps(
+        PLANNERS["centred"](**settings, tuning={**tuning, "steps": (0.5, 0.0)}).describe()
+    )
 
 
 @pytest.mark.parametrize("plan", PLANNERS.values(), ids=PLANNERS)

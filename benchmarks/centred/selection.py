@@ -35,6 +35,7 @@ from dptune import Budget, LossPrivatizer, PrivacyLedger, select
 from dptune.ledger.approximate import divided, largest_plan
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import mu_from_epsilon
+from dptune.privacy.noise import SeededNoise
 
 TASKS: dict[str, Callable[[int, int], Task]] = {  # (people, seed) -> task
     "svc-breast-cancer": lambda n, seed: breast_cancer_task(n=n, seed=seed),
@@ -145,7 +146,7 @@ def _choices(
 ) -> Iterator[tuple[str, int]]:
     m, n = losses.shape
     seeded = int(np.random.default_rng(seed).integers(2**31))
-    privatizer = LossPrivatizer(MemoryLedger(), n=n, clip=clip, insecure_seed=seeded)
+    privatizer = LossPrivatizer(MemoryLedger(), n=n, clip=clip, noise=SeededNoise(seeded))
     yield "exponential", select(losses, privatizer, mu=mu, name="s").index
     noise = np.random.default_rng([*seed, 1]).normal(size=m)
     yield "values", int(np.argmin(means + (clip[1] - clip[0]) * math.sqrt(m) / (n * mu) * noise))

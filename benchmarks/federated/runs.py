@@ -25,6 +25,7 @@ from dptune.federated.agent import FTSAgent, FTSModel, Points
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.privacy.noise import SeededNoise, SeededSample
 
 Array = npt.NDArray[np.float64]
 Broadcaster = Callable[[int, list[FTSAgent]], Array | None]
@@ -98,7 +99,7 @@ def _broadcaster(folder: Path, settings: FTSSettings, method: Method, seed: int)
         return lambda t, agents: settings.weights(t).T @ np.array([agent.message(t) for agent in agents])
     logging.getLogger("dptune").setLevel(logging.ERROR)
     ledger = PlanLedger(folder / "ledger.db", method.plan, n=settings.agents)
-    server = FTSServer(ledger, settings, insecure_seed=seed)
+    server = FTSServer(ledger, settings, noise=SeededNoise(seed), samples=SeededSample(seed))
 
     def private(t: int, agents: list[FTSAgent]) -> Array | None:
         if t >= server.plan.steps:  # the plan is complete: everybody goes on by itself

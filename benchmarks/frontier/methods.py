@@ -26,7 +26,10 @@ from dptune import CENTRED, SearchRun
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import odds_for
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
-from dptune.search.algorithms.centred import Centred, CentredCMA, CentredMixed, CentredSettings
+from dptune.search.algorithms.centred import Centred
+from dptune.search.algorithms.centred_cma import CentredCMA
+from dptune.search.algorithms.centred_mixed import CentredMixed
+from dptune.search.algorithms.centred_settings import CentredSettings
 from dptune.search.algorithms.method import Method
 from dptune.search.gp.grouped import Group, GroupedRegression
 
@@ -74,7 +77,7 @@ def on_values(kind: type[Centred], clip: tuple[float, float]) -> Callable[[Centr
             asked, names = super().next_question(), self.waiting()
             if isinstance(asked.query, NormQuery):
                 return replace(asked, query=replace(asked.query, points=names, weights=_root_mean_square(len(names))))
-            high = min(clip[0] + self.radius, clip[1]) if self.settings.share else clip[1]
+            high = min(clip[0] + self.radius, clip[1]) if self.settings.tuning.radius_share else clip[1]
             means = MeanQuery(names, np.eye(len(names)), Box(clip[0], high, len(names)), self.settings.mean_mu)
             return replace(asked, query=means, note={**asked.note, "points": self.points_at(names).tolist()})
 
@@ -91,9 +94,10 @@ def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed:
     def algorithm(settings: CentredSettings) -> Any:
         return on_values(CentredCMA if settings.space is None else CentredMixed, task.clip)(settings)
 
-    plain: dict[str, Any] = {"share": 0.0, "references": 0, "choice_share": 0.0, "final_share": 0.0}
+    tuning = {"radius_share": 0.0, "references": 0}
     if task.space.plain:
-        plain["saturated"] = 0.0  # nor is the share of unclipped people that a clip follows
+        tuning["saturated"] = 0.0  # nor is the share of unclipped people that a clip follows
+    plain: dict[str, Any] = {"tuning": tuning, "choice_share": 0.0, "final_share": 0.0}
     return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
 
 

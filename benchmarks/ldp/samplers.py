@@ -48,7 +48,7 @@ def settings() -> dptune.local.LDPSettings:
 
 
 def open_sampler(name: str) -> LDPSampler:
-    return SAMPLERS[name](SPACE, settings(), candidates=[{"x": x} for x in np.linspace(0, 1, 100)])
+    return SAMPLERS[name](settings(), SPACE, candidates=[{"x": x} for x in np.linspace(0, 1, 100)])
 
 
 class Timed:

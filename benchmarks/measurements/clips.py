@@ -45,6 +45,7 @@ from benchmarks.report import DOCS, machine, markdown
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip
+from dptune.privacy.noise import SeededNoise
 
 MOST_LOG_LOSS = -math.log(EPS)  # 36.04
 BOUNDS = {
@@ -79,7 +80,7 @@ def chosen_clip(task: FrontierTask, most: float | None, mu: float, seed: int) ->
     noise = zlib.crc32(repr(("clip", task.name, task.n, mu, seed)).encode())
     with TemporaryDirectory() as folder:
         ledger = PrivacyLedger(Path(folder) / "ledger.db", Budget.gdp(mu))
-        privatizer = LossPrivatizer(ledger, n=task.n, clip="auto", insecure_seed=noise)
+        privatizer = LossPrivatizer(ledger, n=task.n, clip="auto", noise=SeededNoise(noise))
         return privatizer.choose_clip(task.losses(task.default), most=most)[1]
 
 

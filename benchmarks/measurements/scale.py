@@ -5,7 +5,7 @@ costs next to nothing, so what is shown is the overhead. Beside it the transacti
 run, counted on SQLAlchemy's engines, from the opening of the ledger on.
 
     optuna           plain Optuna: RandomSampler, in-memory storage
-    optuna centred   the front end: CentredCMASampler with its objective, in-memory storage, ledger in a file
+    optuna centred   the front end: CentredSampler with its objective, in-memory storage, ledger in a file
     optuna gibo      the same with DPGIBOSampler
     run centred      `SearchRun` alone, driven as the vault of a Ray experiment drives it, ledger in a file
     run gibo         the same with DP-GIBO
@@ -115,7 +115,7 @@ def _privatizer(folder: Path):
 
 SUBJECTS: dict[str, Callable[[int, Path], Trial]] = {
     "optuna": plain_optuna,
-    "optuna centred": optuna_front("CentredCMASampler"),
+    "optuna centred": optuna_front("CentredSampler"),
     "optuna gibo": optuna_front("DPGIBOSampler"),
     "run centred": run_alone("centred"),
     "run gibo": run_alone("gibo"),

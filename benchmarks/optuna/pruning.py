@@ -165,7 +165,7 @@ def measure(task: str, search: str, seed: int) -> dict[str, Any]:
             privatizer = dptune.LossPrivatizer(ledger, n=SIZES[1], clip=CLIP)
             settings = plain(len(problem.space), trials)
             settings |= {"rung_share": RUNG_SHARE, "rungs": len(RUNGS)} if reports == "losses" else {}
-            sampler: Any = CentredSampler(problem.space, privatizer, n_trials=trials, seed=seed, **settings)
+            sampler: Any = CentredSampler(privatizer, problem.space, n_trials=trials, seed=seed, **settings)
             words = "log loss on 100 public images" if reports == "public" else None
             public = 100 if reports == "public" else 0
             objective = sampler.objective(public=words)(lambda trial: problem.trial(trial, reports, public=public))

@@ -22,7 +22,7 @@ from ray import tune
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import DPGIBOSearch, PrivateSearch
+from dptune_ray import DPGIBOSearch, PrivateSearcher
 
 SPACE = {"x": tune.uniform(-1.0, 1.0), "y": tune.loguniform(1e-3, 1e1)}
 KINDS = ("random, raw", "random, vault", "DP-GIBO, vault")
@@ -65,8 +65,8 @@ def one_fit(kind: str, trials: int, n: int) -> float:
         else:
             ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", dptune.Budget.gdp(mu=1.0))
             privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 4.0))
-            gibo = DPGIBOSearch(SPACE, privatizer, n_trials=trials, seed=0) if kind.startswith("DP") else None
-            search = gibo or PrivateSearch(random_search(), privatizer, n_trials=trials)
+            gibo = DPGIBOSearch(privatizer, SPACE, n_trials=trials, seed=0) if kind.startswith("DP") else None
+            search = gibo or PrivateSearcher(random_search(), privatizer, n_trials=trials)
             trainable, algorithm = search.trainable(function), search
         clock = Clock(skip=4)
         tuning = tune.TuneConfig(

@@ -34,8 +34,10 @@ from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
 from benchmarks.what_did_not_work.posterior_paths import Paths
 from dptune.privacy.query import Question
-from dptune.search.algorithms.centred import PROPOSALS, RESAMPLINGS, Centred, CentredCMA, CentredSettings, Generation
+from dptune.search.algorithms.centred import PROPOSALS, Centred, Generation
+from dptune.search.algorithms.centred_cma import RESAMPLINGS, CentredCMA
 from dptune.search.algorithms.centred_plan import CENTRED, default_population
+from dptune.search.algorithms.centred_settings import CentredSettings, Tuning
 from dptune.search.gp.grouped import Group, GroupedRegression
 
 N = 300
@@ -59,7 +61,7 @@ class RawValues(CentredCMA):
 
     def recommend(self) -> Array:
         """The mean of CMA-ES's last means."""
-        return np.asarray(np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0))
+        return np.asarray(np.clip(np.mean(self.means[-self.settings.tuning.average :], axis=0), 0.0, 1.0))
 
 
 class _Deaf:
@@ -95,7 +97,7 @@ class LearningRate(CentredCMA):
         super().__init__(settings)
         engine = partial(CMA, n_max_resampling=RESAMPLINGS, seed=settings.seed, population_size=settings.population)
         bounds = np.tile([0.0, 1.0], (settings.d, 1))
-        self.cma = engine(np.full(settings.d, 0.5), settings.sigma, bounds=bounds, lr_adapt=True)
+        self.cma = engine(np.full(settings.d, 0.5), settings.tuning.sigma, bounds=bounds, lr_adapt=True)
 
 
 class RawLearningRate(LearningRate, RawValues):
@@ -114,9 +116,9 @@ class TrustRegion(CentredCMA):
     def _propose(self, rng: np.random.Generator) -> Array:
         s = self.settings
         count = PROPOSALS * s.population
-        total = s.candidates * s.population
+        total = s.tuning.candidates * s.population
         if not self.generations:
-            return np.asarray(np.clip(0.5 + s.sigma * rng.standard_normal((count, s.d)), 0, 1))
+            return np.asarray(np.clip(0.5 + s.tuning.sigma * rng.standard_normal((count, s.d)), 0, 1))
         lengths = self.surrogate.lengthscales
         sides = self._side * np.clip(lengths / np.exp(np.log(lengths).mean()), 0.1, 10)
         centre = self.means[-1]
@@ -124,7 +126,7 @@ class TrustRegion(CentredCMA):
         moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
         moved[np.arange(total), rng.integers(s.d, size=total)] = True
         drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
-        return self._best_under_drawn_functions(drawn, rng, spread=s.spread)
+        return self._best_under_drawn_functions(drawn, rng, spread=s.tuning.spread)
 
     def _tell(self, generation: Generation) -> None:
         """Learn, and move, widen or narrow the region."""
@@ -246,7 +248,10 @@ def leaping(leap: float) -> type[Paths]:
 
 def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,), of the plain search unless told: CMA-ES's generations from the first point on."""
-    method, settings = replace(CENTRED, algorithm=kind), {**plain(task.d, trials), **settings}
+    method, usual = replace(CENTRED, algorithm=kind), plain(task.d, trials)
+    names = {each.name for each in fields(Tuning)}
+    tuning = {**usual["tuning"], **{name: settings.pop(name) for name in names & settings.keys()}}
+    settings = {**usual, **settings, "tuning": {name: value for name, value in tuning.items() if value is not None}}
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 

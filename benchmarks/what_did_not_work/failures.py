@@ -24,8 +24,9 @@ from benchmarks.loops import result, simulate
 from benchmarks.measurements.private import make_task
 from benchmarks.report import DOCS, in_parallel, machine, markdown
 from dptune.privacy.query import Question
-from dptune.search.algorithms.centred import CentredCMA, CentredSettings
+from dptune.search.algorithms.centred_cma import CentredCMA
 from dptune.search.algorithms.centred_plan import CENTRED
+from dptune.search.algorithms.centred_settings import CentredSettings
 
 N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")  # none of those kept aside

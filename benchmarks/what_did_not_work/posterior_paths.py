@@ -109,7 +109,7 @@ class Paths(Centred):
         s = self.settings
         if len(tried) < default_population(s.d, s.generations * s.population):
             return np.asarray(np.clip(0.5 + s.sigma * rng.standard_normal(s.d), 0.0, 1.0))
-        path = Path(self.surrogate, rng, times * s.spread)
+        path = Path(self.surrogate, rng, times * s.tuning.spread)
         return path.descend(tried[int(np.argmin(path.values(tried)))], times * self.leap)
 
     def _tried(self) -> Array:
@@ -121,4 +121,6 @@ class Paths(Centred):
         tried = self._tried()
         if not len(tried):
             return self.centre
-        return self.surrogate.minimiser(tried[int(np.argmin(self.surrogate.mean(tried)))], reach=self.settings.reach)
+        return self.surrogate.minimiser(
+            tried[int(np.argmin(self.surrogate.mean(tried)))], reach=self.settings.tuning.reach
+        )

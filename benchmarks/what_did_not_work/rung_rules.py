@@ -47,7 +47,7 @@ from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Query
 from dptune.search import rungs
 from dptune.search.algorithms.centred_plan import RUNG_RADIUS
-from dptune.search.fold import RUNG
+from dptune.search.replay import RUNG
 from dptune_optuna.spaces import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)
@@ -188,7 +188,7 @@ def trained(run: SearchRun, trial: str, curves: Curves, rows: dict[str, int], ru
         run.rungs.report(trial, parameters, losses[STEPS.index(step)], step)
         if run.rungs.stops(trial):
             if rule.kept is None:
-                run.withdrawn(trial)
+                run.unfinished.withdraw(trial)
             else:
                 incumbent = run.ledger.find("run", f"{RUNG}{trial}/{step}").note["incumbent"]
                 run.finish(trial, parameters, _kept(losses, curves.losses[rows[incumbent]], step, rule.kept))

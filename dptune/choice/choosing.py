@@ -19,12 +19,13 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive, share
+from dptune._checks import at_least, check, check_fields, positive, share
 from dptune.choice.exponential import exponential
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
@@ -97,32 +98,102 @@ def select(
         raise InputError("report_share= needs public=; else give mu=, which leaves the rest. Nothing was charged.")
     if callable(candidates):
         raise InputError("candidates may be a function only with public=, which says how many there are.")
-    price, default, share_of = _check(privatizer, name, mu, default, estimate_share or 0.0)
+    settings = ChoiceSettings(mu, default, estimate_share or 0.0)
+    check_choice(privatizer, name, settings)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     given = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
-        _refuse_other_places(default, len(candidates))
+        settings.refuse_other_places(len(candidates))
     named = ((json.dumps([name, place]), losses) for place, losses in enumerate(given))
-    return select_named(named, privatizer, mu=price, name=name, default=default, estimate_share=share_of)
+    return _select_named(named, privatizer, name, settings)
+
+
+@dataclass(frozen=True)
+class ChoiceSettings:
+    """How a choice spends its budget, ``mu``, ``default`` and ``estimate_share`` as in :func:`select`; checked here.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    mu: float | None = field(default=None, metadata=check(positive))
+    default: int | None = field(default=None, metadata=check(at_least, 0))
+    estimate_share: float = field(default=0.0, metadata=check(share))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def refuse_other_places(self, candidates: int) -> None:
+        """Refuse a default that is no place of so many candidates."""
+        if self.default is not None and self.default >= candidates:
+            raise InputError(
+                f"default= must be the place of one of the {candidates} candidates, from 0; got {self.default}."
+            )
+
+    def choice_share(self, privatizer: LossPrivatizer) -> float:
+        """Return the share of mu^2 that will be planned for a choice with a limit of its own; 0 if there is none.
+
+        An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
+        """
+        shares: Any = self.plan(privatizer.ledger.allowance(), ()).get("shares", {})
+        return float(shares.get("choice", 0.0))
+
+    def plan(self, rest: Allowance, points: Sequence[str]) -> dict[str, object]:
+        """Return what is planned, for good; with a limit of the choice's own where the budget has one."""
+        mu, chosen = self.mu, 1 - self.estimate_share
+        mu = rest.whole(chosen) if mu is None else mu
+        plan = {"mu": mu, "candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
+        if self.default is not None:
+            plan["default"] = self.default
+        return {**plan, "shares": {"choice": chosen}} if rest.divides else plan
+
+    def agreed(self, stored: Any, name: str, points: Sequence[str]) -> float:
+        """Return the price of a stored plan.
+
+        Raises:
+            BudgetMismatch: it is of another choice, or of a search.
+        """
+        found = stored if isinstance(stored, dict) else {}
+        asked = {"candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
+        same = all(found.get(key) == value for key, value in {**asked, "default": self.default}.items())
+        if not same or self.mu not in (None, found["mu"]):
+            raise BudgetMismatch(
+                f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
+                "what a name means is fixed when it begins. Give another choice another name."
+            )
+        return float(found["mu"])
+
+
+def check_choice(privatizer: object, name: object, settings: ChoiceSettings) -> None:
+    """Refuse a choice that could not be paid or kept, before losses are computed."""
+    if not isinstance(privatizer, LossPrivatizer):
+        raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
+    _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is asked
+    if not isinstance(name, str) or not name:
+        raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
+    if privatizer.ledger.fact(name, PLAN) is None:
+        check_start(privatizer.ledger, name, settings.mu, choice_share=1 - settings.estimate_share)
 
 
 def select_named(
-    candidates: Iterable[tuple[str, Losses | None]],
-    privatizer: LossPrivatizer,
-    *,
-    mu: float | None = None,
-    name: str,
-    default: int | None = None,
-    estimate_share: float = 0.0,
+    candidates: Iterable[tuple[str, Losses | None]], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings
 ) -> Selection:
     """Choose among losses that have names of their own, other names for other candidates; else as :func:`select`."""
-    price, default, share_of = _check(privatizer, name, mu, default, estimate_share)
+    check_choice(privatizer, name, settings)
+    return _select_named(candidates, privatizer, name, settings)
+
+
+def _select_named(
+    candidates: Iterable[tuple[str, Losses | None]], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings
+) -> Selection:
     points: list[str] = []
     evaluated = 0
     try:
         for point, losses in candidates:
-            if losses is None and len(points) == default:
-                raise InputError(f"candidate {default}, the default=, could not be evaluated, so it cannot be kept.")
+            if losses is None and len(points) == settings.default:
+                raise InputError(
+                    f"candidate {settings.default}, the default=, could not be evaluated, so it cannot be kept."
+                )
             points.append(point)
             evaluated += losses is not None
             observe(privatizer, point, losses)
@@ -131,82 +202,33 @@ def select_named(
                 f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
                 "one model use dptune.report. Nothing was charged."
             )
-        return select_points(points, privatizer, mu=price, name=name, default=default, estimate_share=share_of)
+        return _select_points(points, privatizer, name, settings)
     finally:
         for point in points:
             privatizer.forget(point)
 
 
-def select_points(
-    points: Sequence[str],
-    privatizer: LossPrivatizer,
-    *,
-    mu: float | None = None,
-    name: str,
-    default: int | None = None,
-    estimate_share: float = 0.0,
-) -> Selection:
+def select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings) -> Selection:
     """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`.
 
     Points of other names are other candidates.
     """
-    price, default, share_of = _check(privatizer, name, mu, default, estimate_share)
+    check_choice(privatizer, name, settings)
+    return _select_points(points, privatizer, name, settings)
+
+
+def _select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings) -> Selection:
     if len(points) < 2:
         raise InputError(
             f"a choice needs at least two candidates; got {len(points)}. To describe one model use dptune.report."
         )
-    _refuse_other_places(default, len(points))
-    plan: Any = privatizer.ledger.fix_plan(name, lambda rest: _plan(rest, price, points, default, share_of))
-    price = _agreed(plan, name, price, points, default, share_of)
-    index = exponential(points, privatizer, price * math.sqrt(1 - share_of), name, default=default)
+    settings.refuse_other_places(len(points))
+    plan: Any = privatizer.ledger.fix_plan(name, lambda rest: settings.plan(rest, points))
+    price, share_of = settings.agreed(plan, name, points), settings.estimate_share
+    index = exponential(points, privatizer, price * math.sqrt(1 - share_of), name, default=settings.default)
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
     return Selection(index, len(points), estimate, price, "exponential selection", private)
-
-
-def choice_share(
-    privatizer: LossPrivatizer,
-    *,
-    mu: float | None,
-    estimate_share: float = 0.0,
-) -> float:
-    """Return the share of mu^2 that :func:`select` will plan for a choice with a limit of its own; 0 if there is none.
-
-    An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
-    """
-    price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
-    shares: Any = _plan(privatizer.ledger.allowance(), price, (), None, share_of).get("shares", {})
-    return float(shares.get("choice", 0.0))
-
-
-def _plan(
-    rest: Allowance, mu: float | None, points: Sequence[str], default: int | None, share_of: float
-) -> dict[str, object]:
-    """What is planned, for good; with a limit of the choice's own where the budget has one."""
-    mu = rest.whole(1 - share_of) if mu is None else mu
-    plan = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "points": _digest(points)}
-    if default is not None:
-        plan["default"] = default
-    return {**plan, "shares": {"choice": 1 - share_of}} if rest.divides else plan
-
-
-def _agreed(
-    plan: Any, name: str, mu: float | None, points: Sequence[str], default: int | None, share_of: float
-) -> float:
-    """Return the price of a stored plan.
-
-    Raises:
-        BudgetMismatch: it is of another choice, or of a search.
-    """
-    asked = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "points": _digest(points)}
-    found = plan if isinstance(plan, dict) else {}
-    same = all(key in found and value in (None, found[key]) for key, value in asked.items())
-    if not same or found.get("default") != default:
-        raise BudgetMismatch(
-            f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
-            "what a name means is fixed when it begins. Give another choice another name."
-        )
-    return float(found["mu"])
 
 
 def _digest(points: Sequence[str]) -> str:
@@ -219,27 +241,6 @@ def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> No
         privatizer.observe_failure(point)
     else:
         privatizer.observe(point, losses)
-
-
-def _check(
-    privatizer: object, name: object, mu: object, default: object, estimate_share: object
-) -> tuple[float | None, int | None, float]:
-    """Refuse what could not be paid or kept, before losses are computed; return the others in plain form."""
-    if not isinstance(privatizer, LossPrivatizer):
-        raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
-    _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is asked
-    if not isinstance(name, str) or not name:
-        raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
-    place = None if default is None else at_least("default", default, 0)
-    price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
-    if privatizer.ledger.fact(name, PLAN) is None:
-        check_start(privatizer.ledger, name, price, choice_share=1 - share_of)
-    return price, place, share_of
-
-
-def _refuse_other_places(default: int | None, candidates: int) -> None:
-    if default is not None and default >= candidates:
-        raise InputError(f"default= must be the place of one of the {candidates} candidates, from 0; got {default}.")
 
 
 def _losses_of_finalists(

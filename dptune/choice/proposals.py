@@ -1,7 +1,7 @@
 """Configurations that a public search proposes, put to private people once: what the front ends share.
 
-A front end says how public rows are lost under a configuration, how a model is trained at it, and how such work is
-spread. The rest is here: cross-validated losses, finalists, their training, and one private choice.
+A front end says what its search proposes, and trains in its own way. The rest is here: the options, cross-validated
+losses, finalists, their training, and one private choice.
 
 Guarantee: that of :class:`dptune.PublicChoice`. Candidates, their order, finalists and everything that is shown before
 the choice are functions of public rows. Private rows are read in this process only, after the plan is fixed, and the
@@ -11,35 +11,118 @@ model that is returned was never asked about them.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Required, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 import dptune
+from dptune._checks import at_least
 from dptune.choice.choosing import private_losses
-from dptune.errors import InputError, ObjectiveRefused
+from dptune.choice.crossval import cross_validated_losses, public_folds
+from dptune.errors import BudgetExhausted, InputError, ObjectiveRefused
 from dptune.losses.models import BoosterModel
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import check_start
 from dptune.search.answer import listed
-from dptune.search.request import left_in_words
+from dptune.search.outlook import left_in_words
 
-T = TypeVar("T")
-R = TypeVar("R")
 Parameters = Mapping[str, Any]
+SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share")  # of a PublicChoice
+Say = Callable[[str], object]  # shows a public line
+CANDIDATES = 100  # of a search, the best of them, that are cross-validated
 
 
-class Each(Protocol):
-    """Calls a function on every item, in whatever processes; an item whose call raised has its exception instead."""
+class ChoiceOptions(TypedDict, total=False):
+    """The options of every front end's ``choose``, all by name; ``loss`` and ``data`` are required.
 
-    def __call__(self, function: Callable[[T], R], items: Sequence[T], what: str) -> list[R | Exception]:
-        """Return the results in the order of the items; ``what`` names the work for a progress bar."""
+    Attributes:
+        loss: the per-example loss, a name or a ``NamedLoss``.
+        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
+        ledger: pays; one person for each private row.
+        privatizer: instead of ``ledger``, where people have several rows or weights.
+        n: number of private people, with ``ledger``, where ``data`` is a function.
+        public: (X, y), the public rows that train.
+        cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
+        public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
+        default: your configuration of today: a candidate, and what the verdict compares with.
+        name: of the choice in the ledger. Default ``"<search> (choice)"``; of a search without a name of its own a
+            digest of what it proposes, so that the same proposals are the same choice.
+        candidates: how many configurations are cross-validated at most; default 100.
+        mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
+    """
+
+    loss: Required[str | NamedLoss]
+    data: Required[Data | Callable[[], Data]]
+    ledger: dptune.PrivacyLedger | None
+    privatizer: LossPrivatizer | None
+    n: int | None
+    public: tuple[Any, Any] | None
+    cv: Any
+    public_losses: npt.ArrayLike | None
+    default: Parameters | None
+    name: str | None
+    candidates: int
+    mu: float | None
+    public_weight: float
+    estimate_share: float | None
+    finalists: int | None
+    report_share: float | None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration, and its row of ``public_losses=``; None: it is the default, which was not searched."""
+
+    parameters: Parameters
+    row: int | None
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """What a finished public search proposes.
+
+    Attributes:
+        candidates: the best first.
+        searched: number of configurations that were searched.
+        name: of the search; None: it has none that stays when the script is run again.
+    """
+
+    candidates: Sequence[Candidate]
+    searched: int
+    name: str | None
+
+    def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
+        """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
+        found: dict[str, Candidate] = {}
+        for each in self.candidates[:most]:
+            found.setdefault(_key(each.parameters), each)
+        if default is None:
+            return list(found.values()), None
+        if not isinstance(default, Mapping):
+            raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
+        key = _key(default)
+        searched = (each for each in self.candidates if _key(each.parameters) == key)
+        found.setdefault(key, next(searched, Candidate(default, None)))
+        return list(found.values()), list(found).index(key)
+
+
+class Trainer(Protocol):
+    """Trains on public rows, in whatever processes; a candidate whose training raised has its exception instead."""
+
+    given: object  # what the user gave it: must not reach the private rows
+
+    def losses(self, candidates: Sequence[Candidate]) -> Sequence[npt.ArrayLike | Exception]:
+        """Return the losses of the public rows (N,) under each candidate, by cross-validation."""
+
+    def models(self, candidates: Sequence[Candidate]) -> Sequence[Any]:
+        """Return the models of the candidates, trained on all public rows."""
 
 
 @dataclass(frozen=True)
@@ -66,54 +149,56 @@ class Choice:
         return self.summary()
 
 
-def privatizer_of(
-    privatizer: LossPrivatizer | None, ledger: dptune.PrivacyLedger | None, n: int | None, data: object
-) -> LossPrivatizer:
-    """Return the privatizer that a user gave, or one of the ledger with one person for each private row.
+class PublicTraining:
+    """A user's ``train(configuration, X, y)``, called on the public rows; travels to other processes.
+
+    Args:
+        train: the function, or an estimator of scikit-learn's kind whose parameters were searched.
+        parameters: configuration -> its parameters, for an estimator.
 
     Raises:
-        InputError: both or neither were given, or the number of people is not known.
+        InputError: ``train`` is neither, or ``public=`` is missing. Nothing was charged.
     """
-    if privatizer is not None and ledger is None:
-        if n is not None:
-            raise InputError("n= goes with ledger=; the privatizer knows its number of people. Nothing was charged.")
-        return privatizer
-    if ledger is None or privatizer is not None:
-        raise InputError("give ledger=, or privatizer= where people have several rows; not both. Nothing was charged.")
-    if n is None and callable(data):
-        raise InputError("data= is a function that loads the private rows: give n=, their number, which is public.")
-    answers = getattr(data, "y", None) if not isinstance(data, tuple | list) else data[-1] if len(data) == 2 else None
-    if n is None and not hasattr(answers, "__len__"):
-        raise InputError("data= must be (X, y), dptune.Rows(X, y, like=...), or a function that returns them.")
-    return LossPrivatizer(ledger, n=len(answers) if n is None else n)  # type: ignore[arg-type]
+
+    def __init__(
+        self, train: Any, options: ChoiceOptions, *, parameters: Callable[[Any], Parameters] = lambda at: at
+    ) -> None:
+        self._train = functools.partial(_trained_at, train, parameters) if is_estimator(train) else train
+        if not callable(self._train):
+            raise InputError(
+                f"train must be a function (configuration, X, y) -> model or an estimator; got {type(train).__name__}."
+            )
+        public = options.get("public")
+        if not isinstance(public, tuple | list) or len(public) != 2:
+            raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
+        self.public, self._loss = (public[0], public[1]), options["loss"]
+        known = options.get("public_losses") is not None
+        folds = None if known else public_folds(*self.public, cv=options.get("cv", 5), loss=self._loss)
+        self._folds = folds
+
+    def losses(self, at: Any) -> npt.NDArray[np.float64]:
+        """Return the losses of the public rows (N,) at a configuration, each without the row's fold."""
+        fit = functools.partial(self._trained, at)
+        losses: npt.NDArray[np.float64] = cross_validated_losses(fit, *self.public, cv=self._folds, loss=self._loss)
+        return losses
+
+    def model(self, at: Any) -> Any:
+        """Return the model at a configuration, trained on all public rows."""
+        return self._trained(at, *self.public)
+
+    def _trained(self, at: Any, X: Any, y: Any) -> Any:
+        return as_model(self._train(at, X, y), self._loss, X)
 
 
-def distinct(configurations: Sequence[Parameters], default: Parameters | None) -> tuple[list[Parameters], int | None]:
-    """Return configurations without repetitions, the default one among them, and its place."""
-    found = {key(each): each for each in configurations}
-    if default is None:
-        return list(found.values()), None
-    if not isinstance(default, Mapping):
-        raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
-    found.setdefault(key(default), default)
-    return list(found.values()), list(found).index(key(default))
+def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any, X: Any, y: Any) -> Any:
+    from sklearn.base import clone
 
-
-def key(parameters: Parameters) -> str:
-    """Return a text that equal configurations share."""
-    return json.dumps(dict(parameters), sort_keys=True, default=repr)
+    return clone(estimator).set_params(**parameters(at)).fit(X, y)
 
 
 def is_estimator(train: object) -> bool:
     """Whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
     return all(hasattr(train, method) for method in ("fit", "get_params", "set_params"))
-
-
-def trained_at(estimator: Any, parameters: Parameters, X: Any, y: Any) -> Any:
-    """Return a clone of the estimator with these parameters, fitted."""
-    from sklearn.base import clone
-
-    return clone(estimator).set_params(**parameters).fit(X, y)
 
 
 def as_model(model: Any, loss: str | NamedLoss, X: Any) -> Any:
@@ -130,79 +215,127 @@ def as_model(model: Any, loss: str | NamedLoss, X: Any) -> Any:
     return BoosterModel(model, labels=list(range(2 if len(shape) == 1 else shape[1])))
 
 
-def choose_among(
-    candidates: Sequence[Parameters],
-    *,
-    public_losses: Callable[[int], npt.ArrayLike],
-    train: Callable[[int], Any],
-    user_function: Function,
-    privatizer: LossPrivatizer,
-    name: str,
-    loss: str | NamedLoss,
-    data: Data | Callable[[], Data],
-    default: int | None,
-    each: Each,
-    say: Callable[[str], None],
-    warn: Callable[[str], None],
-    **settings: Any,
-) -> Choice:
+def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions, say: Say, warn: Say) -> Choice:
     """Cross-validate the candidates, train the finalists, and let private people choose.
 
-    Args:
-        candidates: configurations, the best by the public search first.
-        public_losses: place of a candidate -> losses of the public rows (N,), each without the row's fold.
-        train: place of a candidate -> model, trained on all public rows.
-        user_function: what the user gave; it must not reach the private rows.
-        name: of the choice in the ledger.
-        data: (X, y) of the private rows, ``dptune.Rows``, or a function that loads them.
-        default: place of the configuration that the verdict compares with.
-        each: spreads the work.
-        say, warn: show public lines.
-        settings: of :class:`dptune.PublicChoice`.
-
     Raises:
-        InputError: fewer than two candidates can be trained, or the default cannot; nothing was charged.
+        InputError: fewer than two candidates can be trained, or the default cannot, or an option is not usable;
+            nothing was charged.
+        UnsupportedMetric: the loss is not a mean over people.
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other public losses or settings.
     """
+    privatizer, loss = _privatizer(options), options["loss"]
+    most = at_least("candidates", options.get("candidates", CANDIDATES), 2)
+    candidates, default = proposals.with_default(options.get("default"), most)
     if len(candidates) < 2:
         raise InputError(
             f"a choice needs two configurations or more; got {len(candidates)}. One needs no private rows. "
             "Nothing was charged."
         )
-    asks: Any = losses_function(functools.partial(_as_it_is, user_function), loss, data, rows=privatizer.rows)
+    asks: Any = losses_function(
+        functools.partial(_as_it_is, trainer.given), loss, options["data"], rows=privatizer.rows
+    )
     try:
         asks.train(None)  # loads the private rows, and refuses a user's function that reaches them, before it is called
     except ObjectiveRefused as error:
         raise InputError(str(error)) from None
+    name = options.get("name") or _usual_name(proposals.name, candidates, default, loss)
     if privatizer.ledger.count(name) == 0:
-        check_start(privatizer.ledger, name, settings.get("mu"))
-    found = each(public_losses, range(len(candidates)), "cross-validate on public rows")
-    public = _matrix(found, default, warn)
+        try:
+            check_start(privatizer.ledger, name, options.get("mu"))
+        except BudgetExhausted as error:
+            if proposals.name is None and options.get("name") is None:
+                error.add_note(
+                    "The search has no name, so the choice is known by its candidates, and these are others than "
+                    "before. Give the search a name and a seed or a storage, so that a rerun returns the first choice."
+                )
+            raise
+    given = _given_losses(options.get("public_losses"), proposals.searched, candidates)
+    public = _matrix(trainer.losses(candidates) if given is None else given, default, warn)
+    settings: Any = {setting: value for setting, value in options.items() if setting in SETTINGS}
     choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
     say(str(choice.outlook))
-    models = _trained(choice.to_train, train, each, warn)
+    models = _trained(choice.to_train, candidates, trainer, warn)
     selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
     if selection.index not in models:  # the ledger has the answer
-        models = _trained((selection.index,), train, each, warn)
+        models = _trained((selection.index,), candidates, trainer, warn)
     model = models[selection.index]
     if isinstance(model, Exception):
         raise model
-    return Choice(dict(candidates[selection.index]), selection, model, left_in_words(privatizer.ledger))
+    return Choice(dict(candidates[selection.index].parameters), selection, model, left_in_words(privatizer.ledger))
 
 
-def _trained(
-    places: Sequence[int], train: Callable[[int], Any], each: Each, warn: Callable[[str], None]
-) -> dict[int, Any]:
+def check_options(options: ChoiceOptions) -> None:
+    """Refuse unknown and missing options.
+
+    Raises:
+        InputError: names them. Nothing was charged.
+    """
+    known = ChoiceOptions.__annotations__
+    if unknown := sorted(options.keys() - known.keys()):
+        raise InputError(
+            f"choose has no option {', '.join(map(repr, unknown))}; it has {', '.join(known)}. Nothing was charged."
+        )
+    if missing := [name for name in ("loss", "data") if name not in options]:
+        raise InputError(f"choose needs {' and '.join(f'{name}=' for name in missing)}. Nothing was charged.")
+
+
+def _privatizer(options: ChoiceOptions) -> LossPrivatizer:
+    """Return the privatizer that a user gave, or one of the ledger with one person for each private row."""
+    privatizer, ledger, n, data = (options.get(name) for name in ("privatizer", "ledger", "n", "data"))
+    if isinstance(privatizer, LossPrivatizer) and ledger is None:
+        if n is not None:
+            raise InputError("n= goes with ledger=; the privatizer knows its number of people. Nothing was charged.")
+        return privatizer
+    if not isinstance(ledger, dptune.PrivacyLedger) or privatizer is not None:
+        raise InputError("give ledger=, or privatizer= where people have several rows; not both. Nothing was charged.")
+    if n is None and callable(data):
+        raise InputError("data= is a function that loads the private rows: give n=, their number, which is public.")
+    answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
+    if n is None and not isinstance(answers, Sized):
+        raise InputError("data= must be (X, y), dptune.Rows(X, y, like=...), or a function that returns them.")
+    return LossPrivatizer(ledger, n=len(answers) if n is None else n)  # type: ignore[arg-type]  # it refuses others
+
+
+def _usual_name(search: str | None, candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
+    """Return a choice's name where the user gives none; of a search without a name a digest of what it proposes."""
+    if search is not None:
+        return f"{search} (choice)"
+    proposed = json.dumps([[_key(each.parameters) for each in candidates], default, as_loss(loss).name])
+    return f"choice {hashlib.sha256(proposed.encode()).hexdigest()[:16]}"
+
+
+def _key(parameters: Parameters) -> str:
+    """Return a text that equal configurations share."""
+    return json.dumps(dict(parameters), sort_keys=True, default=repr)
+
+
+def _given_losses(
+    losses: npt.ArrayLike | None, searched: int, candidates: Sequence[Candidate]
+) -> list[npt.NDArray[np.float64]] | None:
+    """Return the candidates' rows of ``public_losses=``; None if it was not given."""
+    if losses is None:
+        return None
+    matrix, rows = np.asarray(losses, dtype=np.float64), [each.row for each in candidates if each.row is not None]
+    if matrix.ndim != 2 or len(matrix) != searched or len(rows) < len(candidates):
+        raise InputError(
+            f"public_losses= must be ({searched}, N), one row for each configuration that was searched, the default= "
+            f"among them; got {matrix.shape}. Nothing was charged."
+        )
+    return [matrix[row] for row in rows]
+
+
+def _trained(places: Sequence[int], candidates: Sequence[Candidate], trainer: Trainer, warn: Say) -> dict[int, Any]:
     """Return the models of the candidates at these places; of one that failed the exception."""
-    trained = each(train, places, "train finalists on all public rows") if places else []
+    trained = trainer.models([candidates[place] for place in places]) if places else []
     if failed := [one for one in trained if isinstance(one, Exception)]:
         warn(f"{len(failed)} of {len(trained)} finalists could not be trained and drop out: {_told(failed[0])}")
     return dict(zip(places, trained, strict=True))
 
 
-def _as_it_is(user_function: Function, model: Any) -> Any:
-    """Return the model; the user's function is here for what it can reach."""
+def _as_it_is(given: object, model: Any) -> Any:
+    """Return the model; what the user gave is here for what it can reach."""
     return model
 
 
@@ -211,7 +344,7 @@ def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
     return None if isinstance(model, Exception) else private_losses(asks, model, rows)
 
 
-def _matrix(found: Sequence[Any], default: int | None, warn: Callable[[str], None]) -> npt.NDArray[np.float64]:
+def _matrix(found: Sequence[Any], default: int | None, warn: Say) -> npt.NDArray[np.float64]:
     """Return the public losses (m, N); NaN in the rows of candidates that failed."""
     failed = {place: each for place, each in enumerate(found) if isinstance(each, Exception)}
     if default in failed:

@@ -42,7 +42,7 @@ from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
 from dptune.search.agreement import check_start
-from dptune.search.request import risk_in_words, share_in_words
+from dptune.search.outlook import risk_in_words, share_in_words
 
 INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 

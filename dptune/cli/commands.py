@@ -37,7 +37,7 @@ from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.local import UserLedger
 from dptune.search.algorithms.centred_plan import RUNGS, default_trials
-from dptune.search.request import forecast, space_of
+from dptune.search.outlook import forecast, space_of
 from dptune.training import TrainingPlan, join
 from dptune.training.ledger import CentralLedger
 from dptune.training.profiles import epsilon_of

@@ -22,7 +22,7 @@ from dptune.privacy.query import Interval
 from dptune.search.agreement import PRIVATIZER, stored_plan
 from dptune.search.answer import Estimate
 from dptune.search.answer import listed as listed_parameters
-from dptune.search.fold import FINAL, VALUE
+from dptune.search.replay import FINAL, VALUE
 from dptune.search.view import RunView
 
 BLOCKS = "▁▂▃▄▅▆▇█"

@@ -51,7 +51,8 @@ class FTSServer:
     Args:
         ledger: the plan, and the record of every broadcast.
         settings: agreed on with the agents; fixed in the ledger when the first server starts.
-        insecure_seed, noise, samples: NOT PRIVATE. Other noise and samples, for tests; they stamp ledger and statement.
+        noise, samples: NOT PRIVATE. Other noise and samples, such as ``SeededNoise(0)`` and ``SeededSample(0)``, for
+            tests; they stamp ledger and statement.
 
     Raises:
         BudgetMismatch: the ledger protects another number of agents, or was used with other settings.
@@ -63,7 +64,6 @@ class FTSServer:
         ledger: PlanLedger,
         settings: FTSSettings,
         *,
-        insecure_seed: int | None = None,
         noise: NoiseSource | None = None,
         samples: SampleSource | None = None,
     ) -> None:
@@ -80,8 +80,8 @@ class FTSServer:
                 "this ledger's plan was begun with other settings; they fix the weights and so the noise, for good. "
                 "Continue with them, or make a ledger of its own for other agents."
             )
-        self._noise = noise_source(noise, insecure_seed)
-        self._samples = sample_source(samples, insecure_seed)
+        self._noise = noise_source(noise)
+        self._samples = sample_source(samples)
         self._lock = ForkSafeLock()
         released = [charge.value for charge in ledger.charges()]  # in order of the rounds
         self._broadcasts = {t: self._matrix(value) for t, value in enumerate(released) if value is not None}  # (P, M)

@@ -129,7 +129,7 @@ def budget_statement(
     stated, promised = _stated(budget, spent, private)
     releases = sum(count for _, count in facts["mechanisms"])
     unprotected = _unprotected(public, trained)
-    seeded = "NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity."
+    seeded = "NOT PRIVATE: noise was drawn from a seeded generator (SeededNoise); epsilon = infinity."
     return BudgetStatement(
         **facts,
         budget=budget,

@@ -64,7 +64,7 @@ class OutsourcedCurator:
         folder: the curator's own; the modeler must not be able to read it.
         projection: public W (d, k), as from :func:`random_projection`; default the identity.
         scope: name of this export in the ledger.
-        insecure_seed, noise: NOT PRIVATE. Reproducible or other noise, for tests; stamps ledger and statement.
+        noise: NOT PRIVATE. Other noise, such as ``SeededNoise(0)``, for tests; stamps ledger and statement.
 
     Raises:
         InputError: a setting is not usable.
@@ -84,7 +84,6 @@ class OutsourcedCurator:
         max_change: float | None = None,
         projection: npt.ArrayLike | None = None,
         scope: str = "outsourced",
-        insecure_seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
@@ -106,7 +105,7 @@ class OutsourcedCurator:
             raise InputError("scale must be positive, in the units of the features.")
         self._W = np.eye(d) if projection is None else _public_map(projection, d)  # (d, k)
         self._folder = Path(place("the curator's own folder", folder))
-        self._noise = noise_source(noise, insecure_seed)
+        self._noise = noise_source(noise)
         self.private = is_private(self._noise)
         ledger.bind_people(self.n)
 

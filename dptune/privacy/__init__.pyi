@@ -1,6 +1,8 @@
 """The names of this room, and where each is defined."""
 
 from dptune.privacy.auto_clip import AutoClip as AutoClip
+from dptune.privacy.noise import NoiseSource as NoiseSource
+from dptune.privacy.noise import SeededNoise as SeededNoise
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released
 from dptune.privacy.query import Ball as Ball

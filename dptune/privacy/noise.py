@@ -89,10 +89,24 @@ class OpenDPNoise:
 
 
 class SeededNoise:
-    """NOT PRIVATE. Reproducible noise for tests and figures; every charge made with it says so."""
+    """NOT PRIVATE. Reproducible noise for tests and figures; every charge made with it says so.
 
-    def __init__(self, insecure_seed: int) -> None:
-        self._generator = np.random.default_rng(insecure_seed)
+    A copy, or what is unpickled, draws from the seed anew.
+
+    Raises:
+        InputError: the seed is not a whole number from 0.
+
+    Example::
+
+        LossPrivatizer(ledger, n=400, clip=(0.0, 3.0), noise=SeededNoise(0))
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = at_least("seed", seed, 0)
+        self._generator = np.random.default_rng(self.seed)
+
+    def __reduce__(self) -> tuple[type[SeededNoise], tuple[int]]:
+        return SeededNoise, (self.seed,)
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus pseudo-random N(0, sigma^2 I)."""
@@ -103,11 +117,17 @@ class SeededNoise:
         return int(np.argmax(self._generator.gumbel(size=statistic.shape) - statistic / scale))
 
 
-def noise_source(given: NoiseSource | None, insecure_seed: int | None) -> NoiseSource:
-    """Return the source that was given, one with a seed if there is a seed, and else OpenDP's."""
-    if given is not None:
-        return given
-    return OpenDPNoise() if insecure_seed is None else SeededNoise(at_least("insecure_seed", insecure_seed, 0))
+def noise_source(given: NoiseSource | None) -> NoiseSource:
+    """Return the source that was given, else OpenDP's.
+
+    Raises:
+        InputError: what was given does not draw noise.
+    """
+    if given is None:
+        return OpenDPNoise()
+    if not (hasattr(given, "add_gaussian") and hasattr(given, "noisy_argmin")):
+        raise InputError(f"noise must draw noise, such as SeededNoise(0) for tests; got {type(given).__name__}.")
+    return given
 
 
 def is_private(noise: NoiseSource) -> bool:
@@ -140,19 +160,17 @@ class SecretSample:
 class SeededSample:
     """NOT PRIVATE. Reproducible samples for tests and figures; every charge made with them says so."""
 
-    def __init__(self, insecure_seed: int) -> None:
-        self._generator = np.random.default_rng([insecure_seed, 1])
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng([at_least("seed", seed, 0), 1])
 
     def draw(self, n: int, q: float) -> Mask:
         """Return who of n agents is in the sample, (n,)."""
         return np.asarray(self._generator.random(n) < q)
 
 
-def sample_source(given: SampleSource | None, insecure_seed: int | None) -> SampleSource:
-    """Return the source that was given, one with a seed if there is a seed, and else the operating system's."""
-    if given is not None:
-        return given
-    return SecretSample() if insecure_seed is None else SeededSample(insecure_seed)
+def sample_source(given: SampleSource | None) -> SampleSource:
+    """Return the source that was given, else the operating system's."""
+    return SecretSample() if given is None else given
 
 
 def is_secret(samples: SampleSource) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, between, shown
+from dptune._checks import between, shown
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
@@ -64,9 +64,9 @@ class LossPrivatizer:
             front ends do in their first trial.
         person_weights: (n,) positive public weights of the mean; default equal.
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
-        insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
         pending: keeps losses that wait for their question in an encrypted file, so that a kill does not lose them.
-        noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests; stamps like ``insecure_seed``.
+        noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests, such as ``SeededNoise(0)`` of
+            :mod:`dptune.privacy`; it stamps ledger and statement.
 
     Raises:
         InputError: a setting is not usable; before any data is read.
@@ -82,7 +82,6 @@ class LossPrivatizer:
         clip: tuple[float, float] | str | AutoClip = "auto",
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
-        insecure_seed: int | None = None,
         pending: PendingLosses | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -99,7 +98,6 @@ class LossPrivatizer:
         self._clip_is_private = True  # as far as this process knows
         self._people = People.of(n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
-        self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
         self.pending, self._given_noise = pending, noise
         ledger.bind_people(self.n)
         self._start()
@@ -108,7 +106,7 @@ class LossPrivatizer:
         self._lock = ForkSafeLock()
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
         self._rows = None if self._clip is None else HeldLosses(self._people, self._clip, self.dtype)
-        self._noise = noise_source(self._given_noise, self._insecure_seed)
+        self._noise = noise_source(self._given_noise)
 
     @property
     def private(self) -> bool:
@@ -165,7 +163,7 @@ class LossPrivatizer:
         Who belongs to whom could be guessed from a digest of few groups.
         """
         people = self._people
-        parts = [repr((self.describe(), self._insecure_seed)).encode(), people.weights.tobytes()]
+        parts = [repr((self.describe(), getattr(self._noise, "seed", None))).encode(), people.weights.tobytes()]
         parts += [b"" if people.of_row is None else np.asarray(people.of_row, dtype=np.int64).tobytes()]
         return hashlib.sha256(b"|".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 

@@ -1,12 +1,11 @@
 """The names of this room, and where each is defined."""
 
 from dptune.search import gp as gp
-from dptune.search.algorithms.asks_nothing import SELECTION as SELECTION
-from dptune.search.algorithms.asks_nothing import VALUES as VALUES
-from dptune.search.algorithms.centred import CentredCMA as CentredCMA
-from dptune.search.algorithms.centred import CentredMixed as CentredMixed
-from dptune.search.algorithms.centred import CentredSettings as CentredSettings
+from dptune.search.algorithms.centred_cma import CentredCMA as CentredCMA
+from dptune.search.algorithms.centred_mixed import CentredMixed as CentredMixed
 from dptune.search.algorithms.centred_plan import CENTRED as CENTRED
+from dptune.search.algorithms.centred_settings import CentredSettings as CentredSettings
+from dptune.search.algorithms.centred_settings import Tuning as Tuning
 from dptune.search.algorithms.gibo import DPGIBO as DPGIBO
 from dptune.search.algorithms.gibo import AdaGrad as AdaGrad
 from dptune.search.algorithms.gibo import AdaGradNorm as AdaGradNorm
@@ -16,9 +15,11 @@ from dptune.search.algorithms.gibo_plan import GIBO as GIBO
 from dptune.search.algorithms.method import Method as Method
 from dptune.search.algorithms.method import Plan as Plan
 from dptune.search.algorithms.method import PublicFacts as PublicFacts
+from dptune.search.algorithms.one_shot import SELECTION as SELECTION
+from dptune.search.algorithms.one_shot import VALUES as VALUES
 from dptune.search.algorithms.rounds import Rounds as Rounds
 from dptune.search.algorithms.rounds import RoundSettings as RoundSettings
 from dptune.search.answer import Estimate as Estimate
+from dptune.search.loop import drive as drive
 from dptune.search.mlflow import log_to_mlflow as log_to_mlflow
-from dptune.search.request import drive as drive
 from dptune.search.run import SearchRun as SearchRun

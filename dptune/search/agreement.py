@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from dptune._checks import at_least, positive
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
@@ -101,7 +102,7 @@ def agree_on_plan(
 
 def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> None:
     """Refuse a default configuration that is no point of the search space, as far as that is known."""
-    if default is not None and space is not None and (wrong := space.wrong_with(default)):
+    if default is not None and space is not None and (wrong := space.validation_error(default)):
         raise InputError(
             f"default= must have every active searched parameter, within its range: {wrong}. Leave default= out to "
             "compare with the centre of the search space."
@@ -273,6 +274,25 @@ def totals(ledger: PrivacyLedger, scope: str) -> tuple[int, float]:
 def asked_in_all(ledger: PrivacyLedger, scope: str) -> Mapping[str, Any] | None:
     """Return ``trials`` and ``mu`` that a run and the one that it extends were given in all; None: it extends none."""
     return (_start(ledger, scope) or {}).get("in_all")
+
+
+def wanted_in_all(ledger: PrivacyLedger, scope: str, trials: int, mu: float | None) -> dict[str, Any] | None:
+    """Return ``trials`` and ``mu`` in all of a run that is to be extended; None: it was extended to them already.
+
+    Raises:
+        InputError: it has as much.
+    """
+    wanted = {"trials": at_least("trials", trials, 1), "mu": None if mu is None else positive("mu", mu)}
+    if wanted in [asked_in_all(ledger, name) for name in lineage(ledger, scope)]:
+        return None
+    had, spent = totals(ledger, scope)
+    if trials <= had or (mu is not None and mu <= spent):
+        given = "" if mu is None else f" and mu={mu:.4g}"
+        raise InputError(
+            f"trials={trials}{given} are what the run {scope!r} is to have in all, and it has {had} trials and "
+            f"mu={spent:.4g}; give more of both."
+        )
+    return wanted
 
 
 def name_of_extension(scope: str) -> str:

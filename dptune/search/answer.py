@@ -20,7 +20,7 @@ from dptune.search.algorithms.rounds import Matrix, Vector
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.space import Space
 
-Released = tuple[Mapping[str, Any], float, float]  # parameters, value, standard deviation of its noise
+ReleasedValue = tuple[Mapping[str, Any], float, float]  # parameters, value, standard deviation of its noise
 EDGE = 0.01  # of a parameter's range, on its own scale
 FEWEST = 4  # values, below which there is nothing to fit
 MEMORY = 250  # values that the model uses: the newest
@@ -135,7 +135,7 @@ class Recommendation(dict[str, Any]):
         self.defaults, self.improvement, self.hint, self.at_edge = dict(defaults), improvement, hint, at_edge
         self.reason, self.missing, self.kept = reason, missing, kept
 
-    def told_as(
+    def renamed(
         self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], *, reason: str | None = None
     ) -> Recommendation:
         """Return the same with parameters, defaults and reason as a front end's user knows them."""
@@ -181,7 +181,7 @@ def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def best_of_values(
-    released: Sequence[Released], default: Mapping[str, Any] | None = None
+    released: Sequence[ReleasedValue], default: Mapping[str, Any] | None = None
 ) -> tuple[Mapping[str, Any], tuple[float, float] | None] | None:
     """Return the trial whose mean loss is probably the smallest, and how much smaller it is than at ``default``.
 
@@ -200,7 +200,7 @@ def best_of_values(
 
 
 def difference_of_values(
-    space: Space, released: Sequence[Released], x: Vector, y: Vector
+    space: Space, released: Sequence[ReleasedValue], x: Vector, y: Vector
 ) -> tuple[float, float] | None:
     """Return what it says about the mean loss at x (d,) less that at y, and its standard deviation; None: too few."""
     inside = [one for one in released if space.contains(one[0])]
@@ -210,7 +210,7 @@ def difference_of_values(
     return _fitted(points, inside).difference(x, y)
 
 
-def _fitted(points: Matrix, released: Sequence[Released]) -> GroupedRegression:
+def _fitted(points: Matrix, released: Sequence[ReleasedValue]) -> GroupedRegression:
     values, sigmas = (np.array([one[i] for one in released]) for i in (1, 2))
     model = GroupedRegression(points.shape[1], memory=MEMORY)
     model.fit([Group(points[-MEMORY:], values[-MEMORY:], float(np.max(sigmas)))])

@@ -10,7 +10,7 @@ Example::
     run.recommend()
 
 There is one run for every method. The method's algorithm is public and knows neither losses nor ledger; the run carries
-its questions to the privatizer and the answers back. The ledger is the only memory (:mod:`dptune.search.fold`).
+its questions to the privatizer and the answers back. The ledger is the only memory (:mod:`dptune.search.replay`).
 
 Nobody waits. A question is asked by the process that has enough points of its own. A trial that fails, is late or
 never returns delays only its own process's next question, by one trial. Losses stay in the process that observed them.
@@ -23,20 +23,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
-from dptune._checks import at_least, boolean, positive
+from dptune._checks import boolean
 from dptune.errors import (
-    AllTrialsFailed,
     BudgetExhausted,
     DptuneError,
     InputError,
     KeyConflict,
     PlanComplete,
-    TrialFailed,
 )
 from dptune.ledger.entries import Quota
 from dptune.parameters import as_choice
@@ -45,15 +40,12 @@ from dptune.search import agreement
 from dptune.search.algorithms.method import Method
 from dptune.search.algorithms.rounds import Vector
 from dptune.search.answer import Estimate, Recommendation
-from dptune.search.fold import VALUE, as_stored, hand_in, point_name, refuse_name
-from dptune.search.last_releases import candidates_of, choose, choose_again
+from dptune.search.last_releases import LastReleases
+from dptune.search.replay import VALUE, as_stored, point_name, refuse_name, submit_losses
 from dptune.search.rungs import Rungs
+from dptune.search.unfinished import Unfinished
 from dptune.search.view import Lacks, RunView
 from dptune.space import Space, Value
-
-FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
-MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
-FIRST_STOPPED = 30  # of a run: if none of them hands in losses, none will
 
 
 class SearchRun(RunView):
@@ -108,17 +100,9 @@ class SearchRun(RunView):
     def _begin(self, *run: Any) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
         super().__init__(*run)
-        self.failed: set[str] = set()  # points whose evaluation failed, until an answer has counted them
-        self._succeeded = False  # whether any trial of this process did
         self._told = False  # that its choice is lost
-        self._stopped: set[str] = set()  # trials in a row that handed in no losses; a front end may tell of one twice
-        self._ended_early: set[str] = set()  # points that a public quantity has ended, until an answer has counted them
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        self._candidates: dict[str, Mapping[str, Value]] = {}  # points that are held until one of them is chosen
-        self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too
-        self._asked_again: list[Vector] = []
-        self._turns = 0  # of points without which the last releases cannot be made
-        self.rungs = Rungs(self)
+        self.rungs, self.last, self.unfinished = Rungs(self), LastReleases(self), Unfinished(self)
         if self.space is not None:
             self._take_back(self.space)
 
@@ -145,48 +129,12 @@ class SearchRun(RunView):
             raise InputError(f"the method {self.method.name!r} proposes no points: another searcher does.")
         with self.lock:
             if trial is None:
-                self.fold.sync()
+                self.replay.sync()
             else:
                 self.check(trial)
-            slot = self.fold.asked if number is None or not self.method.shared_slots else number
-            self.fold.asked += 1
-            again = self._needed_again(self.space) or self._lost_candidate(self.space)
-            return again or self.space.decode(self.algorithm.ask(slot))
-
-    def _needed_again(self, space: Space) -> dict[str, Value] | None:
-        """A point whose losses were lost, and without which a release at the end cannot be made; None: there is none.
-
-        They take turns until each is evaluated, because a trial may never return.
-        """
-        needed: list[dict[str, Any]] = []
-        if self.fold.choice is not None and not self.fold.chosen:
-            needed = list(candidates_of(self.fold.choice).values())
-        elif self._lacks is Lacks.ESTIMATE:
-            needed = [self._answer(space), dict(self.default or {})]
-        needed = [point for point in needed if not self._was_evaluated(point)]
-        self._turns += 1
-        return needed[self._turns % len(needed)] if needed else None
-
-    def _was_evaluated(self, point: Mapping[str, Value]) -> bool:
-        return any(self.same(point, known) for known in self._evaluated)
-
-    def _lost_candidate(self, space: Space) -> dict[str, Value] | None:
-        """Before a choice, a good point that this process has not evaluated, once each; None: there is none.
-
-        A process chooses among its own points, and after a restart it has none. Failures are ignored here.
-        """
-        if self.plan.choice_mu == 0 or self.fold.chosen or self.algorithm.t + 1 < self.algorithm.rounds:
-            return None
-        best = [*self.algorithm.best_points(self.algorithm.batch)]
-        if self.default:
-            best.insert(0, self._point(space, self.default))
-        best = [x for x in best if not any(len(x) == len(u) and np.allclose(x, u) for u in self._asked_again)]
-        known = [self._point(space, parameters) for parameters in self._evaluated] if best else []
-        for x in best:
-            if not any(np.allclose(x, u) for u in known):
-                self._asked_again.append(x)
-                return space.decode(x)
-        return None
+            slot = self.replay.asked if number is None or not self.method.shared_slots else number
+            self.replay.asked += 1
+            return self.last.proposal(self.space) or self.space.decode(self.algorithm.ask(slot))
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
@@ -202,14 +150,14 @@ class SearchRun(RunView):
         """
         refuse_name(trial)
         with self.lock:
-            self.fold.sync(write=True)
+            self.replay.sync(write=True)
             self._told = self._told or agreement.warn_if_lost(self.ledger, self.scope, self.plan)
-            if (released := self.fold.value_of(trial)) is not None:
+            if (released := self.replay.value_of(trial)) is not None:
                 if parameters is not None and as_stored(parameters) != released.note["parameters"]:
                     raise self.other_parameters(trial)
                 return
             self._make_up()
-            if self._used_up:
+            if self.used_up:
                 over = (
                     f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read "
                     "or spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= "
@@ -217,16 +165,16 @@ class SearchRun(RunView):
                 )
                 raise PlanComplete(over if self.complete else f"{over} {self._rounds_made()}")
             price = self._next_price()
-            if price > 0 and not self.ledger.filter.admits(self.fold.spent, price):
+            if price > 0 and not self.ledger.filter.admits(self.replay.spent, price):
                 choice_of = self.scope if price == self.plan.choice_mu else ""
                 self.ledger.check(price, choice_of=choice_of)  # refuses it, unless the budget was raised
 
     def _next_price(self) -> float:
         """GDP price of the releases that come next and are not paid."""
-        if (lacks := self._lacks) is Lacks.ESTIMATE:
-            return self.plan.final_mu if self._final.charge is None else 0.0
+        if (lacks := self.lacks) is Lacks.ESTIMATE:
+            return self.plan.final_mu if self.final.charge is None else 0.0
         if lacks is Lacks.CHOICE:
-            return self.plan.choice_mu if self.fold.choice is None else 0.0
+            return self.plan.choice_mu if self.replay.choice is None else 0.0
         # the round's: its other trials' values, as many as are left, and its questions
         values = max(min(self.algorithm.missing(), self._values_left), 1)
         return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
@@ -256,60 +204,18 @@ class SearchRun(RunView):
         refuse_name(trial)
         point = point_name(self.scope, trial, parameters)
         if losses is None:
-            self._count_failure(trial, point)
-        hand_in(self.privatizer, point, losses)
-        self._succeeded |= losses is not None
-        self._stopped.clear()
+            self.unfinished.fail(trial, point)
+        submit_losses(self.privatizer, point, losses)
+        self.unfinished.succeeded |= losses is not None
+        self.unfinished.stopped.clear()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self.lock:
             self._held[point] = None
-            self.fold.sync()
+            self.replay.sync()
             known = math.inf if self.space is None else self._add_point(self.space, trial, point, parameters)
             self._forget()
             self._values[trial] = known if value is None else value
             return self._values[trial]
-
-    def _count_failure(self, trial: str, point: str) -> None:
-        with self.lock:
-            self.trials_failed += 1
-            if self._succeeded or self.fold.begun:
-                self.failed.add(point)
-                return
-            self.rungs.withdraw(trial)
-            charged = f"Nothing was charged{self.clip_words()}."
-            if self.trials_failed < max(self.algorithm.batch, FIRST_TRIALS):
-                raise TrialFailed(f"the function failed, as all trials of the run have so far. {charged}")
-            raise AllTrialsFailed(
-                f"the function failed in each of the first {self.trials_failed} trials of the run {self.scope!r}. "
-                f"{charged} What it raised is hidden, because it may depend on private data. To see it, let the "
-                'function return the fitted model in place of losses, and say where it is made loss="zero_one" (or '
-                "another) and data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of "
-                "the decorated function, on public or made-up data."
-            )
-
-    def clip_words(self) -> str:
-        """Return which charge came before the run's first trial, to follow "nothing was charged"; "" if none did."""
-        auto = self.privatizer.auto
-        made = None if auto is None else auto.made(self.ledger)
-        price = "" if made is None else f"{made.description['mu']:.3g}"
-        return price and f" but the clip (mu={price}), which a corrected run uses again"
-
-    def withdrawn(self, trial: str) -> None:
-        """Take note that a trial was stopped and hands in no losses: another takes its place.
-
-        Raises:
-            PlanComplete: so were too many in a row, in addition to those that private losses may have stopped.
-        """
-        self.rungs.withdraw(trial)
-        self._stopped.add(trial)
-        most = MOST_STOPPED if self._succeeded or self.fold.begun else FIRST_STOPPED
-        if len(self._stopped) >= most + self.plan.decisions:
-            raise PlanComplete(
-                f"{len(self._stopped)} trials in a row of the run {self.scope!r} were stopped before they handed in "
-                "losses. Nothing was learned from them or charged for them. Let the pruner or scheduler begin later or "
-                "stop fewer trials; a scheduler with max_t= needs max_t larger than the number of reports. Then "
-                "continue."
-            )
 
     def stopped(self, trial: str, parameters: Mapping[str, Value]) -> None:
         """Take note that a public quantity has ended a trial before it handed in losses; it costs nothing.
@@ -323,23 +229,23 @@ class SearchRun(RunView):
         """
         point = point_name(self.scope, trial, parameters)
         with self.lock:
-            learns = self._succeeded or self.fold.begun
-            counts = learns and self.plan.monitor_mu == 0 and len(self._stopped) < 2 * self.algorithm.batch
+            few = len(self.unfinished.stopped) < 2 * self.algorithm.batch
+            counts = self.unfinished.works and self.plan.monitor_mu == 0 and few
             if self.space is None or not counts or not self.space.contains(parameters):
-                self.withdrawn(trial)
+                self.unfinished.withdraw(trial)
                 return
-            self._stopped.add(trial)
-            self._ended_early.add(point)
-            hand_in(self.privatizer, point, None)
+            self.unfinished.stopped.add(trial)
+            self.unfinished.ended_early.add(point)
+            submit_losses(self.privatizer, point, None)
             self._held[point] = None
-            self.fold.sync()
+            self.replay.sync()
             self._add_point(self.space, trial, point, parameters)
             self._forget()
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         quota = Quota(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
-        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.failed else {})}
+        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.unfinished.failed else {})}
         try:
             return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, quota=quota).scalar
         except DptuneError:
@@ -348,11 +254,11 @@ class SearchRun(RunView):
 
     def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
-        u, inside = self._point(space, parameters), space.contains(parameters)
+        u, inside = self.encoded(space, parameters), space.contains(parameters)
         self._outside += not inside
         if inside:
             self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
-            self.rungs.ended(trial, point, u, failed=point in self.failed)
+            self.rungs.ended(trial, point, u, failed=point in self.unfinished.failed)
             self._observe(point, u, parameters)
             self._ask_questions(space)
         else:
@@ -362,10 +268,7 @@ class SearchRun(RunView):
 
     def _observe(self, point: str, u: Vector, parameters: Mapping[str, Value]) -> None:
         """The losses of a point are with the curator: for the algorithm's questions, and for a choice at the end."""
-        if self.plan.choice_mu > 0:
-            self._evaluated.append(parameters)
-            if point not in self.failed | self._ended_early:
-                self._candidates[point] = parameters
+        self.last.observe(point, parameters, failed=point in self.unfinished.failed | self.unfinished.ended_early)
         self.algorithm.observe(point, u)
 
     def _take_back(self, space: Space) -> None:
@@ -373,15 +276,15 @@ class SearchRun(RunView):
         for left in self.privatizer.kept(self.scope):
             self._held[left.point] = None
             if left.failed:
-                self.failed.add(left.point)
-            self._succeeded |= not left.failed
+                self.unfinished.failed.add(left.point)
+            self.unfinished.succeeded |= not left.failed
             parameters = {name: as_choice(value) for name, value in left.parameters.items()}
-            self._observe(left.point, self._point(space, parameters), parameters)
+            self._observe(left.point, self.encoded(space, parameters), parameters)
         self._forget()
 
     def _forget(self) -> None:
         self.rungs.forget(self.algorithm.points_in_use())
-        in_use = {*self._candidates, *self.algorithm.points_in_use()}
+        in_use = {*self.last.held, *self.algorithm.points_in_use()}
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
             del self._held[point]
@@ -395,7 +298,7 @@ class SearchRun(RunView):
             LedgerError: the ledger cannot be written now either.
         """
         with self.lock:
-            self.fold.sync()
+            self.replay.sync()
             self._make_up()
 
     def _make_up(self) -> None:
@@ -410,26 +313,26 @@ class SearchRun(RunView):
 
     def _ask_questions(self, space: Space) -> None:
         """Ask what this process has the points for."""
-        self._spent_by_others = False
-        while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
+        self.spent_by_others = False
+        while not self.spent_by_others and (asked := self.algorithm.question()) is not None:
             # A failed trial that has a value of its own was counted there.
-            failed = set() if self.plan.monitor_mu > 0 else self.failed.intersection(asked.query.points)
+            failed = set() if self.plan.monitor_mu > 0 else self.unfinished.failed.intersection(asked.query.points)
             counted = {"failed": len(failed)} if failed else {}
-            before, note = self.algorithm.t, {**asked.note, **counted, **self.fold.space_note()}
+            before, note = self.algorithm.t, {**asked.note, **counted, **self.replay.space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
-                if not self.fold.sync() or self.algorithm.t > before:
+                if not self.replay.sync() or self.algorithm.t > before:
                     return  # our points stay for the next round
             except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
-                self._spent_by_others = True
+                self.spent_by_others = True
             else:
-                self.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
-                self.fold.paid(released.charge)
+                self.unfinished.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
+                self.replay.paid(released.charge)
                 if self.algorithm.t > before:
                     self.privatizer.settle(asked.query.points)
         if self.plan.choice_mu > 0:
-            self._end(space)
+            self.last.make(space)
 
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
@@ -438,57 +341,9 @@ class SearchRun(RunView):
         processes and restarts follow.
         """
         with self.lock:
-            self.fold.join(space)
+            self.replay.join(space)
 
-    # ---- the answer --------------------------------------------------------------------------------
-
-    def _end(self, space: Space) -> None:
-        """Choose among this process's points, and compare what was chosen with the default configuration.
-
-        What another process does meanwhile is learned; what an error prevents is made up for by the next call.
-        """
-        for lacks, release in ((Lacks.CHOICE, self._choose), (Lacks.ESTIMATE, self._compare)):
-            if self._lacks is lacks:
-                try:
-                    could = release(space)
-                except BudgetExhausted:
-                    self._spent_by_others, could = True, True
-                except KeyConflict:  # it was asked otherwise
-                    could = False
-                self.fold.sync()
-                self._gave_up |= not could and self._lacks is lacks
-        if self.complete:
-            self._candidates = {}
-
-    def _choose(self, space: Space) -> bool:
-        """Choose, or answer a choice that is paid, as soon as the points are held; return False if it never can be."""
-        if (paid := self.fold.choice) is None:
-            if len(self._evaluated) < self.algorithm.batch:
-                return True
-            default = self._candidate_at(self.default or {})
-            with suppress(KeyConflict):  # another process was first
-                return choose(self.privatizer, self.scope, self.plan, self._candidates, self._mean, default)
-            return True
-        candidates = candidates_of(paid)
-        if all(map(self._was_evaluated, candidates.values())):
-            held = {name: self._candidate_at(point) for name, point in candidates.items()}
-            choose_again(self.privatizer, self.scope, self.plan, paid, held)
-        return True
-
-    def _compare(self, space: Space) -> bool:
-        """Compare as soon as both points are held; return False if one of them failed."""
-        found, default = self._answer(space), self.default or {}
-        if not (self._was_evaluated(found) and self._was_evaluated(default)):
-            return True
-        best, usual = self._candidate_at(found), self._candidate_at(default)
-        if best is None or usual is None:
-            return False
-        self._final.of_held(found, best, usual)
-        return True
-
-    def _candidate_at(self, parameters: Mapping[str, Value]) -> str | None:
-        """The name of a point that is held for the choice and lies at these parameters, or None."""
-        return next((point for point, at in self._candidates.items() if self.same(at, parameters)), None)
+    # ---- the final estimate --------------------------------------------------------------------------
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
         """Refuse, before a model is trained, a final estimate that the run cannot make at these parameters.
@@ -498,10 +353,10 @@ class SearchRun(RunView):
             BudgetExhausted, KeyConflict: it does not fit, or was made at other parameters.
         """
         early = boolean("early", early)
-        self._final.check(parameters)
+        self.final.check(parameters)
         with self.lock:
-            self.fold.sync()
-            if not (early or self._used_up or self._lacks is Lacks.ESTIMATE or self._final.charge):
+            self.replay.sync()
+            if not (early or self.used_up or self.lacks is Lacks.ESTIMATE or self.final.charge):
                 raise InputError(
                     f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
                     f"that it ends with: nothing was trained or spent. {self.missing()} If it is to end here, "
@@ -528,9 +383,9 @@ class SearchRun(RunView):
             early: the run is to end here, though it is not complete.
         """
         self.check_estimate(parameters, early=early)
-        estimate = self._final.release(parameters, losses, default)
+        estimate = self.final.release(parameters, losses, default)
         with self.lock:
-            self.fold.sync()
+            self.replay.sync()
         return estimate
 
     # ---- more trials and more budget -------------------------------------------------------------------
@@ -550,18 +405,12 @@ class SearchRun(RunView):
             BudgetMismatch: another process extends it to something else at this moment.
             BudgetExhausted: the ledger has not that much; :meth:`PrivacyLedger.raise_budget` raises it.
         """
-        wanted = {"trials": at_least("trials", trials, 1), "mu": None if mu is None else positive("mu", mu)}
         run = self.newest()
-        if wanted in [agreement.asked_in_all(run.ledger, name) for name in agreement.lineage(run.ledger, run.scope)]:
+        wanted = agreement.wanted_in_all(run.ledger, run.scope, trials, mu)
+        if wanted is None:
             return run
-        had, spent = agreement.totals(run.ledger, run.scope)
-        if trials <= had or (mu is not None and mu <= spent):
-            given = "" if mu is None else f" and mu={mu:.4g}"
-            raise InputError(
-                f"trials={trials}{given} are what the run {run.scope!r} is to have in all, and it has {had} trials and "
-                f"mu={spent:.4g}; give more of both."
-            )
         if not run.complete:
+            had, _ = agreement.totals(run.ledger, run.scope)
             raise InputError(
                 f"the run {run.scope!r} is not complete, and only then it can be extended. Let it make the {had} "
                 "trials that it planned, or begin a new run that starts from it (start_from=)."

@@ -31,7 +31,7 @@ from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.ledger.entries import Quota
 from dptune.privacy.privatizer import Losses
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.fold import RUNG, hand_in, point_name, refuse_name
+from dptune.search.replay import RUNG, point_name, refuse_name, submit_losses
 from dptune.search.view import RunView
 from dptune.space import Value
 
@@ -68,7 +68,7 @@ class Rungs:
             raise InputError("the step of a report must be a whole number >= 0, as 1, 2, ... epochs.")
         step = found
         point = point_name(self.run.scope, f"{trial} at step {step}", parameters)
-        hand_in(self.run.privatizer, point, losses)
+        submit_losses(self.run.privatizer, point, losses)
         with self.run.lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
             (self._spared.add if self.run.same(parameters, self.run.default or {}) else self._spared.discard)(trial)
@@ -79,7 +79,7 @@ class Rungs:
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
         with self.run.lock:
-            self.run.fold.sync()
+            self.run.replay.sync()
             asked = self.question(trial)
             return asked is not None and self.decide(asked)
 

@@ -1,6 +1,6 @@
 """A run as it is seen: its recommendation, what is known of a trial, its progress. Nothing here spends or reads a loss.
 
-A run's state follows from the answers in its ledger (:mod:`dptune.search.fold`), and its plan and search space are
+A run's state follows from the answers in its ledger (:mod:`dptune.search.replay`), and its plan and search space are
 facts of the ledger. So whoever has the ledger alone sees what the run sees, at no cost. ::
 
     run = RunView.of(PrivacyLedger("ledger.db"), "svm")
@@ -21,14 +21,15 @@ from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
-from dptune.search.algorithms.asks_nothing import SELECTION, VALUES
 from dptune.search.algorithms.centred_plan import CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.one_shot import SELECTION, VALUES
 from dptune.search.algorithms.rounds import Rounds, Vector
 from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_values, difference_of_values
-from dptune.search.fold import VALUE, Fold
-from dptune.search.last_releases import FinalEstimate, chosen
+from dptune.search.final_choice import chosen
+from dptune.search.final_estimate import FinalEstimate
+from dptune.search.replay import VALUE, Replay
 from dptune.space import Space, Value
 
 
@@ -71,14 +72,14 @@ class RunView:
         self.method, self.privatizer, self.ledger, self.scope = method, privatizer, privatizer.ledger, scope
         self.plan, self.first_space, self.default = plan, first_space, default
         self.trials, self.trials_failed = totals(self.ledger, scope)[0], 0
-        self.fold = Fold(method, privatizer, scope, plan, first_space)
+        self.replay = Replay(method, privatizer, scope, plan, first_space)
         self._lineage = lineage(self.ledger, scope)  # itself, and the runs that it goes back to,
         self._extends = lineage(self.ledger, scope, extended=True)  # and of them those that it extends
         self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
         self._outside = 0  # trials of this process that were no points of the space
-        self._spent_by_others = self._warned = self._gave_up = False
-        self.fold.sync()
+        self.spent_by_others = self._warned = self.gave_up = False
+        self.replay.sync()
 
     @classmethod
     def of(cls, ledger: PrivacyLedger, scope: str) -> RunView | None:
@@ -108,12 +109,12 @@ class RunView:
     @property
     def algorithm(self) -> Rounds:
         """The method's algorithm, in the state that the ledger's answers lead to."""
-        return self.fold.algorithm
+        return self.replay.algorithm
 
     @property
     def space(self) -> Space | None:
         """The search space, with the parameters that have joined it; None where another searcher proposes."""
-        return self.fold.space
+        return self.replay.space
 
     # ---- the answer ----------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class RunView:
             InputError: the method proposes nothing, and no value was released yet.
         """
         with self.lock:
-            self.fold.sync()
+            self.replay.sync()
             if self.space is not None and self.plan.monitor_mu == 0 and not self._knows:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self.missing()}", stacklevel=2)
@@ -135,17 +136,17 @@ class RunView:
     def so_far(self) -> Recommendation | None:
         """Return what :meth:`recommend` would return now, or None as long as no answer says where to look."""
         with self.lock:
-            self.fold.sync()
+            self.replay.sync()
             return self._recommended() if self._knows else None
 
     @property
     def _knows(self) -> bool:
         """Whether any answer of the ledger says where to look."""
-        answered = self.algorithm.t > self.fold.lost or self.fold.chosen
-        return bool(self.fold.released_values()) if self.space is None else answered
+        answered = self.algorithm.t > self.replay.lost or self.replay.chosen
+        return bool(self.replay.released_values()) if self.space is None else answered
 
     def _recommended(self) -> Recommendation:
-        values = self.fold.released_values()
+        values = self.replay.released_values()
         defaults: Mapping[str, Value] = self.default or {}
         edge: tuple[str, ...] = ()
         if self.space is None:  # another searcher proposed: the best trial by a model of all values
@@ -153,11 +154,11 @@ class RunView:
                 raise InputError("no value was released yet; there is nothing to recommend.")
             found, gain = best
         else:
-            found, defaults = self._answer(self.space), defaults or self.space.centre()
+            found, defaults = self.answer(self.space), defaults or self.space.centre()
             x, y = self.space.encode(defaults), self.space.encode(found)
             gain = self.algorithm.difference(x, y) or difference_of_values(self.space, values, x, y)
             edge = at_edge(self.space, found)
-        known = self._final.latest(found)
+        known = self.final.latest(found)
         return Recommendation(
             found,
             defaults=defaults,
@@ -175,46 +176,48 @@ class RunView:
             return "the run was begun without default=, a configuration to compare with"
         if self.plan.final_mu == 0:
             return "final_share=0 keeps no budget for an estimate"
-        if self._final.charge is not None and self._lacks is not Lacks.ESTIMATE:
+        if self.final.charge is not None and self.lacks is not Lacks.ESTIMATE:
             return "the run's one final estimate was made at other parameters, or without the default"
         return "the final estimate compares the two, and is not made yet: call estimate() with the recommendation"
 
-    def _answer(self, space: Space) -> dict[str, Value]:
-        """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
+    def answer(self, space: Space) -> dict[str, Value]:
+        """Return the point that was chosen at the end; before that, what the algorithm makes of the answers so far.
 
         That is the user's default where the answers or the final estimate say that it is better.
         """
         ends: list[dict[str, Value]] = chosen(self.ledger, self._lineage) if self.plan.choice_mu > 0 else []
         if not ends:
             ends = [space.decode(self.algorithm.recommend()), *([dict(self.default)] if self.default else [])]
-        best = min((space.completed(point) for point in ends), key=self._mean)  # with what has joined since
+        best = min((space.completed(point) for point in ends), key=self.mean)  # with what has joined since
         found = {name: best[name] for name in space if space.active(name, best)}
-        if self.default and (self.same(found, self.default) or self._final.worse(found)):
+        if self.default and (self.same(found, self.default) or self.final.worse(found)):
             return dict(self.default)
         return found
 
-    def _mean(self, parameters: Mapping[str, Value]) -> float:
-        """What all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
+    def mean(self, parameters: Mapping[str, Value]) -> float:
+        """Return what all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
         known = self._above_centre(parameters)
         return math.inf if known is None else known[0]
 
     def _above_centre(self, parameters: Mapping[str, Value]) -> tuple[float, float] | None:
         if self.space is None:
             return None
-        return self.algorithm.difference(self._point(self.space, parameters), self.space.encode(self.space.centre()))
+        return self.algorithm.difference(self.encoded(self.space, parameters), self.space.encode(self.space.centre()))
 
     def same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
         """Tell whether two points of the space are one, but for the last digits that coding them in the cube takes."""
         if self.space is None or not one or not other:
             return False
-        return bool(np.allclose(self._point(self.space, one), self._point(self.space, other)))
+        return bool(np.allclose(self.encoded(self.space, one), self.encoded(self.space, other)))
 
     @staticmethod
-    def _point(space: Space, parameters: Mapping[str, Value]) -> Vector:
+    def encoded(space: Space, parameters: Mapping[str, Value]) -> Vector:
+        """Return parameters as a point of the space's cube (d,), with those that are not given."""
         return space.encode(space.completed(parameters))
 
     @property
-    def _final(self) -> FinalEstimate:
+    def final(self) -> FinalEstimate:
+        """The run's final estimate."""
         return FinalEstimate(self.privatizer, self._extends, self.plan, self.space, self.default)
 
     def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
@@ -223,7 +226,7 @@ class RunView:
         A run that ends with a choice makes its estimate by itself, if it was given a default configuration and chose
         another.
         """
-        return self._final.recorded(parameters)
+        return self.final.recorded(parameters)
 
     # ---- a trial -------------------------------------------------------------------------------------
 
@@ -234,13 +237,13 @@ class RunView:
     def sigma(self, trial: str) -> float | None:
         """Return the standard deviation of the noise in the trial's value; None: no release of its own is in it."""
         with self.lock:
-            charge = self.fold.value_of(trial)
+            charge = self.replay.value_of(trial)
             return None if charge is None else float(charge.description["sigma"])
 
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
         with self.lock:
-            charge = self.fold.value_of(trial)
+            charge = self.replay.value_of(trial)
             return None if charge is None else charge.note["parameters"]
 
     def released(self, trial: str, value: float) -> bool:
@@ -266,50 +269,51 @@ class RunView:
 
         A round whose answer was lost with its process is used up; the choice at the end and the estimate are not.
         """
-        return self._lacks is None
+        return self.lacks is None
 
     @property
-    def _lacks(self) -> Lacks | None:
+    def lacks(self) -> Lacks | None:
         """What the run has still to release by itself."""
         if self.space is None:
-            return None if self.fold.values >= self.plan.trials else Lacks.VALUES
-        if self.plan.choice_mu > 0 and not self.fold.chosen and not self._gave_up:
-            return Lacks.CHOICE if self.algorithm.finished or self.fold.choice else Lacks.ROUNDS
+            return None if self.replay.values >= self.plan.trials else Lacks.VALUES
+        if self.plan.choice_mu > 0 and not self.replay.chosen and not self.gave_up:
+            return Lacks.CHOICE if self.algorithm.finished or self.replay.choice else Lacks.ROUNDS
         if self.plan.choice_mu > 0:
             return Lacks.ESTIMATE if self._lacks_estimate(self.space) else None
         return None if self.algorithm.finished else Lacks.ROUNDS
 
     def _lacks_estimate(self, space: Space) -> bool:
         """Whether a configuration was chosen instead of the default, and their comparison has no answer."""
-        if not self.default or self.plan.final_mu == 0 or self._gave_up or not self.fold.chosen:
+        if not self.default or self.plan.final_mu == 0 or self.gave_up or not self.replay.chosen:
             return False
-        found = self._answer(space)
-        return not self.same(found, self.default) and self._final.lacks(found)
+        found = self.answer(space)
+        return not self.same(found, self.default) and self.final.lacks(found)
 
     @property
     def _values_left(self) -> int:
         """Trials that may still have a value."""
-        return self.plan.trials + self.plan.spare - self.fold.values
+        return self.plan.trials + self.plan.spare - self.replay.values
 
     @property
-    def _used_up(self) -> bool:
+    def used_up(self) -> bool:
+        """Whether no trial is left to be paid."""
         return self.complete or self._values_left <= 0
 
     @property
     def _private(self) -> bool:
-        return self.fold.private and self.privatizer.private
+        return self.replay.private and self.privatizer.private
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
         with self.lock:  # another thread may be learning from a release
-            recommended = {} if self.space is None else {"recommended": self._answer(self.space)}
+            recommended = {} if self.space is None else {"recommended": self.answer(self.space)}
             return {
                 "private": self._private,
                 **self._answered(),
                 "complete": self.complete,
                 **recommended,
                 "mu_budget": self.ledger.mu,
-                "mu_spent": self.fold.spent.mu,
+                "mu_spent": self.replay.spent.mu,
                 "trials_planned": self.trials,
                 "trials_failed": self.trials_failed,
             }
@@ -318,12 +322,12 @@ class RunView:
         """How many rounds and values have their answers, and how many are paid and have lost theirs."""
         known, unit = self.algorithm.progress(), self.algorithm.unit
         if f"{unit}s_done" in known:
-            known |= {f"{unit}s_done": self.algorithm.t - self.fold.lost, f"{unit}s_lost": self.fold.lost}
+            known |= {f"{unit}s_done": self.algorithm.t - self.replay.lost, f"{unit}s_lost": self.replay.lost}
         if self.plan.choice_mu > 0:
-            known["chosen"] = self.fold.chosen
+            known["chosen"] = self.replay.chosen
         if self.plan.monitor_mu > 0:
-            answered = self.fold.answered_values
-            known |= {"values_done": answered, "values_lost": self.fold.values - answered}
+            answered = self.replay.answered_values
+            known |= {"values_done": answered, "values_lost": self.replay.values - answered}
         return known
 
     def warn_if_behind(self, trials: int) -> None:
@@ -331,7 +335,7 @@ class RunView:
         with self.lock:
             if self._warned or trials < self.trials:
                 return
-            self.fold.sync()
+            self.replay.sync()
             self._warned = not self.complete
             missing = self.missing()
         if self._warned:
@@ -340,18 +344,18 @@ class RunView:
 
     def missing(self) -> str:
         """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
-        lacks = self._lacks
+        lacks = self.lacks
         if lacks is None:
             return ""
-        spent = " Other runs have spent the budget for it: raise the budget of the ledger." * self._spent_by_others
+        spent = " Other runs have spent the budget for it: raise the budget of the ledger." * self.spent_by_others
         if lacks is Lacks.VALUES:
-            done = f"{self.fold.answered_values} of {self.plan.trials} planned trials have a value."
+            done = f"{self.replay.answered_values} of {self.plan.trials} planned trials have a value."
             return f"{done}{spent or ' Resume the run with more trials.'}"
         if lacks is Lacks.ESTIMATE:
             again = " Resume the run with more trials: it trains the two once more and releases it."
             return f"The comparison of the chosen configuration with the default is not released.{spent or again}"
         if lacks is Lacks.CHOICE:
-            paid = "is paid and has no answer" if self.fold.choice else "is not made"
+            paid = "is paid and has no answer" if self.replay.choice else "is not made"
             again = " Resume the run with more trials: it trains the best candidates once more and chooses."
             return f"The choice at the end of the run {paid}.{spent or again}"
         again = "Resume the run with more trials; with several processes use threads (n_jobs) or fewer processes."
@@ -360,7 +364,7 @@ class RunView:
     def _trials_made(self) -> str:
         algorithm = self.algorithm
         made = (algorithm.t - algorithm.before) * algorithm.batch + algorithm.batch - algorithm.missing()
-        made = self.fold.answered_values if self.plan.monitor_mu > 0 else made
+        made = self.replay.answered_values if self.plan.monitor_mu > 0 else made
         rounds = (
             f", and {algorithm.t} of {algorithm.rounds} {algorithm.unit}s"
             if algorithm.t or self.plan.choice_mu == 0

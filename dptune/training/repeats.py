@@ -105,7 +105,7 @@ def repeat_and_select(
     *,
     clip: tuple[float, float],
     secure: bool = True,
-    insecure_seed: int | None = None,
+    noise: NoiseSource | None = None,
 ) -> Selected:
     """Make a secret number of repeats and return the one with the lowest private score.
 
@@ -130,7 +130,7 @@ def repeat_and_select(
         ledgers: one for each population; all with the same ``repeats``, exactly one with a ``score_mu``.
         clip: public range of one loss.
         secure: whether the trainings' noise is cryptographically secure; see ``TrainingLedger.begin``.
-        insecure_seed: NOT PRIVATE; reproducible noise of the scores.
+        noise: NOT PRIVATE. Other noise of the scores, such as ``SeededNoise(0)``, for tests.
 
     Raises:
         InputError: ``once`` is not a function or names what is not defined, or the ledgers do not fit; nothing is
@@ -145,7 +145,7 @@ def repeat_and_select(
         )
     secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
-    interval, noise = Interval(*clip), noise_source(None, insecure_seed)
+    interval, noise = Interval(*clip), noise_source(noise)
     ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first keeps what is shown, in whatever order
     score = _score(interval, n, plan.score_mu or 0.0, noise)
     with silence():  # from before the charge: a process that cannot be silenced, or waits for another, has paid nothing

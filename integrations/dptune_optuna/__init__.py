@@ -4,7 +4,7 @@ Example::
 
     ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
     privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
-    sampler = CentredSampler({"C": FloatDistribution(1e-3, 1e3, log=True)}, privatizer, n_trials=100)
+    sampler = CentredSampler(privatizer, {"C": FloatDistribution(1e-3, 1e3, log=True)}, n_trials=100)
 
     @sampler.objective(loss="log_loss", data=(X_val, y_val))  # private; X_train, y_train are public
     def model(trial):
@@ -27,7 +27,6 @@ from dptune_optuna.mlflow import MLflowCallback
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
 from dptune_optuna.sampler import (
-    CentredCMASampler,
     CentredSampler,
     DPGIBOSampler,
     PrivateSampler,
@@ -36,7 +35,6 @@ from dptune_optuna.sampler import (
 from dptune_optuna.selection import SelectionObjective, repeat_and_select
 
 __all__ = [
-    "CentredCMASampler",
     "CentredSampler",
     "DPFTSSampler",
     "DPGIBOSampler",

@@ -18,14 +18,14 @@ Guarantee: that of :class:`dptune.PublicChoice`. The study is public; what is ad
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -35,29 +35,29 @@ from tqdm.auto import tqdm
 
 import dptune
 from dptune._checks import at_least, boolean
+from dptune.choice.crossval import cross_validated_losses
 from dptune.choice.proposals import (
+    Candidate,
     Choice,
+    ChoiceOptions,
+    Proposals,
+    PublicTraining,
     as_model,
+    check_options,
     choose_among,
-    distinct,
     is_estimator,
-    key,
-    privatizer_of,
-    trained_at,
 )
-from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import ATTRIBUTE, TITLE, write_note
 
 CHOICE = ATTRIBUTE + "choice"  # study user attribute: the choice, released facts
-T = TypeVar("T")
-R = TypeVar("R")
+TUNED = "lightgbm_tuner:lgbm_params"  # trial system attribute of LightGBMTuner: all parameters that it trained with
+UNNAMED = "no-name-"  # begins the name that Optuna gives to a study without one, another one in each run
 Pair = tuple[Any, Any]
-Vector = npt.NDArray[np.float64]
+Losses = npt.NDArray[np.float64]
 
 
-class Candidate(FixedTrial):
+class CandidateTrial(FixedTrial):
     """The trial with which :func:`choose` calls a user's function: a ``FixedTrial`` that knows all its parameters."""
 
     def __init__(self, params: Mapping[str, Any], study: optuna.Study, number: int) -> None:
@@ -104,28 +104,12 @@ def candidate(trial: Any, model: Any, *, held_out: Pair | None = None, rows: Pai
     """
     if (held_out is None) == (rows is None):
         raise dptune.InputError("candidate(trial, model, ...) needs held_out=(X, y) or rows=(X, y), public rows.")
-    if isinstance(trial, Candidate):
+    if isinstance(trial, CandidateTrial):
         raise _Handed(model, held_out, rows)
 
 
 def choose(
-    study: optuna.Study,
-    train: Any,
-    *,
-    ledger: dptune.PrivacyLedger | None = None,
-    privatizer: dptune.LossPrivatizer | None = None,
-    n: int | None = None,
-    loss: str | NamedLoss,
-    data: Data | Callable[[], Data],
-    public: Pair | None = None,
-    cv: Any = 5,
-    public_losses: npt.ArrayLike | None = None,
-    default: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    candidates: int = 100,
-    n_jobs: int = 1,
-    progress: bool = True,
-    **settings: Any,
+    study: optuna.Study, train: Any, *, n_jobs: int = 1, progress: bool = True, **options: Unpack[ChoiceOptions]
 ) -> Choice:
     """Let private people choose among the best configurations of a study that has seen public rows only.
 
@@ -133,62 +117,47 @@ def choose(
     choice is made. Public rows vote in it. The result is stored in the study's attributes and note.
 
     Args:
-        study: any sampler, pruner, storage and ``n_jobs``; of several objectives the Pareto front comes first.
+        study: any sampler, pruner, storage and ``n_jobs``; of several objectives the Pareto front comes first. The
+            study of a ``LightGBMTuner`` proposes all parameters with which each of its trials was trained.
         train: (trial, X, y) -> model, trained on these public rows; ``trial`` has the parameters, as a ``FixedTrial``
             and as ``trial.params``. Or an estimator of scikit-learn's kind whose parameters the study has searched. Or
-            the study's objective, with one argument, which calls :func:`candidate`.
-        ledger: pays; one person for each private row.
-        privatizer: instead of ``ledger``, where people have several rows or weights.
-        n: number of private people, with ``ledger``, where ``data`` is a function.
-        loss: the per-example loss, a name or a ``NamedLoss``.
-        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
-        public: (X, y), the public rows; an objective hands them over itself.
-        cv: folds of the public rows: a number, or a scikit-learn splitter.
-        public_losses: instead of ``cv``: losses of the public rows (trials, N), one row for each trial of the study.
-        default: your configuration of today: a candidate, and what the verdict compares with.
-        name: of the choice in the ledger; default ``"<study> (choice)"``.
-        candidates: how many trials are cross-validated at most.
+            the study's objective, with one argument, which calls :func:`candidate` and hands the public rows over.
         n_jobs: threads that train; -1: as many as there are CPUs.
         progress: show progress bars.
-        settings: ``mu``, ``public_weight``, ``estimate_share``, ``finalists``, ``report_share`` of
-            :class:`dptune.PublicChoice`.
+        options: ``loss`` and ``data``, which are required, ``ledger`` or ``privatizer``, ``public``, ``default``,
+            ``name`` and others: see :class:`dptune.choice.proposals.ChoiceOptions`.
 
     Returns:
         The chosen ``params``, the ``selection`` with verdict and estimate, and the ``model``, never asked about
         private rows.
 
     Raises:
-        InputError: the study has fewer than two completed trials, or a setting is not usable; nothing was charged.
+        InputError: the study has fewer than two completed trials, or an option is not usable; nothing was charged.
         UnsupportedMetric: the loss is not a mean over people.
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the study, the public rows or the settings have changed under an old ``name``.
     """
-    most, workers = at_least("candidates", candidates, 2), _workers(n_jobs)
-    people = privatizer_of(privatizer, ledger, n, data)
-    trials = ranked(study)[:most]
-    configurations, place = distinct([trial.params for trial in trials], default)
-    numbers = {key(trial.params): trial.number for trial in reversed(trials)}
-    made = [Candidate(one, study, numbers.get(key(one), len(study.trials))) for one in configurations]
-    way = _way(train, public, cv if public_losses is None else None, loss)
-    each = functools.partial(_each, workers=workers, progress=boolean("progress", progress))
-    choice = choose_among(
-        configurations,
-        public_losses=_given(public_losses, study, made) or (lambda i: way.losses(made[i])),
-        train=lambda i: way.model(made[i]),
-        user_function=functools.partial(tuple, (train, public)),
-        privatizer=people,
-        name=name or f"{study.study_name} (choice)",
-        loss=loss,
-        data=data,
-        default=place,
-        each=each,
-        say=logger.info,
-        warn=logger.warning,
-        **settings,
+    check_options(options)
+    if not isinstance(study, optuna.Study):
+        raise dptune.InputError(f"study must be an optuna.Study; got {type(study).__name__}. Nothing was charged.")
+    workers = os.cpu_count() or 1 if n_jobs == -1 else at_least("n_jobs", n_jobs, 1)
+    proposals = Proposals(
+        [Candidate(parameters_of(trial), trial.number) for trial in ranked(study)],
+        searched=len(study.trials),
+        name=None if study.study_name.startswith(UNNAMED) else study.study_name,
     )
+    given, shows = (train, options.get("public")), boolean("progress", progress)
+    threads = _Threads(study, _training(train, options), given, workers=workers, progress=shows)
+    choice = choose_among(proposals, threads, options, logger.info, logger.warning)
     study.set_user_attr(CHOICE, {"params": dict(choice.params), **choice.selection.to_dict()})
     write_note(study, f"{TITLE} choice\n\n{choice.summary()}".replace("\n", "\n\n"))
     return choice
+
+
+def parameters_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the parameters that a trial was trained with; a trial of LightGBMTuner suggests one or two of them."""
+    tuned = trial.system_attrs.get(TUNED)
+    return dict(trial.params if tuned is None else json.loads(tuned))
 
 
 def ranked(study: optuna.Study) -> list[FrozenTrial]:
@@ -212,33 +181,14 @@ def ranked(study: optuna.Study) -> list[FrozenTrial]:
     return [finite[i] for i in order]
 
 
-class _Train:
-    """A function (trial, X, y) -> model."""
-
-    def __init__(self, train: Callable[..., Any], public: Pair, cv: Any, loss: str | NamedLoss) -> None:
-        self._train, self._public, self._loss = train, public, loss
-        self._cv = None if cv is None else _crossval().public_folds(*public, cv=cv, loss=loss)
-
-    def losses(self, trial: Candidate) -> Vector:
-        fit = functools.partial(self._trained, trial)
-        losses: Vector = _crossval().cross_validated_losses(fit, *self._public, cv=self._cv, loss=self._loss)
-        return losses
-
-    def model(self, trial: Candidate) -> Any:
-        return self._trained(trial, *self._public)
-
-    def _trained(self, trial: Candidate, X: Any, y: Any) -> Any:
-        return as_model(self._train(trial, X, y), self._loss, X)
-
-
 class _Objective:
     """The study's own objective, which hands a model over by :func:`candidate`."""
 
-    def __init__(self, objective: Callable[..., Any], cv: Any, loss: str | NamedLoss) -> None:
-        self._objective, self._cv, self._loss = objective, cv, loss
+    def __init__(self, objective: Callable[..., Any], options: ChoiceOptions) -> None:
+        self._objective, self._cv, self._loss = objective, options.get("cv", 5), options["loss"]
         self._answers: set[str] = set()  # digests of the public answers that candidates were compared on
 
-    def _handed(self, trial: Candidate) -> _Handed:
+    def _handed(self, trial: CandidateTrial) -> _Handed:
         try:
             self._objective(trial)
         except _Handed as handed:
@@ -248,7 +198,7 @@ class _Objective:
             "held_out=(X_valid, y_valid)) where the model is trained, or give a function train(trial, X, y)."
         )
 
-    def losses(self, trial: Candidate) -> Vector:
+    def losses(self, trial: CandidateTrial) -> Losses:
         handed = self._handed(trial)
         X, y = handed.rows or handed.held_out or ((), ())
         self._answers.add(hashlib.sha256(repr(np.asarray(y).tolist()).encode()).hexdigest())
@@ -261,10 +211,10 @@ class _Objective:
         if handed.rows is None:
             everything = np.arange(len(y))  # one fold: the model was trained on none of these rows
             fit, cv = lambda X, y: as_model(handed.model, self._loss, X), [(everything, everything)]
-        losses: Vector = _crossval().cross_validated_losses(fit, X, y, cv=cv, loss=self._loss)
+        losses: Losses = cross_validated_losses(fit, X, y, cv=cv, loss=self._loss)
         return losses
 
-    def model(self, trial: Candidate) -> Any:
+    def model(self, trial: CandidateTrial) -> Any:
         handed = self._handed(trial)
         if handed.rows is not None:
             return _fitted(handed.model)(*handed.rows)
@@ -272,43 +222,25 @@ class _Objective:
         return as_model(handed.model, self._loss, X)
 
 
-def _way(train: Any, public: Pair | None, cv: Any, loss: str | NamedLoss) -> _Train | _Objective:
-    if is_estimator(train):
-        estimator, train = train, lambda trial, X, y: trained_at(estimator, trial.params, X, y)
-    if not callable(train):
-        raise dptune.InputError(f"train must be a function (trial, X, y) -> model; got {type(train).__name__}.")
-    empty, positional = inspect.Parameter.empty, (inspect.Parameter.POSITIONAL_ONLY, 1)
-    wanted = [
-        each
-        for each in inspect.signature(train).parameters.values()
-        if each.default is empty and each.kind in positional
-    ]
-    if len(wanted) == 1:
-        if public is not None:
+def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective:
+    if callable(train) and not is_estimator(train) and (wanted := _required(train)) != 3:
+        if wanted != 1:
+            raise dptune.InputError(f"train must take (trial, X, y), or be the study's objective; it takes {wanted}.")
+        if options.get("public") is not None:
             raise dptune.InputError(
                 "an objective of one argument hands its public rows over itself, by dptune_optuna.candidate: leave "
                 "public= out, or give a function train(trial, X, y)."
             )
-        return _Objective(train, cv, loss)
-    if len(wanted) != 3:
-        raise dptune.InputError(f"train must take (trial, X, y), or be the study's objective; it takes {len(wanted)}.")
-    if not isinstance(public, tuple | list) or len(public) != 2:
-        raise dptune.InputError("train(trial, X, y) needs public=(X, y), the public rows that it trains on.")
-    return _Train(train, (public[0], public[1]), cv, loss)
+        return _Objective(train, options)
+    return PublicTraining(train, options, parameters=lambda trial: trial.params)
 
 
-def _given(
-    public_losses: npt.ArrayLike | None, study: optuna.Study, made: Sequence[Candidate]
-) -> Callable[[int], Vector] | None:
-    if public_losses is None:
-        return None
-    losses, trials = np.asarray(public_losses, dtype=np.float64), len(study.trials)
-    if losses.ndim != 2 or len(losses) != trials or any(one.number >= trials for one in made):
-        raise dptune.InputError(
-            f"public_losses= must be ({trials}, N), one row for each trial of the study, the default= among them; got "
-            f"{losses.shape}. Nothing was charged."
-        )
-    return lambda i: np.asarray(losses[made[i].number])
+def _required(function: Callable[..., Any]) -> int:
+    """Return the number of positional arguments without a default."""
+    empty, positional = inspect.Parameter.empty, (inspect.Parameter.POSITIONAL_ONLY, 1)
+    return sum(
+        each.default is empty and each.kind in positional for each in inspect.signature(function).parameters.values()
+    )
 
 
 def _fitted(estimator: Any) -> Callable[[Any, Any], Any]:
@@ -317,33 +249,36 @@ def _fitted(estimator: Any) -> Callable[[Any, Any], Any]:
     return lambda X, y: clone(estimator).fit(X, y)
 
 
-def _crossval() -> Any:
-    try:
-        from dptune_sklearn import crossval
-    except ImportError:
-        raise dptune.MissingExtra('cross-validation needs scikit-learn: pip install "dptune[sklearn]".') from None
-    return crossval
+class _Threads:
+    """Trains candidates side by side in threads; what a training raises is its result."""
 
+    def __init__(
+        self, study: optuna.Study, training: PublicTraining | _Objective, given: object, *, workers: int, progress: bool
+    ) -> None:
+        self._study, self._training, self.given = study, training, given
+        self._workers, self._progress = workers, progress
 
-def _workers(n_jobs: int) -> int:
-    return os.cpu_count() or 1 if n_jobs == -1 else at_least("n_jobs", n_jobs, 1)
+    def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
+        """Return the losses of the public rows (N,) under each candidate."""
+        return self._each(self._training.losses, candidates, "cross-validate on public rows")
 
+    def models(self, candidates: Sequence[Candidate]) -> list[Any]:
+        """Return the models of the candidates."""
+        return self._each(self._training.model, candidates, "train finalists on all public rows")
 
-def _each(
-    function: Callable[[T], R], items: Sequence[T], what: str, *, workers: int, progress: bool
-) -> list[R | Exception]:
-    """Call a function on every item, in threads; what one raises is its result."""
-    with tqdm(total=len(items), desc=what, disable=not progress) as bar:
+    def _each(self, function: Callable[[Any], Any], candidates: Sequence[Candidate], what: str) -> list[Any]:
+        with tqdm(total=len(candidates), desc=what, disable=not self._progress) as bar:
 
-        def call(item: T) -> R | Exception:
-            try:
-                return function(item)
-            except Exception as error:  # noqa: BLE001 - public: the candidate drops out
-                return error
-            finally:
-                bar.update()
+            def call(one: Candidate) -> Any:
+                number = len(self._study.trials) if one.row is None else one.row
+                try:
+                    return function(CandidateTrial(one.parameters, self._study, number))
+                except Exception as error:  # noqa: BLE001 - public: the candidate drops out
+                    return error
+                finally:
+                    bar.update()
 
-        if workers == 1:
-            return [call(item) for item in items]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(call, items))
+            if self._workers == 1:
+                return [call(one) for one in candidates]
+            with ThreadPoolExecutor(self._workers) as pool:
+                return list(pool.map(call, candidates))

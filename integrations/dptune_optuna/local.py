@@ -2,7 +2,7 @@
 
 A trial is one reply of a user's device. With devices of its own protocol a curator needs no objective::
 
-    sampler = LDPTGPSampler(space, LDPSettings(HybridReplies(epsilon=1.0, B=0.8, R=0.2)))
+    sampler = LDPTGPSampler(LDPSettings(HybridReplies(epsilon=1.0, B=0.8, R=0.2)), space)
     study = optuna.create_study(sampler=sampler, direction="maximize")
     trial = study.ask(space)                              # send trial.params to a device
     study.tell(trial, reply)                              # store what comes back
@@ -65,8 +65,8 @@ class LDPSampler(SpaceSampler):
 
     def __init__(
         self,
+        settings: dptune.local.LDPSettings,
         space: Mapping[str, BaseDistribution] | None = None,
-        settings: dptune.local.LDPSettings | None = None,
         *,
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
@@ -82,7 +82,7 @@ class LDPSampler(SpaceSampler):
         )
         if not isinstance(settings, dptune.local.LDPSettings):
             name = type(self).__name__
-            raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(HybridReplies(...))).")
+            raise dptune.InputError(f"{name} needs settings: {name}(LDPSettings(HybridReplies(...)), space).")
         self.space = given_space(space)
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")

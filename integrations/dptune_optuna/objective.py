@@ -12,9 +12,8 @@ Guarantee: what a study stores and logs of such trials is a function of releases
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -23,32 +22,19 @@ from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import boolean
-from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import (
-    Data,
     Function,
-    Training,
-    declared_public,
-    losses_function,
     losses_of_result,
 )
 from dptune.search import VALUES
 from dptune.search.answer import Recommendation
+from dptune.search.objective import Objective, ObjectiveOptions
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune_optuna.ending import Ending, stop
 from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
 from dptune_optuna.spaces import logger
-from dptune_optuna.studies import LOSS, UNNAMED, StudyRuns, show
-
-
-class About(TypedDict, total=False):
-    """What a user says of a function; see :class:`PrivateFunction`."""
-
-    loss: str | NamedLoss | None
-    data: Data | Callable[[], Data] | None
-    training: Training
-    public: str | None
+from dptune_optuna.studies import StudyRuns, show
 
 
 class PrivateFunction:
@@ -58,15 +44,7 @@ class PrivateFunction:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         runs: hold the losses and pay.
         sampler: that proposes, and whose studies it serves; None: those of any sampler.
-        loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        data: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them, once in a process;
-            with ``loss``.
-        training: with ``loss``: "public": the function trains on public rows, so what it raises is an ordinary failure
-            of the trial, shown by Optuna, and costs nothing. "private": it is hidden, counts as a failure, and the
-            ledger's statement names the run, also of a function that returns losses.
-        public: what ``trial.report_public(value, step)`` reports, in words for the ledger's statement, as "log loss on
-            300 public rows": you say that it depends on no private row. Optuna's pruners then work as usual. A
-            trial that they stop is one of the planned trials, hands in no losses and costs nothing.
+        options: ``loss``, ``data``, ``training``, ``public``: see :class:`dptune.search.objective.ObjectiveOptions`.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
@@ -79,31 +57,16 @@ class PrivateFunction:
         function: Function,
         runs: StudyRuns,
         sampler: BaseSampler | None = None,
-        *,
-        loss: str | NamedLoss | None = None,
-        data: Data | Callable[[], Data] | None = None,
-        training: Training = "public",
-        public: str | None = None,
+        **options: Unpack[ObjectiveOptions],
     ) -> None:
         self._runs, self._sampler, self._privatizer = runs, sampler, runs.request.privatizer
-        self._public, self._declared = declared_public(public, training), set[str]()
-        runs.request.check_public(public)
-        self._trains_in_private = training == "private"
-        self._loss = UNNAMED if loss is None else as_loss(loss).name
-        self._function = losses_function(function, loss, data, rows=self._privatizer.rows, training=training)
-        self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if public is None else PublicTrial
+        self._asked = Objective(function, runs.request, logger.warning, **options)
+        self._agreed, self._declared = set[str](), set[str]()  # names of studies whose ledger has loss and declarations
+        self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if self._asked.public is None else PublicTrial
         self._decides = bool(runs.request.settings.get("rung_share"))
         self._ending = Ending()
         if self._decides:
-            self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._function))
-        self._most = math.inf if loss is None else as_loss(loss).most
-        if loss is not None and as_loss(loss).known_clip:
-            self._privatizer.use_clip((0.0, self._most))
-        else:
-            self._privatizer.refuse_other_loss(self._loss)
-        runs.request.refuse_unknown_clip()
-        if self._privatizer.knows_clip and (why := too_wide(loss, self._privatizer.loss_range)):
-            logger.warning(why)
+            self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._asked.losses))
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
@@ -125,14 +88,14 @@ class PrivateFunction:
                 "that decorated this objective. Load the study with sampler=sampler, without making the sampler "
                 "again, or use PrivateObjective with other samplers."
             )
-        before = study.user_attrs.get(LOSS, self._loss)
-        if UNNAMED not in (before, self._loss) and before != self._loss:
-            raise dptune.errors.BudgetMismatch(
-                f"the trials of the study {study.study_name!r} were asked for {before}, and this objective is about "
-                f"{self._loss}: their answers say nothing about it. Nothing was trained or spent. Give the new study "
-                "another study_name, and a mu= of its own if the first one is to be resumed."
-            )
-        return self._runs.of(study)
+        name, ledger = study.study_name, self._privatizer.ledger
+        if name not in self._agreed:
+            self._asked.loss.refuse_other(ledger, name)
+        run = self._runs.of(study)
+        if run is not None and name not in self._agreed:
+            self._asked.loss.keep(ledger, name)
+            self._agreed.add(name)
+        return run
 
     def __call__(self, trial: Trial) -> float:
         """Run one trial: check the budget, train, hand the losses over, return the released value.
@@ -162,15 +125,17 @@ class PrivateFunction:
         run = self.run_of(study)
         if run is None:
             self._runs.check_start(study)
-        self._declare(study.study_name)
+        if study.study_name not in self._declared:
+            self._asked.declare(self._privatizer.ledger, study.study_name)
+            self._declared.add(study.study_name)
         if run is None and not self._privatizer.knows_clip:
-            self._runs.choose_clip(study, self._losses_at, self._loss, self._most)
+            self._runs.choose_clip(study, self._losses_at, self._asked.loss)
             run = self.run_of(study)
         try:
             if run is not None:
                 run.check(name)
             try:
-                losses = shielded(self._function, self._shield(trial, run), wrapped)
+                losses = shielded(self._asked.losses, self._shield(trial, run), wrapped)
                 run = run or self._runs.begin(study, trial.distributions)
                 if losses is not None:
                     self._runs.compare(run, trial)
@@ -188,7 +153,7 @@ class PrivateFunction:
             raise  # ends study.optimize
         except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
-        show(study, run, self._loss, trial)
+        show(study, run, self._asked.loss.name, trial)
         self._end_if_due(study, run)
         return value
 
@@ -197,7 +162,7 @@ class PrivateFunction:
         if run is None:
             return
         if self._decides:
-            run.withdrawn(str(trial.number))
+            run.unfinished.withdraw(str(trial.number))
             return
         run.stopped(str(trial.number), trial.params)
         self._end_if_due(study, run)
@@ -211,7 +176,7 @@ class PrivateFunction:
     @property
     def _counted(self) -> tuple[TrialState, ...]:
         """States of the trials that use up the plan's."""
-        stops = self._public is not None and not self._decides
+        stops = self._asked.public is not None and not self._decides
         return (TrialState.COMPLETE, TrialState.PRUNED) if stops else (TrialState.COMPLETE,)
 
     def _used_up(self, study: optuna.Study, run: SearchRun, beside: int = 0) -> bool:
@@ -219,16 +184,6 @@ class PrivateFunction:
         if TrialState.PRUNED not in self._counted or run.plan.monitor_mu == 0:
             return False
         return beside + len(study.get_trials(deepcopy=False, states=self._counted)) >= run.trials
-
-    def _declare(self, study: str) -> None:
-        """Keep for the ledger's statement what the user says about the function, before it may report anything."""
-        if study in self._declared:
-            return
-        if self._public is not None:
-            self._privatizer.ledger.declare_public(study, self._public)
-        if self._trains_in_private:
-            self._privatizer.ledger.declare_private_training(study)
-        self._declared.add(study)
 
     def extend(self, study: optuna.Study, *, n_trials: int, mu: float | None = None) -> None:
         """Give a study whose run is complete more trials and more budget; ``study.optimize`` goes on with them.
@@ -274,13 +229,13 @@ class PrivateFunction:
         losses = self._losses_at(parameters)
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
         estimate = run.estimate(parameters, losses, default=default, early=early)
-        show(study, run, self._loss)
+        show(study, run, self._asked.loss.name)
         self._runs.lines.cancel(study)
         return estimate
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
         try:
-            return shielded(self._function, self._shield(FixedTrial(dict(parameters))), wrapped)
+            return shielded(self._asked.losses, self._shield(FixedTrial(dict(parameters))), wrapped)
         except ValueError as error:
             if "of the FixedTrial object" not in str(error):  # the function's own: it is public, and shown
                 raise
@@ -296,7 +251,7 @@ class PrivateFunction:
         Inside a study exceptions are swallowed, because they could depend on private data. Use this on public or
         made-up data, or where you may see the private data; nothing is released, stored or spent.
         """
-        return try_out(self._function, parameters, self._privatizer, self._shield)
+        return try_out(self._asked.losses, parameters, self._privatizer, self._shield)
 
 
 class PrivateObjective(PrivateFunction):
@@ -312,7 +267,7 @@ class PrivateObjective(PrivateFunction):
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases
             both levels.
-        about: ``loss``, ``data``, ``training``, ``public``: see :class:`PrivateFunction`.
+        options: ``loss``, ``data``, ``training``, ``public``: see :class:`PrivateFunction`.
 
     Raises:
         UnsupportedMetric, InputError: see :class:`PrivateFunction`; or a setting is out of range.
@@ -327,11 +282,11 @@ class PrivateObjective(PrivateFunction):
         mu: float | None = None,
         final_share: float = 0.05,
         default: Mapping[str, Any] | None = None,
-        **about: Unpack[About],
+        **options: Unpack[ObjectiveOptions],
     ) -> None:
         settings = {"trials": n_trials, "final_share": final_share}
         request = SearchRequest(VALUES, privatizer, mu, 0, settings, default, type(self).__name__)
-        super().__init__(function, StudyRuns(request), **about)
+        super().__init__(function, StudyRuns(request), **options)
 
     @property
     def n_trials(self) -> int:

@@ -22,10 +22,11 @@ from optuna.trial import FrozenTrial, TrialState
 import dptune
 from dptune.losses.user_function import Function
 from dptune.search.answer import Recommendation
+from dptune.search.objective import ObjectiveOptions
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
-from dptune_optuna.objective import About, PrivateFunction
+from dptune_optuna.objective import PrivateFunction
 from dptune_optuna.spaces import SpaceSampler, given_space, within
 from dptune_optuna.studies import StudyRuns
 
@@ -48,6 +49,7 @@ class PrivateSampler(SpaceSampler):
     and int parameters, and the others are drawn at random; :attr:`method` says whether it searches any space.
 
     Args:
+        privatizer: holds the losses and pays.
         space: name -> Optuna distribution of the parameters to search, all of them in every trial, or a
             ``dptune.Space``, which may have conditions. It is fixed when the study begins, in the ledger, and
             parameters outside it are drawn at random. Default: those of the study's first finished trial; with a method
@@ -74,8 +76,8 @@ class PrivateSampler(SpaceSampler):
 
     def __init__(
         self,
+        privatizer: dptune.LossPrivatizer,
         space: Mapping[str, BaseDistribution] | dptune.Space | None = None,
-        privatizer: dptune.LossPrivatizer | None = None,
         *,
         mu: float | None = None,
         n_trials: int | None = None,
@@ -89,8 +91,6 @@ class PrivateSampler(SpaceSampler):
     ) -> None:
         name, self._choices = type(self).__name__, self.method.any_space
         self.method.refuse_unknown(settings, front_end=name)
-        if not isinstance(privatizer, dptune.LossPrivatizer):
-            raise dptune.InputError(f"{name} needs a LossPrivatizer: {name}(space, privatizer, ...).")
         if unprotected not in ("refuse", "allow"):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
         about = name, given_space(space, choices=self._choices), start_from
@@ -186,9 +186,9 @@ class PrivateSampler(SpaceSampler):
     def objective(self, function: Function) -> PrivateFunction: ...
 
     @overload
-    def objective(self, **about: Unpack[About]) -> Callable[[Function], PrivateFunction]: ...
+    def objective(self, **options: Unpack[ObjectiveOptions]) -> Callable[[Function], PrivateFunction]: ...
 
-    def objective(self, function: Function | None = None, **about: Unpack[About]) -> Any:
+    def objective(self, function: Function | None = None, **options: Unpack[ObjectiveOptions]) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
 
         With ``loss`` and ``data=(X, y)`` it returns a fitted scikit-learn estimator instead, and what it raises is
@@ -196,8 +196,8 @@ class PrivateSampler(SpaceSampler):
         everybody; use ``try_out`` to find bugs. All options: :class:`dptune_optuna.objective.PrivateFunction`.
         """
         if function is None:
-            return lambda decorated: PrivateFunction(decorated, self._runs, self, **about)
-        return PrivateFunction(function, self._runs, self, **about)
+            return lambda decorated: PrivateFunction(decorated, self._runs, self, **options)
+        return PrivateFunction(function, self._runs, self, **options)
 
     def recommend(self, study: optuna.Study) -> Recommendation:
         """Return the parameters to use, never the argmin of noisy values, and what is known about them.
@@ -258,9 +258,6 @@ class CentredSampler(PrivateSampler):
     """
 
     method = dptune.CENTRED
-
-
-CentredCMASampler = CentredSampler  # its name while it searched numbers only
 
 
 class DPGIBOSampler(PrivateSampler):

@@ -18,6 +18,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -28,16 +29,17 @@ from optuna.samplers import CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampl
 from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 
 import dptune
-from dptune._checks import positive, share
-from dptune.choice.choosing import observe, select_points
-from dptune.losses.named import NamedLoss, as_loss
+from dptune.choice.choosing import ChoiceSettings, check_choice, observe, select_points
+from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function
-from dptune.search.agreement import check_start
+from dptune.privacy import NoiseSource
+from dptune.search.asked_loss import AskedLoss
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select
 from dptune_optuna.ending import Ending
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, try_out, wrapped
+from dptune_optuna.spaces import logger
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
 WITHHELD = math.inf  # every trial's value: nothing is known, and no trial looks good
@@ -78,14 +80,12 @@ class SelectionObjective:
         if not isinstance(privatizer, dptune.LossPrivatizer):
             raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
         self._function = losses_function(function, loss, data, rows=privatizer.rows)
-        if loss is not None and as_loss(loss).known_clip:
-            privatizer.use_clip((0.0, as_loss(loss).most))
+        AskedLoss.agreed(loss, privatizer, logger.warning)
         _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is trained
         if default is not None and not isinstance(default, Mapping):
             raise dptune.InputError(f"default must be a dict, of names and values; got {type(default).__name__}.")
         self._privatizer, self._default = privatizer, None if default is None else dict(default)
-        self._mu = None if mu is None else positive("mu", mu)
-        self._share = share("estimate_share", estimate_share)
+        self._settings = ChoiceSettings(mu, None if default is None else 0, estimate_share)
         self._ending = Ending()
         functools.update_wrapper(self, function, updated=())
 
@@ -129,22 +129,15 @@ class SelectionObjective:
         return dict(next(trial.params for trial in trials if trial.number == known["trial"]))
 
     def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial], default: int | None) -> dict[str, Any]:
-        if self._privatizer.ledger.count(name) == 0:
-            check_start(self._privatizer.ledger, name, self._mu, choice_share=1 - self._share)
+        settings = replace(self._settings, default=default)
+        check_choice(self._privatizer, name, settings)  # before a model is trained
         points = [_point(study, trial) for trial in trials]
         held = set(self._privatizer.points())
         for point, trial in zip(points, trials, strict=True):
             if point not in held:
                 shield = ShieldedTrial(FixedTrial(trial.params, trial.number))
                 observe(self._privatizer, point, shielded(self._function, shield, wrapped))
-        chosen = select_points(
-            points,
-            self._privatizer,
-            mu=self._mu,
-            name=name,
-            default=default,
-            estimate_share=self._share,
-        )
+        chosen = select_points(points, self._privatizer, name, settings)
         loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
         return {"trial": trials[chosen.index].number, "loss": loss, "mu": chosen.mu, "private": chosen.private}
 
@@ -194,7 +187,7 @@ def repeat_and_select(
     candidates: Sequence[Mapping[str, Any]] | None = None,
     odds: Sequence[float] | None = None,
     secure: bool = True,
-    insecure_seed: int | None = None,
+    noise: NoiseSource | None = None,
 ) -> Selected:
     """Make a secret number of repeats and add the best to the study, which minimises, as its one new trial.
 
@@ -223,7 +216,7 @@ def repeat_and_select(
 
     began = datetime.now()
     one_of(candidates, odds)  # refuses what is not usable while that can be told
-    best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
+    best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, noise=noise)
     _add(study, best, began, dict(next((space for params, space in spaces if params == best.parameters), {})))
     return best
 

@@ -22,7 +22,7 @@ import dptune
 from dptune.losses.user_function import Function, Outcome, call_guarded, tried
 from dptune.privacy.seal.private import PerExampleLosses, bare
 from dptune.privacy.seal.unwritten import write_memory_of_cmaes
-from dptune.search.fold import as_stored
+from dptune.search.replay import as_stored
 from dptune.search.run import SearchRun
 from dptune_optuna.spaces import logger
 

@@ -24,6 +24,7 @@ from dptune._locks import ForkSafeLock
 from dptune.privacy import PerExampleLosses
 from dptune.search import VALUES
 from dptune.search.answer import listed
+from dptune.search.asked_loss import UNNAMED, AskedLoss
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune_optuna.ending import EndLines
@@ -41,7 +42,6 @@ ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written
 MARK = ATTRIBUTE + "ledger"  # of a study: which ledger paid for it, and up to which charge
 VALUE_IS = ATTRIBUTE + "value_is"  # of a study: what a trial's value is
 LOSS = ATTRIBUTE + "loss"  # of a study: the name of the loss that its trials were asked for
-UNNAMED = "loss"  # of a function that returns losses
 SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation of the noise in its released value
 _BAR = 30  # cells of the bar of the budget
 TITLE = "## Private"  # begins every note that is written here
@@ -144,13 +144,13 @@ class StudyRuns:
             "To continue, call study.optimize(objective) without n_trials: the study stops when its plan is complete."
         )
 
-    def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: str, most: float) -> None:
+    def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: AskedLoss) -> None:
         """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""
         with self.lock:  # of the threads that begin a study one trains the default
             default = dict(self.request.default or {})
             name, request = study.study_name, self.request
             space = request.space or request.stored_space(name)
-            if said := request.choose_clip(name, space, lambda: losses_at(default), loss=loss, most=most):
+            if said := request.choose_clip(name, space, lambda: losses_at(default), loss):
                 logger.info(said)
 
     def check_start(self, study: optuna.Study) -> None:

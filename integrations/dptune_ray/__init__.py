@@ -2,7 +2,7 @@
 
 Example::
 
-    search = CentredSearch(space, privatizer, name="svm", n_trials=100)
+    search = CentredSearch(privatizer, space, name="svm", n_trials=100)
     trainable = search.trainable(losses)  # config -> one loss per example
     tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
     tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()

@@ -11,8 +11,9 @@ started again may not find them.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import ray
 from ray import cloudpickle
@@ -22,6 +23,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 import dptune
 from dptune.privacy.seal.private import bare
 
+T = TypeVar("T")
+P = ParamSpec("P")
 RESTARTS = 5
 BYTES = 65536  # of an argument
 TRAINABLE = "the searcher whose trainable this is: give it to the Tuner as its search_alg"
@@ -107,10 +110,15 @@ class ActorClient:
         """End the actor; what it has not released is gone, what it has released is in the ledger."""
         ray.kill(self.actor())
 
-    def call(self, method: str, *args: Any, **further: Any) -> Any:
-        """Call a method and wait for its answer; raise what the actor refused, or that it does not run."""
+    def call(self, method: Callable[Concatenate[Any, P], T], *args: P.args, **further: P.kwargs) -> T:
+        """Call a method of the actor's class, and wait for its answer.
+
+        Raises:
+            DptuneError: what the actor refused, or that it does not run.
+        """
         try:
-            return answer_of(self.actor().call.remote(method, *args, **further))
+            answer: T = answer_of(self.actor().call.remote(method.__name__, *args, **further))
+            return answer
         except RayActorError:
             raise dptune.DptuneError(
                 f"the {self.what} has died more than {RESTARTS} times, perhaps because its node has too little memory. "

@@ -179,7 +179,7 @@ def _refuse_repeater(search: RunSearch) -> None:
             raise dptune.InputError(
                 f"Repeater({type(search).__name__}(...), ...) would charge every repetition and learn from one in each "
                 "group. Nothing was trained or charged. Remove Repeater, or repeat the training inside the function. "
-                "With another searcher use PrivateSearch(Repeater(OptunaSearch(), repeat=3), privatizer, ...)."
+                "With another searcher use PrivateSearcher(Repeater(OptunaSearch(), repeat=3), privatizer, ...)."
             )
         frame = frame.f_back
 

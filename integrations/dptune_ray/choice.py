@@ -18,58 +18,40 @@ only, and are in no argument, object store or file of Ray.
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Unpack
 
-import numpy as np
-import numpy.typing as npt
 import ray
 from ray import cloudpickle, tune
 
 import dptune
-from dptune._checks import at_least
 from dptune.choice.proposals import (
+    Candidate,
     Choice,
-    as_model,
+    ChoiceOptions,
+    Proposals,
+    PublicTraining,
+    check_options,
     choose_among,
-    distinct,
-    is_estimator,
-    key,
-    privatizer_of,
-    trained_at,
 )
-from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data
 
 _logger = logging.getLogger(__name__)
-T = TypeVar("T")
-R = TypeVar("R")
-Pair = tuple[Any, Any]
+UNNAMED = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")  # ends the name that Tune gives to an experiment without one
 
 
 def choose(
     results: tune.ResultGrid,
     train: Any,
     *,
-    ledger: dptune.PrivacyLedger | None = None,
-    privatizer: dptune.LossPrivatizer | None = None,
-    n: int | None = None,
-    loss: str | NamedLoss,
-    data: Data | Callable[[], Data],
-    public: Pair,
-    cv: Any = 5,
-    public_losses: npt.ArrayLike | None = None,
-    default: Mapping[str, Any] | None = None,
-    name: str | None = None,
     metric: str | None = None,
     mode: str | None = None,
-    candidates: int = 100,
-    options: Mapping[str, Any] | None = None,
-    **settings: Any,
+    task_options: Mapping[str, Any] | None = None,
+    **options: Unpack[ChoiceOptions],
 ) -> Choice:
     """Let private people choose among the best configurations of an experiment that has seen public rows only.
 
@@ -80,21 +62,10 @@ def choose(
         results: what ``Tuner.fit`` returned, of any searcher and scheduler.
         train: (config, X, y) -> model, trained on these public rows, or an estimator of scikit-learn's kind whose
             parameters were searched. The model is sent back: it must pickle.
-        ledger: pays; one person for each private row.
-        privatizer: instead of ``ledger``, where people have several rows or weights.
-        n: number of private people, with ``ledger``, where ``data`` is a function.
-        loss: the per-example loss, a name or a ``NamedLoss``.
-        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them, here.
-        public: (X, y), the public rows.
-        cv: folds of the public rows: a number, or a scikit-learn splitter.
-        public_losses: instead of ``cv``: losses of the public rows (results, N), one row for each result.
-        default: your configuration of today: a candidate, and what the verdict compares with.
-        name: of the choice in the ledger; default ``"<experiment> (choice)"``.
         metric, mode: by which results are ranked; default the experiment's.
-        candidates: how many results are cross-validated at most.
-        options: Ray's options of a task, such as ``num_gpus``.
-        settings: ``mu``, ``public_weight``, ``estimate_share``, ``finalists``, ``report_share`` of
-            :class:`dptune.PublicChoice`.
+        task_options: Ray's options of a task, such as ``num_gpus``.
+        options: ``loss``, ``data`` and ``public``, which are required, ``ledger`` or ``privatizer``, ``default``,
+            ``name`` and others: see :class:`dptune.choice.proposals.ChoiceOptions`.
 
     Returns:
         The chosen ``params``, the ``selection`` with verdict and estimate, and the ``model``, never asked about
@@ -106,33 +77,15 @@ def choose(
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the results, the public rows or the settings have changed under an old ``name``.
     """
-    if is_estimator(train):
-        train = functools.partial(_at, train)
-    if not callable(train):
-        raise dptune.InputError(f"train must be a function (config, X, y) -> model; got {type(train).__name__}.")
-    if not isinstance(public, tuple | list) or len(public) != 2:
-        raise dptune.InputError("public= must be (X, y), the public rows that train.")
-    people = privatizer_of(privatizer, ledger, n, data)
-    best = _ranked(results, metric, mode)[: at_least("candidates", candidates, 2)]
-    configs, place = distinct([results[i].config for i in best], default)
-    folds = None if public_losses is not None else _folds(public, cv, loss)
-    shared = _Shared((tuple(public), folds, loss, train))
-    made = functools.partial(_Task, shared, options or {})
-    return choose_among(
-        configs,
-        public_losses=_given(public_losses, results, best, configs) or made(_losses, configs),
-        train=made(_model, configs),
-        user_function=functools.partial(tuple, (public, train)),
-        privatizer=people,
-        name=name or f"{Path(results.experiment_path).name} (choice)",
-        loss=loss,
-        data=data,
-        default=place,
-        each=_each,
-        say=_logger.info,
-        warn=_logger.warning,
-        **settings,
+    check_options(options)
+    experiment = Path(results.experiment_path).name if isinstance(results, tune.ResultGrid) else ""
+    proposals = Proposals(
+        [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)],
+        searched=len(results),
+        name=None if UNNAMED.search(experiment) else experiment,
     )
+    tasks = _Tasks(PublicTraining(train, options), (train, options.get("public")), task_options or {})
+    return choose_among(proposals, tasks, options, _logger.info, _logger.warning)
 
 
 def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None) -> list[int]:
@@ -150,90 +103,44 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None) -> l
     return sorted(finite, key=lambda i: values[i] if mode == "min" else -values[i])
 
 
-def _folds(public: Pair, cv: Any, loss: str | NamedLoss) -> Any:
-    try:
-        from dptune_sklearn.crossval import public_folds
-    except ImportError:
-        raise dptune.MissingExtra('cross-validation needs scikit-learn: pip install "dptune[sklearn]".') from None
-    return public_folds(*public, cv=cv, loss=loss)
+class _Tasks:
+    """Trains candidates side by side in Ray's tasks; what a training raises is its result."""
+
+    def __init__(self, training: PublicTraining, given: object, task_options: Mapping[str, Any]) -> None:
+        self._training, self.given = training, given
+        self._options = {"num_cpus": 1, "max_retries": 3, **task_options}
+
+    @cached_property
+    def _shared(self) -> Any:
+        """What all tasks read, public; it is put into Ray's object store when the first task needs it."""
+        return ray.put(cloudpickle.dumps(self._training))
+
+    def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
+        """Return the losses of the public rows (N,) under each candidate."""
+        return self._each(_losses, candidates, "cross-validate on public rows")
+
+    def models(self, candidates: Sequence[Candidate]) -> list[Any]:
+        """Return the models of the candidates."""
+        return self._each(_model, candidates, "train finalists on all public rows")
+
+    def _each(self, function: Any, candidates: Sequence[Candidate], what: str) -> list[Any]:
+        remote = ray.remote(function).options(**self._options)
+        calls = [remote.remote(self._shared, dict(one.parameters)) for one in candidates]
+        quarters, done = {len(calls) * k // 4 for k in (1, 2, 3, 4)}, list[Any]()
+        for count, call in enumerate(calls, 1):
+            try:
+                done.append(ray.get(call))
+            except ray.exceptions.RayError as error:
+                cause = getattr(error, "cause", None)
+                done.append(cause if isinstance(cause, Exception) else error)
+            if count in quarters:
+                _logger.info(f"{what}: {count} of {len(calls)}")
+        return done
 
 
-def _given(
-    public_losses: npt.ArrayLike | None,
-    results: tune.ResultGrid,
-    best: Sequence[int],
-    configs: Sequence[Mapping[str, Any]],
-) -> Callable[[int], Any] | None:
-    if public_losses is None:
-        return None
-    losses, places = np.asarray(public_losses, dtype=np.float64), {key(results[i].config): i for i in reversed(best)}
-    if losses.ndim != 2 or len(losses) != len(results) or any(key(one) not in places for one in configs):
-        raise dptune.InputError(
-            f"public_losses= must be ({len(results)}, N), one row for each result, the default= among them; got "
-            f"{losses.shape}. Nothing was charged."
-        )
-    return lambda i: losses[places[key(configs[i])]]
+def _losses(training: bytes, config: dict[str, Any]) -> Any:
+    return cloudpickle.loads(training).losses(config)
 
 
-class _Shared:
-    """What all tasks read, public; it is put into Ray's object store when the first task needs it."""
-
-    def __init__(self, what: Any) -> None:
-        self._what = what
-
-    @functools.cached_property
-    def reference(self) -> Any:
-        return ray.put(cloudpickle.dumps(self._what))
-
-
-class _Task:
-    """Makes a call for one configuration in a Ray task."""
-
-    def __init__(
-        self,
-        shared: _Shared,
-        options: Mapping[str, Any],
-        function: Callable[..., Any],
-        configs: Sequence[Mapping[str, Any]],
-    ) -> None:
-        self._shared, self._configs = shared, configs
-        self._remote = ray.remote(function).options(**{"num_cpus": 1, "max_retries": 3, **options})
-
-    def start(self, place: int) -> Any:
-        return self._remote.remote(self._shared.reference, dict(self._configs[place]))
-
-    def __call__(self, place: int) -> Any:
-        return ray.get(self.start(place))
-
-
-def _at(estimator: Any, config: dict[str, Any], X: Any, y: Any) -> Any:
-    return trained_at(estimator, config, X, y)
-
-
-def _losses(rows: bytes, config: dict[str, Any]) -> npt.NDArray[np.float64]:
-    from dptune_sklearn.crossval import cross_validated_losses
-
-    public, folds, loss, train = cloudpickle.loads(rows)
-    return cross_validated_losses(lambda X, y: as_model(train(config, X, y), loss, X), *public, cv=folds, loss=loss)
-
-
-def _model(rows: bytes, config: dict[str, Any]) -> Any:
-    public, _, loss, train = cloudpickle.loads(rows)
-    return as_model(train(config, *public), loss, public[0])
-
-
-def _each(function: Callable[[T], R], items: Sequence[T], what: str) -> list[R | Exception]:
-    """Call a function on every item, tasks side by side; what one raises is its result."""
-    start: Any = getattr(function, "start", None)  # of a task
-    calls = [None if start is None else start(item) for item in items]
-    done: list[R | Exception] = []
-    for place, (item, call) in enumerate(zip(items, calls, strict=True), 1):
-        try:
-            done.append(function(item) if call is None else ray.get(call))
-        except ray.exceptions.RayTaskError as error:
-            done.append(error.cause if isinstance(error.cause, Exception) else error)
-        except Exception as error:  # noqa: BLE001 - public: the candidate drops out
-            done.append(error)
-        if place in (len(items) // 4, len(items) // 2, 3 * len(items) // 4, len(items)):
-            _logger.info(f"{what}: {place} of {len(items)}")
-    return done
+def _model(training: bytes, config: dict[str, Any]) -> Any:
+    return cloudpickle.loads(training).model(config)

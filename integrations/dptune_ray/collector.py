@@ -23,7 +23,7 @@ DEVICE = "promise"  # the fact of a run that says what its randomiser is
 
 
 @dataclass(frozen=True)
-class Ask:
+class ReplyRequest:
     """A trial, who is asked, and the randomiser on the user's device as public data, for the ledger to charge."""
 
     trial: str  # Tune's identifier
@@ -67,7 +67,7 @@ class Collector:
                 f"a search named {log.run!r} with another ledger is running; give this one another name."
             )
 
-    def charge(self, ask: Ask) -> float | None:
+    def charge(self, ask: ReplyRequest) -> float | None:
         """Charge the user for one draw; return the reply if the trial has one already, else None: measure.
 
         A draw that was not announced is paid already, if its device began again. An announced one may have been seen:
@@ -80,7 +80,7 @@ class Collector:
         reply = self._known(ask)
         return self._paid(ask, len(self._log.draws(ask.trial))) if reply is None else reply
 
-    def announce(self, ask: Ask, draw: str) -> float | None:
+    def announce(self, ask: ReplyRequest, draw: str) -> float | None:
         """Remember that a reply is about to leave the device; return the reply if the trial has one: then send none.
 
         ``draw`` is a new name of the draw behind the reply.
@@ -95,7 +95,7 @@ class Collector:
                 self._log.add_draw(ask.trial, len(draws), draw)
         return reply
 
-    def record(self, ask: Ask, draw: str, reply: float) -> float | None:
+    def record(self, ask: ReplyRequest, draw: str, reply: float) -> float | None:
         """Take the device's reply, if it was announced; return the one that counts: the first."""
         self._agree(ask)
         if self._ledger is None:
@@ -105,13 +105,13 @@ class Collector:
             raise dptune.InputError(f"a reply of the trial {ask.trial!r} was not announced before it was sent.")
         return self._paid(replace(ask, reply=reply), draws.index(draw))
 
-    def _agree(self, ask: Ask) -> None:
+    def _agree(self, ask: ReplyRequest) -> None:
         if self._log.fix(DEVICE, ask.describe()) != ask.describe():
             raise dptune.InputError(
                 f"the run {self._log.run!r} was begun with another randomiser; give the same, or a new name."
             )
 
-    def _known(self, ask: Ask) -> float | None:
+    def _known(self, ask: ReplyRequest) -> float | None:
         """The trial's reply: as logged, or from the ledger, if the collector died between the two."""
         self._agree(ask)
         known = self._log.find(ask.trial)
@@ -124,7 +124,7 @@ class Collector:
             )
         return known.value
 
-    def _paid(self, ask: Ask, number: int) -> float | None:
+    def _paid(self, ask: ReplyRequest, number: int) -> float | None:
         """Make sure that a draw is paid; return its reply if the ledger or ``ask`` has it, which is logged then."""
         if self._ledger is None:
             return None

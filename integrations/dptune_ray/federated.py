@@ -33,7 +33,7 @@ from dptune_ray.actors import answer_of, start
 from dptune_ray.base import RunSearch, check_mode
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import Domains, domains_of, flat, nested, resolve, to_space
-from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
+from dptune_ray.worker import PickledFunction, called_in_worker, prepare_this_process
 
 METRIC = "value"
 CONFIG = "config/"
@@ -114,9 +114,9 @@ class DPFTSSearch(RunSearch):
 
     def __init__(
         self,
+        transport: Transport,
+        settings: FTSSettings,
         param_space: Mapping[str, Any] | None = None,
-        transport: Transport | None = None,
-        settings: FTSSettings | None = None,
         *,
         agent: int,
         trials: str | Path,
@@ -127,8 +127,8 @@ class DPFTSSearch(RunSearch):
     ) -> None:
         name = f"agent {agent}" if name is None else name
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
-        if transport is None or not isinstance(settings, FTSSettings):
-            raise dptune.InputError("DPFTSSearch needs the federation's transport= and settings=FTSSettings(...).")
+        if not isinstance(settings, FTSSettings):
+            raise dptune.InputError(f"settings must be FTSSettings; got {type(settings).__name__}.")
         agent = at_least("agent", agent, 0)
         if agent >= settings.agents:
             raise dptune.InputError(f"agents are numbered 0 to {settings.agents - 1}; got {agent!r}.")
@@ -223,7 +223,7 @@ class DPFTSSearch(RunSearch):
 class Host:
     """A group of agents; knows nothing of Ray. Attributes as of :class:`Federation`."""
 
-    objective: Carried
+    objective: PickledFunction
     space: AgentSpace
     transport: Transport
     numbers: tuple[int, ...]  # of its agents
@@ -326,7 +326,7 @@ class Federation:
         self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
-        about = Carried(objective), space, transport
+        about = PickledFunction(objective), space, transport
         self.hosts = [start(usual, Host, *about, group, seed, mode, silent) for group in groups]  # handles
 
     def advance(self, points: int) -> None:

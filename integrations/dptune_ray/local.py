@@ -27,10 +27,10 @@ from dptune.losses.user_function import Function
 from dptune.space import Value
 from dptune_ray.actors import ActorClient
 from dptune_ray.base import RunSearch
-from dptune_ray.collector import DEVICE, Ask, Collector
+from dptune_ray.collector import DEVICE, Collector, ReplyRequest
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import flat, nested, rounded, to_space
-from dptune_ray.worker import Carried, WorkerTrial, called_in_worker, made_trainable
+from dptune_ray.worker import PickledFunction, WorkerTrial, called_in_worker, made_trainable
 
 METRIC = "reply"
 User = str | Callable[[Mapping[str, Any]], str]
@@ -42,7 +42,7 @@ class LocalTrainable(WorkerTrial):
 
     collector: ClassVar[ActorClient]
     randomizer: ClassVar[Randomizer]
-    user: ClassVar[str | Carried | None]
+    user: ClassVar[str | PickledFunction | None]
 
     def step(self) -> dict[str, Any]:
         """Charge the user, measure, randomise here, and report the reply. A repetition gets the recorded reply.
@@ -51,14 +51,14 @@ class LocalTrainable(WorkerTrial):
             CapReached: before the function is called, or before a second reply of the trial is sent.
         """
         kind, mine = type(self), partial(copy.deepcopy, dict(self.config))  # Tune writes the original to every result
-        who = kind.user(mine()) if isinstance(kind.user, Carried) else kind.user
-        ask = Ask.of(self.trial_id, flat(self.config), who, kind.randomizer)
-        reply = self.collector.call("charge", ask)
+        who = kind.user(mine()) if isinstance(kind.user, PickledFunction) else kind.user
+        ask = ReplyRequest.of(self.trial_id, flat(self.config), who, kind.randomizer)
+        reply = self.collector.call(Collector.charge, ask)
         if reply is None:
             value = called_in_worker(lambda given: float(kind.function(given)), mine(), float)
             made, draw = kind.randomizer.randomize(value), secrets.token_hex(16)
-            known = self.collector.call("announce", ask, draw)
-            reply = self.collector.call("record", ask, draw, made) if known is None else known
+            known = self.collector.call(Collector.announce, ask, draw)
+            reply = self.collector.call(Collector.record, ask, draw, made) if known is None else known
         return {self.metric: reply, "done": True}
 
     @classmethod
@@ -77,8 +77,8 @@ class LDPSearch(RunSearch):
     ``choice`` and ``sample_from`` are drawn. Tune, its files and this searcher see replies only.
 
     Args:
-        param_space: Tune search space; default that of the Tuner. :meth:`recommend` needs it.
         settings: of the algorithm, above all what is known about the replies.
+        param_space: Tune search space; default that of the Tuner. :meth:`recommend` needs it.
         replies: path of the file that keeps the replies, on the driver's node.
         name: the run's name in that file. The same name continues the run.
         candidates: parameters by path users may be asked to try; default a design on the space.
@@ -98,8 +98,8 @@ class LDPSearch(RunSearch):
 
     def __init__(
         self,
+        settings: dptune.local.LDPSettings,
         param_space: Mapping[str, Any] | None = None,
-        settings: dptune.local.LDPSettings | None = None,
         *,
         replies: str | Path,
         name: str = "tune",
@@ -115,7 +115,7 @@ class LDPSearch(RunSearch):
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
         if not isinstance(settings, dptune.local.LDPSettings):
             kind = type(self).__name__
-            raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(HybridReplies(...)), ...).")
+            raise dptune.InputError(f"{kind} needs settings: {kind}(LDPSettings(HybridReplies(...)), space, ...).")
         if centre is not None and real(centre) is None:
             raise dptune.InputError(f"centre must be a number, finite; got {centre!r}.")
         if candidates is not None and not self._domains:
@@ -169,7 +169,7 @@ class LDPSearch(RunSearch):
         self._forget()
         self.run()
         self._serve(Collector, self._log, self._ledger)
-        self._client.call("begin", self._log, repr(self._ledger))
+        self._client.call(Collector.begin, self._log, repr(self._ledger))
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
         run = self.run()
@@ -230,7 +230,7 @@ class LDPSearch(RunSearch):
         if not randomizer.private:
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
         self._ledger, self._device = ledger, randomizer.describe()
-        whose = Carried(user) if callable(user) else user
+        whose = PickledFunction(user) if callable(user) else user
         members = {"collector": self._client, "metric": self.metric, "randomizer": randomizer, "user": whose}
         return made_trainable(LocalTrainable, function, function, self._client, silent=silent, **members)
 

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 from ray.tune.utils import merge_dicts
 
+from dptune.privacy import NoiseSource
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select
 from dptune_ray.actors import on_this_node
 from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
-from dptune_ray.worker import Carried, called_in_worker, in_own_process
+from dptune_ray.worker import PickledFunction, called_in_worker, in_own_process
 
 Candidates = Sequence[Mapping[str, Any]] | None
 
@@ -41,7 +42,7 @@ def repeat_and_select(
     clip: tuple[float, float],
     candidates: Candidates = None,
     secure: bool = True,
-    insecure_seed: int | None = None,
+    noise: NoiseSource | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Selected:
     """Make a secret number of repeats, one after the other in a process of their own, and return the best.
@@ -49,7 +50,7 @@ def repeat_and_select(
     Args:
         function: configuration -> (model, losses (n,) of the scoring people). The model is sent back: it must pickle.
         param_space: Tune search space; every repeat draws its configuration anew, without a seed.
-        ledgers: see :func:`dptune.training.repeats.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
+        ledgers: see :func:`dptune.training.repeats.repeat_and_select`; so for ``clip``, ``secure``, ``noise``.
         candidates: a public list of configurations, such as :func:`dptune.training.quasi_random` makes (names are
             paths): each repeat draws one of them, with replacement. What a candidate does not name is drawn as usual.
         options: Ray's options of the process, such as ``num_gpus``; default one CPU of this node, where an SQLite
@@ -64,14 +65,14 @@ def repeat_and_select(
     """
     domains_of(param_space)
     one_of(candidates)
-    settings = {"clip": clip, "secure": secure, "insecure_seed": insecure_seed}
-    call = partial(select_here, Carried(function), param_space, [*ledgers], candidates, settings)
+    settings = {"clip": clip, "secure": secure, "noise": noise}
+    call = partial(select_here, PickledFunction(function), param_space, [*ledgers], candidates, settings)
     usual = {"num_cpus": 1, "scheduling_strategy": on_this_node()}
     return in_own_process(call, silent=True, options={**usual, **(options or {})})
 
 
 def select_here(
-    function: Carried,
+    function: PickledFunction,
     param_space: Mapping[str, Any],
     ledgers: Sequence[TrainingLedger],
     candidates: Candidates,

@@ -21,7 +21,7 @@ from ray.exceptions import RayError
 
 import dptune
 from dptune.privacy.seal.private import bare
-from dptune_ray.vault import VaultClient, Vector
+from dptune_ray.vault_client import Losses, VaultClient
 
 PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result
 SIGMA = "sigma"  # in the last result of a trial with a release of its own: the standard deviation of its noise
@@ -131,7 +131,7 @@ class PrivateReports:
     """The private reports of one trial, on their way to the vault; ``losses``: what was reported -> (rows,) or None."""
 
     def __init__(
-        self, vault: VaultClient, trial: str, parameters: Mapping[str, Any], losses: Callable[[Any], Vector | None]
+        self, vault: VaultClient, trial: str, parameters: Mapping[str, Any], losses: Callable[[Any], Losses | None]
     ) -> None:
         self._vault, self._trial, self._parameters, self._losses = vault, trial, parameters, losses
         self.stopped = False  # whether the vault has ended the trial
@@ -159,7 +159,7 @@ class PrivateReports:
         if not self.stopped and self._refused is None:
             try:
                 losses = self._losses(result)
-                self.stopped = self._vault.hand_in("report", self._trial, self._parameters, losses, step=step)
+                self.stopped = self._vault.report(self._trial, self._parameters, losses, step)
             except (dptune.DptuneError, RayError) as error:
                 self.refuse(error)
         if self._refused is not None:

@@ -8,29 +8,37 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune.losses.named import NamedLoss, as_loss, too_wide
-from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
+from dptune.losses.user_function import Function
 from dptune.search.answer import Recommendation
-from dptune.search.fold import FINAL
+from dptune.search.asked_loss import UNNAMED, AskedLoss
+from dptune.search.objective import Objective, ObjectiveOptions
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.base import RunSearch
 from dptune_ray.reports import PUBLIC, STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
-from dptune_ray.vault import MODE, Vault, VaultClient, VaultRun
-from dptune_ray.worker import PrivateTrainable, handed_in, in_own_process, made_trainable, resources
+from dptune_ray.vault import Vault
+from dptune_ray.vault_client import VaultClient
+from dptune_ray.vault_run import MODE, VaultRun
+from dptune_ray.worker import (
+    PrivateTrainable,
+    clip_chosen,
+    estimated,
+    in_own_process,
+    made_trainable,
+    resources,
+)
 
 METRIC = "loss"
-LOSS = "loss of the trials"  # a fact of a run in the ledger: the name of the loss
-UNNAMED = "loss"  # of a function that returns losses
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class SpaceSearch(RunSearch):
@@ -40,8 +48,8 @@ class SpaceSearch(RunSearch):
     among plain values, too. ``sample_from`` and choices of objects are drawn.
 
     Args:
-        param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
+        param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
         name: the run's name in the ledger. The same name continues the run.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
@@ -66,8 +74,8 @@ class SpaceSearch(RunSearch):
 
     def __init__(
         self,
+        privatizer: dptune.LossPrivatizer,
         param_space: Mapping[str, Any] | None = None,
-        privatizer: dptune.LossPrivatizer | None = None,
         *,
         name: str = "tune",
         mu: float | None = None,
@@ -89,7 +97,7 @@ class SpaceSearch(RunSearch):
         self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here
         self._request = SearchRequest(
             self.method,
-            privatizer,  # type: ignore[arg-type]  # the request refuses None
+            privatizer,
             mu=mu,
             seed=seed,
             settings={"trials": n_trials, **settings},
@@ -102,7 +110,7 @@ class SpaceSearch(RunSearch):
         if (known := self._known_space()) is not None:
             self._request.plan(known)  # refuse early what does not fit the space
         self._allows = unprotected == "allow"
-        self._named_loss, self._of_loss = False, {"loss": UNNAMED, "most": math.inf}  # of the last trainable
+        self._named_loss, self._loss = False, AskedLoss(UNNAMED, math.inf)  # of any, and of the last trainable
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
@@ -134,24 +142,11 @@ class SpaceSearch(RunSearch):
         self._serve(Vault, run)
         if not self._request.privatizer.knows_clip:
             self._choose_clip()
-        spends, warning = self._client.call("begin", run.described())
-        self._agree_on_loss(fix=True)
+        spends, warning = self._client.call(Vault.begin, run.described())
+        self._loss.keep(self._request.ledger, self._name)
         _logger.log(logging.INFO if self._request.privatizer.private else logging.WARNING, spends)
         if warning:
             _logger.warning(warning)
-
-    def _agree_on_loss(self, *, fix: bool) -> None:
-        """Refuse another named loss than the run of this name has had; ``fix``: this is the run's loss from now on."""
-        ledger, loss = self._request.ledger, str(self._of_loss["loss"])
-        before = ledger.fact(self._name, LOSS)
-        if fix and before is None and loss != UNNAMED:
-            before = ledger.fix(self._name, LOSS, loss)
-        if UNNAMED not in (before, loss) and before not in (None, loss):
-            raise dptune.errors.BudgetMismatch(
-                f"the trials of the run {self._name!r} were asked for {before}, and this trainable is about {loss}. "
-                "Nothing was trained or charged. Give the searcher another name=, and mu= if the first run is to "
-                "continue."
-            )
 
     def _choose_clip(self) -> None:
         """Train the default configuration once, on the cluster, for the vault to choose the clip from its losses."""
@@ -165,15 +160,15 @@ class SpaceSearch(RunSearch):
                 f'clip="auto" is chosen from the losses at default=, which has no {", ".join(map(repr, missing))}; '
                 "nothing was trained or spent."
             )
-        _logger.info(_on_the_cluster(self._made, "clip", "clip", [config], **self._of_loss))
+        chosen = partial(clip_chosen, self._made, config, self._loss)
+        _logger.info(_on_the_cluster(self._made, config, chosen))
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
-        return self._ask_vault("ask", trial)
+        return self._ask_vault(Vault.ask, trial)
 
-    def _ask_vault(self, method: str, trial: str) -> Mapping[str, Any] | None:
+    def _ask_vault(self, method: Callable[[Vault, str], T], trial: str) -> T:
         try:
-            answer: Mapping[str, Any] | None = self.vault.call(method, trial)
-            return answer
+            return self.vault.call(method, trial)
         except dptune.DptuneError:
             self._begun = False  # fitted again it begins again, also where Tune does not say so
             raise
@@ -194,20 +189,20 @@ class SpaceSearch(RunSearch):
 
     def _refuse_untold(self, trial: str, result: Mapping[str, Any]) -> None:
         if not self._allows and not math.isnan(result.get(self.metric, math.nan)):
-            self._refuse_unpaid(trial, result, self.vault.call("told", trial))
+            self._refuse_unpaid(trial, result, self.vault.call(Vault.told, trial))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Likewise; nothing is learned from Tune. May come twice, or never."""
         self._refuse_untold(trial_id, result or {})
         if error:
-            self._ask_vault("failed", trial_id)
+            self._ask_vault(Vault.failed, trial_id)
         if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):
-            if ended := self.vault.call("stopped", trial_id):
+            if ended := self.vault.call(Vault.stopped, trial_id):
                 _logger.warning(f"No more trials are proposed: {ended}")
             return
-        why, is_mistake = self.vault.call("unpaid", trial_id)
+        why, is_mistake = self.vault.call(Vault.unpaid, trial_id)
         _logger.log(
             logging.WARNING if is_mistake else logging.INFO,
             f"The trial {trial_id!r} reports NaN and nothing was charged for it: {why}",
@@ -222,11 +217,8 @@ class SpaceSearch(RunSearch):
         self,
         function: Function | None = None,
         *,
-        loss: str | NamedLoss | None = None,
-        data: Data | Callable[[], Data] | None = None,
-        training: Training = "public",
-        public: str | None = None,
         silent: bool = True,
+        **options: Unpack[ObjectiveOptions],
     ) -> Any:
         """Return a :class:`PrivateTrainable` for the Tuner, or without ``function`` what decorates one to be that.
 
@@ -235,39 +227,18 @@ class SpaceSearch(RunSearch):
 
         Args:
             function: configuration -> per-example losses (rows,).
-            loss: the per-example loss of a fitted estimator, by name or a ``NamedLoss``.
-            data: (X, y), which travels through Ray with the function, or a function that loads them where the trial
-                runs. If that fails, the trial fails before anything is trained or charged, and names the error's type.
-            training: with ``loss``: "public": what the function raises is an ordinary failure of the trial, unpaid and
-                shown by Tune. With "private" it trains on private people, nothing of that is shown, and the ledger's
-                statement says so.
-            public: what the function reports by ``dptune_ray.report_public(value, step)``, in words for the ledger's
-                statement, as "log loss on 300 public rows": you say that it depends on no private row. Schedulers
-                find it as "public". A trial that they stop is one of the planned trials and costs nothing.
             silent: swallow what the worker prints. False: you say that whatever the function prints is public.
+            options: ``loss``, ``data``, ``training``, ``public``: see
+                :class:`dptune.search.objective.ObjectiveOptions`. Data travel through Ray with the function.
         """
         if function is None:
-            return partial(self.trainable, loss=loss, data=data, training=training, public=public, silent=silent)
-        self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
+            return partial(self.trainable, silent=silent, **options)
+        objective, ledger = Objective(function, self._request, _logger.warning, **options), self._request.ledger
+        self._named_loss = self._named_loss or options.get("loss") is not None  # each may be given to the Tuner
         self._refuse_maximised_loss()
-        ledger, privatizer = self._request.ledger, self._request.privatizer
-        self._of_loss = {"loss": UNNAMED, "most": math.inf}
-        if loss is not None:
-            self._of_loss = {"loss": as_loss(loss).name, "most": as_loss(loss).most}
-        self._agree_on_loss(fix=False)
-        if loss is not None and as_loss(loss).known_clip:
-            privatizer.use_clip((0.0, as_loss(loss).most))
-        else:
-            privatizer.refuse_other_loss(str(self._of_loss["loss"]))
-        self._request.refuse_unknown_clip()
-        if privatizer.knows_clip and (why := too_wide(loss, privatizer.loss_range)):
-            _logger.warning(why)
-        taken = losses_function(function, loss, data, rows=privatizer.rows, training=training)
-        self._request.check_public(public)
-        if declared_public(public, training) is not None:
-            ledger.declare_public(self._name, str(public))
-        if training == "private":
-            ledger.declare_private_training(self._name)
+        objective.loss.refuse_other(ledger, self._name)
+        objective.declare(ledger, self._name)
+        taken, public, self._loss = objective.losses, objective.public, objective.loss
         members = {"vault": self._client, "metric": self.metric, "public": public}
         self._made = made_trainable(PrivateTrainable, function, taken, self._client, silent=silent, **members)
         return self._made
@@ -295,7 +266,7 @@ class SpaceSearch(RunSearch):
             BudgetExhausted: the ledger has not that much; ``ledger.raise_budget`` raises it.
         """
         self._mode = self._stored_mode()
-        _logger.info(self.vault.call("extend", n_trials, mu))
+        _logger.info(self.vault.call(Vault.extend, n_trials, mu))
 
     def recommend(self) -> Recommendation:
         """Return what the run ends with, and how much better than the default it is; never the best noisy value.
@@ -305,7 +276,7 @@ class SpaceSearch(RunSearch):
         an error has kept from being made is made first, if the vault runs and has the losses for it.
         """
         if self._handle is not None and self._client.runs():
-            self._client.call("make_up")
+            self._client.call(Vault.make_up)
         run = self._read()
         found = run.recommend()
         if not run.complete:
@@ -315,7 +286,7 @@ class SpaceSearch(RunSearch):
             )
         best, others = self._nested(found), without(self._default or {}, self._space() or ())
         whole = merge_dicts(merge_dicts(constants(self._param_space), others), best)
-        return found.told_as(whole, self._default or self._nested(found.defaults))
+        return found.renamed(whole, self._default or self._nested(found.defaults))
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return a point of the search space as the trials get it."""
@@ -348,12 +319,10 @@ class SpaceSearch(RunSearch):
                 "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
             )
         self._mode = self._stored_mode()
-        made: dptune.search.Estimate | None = self.vault.call("estimated", known, early)
-        if made is not None:
+        if (made := self.vault.call(Vault.estimated, known, early)) is not None:
             return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
-        estimate: dptune.search.Estimate = _on_the_cluster(trainable, "estimate", FINAL, [config, *others])
-        return estimate
+        return _on_the_cluster(trainable, config, partial(estimated, trainable, [config, *others]))
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""
@@ -365,12 +334,9 @@ class SpaceSearch(RunSearch):
         return self.vault_run().begin()
 
 
-def _on_the_cluster(
-    trainable: type[PrivateTrainable], purpose: str, name: str, configs: Sequence[Mapping[str, Any]], **further: Any
-) -> Any:
-    """Run a trainable once more, on what a trial gets; return the vault's answer."""
-    wanted = resources(trainable.default_resource_request(dict(configs[0])))
-    call = partial(handed_in, trainable, purpose, name, configs, **further)
+def _on_the_cluster(trainable: type[PrivateTrainable], config: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Return what ``call`` returns in a process that gets what a trial gets."""
+    wanted = resources(trainable.default_resource_request(dict(config)))
     return in_own_process(call, silent=trainable.silent, options=wanted)
 
 
@@ -389,9 +355,6 @@ class CentredSearch(SpaceSearch):
     """
 
     method = dptune.CENTRED
-
-
-CentredCMASearch = CentredSearch  # its name while it searched numbers only
 
 
 class SelectionSearch(SpaceSearch):

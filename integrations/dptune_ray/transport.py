@@ -48,9 +48,17 @@ class Server:
             )
         _ = self.inner
 
-    def tell(self, what: str) -> Any:
-        """Return ``open_round``, ``rounds`` or ``settings`` of the server."""
-        return getattr(self.inner, what)()
+    def open_round(self) -> int:
+        """Return the round whose messages are taken now."""
+        return self.inner.open_round()
+
+    def rounds(self) -> int:
+        """Return the number of rounds of the plan."""
+        return self.inner.rounds()
+
+    def settings(self) -> dict[str, object]:
+        """Return the server's settings as plain data."""
+        return self.inner.settings()
 
     def submit(self, message: Message) -> str:
         """Take a message; return which life of the server has it."""
@@ -94,7 +102,7 @@ class RayTransport:
             raise dptune.InputError(f"a message travels in one call: M must be at most {MOST}; got {settings.M}.")
         transport = cls(name)
         transport._handle = transport._client.launch(Server, ledger, settings, timeout)
-        transport._client.call("begin", repr(ledger), settings, timeout)
+        transport._client.call(Server.begin, repr(ledger), settings, timeout)
         return transport
 
     def stop(self) -> None:
@@ -103,22 +111,21 @@ class RayTransport:
 
     def open_round(self) -> int:
         """Return the round whose messages are taken now."""
-        return int(self._client.call("tell", "open_round"))
+        return self._client.call(Server.open_round)
 
     def rounds(self) -> int:
         """Return the number of rounds of the plan."""
-        return int(self._client.call("tell", "rounds"))
+        return self._client.call(Server.rounds)
 
     def settings(self) -> dict[str, object]:
         """Return the server's settings as plain data."""
-        settings: dict[str, object] = self._client.call("tell", "settings")
-        return settings
+        return self._client.call(Server.settings)
 
     def submit(self, message: Message) -> None:
         """Send a message, and keep it until its round is released; raises what :meth:`FTSServer.submit` raises."""
         self._waiting[message.agent] = "", message
         try:
-            self._waiting[message.agent] = self._client.call("submit", message), message
+            self._waiting[message.agent] = self._client.call(Server.submit, message), message
         except AlreadySent:
             raise  # by an earlier life of this agent, or a repeated call: kept, should the server be restarted
         except dptune.DptuneError:
@@ -136,7 +143,7 @@ class RayTransport:
             return self._latest[1]
         pause = _FIRST_PAUSE
         while True:
-            life, released = self._client.call("poll", t)
+            life, released = self._client.call(Server.poll, t)
             if released is not None:
                 self._latest = t, released
                 return self._latest[1]
@@ -149,7 +156,7 @@ class RayTransport:
         for agent, (had, message) in self._waiting.items():
             if message.round == t and had != life:
                 with suppress(AlreadySent, RoundClosed, dptune.PlanComplete):
-                    self._client.call("submit", message)
+                    self._client.call(Server.submit, message)
                 self._waiting[agent] = life, message
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import enum
 import json
 import math
-import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,49 +20,31 @@ import numpy.typing as npt
 
 import dptune
 from dptune.search.agreement import lineage
-from dptune.search.fold import DEFAULT, VALUE, as_stored
-from dptune.search.request import SearchRequest
-from dptune_ray.actors import BYTES, ActorClient, answer_of
+from dptune.search.asked_loss import AskedLoss
+from dptune.search.replay import VALUE, as_stored
+from dptune_ray.vault_run import VaultRun
 
-MODE, REPORTED = "mode", "reported/"  # public facts of a run in the ledger
-ROWS = BYTES // 8  # losses in one call
-IN_FLIGHT = 128  # calls that may be on their way: 8 MiB
-ATTEMPTS = 5  # of an upload whose vault is restarted meanwhile
-Vector = npt.NDArray[np.float64]
+REPORTED = "reported/"  # begins the public facts of a run that say what its trials were told
+Losses = npt.NDArray[np.float64]
+
+
+class LossesMissing(dptune.DptuneError):
+    """The vault does not hold an upload, as after a restart: put it again."""
 
 
 @dataclass(frozen=True)
-class VaultRun:
-    """What a vault runs."""
+class Upload:
+    """Losses that were put; public.
 
-    request: SearchRequest  # its privatizer holds no losses here
-    scope: str  # the run's name in the ledger
-    space: dptune.Space | None  # None where another searcher proposes
-    mode: str  # "min": the function returns losses; "max": it returns scores
+    Attributes:
+        identifier: of the upload, among those of a trial's processes.
+        names: under which they were put: a trial, or the two points of the final estimate.
+        rows: number of losses under each name; None: the evaluation failed.
+    """
 
-    def begin(self) -> dptune.SearchRun:
-        """Begin the run, or continue it from the ledger, unless it was begun with the other mode."""
-        if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
-            raise dptune.errors.BudgetMismatch(
-                f"the run {self.scope!r} was begun with the other mode; give a new search a new name."
-            )
-        return self.request.begin(self.scope, self.space)
-
-    def level(self, value: Any) -> Any:
-        """Turn scores into losses of the same clipping range, and back: the best score is the smallest loss."""
-        if self.mode == "min":
-            return value
-        clip = self.request.privatizer.interval
-        return clip.low + clip.high - value
-
-    def described(self) -> dict[str, str]:
-        """Return what must not differ while the vault runs, by its name in a refusal."""
-        request = self.request
-        space = None if self.space is None else self.space.describe()
-        given = [sorted((of or {}).items()) for of in (request.settings, request.default)]
-        about = request.method.name, self.scope, space, self.mode, request.mu, request.seed, request.start_from, given
-        people = request.privatizer.fingerprint()
-        return {"settings": repr(about), "privatizer (clip, groups, weights, precision or seed)": people}
+    identifier: str
+    names: tuple[str, ...]
+    rows: tuple[int | None, ...]
 
 
 class Stage(enum.Enum):
@@ -158,7 +139,7 @@ class Vault:
         if one.asked is not None:
             return one.asked
         expected = sum(each.asked is not None for each in self._trials.values())
-        if self._own and self._early and run.fold.values + self._early >= run.plan.trials:
+        if self._own and self._early and run.replay.values + self._early >= run.plan.trials:
             return None  # the trials that were stopped take places of the plan
         if self._idle or expected >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
@@ -194,7 +175,7 @@ class Vault:
         run, value = self._run, self._told_at(trial, parameters)
         if value is None:
             run.check(trial, parameters)
-            if run.space is not None and (wrong := run.space.wrong_with(parameters)):
+            if run.space is not None and (wrong := run.space.validation_error(parameters)):
                 raise dptune.InputError(
                     f"the trial {trial!r} is not a point of the search space of the run {self.about.scope!r}: {wrong}. "
                     f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed "
@@ -247,17 +228,7 @@ class Vault:
     def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """What the trial was told, or None; refuses other parameters than it was told at."""
         known = self._known(trial)
-        if known is None:
-            return None
-        here, there = (
-            json.dumps(as_stored(p), sort_keys=True) for p in (parameters, known["parameters"])
-        )  # NaN is NaN
-        if here != there:
-            raise dptune.errors.KeyConflict(
-                f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new "
-                "trial a new name."
-            )
-        return float(known["value"])
+        return None if known is None else _value_at(known, trial, parameters)
 
     # ---- how a trial ends without a value ------------------------------------------------------------
 
@@ -285,7 +256,7 @@ class Vault:
         self._early += 1
         try:
             if one.at is None:
-                self._run.withdrawn(trial)
+                self._run.unfinished.withdraw(trial)
             else:
                 self._run.stopped(trial, one.at)
         except dptune.PlanComplete as error:
@@ -295,7 +266,7 @@ class Vault:
 
     def unpaid(self, trial: str) -> tuple[str, bool]:
         """Return why a trial has no value, and whether that is a mistake."""
-        if self._run._used_up:
+        if self._run.used_up:
             return f"the run {self.about.scope!r} is complete, so the trial was not trained.", False
         return (
             "its function failed, as in all trials before. trainable.try_out(config) shows what the function raises.",
@@ -311,74 +282,86 @@ class Vault:
             one.upload, one.parts = upload, {}
         one.parts[first] = part
 
-    def receive(
-        self,
-        purpose: str,
-        trial: str,
-        parameters: Mapping[str, Any],
-        upload: str,
-        rows: Sequence[int | None],
-        **further: Any,
-    ) -> Any:
-        """Take what was put for a trial under ``upload``, and answer; None if losses are missing: put them again.
-
-        ``rows`` are the numbers of losses at ``parameters`` and, for an estimate, at the default; None: a failure.
-
-        "finish" tells the trial's value: its own release, or what the run's releases say by now; the same if the trial
-        runs again. "report" takes the losses of a half-trained model at ``step=`` and tells whether the trial ends
-        with them, as one release. "clip" chooses the clip before the run begins. "estimate" releases the final
-        estimate.
+    def finish(self, upload: Upload, trial: str, parameters: Mapping[str, Any]) -> float:
+        """Tell a trial its value: its own release, or what the run's releases say by now; the same if it runs again.
 
         Raises:
+            LossesMissing: the upload is not here; so in the other methods that take one.
             KeyConflict: the trial has a value at other parameters.
             TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
             AllTrialsFailed: so did all first trials of the run, which ends.
-            InputError: the losses have a wrong shape, or the run was planned without decisions; nothing was paid.
+            InputError: the losses have a wrong shape; nothing was paid.
         """
-        if purpose == "clip" and self.about.request.privatizer.knows_clip:
-            return ""  # an earlier life of the vault chose it
-        losses = [self._losses(name, upload, n) for name, n in zip((trial, DEFAULT), rows, strict=False)]
-        if any(one is None and n is not None for one, n in zip(losses, rows, strict=True)):
-            return None
-        purposes: dict[str, Any] = {
-            "clip": self._choose_clip,
-            "finish": self._finish,
-            "report": self._report,
-            "estimate": self._estimate,
-        }
-        return purposes[purpose](trial, parameters, *losses, **further)
-
-    def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:
-        """The losses (rows,), or None if there are none, or not all of them."""
-        one = self._trials[trial]
-        if rows is None or one.upload != upload:
-            return None  # another process of the trial may be handing over: its upload stays
-        joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
-        one.upload, one.parts = "", {}
-        return None if len(joined) != rows else self.about.level(joined)
-
-    def _choose_clip(
-        self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, loss: str, most: float
-    ) -> str:
-        return self.about.request.choose_clip(self.about.scope, self.about.space, lambda: losses, loss=loss, most=most)
-
-    def _end(self, trial: str, stage: Stage) -> None:
-        """A trial is expected no more, and what another process of it has put is dropped."""
-        self._trials[trial] = Trial(stage, told=self._trials[trial].told)
-
-    def _finish(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> float | None:
+        (losses,) = self._taken(upload)
         one = self._trials[trial]
         one.asked = None
-        if one.stage is not Stage.TAKEN:
+        if one.stage is not Stage.TAKEN or one.told is None:
             try:
                 value = self._run.finish(trial, parameters, losses)
             except dptune.errors.AllTrialsFailed as error:
                 self._ended = error
                 raise
             one.told = self._tell(trial, parameters, value)
-        told = self._told_at(trial, parameters)
+        told = _value_at(one.told, trial, parameters)
         self._end(trial, Stage.TAKEN)
         return told
+
+    def report(self, upload: Upload, trial: str, parameters: Mapping[str, Any], step: int) -> bool:
+        """Take the losses of a half-trained model, and return whether the trial ends with them, as one release.
+
+        A trial that ends here takes no part, and another takes its place.
+
+        Raises:
+            InputError: the losses have a wrong shape, or the run was planned without decisions; nothing was paid.
+        """
+        (losses,) = self._taken(upload)
+        if self._trials[trial].stage is not Stage.OPEN:
+            return True  # another process of the trial has ended it: this one ends, too
+        self._run.rungs.report(trial, parameters, losses, step)
+        if not self._run.rungs.stops(trial):
+            return False
+        self._end(trial, Stage.STOPPED)
+        self._run.unfinished.withdraw(trial)
+        return True
+
+    def estimate(self, upload: Upload, parameters: Mapping[str, Any]) -> dptune.search.Estimate:
+        """Release the final estimate; an improvement is one of scores, too, where the function returns scores."""
+        losses, *others = self._taken(upload)
+        default = others[0] if others else None
+        estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
+        return replace(estimate, value=self.about.level(estimate.value))
+
+    def choose_clip(self, upload: Upload, loss: AskedLoss) -> str:
+        """Choose the clip before the run begins; return a line that says so. An earlier life may have chosen it: ""."""
+        request, scope, space = self.about.request, self.about.scope, self.about.space
+        if request.privatizer.knows_clip:
+            return ""
+        (losses,) = self._taken(upload)
+        return request.choose_clip(scope, space, lambda: losses, loss)
+
+    def _taken(self, upload: Upload) -> list[Losses | None]:
+        """Take an upload out; None for an evaluation that failed.
+
+        Raises:
+            LossesMissing: some of it is not here.
+        """
+        taken = [self._joined(upload.identifier, *one) for one in zip(upload.names, upload.rows, strict=True)]
+        if any(one is None and rows is not None for one, rows in zip(taken, upload.rows, strict=True)):
+            raise LossesMissing("the vault does not hold the losses: put them again.")
+        return taken
+
+    def _joined(self, upload: str, name: str, rows: int | None) -> Losses | None:
+        """The losses (rows,), or None if there are none, or not all of them."""
+        one = self._trials[name]
+        if rows is None or one.upload != upload:
+            return None  # another process of the trial may be handing over: its upload stays
+        joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
+        one.upload, one.parts = "", {}
+        return None if len(joined) != rows else self.about.level(joined)
+
+    def _end(self, trial: str, stage: Stage) -> None:
+        """A trial is expected no more, and what another process of it has put is dropped."""
+        self._trials[trial] = Trial(stage, told=self._trials[trial].told)
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
@@ -390,48 +373,13 @@ class Vault:
         fixed: Any = self._ledger.fix(self.about.scope, REPORTED + trial, fact)
         return dict(fixed)
 
-    def _report(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, step: int) -> bool:
-        """A trial that ends here takes no part, and another takes its place."""
-        if self._trials[trial].stage is not Stage.OPEN:
-            return True  # another process of the trial has ended it: this one ends, too
-        self._run.rungs.report(trial, parameters, losses, step)
-        if not self._run.rungs.stops(trial):
-            return False
-        self._end(trial, Stage.STOPPED)
-        self._run.withdrawn(trial)
-        return True
 
-    def _estimate(
-        self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, default: Vector | None = None
-    ) -> dptune.search.Estimate:
-        """An improvement is one of scores, too, where the function returns scores."""
-        estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
-        return replace(estimate, value=self.about.level(estimate.value))
-
-
-@dataclass(frozen=True)
-class VaultClient(ActorClient):
-    """How a trial's process reaches the vault of its run; ``VaultClient.of("vault", ledger, scope)``."""
-
-    def hand_in(
-        self, purpose: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None, **further: Any
-    ) -> Any:
-        """Hand over losses (rows,), or None for a failure, and return the vault's answer: :meth:`Vault.receive`."""
-        rows = [None if one is None else len(one) for one in losses]
-        for _ in range(ATTEMPTS):
-            upload = secrets.token_hex(8)
-            for name, one in zip((trial, DEFAULT), losses, strict=False):
-                self._put(name, upload, np.zeros(0) if one is None else one)
-            answer = self.call("receive", purpose, trial, dict(parameters), upload, rows, **further)
-            if answer is not None:
-                return answer
-        raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
-
-    def _put(self, trial: str, upload: str, losses: Vector) -> None:
-        """Send the parts, no more of them at a time than may be in flight."""
-        actor, starts = self.actor(), range(0, len(losses), ROWS)
-        for first in range(0, len(starts), IN_FLIGHT):
-            some = starts[first : first + IN_FLIGHT]
-            sent = [actor.call.remote("put", trial, upload, at, losses[at : at + ROWS].tobytes()) for at in some]
-            for one in sent:
-                answer_of(one)
+def _value_at(known: Mapping[str, Any], trial: str, parameters: Mapping[str, Any]) -> float:
+    """What a trial was told, if it was told that at these parameters."""
+    here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, known["parameters"]))  # NaN is NaN
+    if here != there:
+        raise dptune.errors.KeyConflict(
+            f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new trial a "
+            "new name."
+        )
+    return float(known["value"])

@@ -25,10 +25,12 @@ import dptune
 from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.seal.private import loss_vector
 from dptune.privacy.seal.silence import swallow
+from dptune.search.asked_loss import AskedLoss
 from dptune_ray.actors import ActorClient, answer_of, start
 from dptune_ray.reports import PUBLIC, SIGMA, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat
-from dptune_ray.vault import VaultClient
+from dptune_ray.vault import Vault
+from dptune_ray.vault_client import VaultClient
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ def prepare_this_process(*, silent: bool) -> None:
         swallow()
 
 
-class Carried:
+class PickledFunction:
     """A user's function on its way to another process: pickled as bytes, read by :meth:`load`."""
 
     def __init__(self, function: Callable[..., Any] | None, pickled: bytes = b"") -> None:
@@ -71,7 +73,7 @@ class Carried:
         return self.load()(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Carried, (None, self._bytes if self._function is None else cloudpickle.dumps(self._function))
+        return PickledFunction, (None, self._bytes if self._function is None else cloudpickle.dumps(self._function))
 
 
 def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]) -> T | None:
@@ -115,7 +117,7 @@ def in_own_process(call: Callable[[], T], *, silent: bool, options: dict[str, An
 class WorkerTrial(tune.Trainable):  # type: ignore[misc]
     """A trial that keeps nothing; :func:`made_trainable` makes a subclass for a user's function."""
 
-    function: ClassVar[Carried]
+    function: ClassVar[PickledFunction]
     metric: ClassVar[str]
     silent: ClassVar[bool] = True
 
@@ -181,7 +183,7 @@ def made_trainable(
         )
     name = getattr(original, "__name__", type(original).__name__)
     about = {"__doc__": original.__doc__, "__module__": __name__, "_name": f"{name.strip('<>')}-{run.name[-6:]}"}
-    return type(name, (kind,), {"function": Carried(function), "silent": silent, **members, **about})
+    return type(name, (kind,), {"function": PickledFunction(function), "silent": silent, **members, **about})
 
 
 def _reports_itself(function: Function, code: Any) -> bool:
@@ -225,23 +227,23 @@ class PrivateTrainable(WorkerTrial):
         private = PrivateReports(self.vault, self.trial_id, parameters, reported)
         call = partial(private.during, partial(losses_at, function, self.config))
         try:
-            known = self.vault.call("check", self.trial_id, parameters)
+            known = self.vault.call(Vault.check, self.trial_id, parameters)
             if known is None:
                 losses = call() if self.public is None else (yield from public_reports(call))
                 if not private.stopped:
-                    known = self.vault.hand_in("finish", self.trial_id, parameters, losses)
-                elif (known := self.vault.call("told", self.trial_id)) is None:  # no other process has ended it
+                    known = self.vault.finish(self.trial_id, parameters, losses)
+                elif (known := self.vault.call(Vault.told, self.trial_id)) is None:  # no other process has ended it
                     yield {STOPPED: True, "done": True}
                     return
             value = float(known)
-            if (sigma := self.vault.call("sigma", self.trial_id)) is not None:
+            if (sigma := self.vault.call(Vault.sigma, self.trial_id)) is not None:
                 noise[SIGMA] = sigma
         except dptune.errors.AllTrialsFailed:
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
             pass
         except dptune.InputError as error:  # by public facts
-            self.vault.call("refused", str(error))
+            self.vault.call(Vault.refused, str(error))
             raise
         unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
         # no scheduler has stopped it, as NaN beside a report says
@@ -263,13 +265,20 @@ class PrivateTrainable(WorkerTrial):
         return repr(dptune.privacy.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
 
 
-def handed_in(
-    trainable: type[PrivateTrainable], purpose: str, name: str, configs: Sequence[Mapping[str, Any]], **further: Any
-) -> Any:
-    """Evaluate at one or two configurations, hand over like a trial, and return the vault's answer."""
+def estimated(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
+    """Evaluate at a configuration and, if given, at the default; return the final estimate."""
+    return trainable.vault.estimate(flat(configs[0]), *_losses_of(trainable, configs))
+
+
+def clip_chosen(trainable: type[PrivateTrainable], config: Mapping[str, Any], loss: AskedLoss) -> str:
+    """Evaluate at the default configuration; return what the vault says of the clip that it chose."""
+    (losses,) = _losses_of(trainable, [config])
+    return trainable.vault.choose_clip(losses, loss)
+
+
+def _losses_of(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> list[Any]:
     function = trainable.function.load()
-    losses = [losses_at(function, config) for config in configs]
-    return trainable.vault.hand_in(purpose, name, flat(configs[0]), *losses, **further)
+    return [losses_at(function, config) for config in configs]
 
 
 def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ releases paid beforehand in the ledger: mu-GDP for replacing all records of one 
 trusted curator (this process).
 """
 
-from dptune_sklearn.crossval import cross_validated_losses, public_folds
+from dptune.choice.crossval import cross_validated_losses, public_folds
 from dptune_sklearn.mlflow import log_to_mlflow
 from dptune_sklearn.private_search import PrivateSearch
 from dptune_sklearn.wrappers import StopsEarly

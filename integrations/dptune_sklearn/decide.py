@@ -18,11 +18,11 @@ from dptune.errors import InputError
 from dptune.losses.named import as_loss
 from dptune.search.agreement import check_start
 from dptune.search.answer import Recommendation, listed
-from dptune.search.request import left_in_words
+from dptune.search.outlook import left_in_words
 from dptune_sklearn import public_search
 from dptune_sklearn.models import Failed, Models
 from dptune_sklearn.naming import keep
-from dptune_sklearn.strategies import Found, announce
+from dptune_sklearn.strategies import SearchResult, announce
 
 if TYPE_CHECKING:
     from dptune_sklearn.private_search import PrivateSearch
@@ -42,7 +42,7 @@ class Decided(Recommendation):
         return str(self._summary)
 
 
-def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
     """Let public rows propose candidates, and ask the private people once which of the finalists is best."""
     settings = dict(search.settings or {})
     if unknown := settings.keys() - SETTINGS:
@@ -113,7 +113,9 @@ def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:
     return proposed
 
 
-def _found(search: PrivateSearch, proposed: public_search.Proposed, models: Models, selection: Any, left: str) -> Found:
+def _found(
+    search: PrivateSearch, proposed: public_search.Proposed, models: Models, selection: Any, left: str
+) -> SearchResult:
     best, place = proposed.parameters[selection.index], proposed.places[selection.index]
     score = proposed.scores[selection.index]
     public = {"best_index_": place, "best_score_": score if math.isfinite(score) else None, **proposed.shown}
@@ -121,4 +123,4 @@ def _found(search: PrivateSearch, proposed: public_search.Proposed, models: Mode
     own = models.estimator.get_params()
     default = proposed.parameters[proposed.default] if proposed.default is not None else {}
     told = {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}
-    return Found(Decided(best, told, selection, left), model, selection.estimate, public)
+    return SearchResult(Decided(best, told, selection, left), model, selection.estimate, public)

@@ -313,7 +313,10 @@ def _version(top: str) -> str:
     """Return the version of the installed package that a module belongs to."""
     if top in sys.stdlib_module_names:
         return platform.python_version()
-    version: Callable[[], str] = lambda: str(getattr(sys.modules.get(top), "__version__", ""))  # noqa: E731
+
+    def version() -> str:
+        return str(getattr(sys.modules.get(top), "__version__", ""))
+
     try:
         return version() or importlib.metadata.version(top)
     except importlib.metadata.PackageNotFoundError:

@@ -31,7 +31,7 @@ from dptune_sklearn.digest import of_parameters
 
 
 @dataclass(frozen=True, repr=False)
-class Training:
+class TrainingRows:
     """The public half: rows, answers, what else ``fit`` of the estimator is given, and whose a row is, for folds."""
 
     X: Any
@@ -55,7 +55,7 @@ class Private:
 
 def given_halves(
     X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any]
-) -> tuple[Training, Private]:
+) -> tuple[TrainingRows, Private]:
     """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
@@ -85,7 +85,7 @@ def given_halves(
         raise InputError(
             f"X_val, y_val and groups= (of the validation rows) must have as many rows each. {error}"
         ) from None
-    return Training(X, _column(y), options, train_groups), Private(
+    return TrainingRows(X, _column(y), options, train_groups), Private(
         Rows(X_val, _column(y_val), like=X), _identifiers(groups)
     )
 
@@ -135,7 +135,7 @@ class Models:
     def __init__(
         self,
         estimator: Any,
-        training: Training,
+        training: TrainingRows,
         private: Private,
         loss: str | NamedLoss,
         n_jobs: int | None,
@@ -209,7 +209,7 @@ def usable(model: Any, *, but: str = "") -> Any:
     return model
 
 
-def train(estimator: Any, training: Training, parameters: Mapping[str, Any]) -> Any:
+def train(estimator: Any, training: TrainingRows, parameters: Mapping[str, Any]) -> Any:
     """Return a clone of the estimator, fitted with these parameters, or how it failed."""
     try:
         model = clone(estimator).set_params(**clone(dict(parameters), safe=False))

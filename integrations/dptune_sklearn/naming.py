@@ -11,7 +11,7 @@ from dptune import PrivacyLedger
 from dptune.errors import BudgetMismatch
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn.digest import digest
-from dptune_sklearn.models import Training
+from dptune_sklearn.models import TrainingRows
 from dptune_sklearn.public_search import has_run, is_search, results_of
 
 _SEARCH = "sklearn search"  # the fact of a scope that says what a name given by the user stands for
@@ -45,7 +45,7 @@ def _candidates(search: Any) -> Any:
     return results["params"], {name: scores for name, scores in results.items() if name.startswith("mean_test_")}
 
 
-def stands_for(estimator: Any, loss: str | NamedLoss, training: Training) -> Mapping[str, str]:
+def stands_for(estimator: Any, loss: str | NamedLoss, training: TrainingRows) -> Mapping[str, str]:
     """Return digests of what may not change under a name that the user gives.
 
     The estimator's parameters count, and not its code: with a name the user answers for that, and for versions.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
@@ -16,16 +17,18 @@ from dptune._checks import boolean
 from dptune.choice import Report
 from dptune.errors import InputError
 from dptune.ledger import BudgetStatement
-from dptune.losses.named import NamedLoss, as_loss, too_wide
+from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy import AutoClip
-from dptune.search.fold import FINAL, VALUE
+from dptune.search.asked_loss import AskedLoss
+from dptune.search.replay import FINAL, VALUE
 from dptune_sklearn.decide import decide
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.naming import name_of, refuse_other, stands_for
 from dptune_sklearn.public_search import is_search, seeded
+from dptune_sklearn.results import PublicResults
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import Strategy, charges_of, strategy
-from dptune_sklearn.wrappers import Around, if_it_has
+from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
 
 REFUSED = {
     "n_iter": "write n_trials=, the number of models to train.",
@@ -54,7 +57,7 @@ class Refused(InputError, ValueError):
     """An ``InputError`` that is a ``ValueError``, too, as scikit-learn's estimators raise it."""
 
 
-class PrivateSearch(Around):
+class PrivateSearch(PublicResults, WrappedEstimator):
     """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
 
     ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on
@@ -80,8 +83,9 @@ class PrivateSearch(Around):
             They are a candidate, and what the answer is compared with.
         refit: whether the chosen model is trained and kept. A search that is wrapped has its own.
         budget: of the ledger, if it is given as a path and does not exist yet.
-        n_trials: number of candidates; default 100, and of a grid all its points. With ``cv=None`` rounded down to
-            whole rounds of the method.
+        n_trials: number of candidates; default 100, and of a grid all its points. They are drawn at random from
+            ``param_distributions``: for a search that learns from its trials wrap one, such as ``OptunaSearchCV``. With
+            ``cv=None`` rounded down to whole rounds of the method.
         method: with ``cv=None``: "centred" (the default: two releases a round; any space), "dp-gibo" (one released
             gradient a batch; numbers), "selection" (one choice, without public evidence). Or a
             :class:`dptune.search.Method`, or an Optuna sampler. The sampler receives a noisy value of each trial.
@@ -224,10 +228,7 @@ class PrivateSearch(Around):
         if isinstance(clip, str) and clip == "auto":  # of what it is chosen from: a corrected space finds it again
             clip = AutoClip(self.name or name_of(self.estimator, as_loss(self.loss), self.default, vars(training)))
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
-        if (loss := as_loss(self.loss)).known_clip:
-            privatizer.use_clip((0.0, loss.most))
-        if privatizer.auto is None and (why := too_wide(self.loss, privatizer.loss_range)):
-            warnings.warn(why, stacklevel=3)
+        AskedLoss.agreed(self.loss, privatizer, partial(warnings.warn, stacklevel=4))
         boolean("warm_start", self.warm_start)
         found = spend(self, privatizer, models)
         self.best_params_, self.best_loss_ = found.best, found.loss
@@ -254,48 +255,6 @@ class PrivateSearch(Around):
         """Whether the chosen model is trained and kept."""
         return bool(getattr(self.estimator, "refit", True) if self.wraps_search else self.refit)
 
-    @property
-    def best_score_(self) -> float:
-        """The chosen parameters' mean public score; with ``cv=None`` minus the released loss. Higher is better."""
-        if (score := self._public_attribute("best_score_")) is not None:
-            return float(score)
-        if self.best_loss_ is None:
-            raise AttributeError("no score of the chosen parameters is known, public or released.")
-        return -self.best_loss_.value
-
-    @property
-    def best_index_(self) -> int | None:
-        """Place of the chosen parameters in ``cv_results_``; None if the default was chosen and is not in it."""
-        self.cv_results_  # noqa: B018 - refused with the reason where there are none
-        place = self._public_attribute("best_index_")
-        return None if place is None else int(place)
-
-    @property
-    def cv_results_(self) -> Mapping[str, Any]:
-        """Cross-validation of the public rows, as scikit-learn's searches have it."""
-        results: Mapping[str, Any] | None = self._public_attribute("cv_results_")
-        if results is None:
-            raise AttributeError(
-                "there are no cv_results_: with cv=None, and in some searches, candidates have no public scores. What "
-                "was released is in released_."
-            )
-        return results
-
-    @property
-    def n_splits_(self) -> int:
-        """Number of folds of the public rows."""
-        return int(self._public_attribute("n_splits_"))
-
-    @property
-    def scorer_(self) -> Any:
-        """The public search's scorer; None: minus the loss."""
-        return self._public_attribute("scorer_")
-
-    @property
-    def multimetric_(self) -> bool:
-        """Whether the public search has several scores."""
-        return bool(self._public_attribute("multimetric_"))
-
     @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
         """The fitted estimator's own score, without noise: of rows that are not private. Warns of those of ``fit``."""
@@ -307,10 +266,6 @@ class PrivateSearch(Around):
                 stacklevel=2,
             )
         return float(super().score(X, y))
-
-    def _public_attribute(self, name: str) -> Any:
-        check_is_fitted(self, "released_")
-        return self._shown.get(name)
 
     def summary(self) -> str:
         """Return what came out: the verdict, what public rows predicted, and the next step."""

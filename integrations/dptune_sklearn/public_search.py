@@ -24,13 +24,13 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from dptune.choice.crossval import Folds, fold_losses, of_rows, public_folds
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
-from dptune_sklearn.crossval import Folds, fold_losses, of_rows, public_folds
 from dptune_sklearn.digest import of_parameters
-from dptune_sklearn.models import Failed, Training, train, usable
+from dptune_sklearn.models import Failed, TrainingRows, train, usable
 from dptune_sklearn.spaces import Distributions, candidates
-from dptune_sklearn.wrappers import Around
+from dptune_sklearn.wrappers import WrappedEstimator
 
 MOST = 100  # candidates of the user's own search, the best of them, that are cross-validated for the privacy loss
 Parameters = Mapping[str, Any]
@@ -60,7 +60,7 @@ class Proposed:
 
 def is_search(estimator: Any) -> bool:
     """Tell whether an estimator is a search, as ``GridSearchCV``: with an estimator in it, a space and folds."""
-    if isinstance(estimator, Around) or not hasattr(estimator, "get_params"):
+    if isinstance(estimator, WrappedEstimator) or not hasattr(estimator, "get_params"):
         return False
     names = estimator.get_params(deep=False)
     return {"estimator", "cv"} <= names.keys() and bool(
@@ -108,14 +108,16 @@ class PublicRows:
     """Public rows, their folds, and how a candidate is cross-validated on them."""
 
     estimator: Any
-    training: Training
+    training: TrainingRows
     folds: Folds
     loss: NamedLoss
     n_jobs: int | None = None
     scorer: Scorer | None = None
 
     @classmethod
-    def of(cls, estimator: Any, training: Training, *, cv: Any, loss: NamedLoss, seed: int, **how: Any) -> PublicRows:
+    def of(
+        cls, estimator: Any, training: TrainingRows, *, cv: Any, loss: NamedLoss, seed: int, **how: Any
+    ) -> PublicRows:
         """Divide the rows; a splitter that shuffles without a seed gets one."""
         splitter = _seeded_folds(check_cv(cv, training.y, classifier=is_classifier(estimator)), seed)
         folds = public_folds(training.X, training.y, cv=splitter, loss=loss, groups=training.groups)
@@ -151,7 +153,7 @@ def _evaluate(rows: PublicRows, parameters: Parameters) -> Evaluated:
 
     def fit(X: Any, y: Any, **options: Any) -> Any:
         begun = time.perf_counter()
-        model = train(rows.estimator, Training(X, y, options), parameters)
+        model = train(rows.estimator, TrainingRows(X, y, options), parameters)
         seconds.append(time.perf_counter() - begun)
         if isinstance(model, Failed):
             raise _NotTrained(model.traceback)
@@ -209,7 +211,7 @@ def _results(points: Sequence[Parameters], evaluated: Sequence[Evaluated]) -> di
 # ---- candidates of the user's own search -----------------------------------------------------------------------------
 
 
-def run(search: Any, training: Training) -> Any:
+def run(search: Any, training: TrainingRows) -> Any:
     """Return the user's search, fitted on the public rows; one that is fitted, as it is."""
     if has_run(search):
         return search

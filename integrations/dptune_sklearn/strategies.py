@@ -14,16 +14,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import dptune
-from dptune.choice.choosing import choice_share, select_named
+from dptune.choice.choosing import ChoiceSettings, select_named
 from dptune.choice.exponential import lead
 from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
 from dptune.search import VALUES, drive
 from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
 from dptune.search.answer import Recommendation
-from dptune.search.fold import VALUE
-from dptune.search.request import SearchRequest, risk_in_words, share_in_words
-from dptune.search.run import FIRST_TRIALS, SearchRun
+from dptune.search.asked_loss import AskedLoss
+from dptune.search.outlook import risk_in_words, share_in_words
+from dptune.search.replay import VALUE
+from dptune.search.request import SearchRequest
+from dptune.search.run import SearchRun
+from dptune.search.unfinished import FIRST_TRIALS
 from dptune_sklearn.digest import of_parameters
 from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.naming import keep
@@ -37,7 +40,7 @@ _logger = logging.getLogger("dptune_sklearn")
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search ends with; public."""
 
     best: Recommendation  # parameters as the estimator is given them
@@ -46,11 +49,11 @@ class Found:
     public: Mapping[str, Any] | None = None  # attributes that scikit-learn's searches have, of the public rows
 
 
-Strategy = Callable[["PrivateSearch", dptune.LossPrivatizer, Models], Found]
+Strategy = Callable[["PrivateSearch", dptune.LossPrivatizer, Models], SearchResult]
 # may raise InputError, or BudgetExhausted before a model is trained
 
 
-def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
     """Train all candidates in parallel, choose one, and pay once."""
     if search.warm_start:
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
@@ -64,12 +67,14 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         if len(tried) < 2:
             raise InputError(_fewer_than_two(ended))
 
-    settings, tried = {"estimate_share": 0.1, **(search.settings or {})}, list[dict[str, Any]]()
-    begun_fits, ended = list[tuple[int, Any]](), list[Any]()
-    if unknown := settings.keys() - {"estimate_share"}:
+    asked: dict[str, Any] = {"estimate_share": 0.1, **(search.settings or {})}
+    tried: list[dict[str, Any]] = []
+    begun_fits: list[tuple[int, Any]] = []
+    ended: list[Any] = []
+    if unknown := asked.keys() - {"estimate_share"}:
         raise InputError(f'method="selection" has no setting {", ".join(map(repr, sorted(unknown)))}.')
-    if keeps := (first := search.default) is not None:
-        settings["default"] = 0
+    keeps = (first := search.default) is not None
+    settings = ChoiceSettings(search.mu, 0 if keeps else None, **asked)
     points = candidates(search.space, search.n_trials, search.random_state, first=first)
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
@@ -78,8 +83,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     begun = stored_plan(ledger, name)
     if begun is not None and not privatizer.knows_clip:
         raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
-    kept = settings["estimate_share"]
-    choice = choice_share(privatizer, mu=search.mu, estimate_share=kept) if begun is None else 0.0
+    choice = settings.choice_share(privatizer) if begun is None else 0.0
     usual = [models.fitted(parameters) for parameters in points[:keeps]]  # raises what keeps it from being trained
     fits = enumerate(chain(usual, models.trained(points[keeps:])))
     if not privatizer.knows_clip:  # a space whose models cannot be trained pays for none
@@ -96,7 +100,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         _warn(name, why, depth=5)
     limits = ledger.filter_for(name, plan={"mu": mu, "shares": {"choice": choice}}).limits
     share = share_in_words(ledger.budget, limits, mu)
-    clip, shows = privatizer.interval, _shown_by_a_choice(privatizer, mu, needed, float(kept))
+    clip, shows = privatizer.interval, _shown_by_a_choice(privatizer, mu, needed, settings.estimate_share)
     said = [
         f"Plan: the search {name!r} makes one choice among {len(points)} models.",
         f"Spends: {share}. Each loss is clipped to ({clip.low:g}, {clip.high:.4g}).",
@@ -105,12 +109,12 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         "Stop: now, and nothing is charged. A rerun under the same name resumes; a recorded answer is free.",
     ]
     announce(search, privatizer, "\n".join(filter(None, said)))
-    chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
+    chosen = select_named(named_losses(), privatizer, name, settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
     reason = "the choice releases which candidate it is, and no difference of losses"
     told = Recommendation(best, defaults=first or {}, reason=reason, kept=keeps and chosen.index == 0)
-    return Found(told, models.fitted(best), chosen.estimate)
+    return SearchResult(told, models.fitted(best), chosen.estimate)
 
 
 def _fewer_than_two(fits: Sequence[Any]) -> str:
@@ -139,7 +143,7 @@ def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.
 
 def propose(
     method: dptune.search.Method, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models
-) -> Found:
+) -> SearchResult:
     """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
     where = UserSpace(search.space)
     for run in _runs(search, privatizer, models, method, where):
@@ -147,7 +151,7 @@ def propose(
     return _ended(run, models, where)
 
 
-def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
     """Search with any Optuna sampler, told the noisy value of each trial; one that was stopped goes on with those.
 
     Beside a value the trial has its noise's standard deviation, as in studies of :mod:`dptune_optuna`.
@@ -198,7 +202,7 @@ def _drive(run: SearchRun, models: Models, where: UserSpace, **proposing: Any) -
         drive(run, train, **proposing)
     except AllTrialsFailed:
         if failed:
-            usable(failed[0], but=run.clip_words())
+            usable(failed[0], but=run.unfinished.clip_words())
         raise
 
 
@@ -240,7 +244,6 @@ def _runs(
     begun = stored_plan(privatizer.ledger, search.name_) if search.warm_start else None
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_, space)
-    loss = as_loss(search.loss)
     if not privatizer.knows_clip:  # a space whose models cannot be trained pays for none
         fits = list[Any]()
         for point in candidates(search.space, FIRST_TRIALS, search.random_state):
@@ -249,7 +252,8 @@ def _runs(
                 break
         else:
             usable(fits[0])
-    clip = first.choose_clip(search.name_, space, _default_losses, loss=loss.name, most=loss.most)
+    loss = as_loss(search.loss)
+    clip = first.choose_clip(search.name_, space, _default_losses, AskedLoss(loss.name, loss.most))
     run = first.begin(search.name_, space)
     keep(privatizer.ledger, search.name_, search._means)
     announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
@@ -294,7 +298,7 @@ def _warn(name: str, why: str, *, depth: int) -> None:
     warnings.warn(f"The search {name!r} will learn little: {why}", stacklevel=depth)
 
 
-def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
+def _ended(run: SearchRun, models: Models, where: UserSpace) -> SearchResult:
     """Train the recommended model, and release its loss once, beside that of the estimator's own parameters."""
     best = run.recommend()
     model = models.fitted(where.user(best))
@@ -305,7 +309,7 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
             best, model = told, models.fitted(where.user(told))
     defaults = where.user(best.defaults) if best.defaults else {}
     why = "the estimator's own parameters are no point of the search space" if run.default is None else None
-    return Found(best.told_as(where.user(best), defaults, reason=why), model, run.estimated(best) or loss)
+    return SearchResult(best.renamed(where.user(best), defaults, reason=why), model, run.estimated(best) or loss)
 
 
 METHODS: Mapping[str, Strategy] = {

@@ -19,7 +19,7 @@ from dptune._checks import share
 def _passed_on(name: str, doc: str) -> Any:
     """Return a method of the fitted estimator as one of the estimator around it, which lacks what that one lacks."""
 
-    def method(self: Around, X: Any) -> Any:
+    def method(self: WrappedEstimator, X: Any) -> Any:
         return getattr(self._fitted, name)(X)
 
     method.__name__, method.__doc__ = name, doc
@@ -29,14 +29,14 @@ def _passed_on(name: str, doc: str) -> Any:
 def if_it_has(method: Callable[..., Any]) -> Any:
     """Return a method that an estimator has if the one in it has it."""
 
-    def check(outer: Around) -> bool:
+    def check(outer: WrappedEstimator) -> bool:
         getattr(getattr(outer, outer.fitted_as, outer.estimator), method.__name__)  # raises what it lacks
         return True
 
     return available_if(check)(method)
 
 
-class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class WrappedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator with another one in it, ``estimator``, which it keeps when it is fitted under ``fitted_as``."""
 
     fitted_as: ClassVar[str]
@@ -76,7 +76,7 @@ class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         return tags
 
 
-class StopsEarly(Around):
+class StopsEarly(WrappedEstimator):
     """Fits XGBoost's or LightGBM's estimators with an ``eval_set`` that is held out of the rows ``fit`` is given.
 
     Within :class:`dptune_sklearn.PrivateSearch` these are the public training rows, so the number of rounds says

@@ -103,7 +103,7 @@ def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool = 
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0), study_name="s")
     else:
         space = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
-        sampler = CentredSampler(space, privatizer, n_trials=8, seed=0)
+        sampler = CentredSampler(privatizer, space, n_trials=8, seed=0)
         objective = sampler.objective(model, **about)
         study = optuna.create_study(sampler=sampler, study_name="s")
     study.optimize(objective, n_trials=8, callbacks=[lambda study, trial: seen.append(repr(trial))])
@@ -229,7 +229,7 @@ def test_a_search_of_models_that_cannot_be_copied_is_refused_and_free(
 
 def test_a_study_of_models_that_cannot_be_copied_is_refused_and_free(fast_path: Path) -> None:
     ledger, space = opened(fast_path), {"C": optuna.distributions.FloatDistribution(0.1, 10.0, log=True)}
-    sampler = CentredSampler(space, dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0)), n_trials=8)
+    sampler = CentredSampler(dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0)), space, n_trials=8)
 
     @sampler.objective(loss="log_loss", data=(X_VAL.copy(), Y_VAL.copy()))
     def model(trial: Any) -> Any:

@@ -20,7 +20,8 @@ from every_logger import every_logger, without_clocks
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.losses import estimator
 from dptune.privacy.held import HeldLosses
-from dptune_optuna import CentredCMASampler, DPGIBOSampler, PrivateObjective, shield
+from dptune.privacy.noise import SeededNoise
+from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective, shield
 
 # ---- noise -----------------------------------------------------------------------------------------------
 
@@ -152,15 +153,15 @@ NEIGHBOURS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 
 def study(folder: Path, front: str, function: Any, **options: Any) -> None:
     privatizer = LossPrivatizer(
-        PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0)), n=ROWS, clip=(0.0, 1.0), insecure_seed=5
+        PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0)), n=ROWS, clip=(0.0, 1.0), noise=SeededNoise(5)
     )
     if front == "PrivateObjective":
         sampler: Any = optuna.samplers.RandomSampler(seed=1)
         objective: Any = PrivateObjective(function, privatizer, n_trials=8, **options)
     else:
-        kind = {"gibo": DPGIBOSampler, "centred": CentredCMASampler}[front]
+        kind = {"gibo": DPGIBOSampler, "centred": CentredSampler}[front]
         space = {"x": optuna.distributions.FloatDistribution(0, 1)}
-        sampler = kind(space, privatizer, n_trials=8, seed=1)
+        sampler = kind(privatizer, space, n_trials=8, seed=1)
         objective = sampler.objective(function, **options) if not options else sampler.objective(**options)(function)
     optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8)
 

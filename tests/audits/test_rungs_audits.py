@@ -19,8 +19,9 @@ from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search import Plan
 from dptune.search.algorithms.centred import Centred
-from dptune.search.fold import point_name
+from dptune.search.replay import point_name
 from dptune.search.rungs import EARLIER, LAST, Rungs
+from dptune.search.unfinished import Unfinished
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 N, C = 30, 0.05
@@ -106,7 +107,7 @@ def audit_decisions(folder: Path) -> int:
             if stops:
                 break
         if stops:
-            run.withdrawn(str(i))
+            run.unfinished.withdraw(str(i))
         else:
             trained.append(str(i))
             run.finish(str(i), {"x": x}, losses(i, x, 3))
@@ -238,15 +239,15 @@ def kept_losses(patch: pytest.MonkeyPatch) -> None:
 
 def kept_reports(patch: pytest.MonkeyPatch) -> None:
     """Of trials that were stopped."""
-    patch.setattr(SearchRun, "withdrawn", lambda self, trial: None)
+    patch.setattr(Unfinished, "withdraw", lambda self, trial: None)
 
 
 def who_is_stopped_takes_part(patch: pytest.MonkeyPatch) -> None:
-    def withdrawn(self: SearchRun, trial: str) -> None:
+    def withdraw(self: Unfinished, trial: str) -> None:
         x = TRIALS[int(trial) % len(TRIALS)]
-        self.finish(trial, {"x": x}, losses(int(trial), x, 2))
+        self._run.finish(trial, {"x": x}, losses(int(trial), x, 2))
 
-    patch.setattr(SearchRun, "withdrawn", withdrawn)
+    patch.setattr(Unfinished, "withdraw", withdraw)
 
 
 BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [

@@ -96,7 +96,7 @@ def whole_run(record: int, seed: int) -> Adversary:
 
 def whole_centred_run(record: int, seed: int) -> Adversary:
     """Person 0's loss grows along the first axis or falls."""
-    return search(CENTRED, record, seed, lambda run, x: x, radius=0.01, candidates=1, references=0)
+    return search(CENTRED, record, seed, lambda run, x: x, radius=0.01, tuning={"candidates": 1, "references": 0})
 
 
 @pytest.mark.slow

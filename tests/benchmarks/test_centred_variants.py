@@ -18,7 +18,8 @@ from benchmarks.what_did_not_work.centred_variants import (
     TrustRegion,
     make,
 )
-from dptune.search.algorithms.centred import GENERATION, CentredCMA
+from dptune.search.algorithms.centred import GENERATION
+from dptune.search.algorithms.centred_cma import CentredCMA
 from dptune.search.algorithms.centred_plan import CENTRED
 
 

@@ -16,9 +16,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
-from dptune.choice.choosing import select_named, select_points
+from dptune.choice.choosing import ChoiceSettings, select_named, select_points
 from dptune.choice.exponential import lead
 from dptune.errors import BudgetMismatch, UnsupportedMetric
+from dptune.privacy.noise import SeededNoise
 
 N = 40
 Make = Callable[..., LossPrivatizer]
@@ -161,7 +162,7 @@ def test_a_budget_that_does_not_suffice_is_said_before_the_losses_are_computed(m
 
 
 def test_seeded_noise_is_said_not_to_be_private(privatizer: Make) -> None:
-    chosen = dptune.select(losses(), privatizer(n=N, insecure_seed=1), mu=1.0, name="which", estimate_share=0.1)
+    chosen = dptune.select(losses(), privatizer(n=N, noise=SeededNoise(1)), mu=1.0, name="which", estimate_share=0.1)
     assert not chosen.private
     assert "NOT PRIVATE" in str(chosen)
 
@@ -170,10 +171,10 @@ def test_points_that_are_held_stay_held(mine: LossPrivatizer) -> None:
     for j, row in enumerate(losses(5)):
         mine.observe(f"trial {j}", row)
     points = [f"trial {j}" for j in range(5)]
-    assert select_points(points, mine, mu=8.0, name="which").index == 3
+    assert select_points(points, mine, "which", ChoiceSettings(8.0)).index == 3
     assert set(mine.points()) == set(points)
     with pytest.raises(InputError, match="holds no losses"):
-        select_points([*points, "lost"], mine, mu=0.5, name="other")
+        select_points([*points, "lost"], mine, "other", ChoiceSettings(0.5))
 
 
 def test_a_choice_is_one_release_of_an_index(mine: LossPrivatizer) -> None:
@@ -251,11 +252,11 @@ def test_the_default_s_place_may_be_numpy_s(mine: LossPrivatizer) -> None:
 def test_a_name_belongs_to_its_candidates(mine: LossPrivatizer) -> None:
     """As many others under its name are another choice."""
     named = [("a", losses()[0]), ("b", losses()[3])]
-    first = select_named(named, mine, mu=0.5, name="which")
-    assert select_named(named, mine, mu=0.5, name="which") == first
+    first = select_named(named, mine, "which", ChoiceSettings(0.5))
+    assert select_named(named, mine, "which", ChoiceSettings(0.5)) == first
     for others in ([("a", losses()[0]), ("c", losses()[3])], named[::-1]):
         with pytest.raises(BudgetMismatch, match="another name"):
-            select_named(others, mine, mu=0.5, name="which")
+            select_named(others, mine, "which", ChoiceSettings(0.5))
 
 
 def test_a_default_belongs_to_what_a_name_means(mine: LossPrivatizer) -> None:

@@ -211,7 +211,7 @@ def digits() -> dict[str, Any]:
 @pytest.mark.parametrize("block", [0, 1])
 def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     space = {"rate": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True)}
-    sampler = CentredSampler(space, privatizer(mu=100.0), n_trials=8, seed=1)  # noise would lead to what is pruned
+    sampler = CentredSampler(privatizer(mu=100.0), space, n_trials=8, seed=1)  # noise would lead to what is pruned
     known = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "sampler": sampler, **digits()}
     known |= {"space": space, "privatizer": privatizer("rungs.db", mu=100.0), "CentredSampler": CentredSampler}
     _, code = blocks(page(PRUNING), "python")[block]

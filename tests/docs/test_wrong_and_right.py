@@ -82,7 +82,7 @@ def test_what_is_handed_to_libraries_that_are_not_installed(tmp_path: Path, caps
     assert wrong["validation_data"][0] is ROWS["X_val"]
     assert rows == (ROWS["X_train"], ROWS["y_train"])
     assert "validation_data" not in right
-    sampler = CentredSampler(SPACE, dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), n_trials=8)
+    sampler = CentredSampler(dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), SPACE, n_trials=8)
     study = optuna.create_study(sampler=sampler)
     study.optimize(
         sampler.objective(lambda trial: np.full(400, trial.suggest_float("C", 1e-3, 1e3, log=True) / 1e3)), 8
@@ -101,7 +101,7 @@ def test_wrong_and_right_in_scikit_learn_run(tmp_path: Path) -> None:
     trial = optuna.trial.FixedTrial({"threshold": 0.4})
     tuned = (f1_score, FixedThresholdClassifier, TunedThresholdClassifierCV)
     assert 0 < block(THRESHOLDS, *tuned, grid=[0.2, 0.5], trial=trial, model=FITTED)["threshold"] < 1
-    sampler = CentredSampler(SPACE, dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), n_trials=8)
+    sampler = CentredSampler(dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), SPACE, n_trials=8)
     block(FOLDS, cross_val_score, model=FITTED, X_private=X[:60], y_private=Y[:60], sampler=sampler)
 
 
@@ -119,7 +119,7 @@ def test_a_visit_is_not_a_patient(tmp_path: Path) -> None:
 
 
 def test_a_public_report_shows_whatever_it_is_given(tmp_path: Path) -> None:
-    sampler = CentredSampler(SPACE, dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), n_trials=8)
+    sampler = CentredSampler(dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), SPACE, n_trials=8)
     X_stop, y_stop = X[400:450], Y[400:450]
     network = MLPClassifier(4, max_iter=2).partial_fit(X[450:], Y[450:], classes=[0, 1])
 

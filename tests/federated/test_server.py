@@ -23,7 +23,7 @@ from dptune.federated import FTSServer, Message
 from dptune.federated import server as implementation
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import epsilon_pld
-from dptune.privacy.noise import SecretSample
+from dptune.privacy.noise import SecretSample, SeededNoise, SeededSample
 
 GOOD = np.arange(10.0)
 PRIVATE = 3.0303030303
@@ -261,7 +261,7 @@ def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:
     released = []
     for name in ("a", "b"):
         ledger = PlanLedger(fast_path / f"{name}.db", PLAN, n=7)
-        one = FTSServer(ledger, SETTINGS, insecure_seed=3)
+        one = FTSServer(ledger, SETTINGS, noise=SeededNoise(3), samples=SeededSample(3))
         assert "NOT PRIVATE" in repr(one)
         with full_disk(), pytest.raises(LedgerError):
             one.release(0)

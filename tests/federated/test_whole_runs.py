@@ -14,6 +14,7 @@ from dptune.federated.agent import FTSAgent, FTSModel, Points
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.privacy.noise import SeededNoise, SeededSample
 
 SETTINGS = FTSSettings(agents=6, d=2, M=30, own_features=40, regions=(2, 1), S=4.0, initial=3, candidates=64, seed=2)
 EVERYBODY = SubsampledGaussianPlan(q=1.0, z=1.0, steps=4)
@@ -72,7 +73,10 @@ GOLDEN = [
 def test_golden_trajectory(fast_path: Path) -> None:
     """Seeded, so NOT PRIVATE: the points of six agents in four rounds, as first computed."""
     ledger = PlanLedger(fast_path / "golden.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=4), n=6)
-    transport, model = InProcess(FTSServer(ledger, SETTINGS, insecure_seed=5), timeout=600.0), FTSModel(SETTINGS)
+    transport, model = (
+        InProcess(FTSServer(ledger, SETTINGS, noise=SeededNoise(5), samples=SeededSample(5)), timeout=600.0),
+        FTSModel(SETTINGS),
+    )
     agents = [Participant(FTSAgent(model, n, seed=4), transport) for n in range(6)]
     for _ in range(SETTINGS.initial + 4):
         for n, one in enumerate(agents):

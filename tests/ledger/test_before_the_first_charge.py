@@ -17,7 +17,7 @@ from dptune.ledger.approximate import composed_delta, composed_epsilon, largest_
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.events import GaussianRelease
 from dptune.ledger.gdp import epsilon_from_mu
-from dptune.search.request import risk_in_words
+from dptune.search.outlook import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
 
 DELTA = 1e-5

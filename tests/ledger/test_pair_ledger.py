@@ -20,7 +20,7 @@ from dptune.ledger.approximate import composed_delta, composed_epsilon, divided,
 from dptune.ledger.events import GaussianRelease, SelectionRelease
 from dptune.ledger.filter import Division, PairFilter
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu
-from dptune.search.request import risk_in_words
+from dptune.search.outlook import risk_in_words
 from dptune.training import join
 
 EPSILON, DELTA = 1.0, 1e-5

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.cli import app
 from dptune.ledger import About, PlanLedger, SubsampledGaussianPlan, record, to_yaml
+from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 
 
@@ -110,7 +111,7 @@ def test_noise_of_a_selections_scores_is_opendps(tmp_path: Path, training: Train
 
 def test_seeded_noise_is_not_registered(tmp_path: Path, about: Path) -> None:
     ledger = PrivacyLedger(tmp_path / "seeded.db", Budget.gdp(1.0))
-    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), insecure_seed=1)
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=SeededNoise(1))
     privatizer.observe("x", [0.5] * 4)
     privatizer.release(privatizer.mean_query("x", 0.1), scope="s", key="1")
     with pytest.raises(InputError, match="seeded"):

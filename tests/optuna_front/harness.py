@@ -55,11 +55,11 @@ def open_privatizer(folder: Path, *, mu: float = 1.0, **sources: Any) -> dptune.
 
 
 def open_sampler(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSampler:
-    return DPGIBOSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
+    return DPGIBOSampler(privatizer, SPACE, **{"n_trials": 24, "seed": 1, **settings})
 
 
 def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredSampler:
-    return CentredSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
+    return CentredSampler(privatizer, SPACE, **{"n_trials": 24, "seed": 1, **settings})
 
 
 OPEN: dict[str, Callable[..., Any]] = {"gibo": open_sampler, "centred": open_centred}

@@ -12,7 +12,8 @@ from optuna.trial import TrialState
 
 import dptune
 from dptune import Categorical, Float, Int, Space
-from dptune_optuna import CentredCMASampler, DPGIBOSampler
+from dptune.privacy.noise import SeededNoise
+from dptune_optuna import CentredSampler, DPGIBOSampler
 from dptune_optuna.spaces import Discovery
 from harness import create, open_ledger, open_privatizer, people
 
@@ -33,8 +34,8 @@ def losses(trial):
 
 
 def begin(folder, space, *, seed=1, mu=8.0, **settings):
-    privatizer = open_privatizer(folder, mu=mu, insecure_seed=3)
-    return CentredCMASampler(space, privatizer, **{"n_trials": 48, "seed": seed, **settings})
+    privatizer = open_privatizer(folder, mu=mu, noise=SeededNoise(3))
+    return CentredSampler(privatizer, space, **{"n_trials": 48, "seed": seed, **settings})
 
 
 def optimise(folder, space, **settings):
@@ -107,7 +108,7 @@ def test_a_declared_condition_is_one_the_function_must_keep(tmp_path):
 
 def test_a_method_for_numbers_refuses_a_space_with_choices(tmp_path):
     with pytest.raises(dptune.InputError, match="searches numbers"):
-        DPGIBOSampler(MODELS, open_privatizer(tmp_path), n_trials=24)
+        DPGIBOSampler(open_privatizer(tmp_path), MODELS, n_trials=24)
 
 
 # ---- what trials have shown ----------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def ledger(tmp_path: Path) -> PrivacyLedger:
 
 
 def sampled(ledger: PrivacyLedger, **settings: Any) -> Callable[..., Any]:
-    sampler = CentredSampler(SPACE, LossPrivatizer(ledger, n=N, clip="auto"), n_trials=12, default=DEFAULT, **settings)
+    sampler = CentredSampler(LossPrivatizer(ledger, n=N, clip="auto"), SPACE, n_trials=12, default=DEFAULT, **settings)
 
     def begin(function: Any, loss: str, storage: str | None = None) -> tuple[optuna.Study, Any]:
         study = optuna.create_study(study_name="s", sampler=sampler, storage=storage, load_if_exists=True)
@@ -110,7 +110,7 @@ def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(sp
     def eta(clip: Any, storage: str | None = None) -> dict[str, float]:
         ledger = PrivacyLedger(tmp_path / f"{clip}.db", Budget.approximate_dp(1.0, 1e-5))
         default = {**DEFAULT, "solver": "svd"}
-        sampler = CentredSampler(space, LossPrivatizer(ledger, n=N, clip=clip), n_trials=12, default=default, seed=0)
+        sampler = CentredSampler(LossPrivatizer(ledger, n=N, clip=clip), space, n_trials=12, default=default, seed=0)
         study = optuna.create_study(study_name="s", sampler=sampler)
         study.optimize(sampler.objective(**about("squared_error"))(fit))
         assert ledger.filter.holder == "s"
@@ -135,14 +135,14 @@ def test_the_sampler_tries_the_default_first_and_ends_within_the_budget(ledger: 
 
 def test_a_loss_whose_range_is_known_needs_no_release(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip="auto")
-    sampler = CentredSampler(SPACE, privatizer, n_trials=12, default=DEFAULT)
+    sampler = CentredSampler(privatizer, SPACE, n_trials=12, default=DEFAULT)
     sampler.objective(**about("zero_one"))(Fitting())
     assert (privatizer.interval.low, privatizer.interval.high) == (0.0, 1.0)
     assert ledger.spent() == 0
 
 
 def test_a_default_is_asked_for_and_one_that_fails_costs_nothing(ledger: PrivacyLedger) -> None:
-    sampler = CentredSampler(SPACE, LossPrivatizer(ledger, n=N, clip="auto"))
+    sampler = CentredSampler(LossPrivatizer(ledger, n=N, clip="auto"), SPACE)
     with pytest.raises(InputError, match="Give default=, or clip"):
         sampler.objective(Fitting())
     assert sampler.objective(**about("zero_one"))(Fitting())  # its range is known
@@ -172,7 +172,7 @@ def test_neighbours_leave_the_same_study(odd: float, tmp_path: Path, caplog: pyt
         (folder := tmp_path / name).mkdir()
         ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(1.0))
         privatizer = LossPrivatizer(ledger, n=N, clip="auto", noise=CannedNoise())
-        sampler = CentredSampler(SPACE, privatizer, n_trials=12, default=DEFAULT, seed=0)
+        sampler = CentredSampler(privatizer, SPACE, n_trials=12, default=DEFAULT, seed=0)
 
         @sampler.objective
         def losses(trial: Any) -> Any:
@@ -197,7 +197,7 @@ def test_neighbours_leave_the_same_study(odd: float, tmp_path: Path, caplog: pyt
 )
 def test_a_mistake_costs_no_budget(settings: dict[str, Any], message: str, ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip="auto")
-    sampler = CentredSampler(SPACE, privatizer, **{"n_trials": 12, "default": DEFAULT, **settings})
+    sampler = CentredSampler(privatizer, SPACE, **{"n_trials": 12, "default": DEFAULT, **settings})
     study = optuna.create_study(sampler=sampler)
     with pytest.raises(InputError, match=message):
         study.optimize(sampler.objective(**about("squared_error"))(Fitting()), n_trials=1)
@@ -205,7 +205,7 @@ def test_a_mistake_costs_no_budget(settings: dict[str, Any], message: str, ledge
 
 
 def test_a_run_that_was_begun_with_a_clip_keeps_it_and_an_automatic_one_is_not_paid(ledger: PrivacyLedger) -> None:
-    given = CentredSampler(SPACE, LossPrivatizer(ledger, n=N, clip=(0.0, 1e7)), n_trials=12, mu=0.5, default=DEFAULT)
+    given = CentredSampler(LossPrivatizer(ledger, n=N, clip=(0.0, 1e7)), SPACE, n_trials=12, mu=0.5, default=DEFAULT)
     study = optuna.create_study(study_name="s", sampler=given)
     study.optimize(given.objective(**about("squared_error"))(Fitting()), n_trials=1)
     spent = ledger.spent()
@@ -229,7 +229,7 @@ def test_no_two_trials_that_explore_are_the_same(tmp_path: Path) -> None:
     space = {name: FloatDistribution(0.0, 1.0) for name in "abc"}
     default = dict.fromkeys(space, 0.5)
     ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0))
-    sampler = CentredSampler(space, LossPrivatizer(ledger, n=N, clip=(0.0, 1.0)), default=default, seed=0)
+    sampler = CentredSampler(LossPrivatizer(ledger, n=N, clip=(0.0, 1.0)), space, default=default, seed=0)
 
     @sampler.objective
     def losses(trial: Any) -> Any:

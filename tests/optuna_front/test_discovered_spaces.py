@@ -71,7 +71,7 @@ FUNCTIONS: list[Callable[[Any], np.ndarray]] = [layers, deep, boosters, two, mod
 def begin(folder: Path, seed: int) -> tuple[CentredSampler, optuna.Study]:
     ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0))
-    sampler = CentredSampler(None, privatizer, n_trials=TRIALS, seed=seed)
+    sampler = CentredSampler(privatizer, n_trials=TRIALS, seed=seed)
     about: dict[str, Any] = {"storage": f"sqlite:///{folder}/study.db", "load_if_exists": True, "study_name": "x"}
     return sampler, optuna.create_study(sampler=sampler, **about)
 
@@ -144,7 +144,7 @@ def check(folder: Path, way: str, function: Callable[[Any], np.ndarray], seed: i
     progress = run.progress()
     rounds = run.algorithm.rounds  # by the parameters of the trial that began the run
     assert (progress["generations_done"], progress["generations_lost"]) == (rounds, 0)
-    assert progress.get("chosen", False) is run.fold.chosen is (run.plan.choice_mu > 0)
+    assert progress.get("chosen", False) is run.replay.chosen is (run.plan.choice_mu > 0)
     generations = run.ledger.charges("x", prefix="generation/")
     assert [charge.key for charge in generations] == [f"generation/{t}" for t in range(1, rounds + 1)]
     assert run.ledger.spent() ** 2 == pytest.approx(1 - run.plan.final_share)

@@ -176,7 +176,7 @@ def test_an_objective_still_pickles(tmp_path: Path) -> None:
 
 def test_a_sampler_without_a_space_says_to_leave_n_trials_out(tmp_path: Path) -> None:
     with pytest.raises(dptune.InputError, match="without n_trials: the study stops when its plan is complete"):
-        _ = CentredSampler(None, open_privatizer(tmp_path)).n_trials
+        _ = CentredSampler(open_privatizer(tmp_path)).n_trials
 
 
 # ---- choices that a storage does not give back ----------------------------------------------------------
@@ -194,7 +194,7 @@ def test_choices_that_a_storage_changes_are_refused_before_anything_is_paid(tmp_
             return optuna.samplers.RandomSampler(), SelectionObjective(layered, privatizer, mu=0.5)
         if kind == "values":
             return optuna.samplers.RandomSampler(), PrivateObjective(layered, privatizer, n_trials=4)
-        sampler = CentredSampler(None, privatizer, n_trials=12)
+        sampler = CentredSampler(privatizer, n_trials=12)
         return sampler, sampler.objective(layered)
 
     with warnings.catch_warnings():

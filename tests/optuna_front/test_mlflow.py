@@ -15,6 +15,7 @@ import pytest
 from noises import CannedNoise, NoNoise
 
 import dptune
+from dptune.privacy.noise import SeededNoise
 from dptune.search import log_to_mlflow
 from dptune_optuna import MLflowCallback
 from harness import (
@@ -184,7 +185,7 @@ def test_a_run_is_private_if_and_only_if_all_its_ledgers_releases_are(
 ) -> None:
     ledger = open_ledger(tmp_path)
     for i in range(2):
-        noise = {"insecure_seed": 1} if i in seeded else {}
+        noise = {"noise": SeededNoise(1)} if i in seeded else {}
         one = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), **noise)
         one.observe("x", np.zeros(N))
         one.release(one.mean_query("x", 0.3), scope="svm", key=str(i))

@@ -17,6 +17,7 @@ import pytest
 
 import dptune
 from dptune.privacy.held import HeldLosses
+from dptune.privacy.noise import SeededNoise
 from dptune_optuna import LocalObjective, PrivateObjective, shield
 from harness import (
     OPEN,
@@ -71,7 +72,7 @@ def canned(monkeypatch) -> None:
 
 def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
     def run(storage: Any) -> None:
-        privatizer = open_privatizer(folder, insecure_seed=5)
+        privatizer = open_privatizer(folder, noise=SeededNoise(5))
         if front in OWN:
             sampler = OWN[front](privatizer)
             objective = sampler.objective(users_function(data, kind))

@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
+from dptune.privacy.noise import SeededNoise
 from dptune_optuna.studies import SIGMA
 from harness import create, front, open_ledger, open_privatizer, ran
 
@@ -57,7 +58,7 @@ def test_values_have_a_name_and_their_noise_beside_them(tmp_path: Path, front: s
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_the_noise_beside_a_value_is_what_the_mechanism_draws(tmp_path: Path, seed: int | None) -> None:
-    sampler, objective = front("values", open_privatizer(tmp_path, insecure_seed=seed), n_trials=4)
+    sampler, objective = front("values", open_privatizer(tmp_path, noise=SeededNoise(seed)), n_trials=4)
     study = create(None, sampler)
     study.optimize(objective, n_trials=4)
     run = objective.run_of(study)

@@ -13,6 +13,7 @@ from sklearn.linear_model import SGDClassifier
 
 import dptune
 from dptune.privacy.held import HeldLosses
+from dptune.privacy.noise import SeededNoise
 from dptune.search.request import SearchRequest
 from harness import N, create, losses_at, open_centred, open_privatizer, people, point, transcript
 from test_non_interference import canned, neighbour
@@ -40,7 +41,7 @@ def training(data: np.ndarray, kind: str = "other") -> Any:
 
 def study_of(folder: Path, data: np.ndarray, kind: str = "other") -> Any:
     def run(storage: Any) -> optuna.Study:
-        sampler = open_centred(open_privatizer(folder, insecure_seed=5), **SETTINGS)
+        sampler = open_centred(open_privatizer(folder, noise=SeededNoise(5)), **SETTINGS)
         study = create(storage, sampler)
         study.optimize(sampler.objective(training(data, kind)))
         return study

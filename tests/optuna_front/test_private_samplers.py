@@ -13,6 +13,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 import dptune
+from dptune.privacy.noise import SeededNoise
 from dptune_optuna import CentredSampler, DPGIBOSampler
 from harness import (
     OPEN,
@@ -183,7 +184,7 @@ def test_n_trials_is_the_plans_before_and_after_a_study_begins(tmp_path, mu, spe
 @BOTH
 @pytest.mark.parametrize("known", [True, False], ids=["space", "no space"])
 def test_a_spent_ledger_refuses_before_training(tmp_path, kind, known):
-    sampler, calls = SAMPLERS[kind](SPACE if known else None, open_privatizer(tmp_path), n_trials=24, seed=1), []
+    sampler, calls = SAMPLERS[kind](open_privatizer(tmp_path), SPACE if known else None, n_trials=24, seed=1), []
     study = create(None, sampler)
     if known:
         study.optimize(objective_of(sampler), n_trials=3)
@@ -224,7 +225,7 @@ def test_step_int_log_and_choices_are_tuned_on_their_grid(tmp_path, kind):
         "s": FloatDistribution(0, 1, step=0.25),
         "c": CategoricalDistribution(["a", "b"]),
     }
-    sampler = SAMPLERS[kind](space, open_privatizer(tmp_path), n_trials=30, seed=0, warn_independent_sampling=False)
+    sampler = SAMPLERS[kind](open_privatizer(tmp_path), space, n_trials=30, seed=0, warn_independent_sampling=False)
     study = create(None, sampler)
 
     @sampler.objective
@@ -355,7 +356,7 @@ def test_the_recommendation_is_compared_with_the_users_defaults(fast_path, kind)
 
 @BOTH
 def test_a_seeded_run_says_so_everywhere_from_its_first_trial_on(tmp_path, caplog, kind):
-    sampler = OPEN[kind](open_privatizer(tmp_path, insecure_seed=3))
+    sampler = OPEN[kind](open_privatizer(tmp_path, noise=SeededNoise(3)))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=7)
     statement = open_ledger(tmp_path).statement(delta=1e-3)

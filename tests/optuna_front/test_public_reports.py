@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 from sklearn.linear_model import LogisticRegression
 
 import dptune
-from dptune.search.run import FIRST_STOPPED
+from dptune.search.unfinished import FIRST_STOPPED
 from dptune_optuna import CentredSampler
 from harness import N, create, front, open_ledger, open_privatizer, people_s_losses
 
@@ -79,7 +79,7 @@ def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path: Path) -> None:
         "kind": optuna.distributions.CategoricalDistribution(["a", "b"]),
     }
     privatizer = dptune.LossPrivatizer(open_ledger(tmp_path, 1e3), n=N, clip=(0.0, 4.0))
-    sampler = CentredSampler(space, privatizer, n_trials=24, seed=1)
+    sampler = CentredSampler(privatizer, space, n_trials=24, seed=1)
     study = create(None, sampler, pruner=Positive())
     study.optimize(sampler.objective(public=WORDS)(good_only_where_pruned))
     assert sampler.run_of(study).complete
@@ -90,7 +90,7 @@ def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path: Path) -> None:
 
 def test_a_generation_in_which_all_are_pruned_does_not_propose_the_same_points_for_ever(tmp_path: Path) -> None:
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
-    run = CentredSampler(space, open_privatizer(tmp_path), n_trials=24, seed=1).run_of(create(None, None))
+    run = CentredSampler(open_privatizer(tmp_path), space, n_trials=24, seed=1).run_of(create(None, None))
     asked = [tuple(run.ask(number).values()) for number in range(7, 7 + 12 * run.algorithm.batch)]
     assert len(set(asked)) == len(asked)
 

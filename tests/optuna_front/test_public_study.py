@@ -26,7 +26,8 @@ from sklearn.svm import SVC
 import dptune
 import dptune_optuna
 from dptune.choice import public_choice
-from dptune_optuna.choice import CHOICE, ranked
+from dptune.privacy.noise import SeededNoise
+from dptune_optuna.choice import CHOICE, parameters_of, ranked
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ROWS, N = 60, 80
@@ -166,7 +167,7 @@ def test_threads_change_nothing(tmp_path: Path, n_jobs: int) -> None:
     found = []
     for jobs in (1, n_jobs):
         (tmp_path / str(jobs)).mkdir()
-        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / str(jobs)), n=N, insecure_seed=3)
+        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / str(jobs)), n=N, noise=SeededNoise(3))
         found.append(chosen(tmp_path, privatizer=privatizer, n_jobs=jobs, default={"C": 1e-4}))
     assert found[0].params == found[1].params
     assert found[0].selection == found[1].selection
@@ -185,7 +186,7 @@ def test_an_objective_an_estimator_and_a_function_of_three_are_the_same_choice(t
         ("c", LogisticRegression(), PUBLIC),
     ):
         (tmp_path / name).mkdir()
-        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / name), n=N, insecure_seed=3)
+        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / name), n=N, noise=SeededNoise(3))
         found.append(chosen(tmp_path, None, train, privatizer=privatizer, public=public))
     assert found[0].params == found[1].params == found[2].params
     assert found[0].selection == found[1].selection == found[2].selection
@@ -218,7 +219,7 @@ def test_losses_of_held_out_rows_are_those_of_the_model_that_was_handed_over(tmp
     found = []
     for name, about in (("a", {"public": None}), ("b", {"public_losses": V, "public": train})):
         (tmp_path / name).mkdir()
-        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / name), n=N, insecure_seed=3)
+        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / name), n=N, noise=SeededNoise(3))
         way = objective if name == "a" else logit
         found.append(chosen(tmp_path, None, way, privatizer=privatizer, **about))
     assert found[0].params == found[1].params
@@ -283,6 +284,7 @@ def never(trial: Any, X: Any, y: Any) -> Any:
         ({"cv": KFold(2).split(PUBLIC[0][:10])}, "in a test fold"),
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
         ({"candidates": 1}, "candidates"),
+        ({"name_": "x"}, "no option 'name_'; it has loss, data"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"data": (PUBLIC[0], PUBLIC[1])}, "can reach the private data"),
     ],
@@ -293,6 +295,60 @@ def test_mistakes_are_told_before_anything_is_charged(tmp_path: Path, about: dic
         chosen(tmp_path, study, train, **about)
     assert ledger_in(tmp_path).spent() == 0
     assert CHOICE not in study.user_attrs
+
+
+def test_required_options_are_named(tmp_path: Path) -> None:
+    with pytest.raises(dptune.InputError, match=r"needs loss= and data=\. Nothing was charged"):
+        dptune_optuna.choose(study_of(), logit, ledger=ledger_in(tmp_path))
+
+
+def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(dptune.InputError, match=r"must be an optuna\.Study; got int"):
+        chosen(tmp_path, 3)
+
+
+# ---- which choice it is --------------------------------------------------------------------------------
+
+
+def unnamed(seed: int) -> optuna.Study:
+    """A study that Optuna names, another name each time."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    study.optimize(lambda trial: abs(np.log(trial.suggest_float("C", 1e-5, 1e3, log=True))), n_trials=4)
+    return study
+
+
+def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_path: Path) -> None:
+    first, spent = chosen(tmp_path, unnamed(0)), ledger_in(tmp_path).spent()
+    again = chosen(tmp_path, unnamed(0))
+    assert again.selection == first.selection
+    assert again.params == first.params
+    assert ledger_in(tmp_path).spent() == spent > 0
+    with pytest.raises(dptune.BudgetExhausted) as refused:
+        chosen(tmp_path, unnamed(1))
+    assert "Give the search a name and a seed" in "".join(refused.value.__notes__)
+
+
+def test_a_tuner_s_trials_propose_all_parameters_with_which_they_were_trained(tmp_path: Path) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    tuners = pytest.importorskip("optuna_integration.lightgbm")
+    study = optuna.create_study(study_name="tuned", direction="minimize")
+    train, test = lightgbm.Dataset(*PUBLIC), lightgbm.Dataset(*PUBLIC)
+    usual = {"objective": "binary", "metric": "binary_logloss", "verbosity": -1, "num_threads": 1}
+    tuner = tuners.LightGBMTuner(
+        usual, train, valid_sets=[test], study=study, num_boost_round=3, show_progress_bar=False, optuna_seed=0
+    )
+    tuner.tune_feature_fraction(3)
+    tuner.tune_num_leaves(2)
+    seen: list[dict[str, Any]] = []
+
+    def booster(trial: Any, X: Any, y: Any) -> Any:
+        seen.append(trial.params)
+        return lightgbm.train(trial.params, lightgbm.Dataset(X, y), num_boost_round=3)
+
+    choice = chosen(tmp_path, study, booster)
+    assert all({**usual, "feature_pre_filter": False}.items() <= params.items() for params in seen)
+    assert all("feature_fraction" in params and "num_leaves" in params for params in seen)
+    assert choice.params in [parameters_of(trial) for trial in study.trials]
 
 
 def test_a_spent_ledger_is_refused_before_a_model_is_trained(tmp_path: Path) -> None:

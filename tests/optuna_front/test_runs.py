@@ -85,7 +85,7 @@ def test_a_function_that_failed_before_it_had_suggested_everything_is_no_mistake
 
 
 def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_path):
-    sampler = DPGIBOSampler(None, open_privatizer(tmp_path), n_trials=24, seed=0)
+    sampler = DPGIBOSampler(open_privatizer(tmp_path), n_trials=24, seed=0)
     study = create(None, sampler)
 
     @sampler.objective
@@ -103,7 +103,7 @@ def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_p
 @pytest.mark.parametrize("kind", [DPGIBOSampler, CentredSampler])
 def test_without_a_space_another_range_than_that_of_the_run_is_warned_of_once(tmp_path, kind):
     def run(trials, **other):
-        sampler = kind(None, open_privatizer(tmp_path), n_trials=12, seed=0)
+        sampler = kind(open_privatizer(tmp_path), n_trials=12, seed=0)
         create(stored(tmp_path), sampler).optimize(sampler.objective(suggest(log=True, **other)), n_trials=trials)
 
     run(3)
@@ -147,11 +147,11 @@ def test_a_study_keeps_its_loss(tmp_path, kind):
 def test_what_is_no_space_is_refused_by_name(tmp_path, kind, space, says):
     settings = dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2))
     with pytest.raises(dptune.InputError, match=says):
-        kind(space, settings if kind is LDPTGPSampler else open_privatizer(tmp_path))
+        kind(settings if kind is LDPTGPSampler else open_privatizer(tmp_path), space)
 
 
 def test_an_int_of_the_space_is_an_int_of_the_function(tmp_path):
-    sampler = CentredSampler({"i": IntDistribution(1, 7, step=3)}, open_privatizer(tmp_path), n_trials=12, seed=0)
+    sampler = CentredSampler(open_privatizer(tmp_path), {"i": IntDistribution(1, 7, step=3)}, n_trials=12, seed=0)
     study = create(None, sampler)
     objective = sampler.objective(lambda trial: np.full(N, trial.suggest_int("i", 1, 7, step=3) / 9))
     study.optimize(objective, n_trials=3)
@@ -257,7 +257,7 @@ def ways(kind):
         if kind == "values":
             sampler, objective = front(kind, privatizer, losses)
         else:
-            sampler = DPGIBOSampler(None if kind == "no space" else SPACE, privatizer, n_trials=24, seed=1)
+            sampler = DPGIBOSampler(privatizer, None if kind == "no space" else SPACE, n_trials=24, seed=1)
             objective = sampler.objective(losses)
         study = create(storage, sampler)
         study.optimize(objective, n_trials=3)

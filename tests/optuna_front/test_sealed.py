@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 import dptune
+from dptune.privacy.noise import SeededNoise
 from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
 from harness import (
     N,
@@ -206,7 +207,7 @@ def test_an_undecorated_objective_that_raises_ends_the_study(tmp_path):
 
 
 def test_a_seeded_objective_says_so_once(tmp_path, caplog):
-    objective = PrivateObjective(lambda trial: np.zeros(N), open_privatizer(tmp_path, insecure_seed=1), n_trials=3)
+    objective = PrivateObjective(lambda trial: np.zeros(N), open_privatizer(tmp_path, noise=SeededNoise(1)), n_trials=3)
     study = create(None, optuna.samplers.RandomSampler(seed=0))
     run = objective.run_of(study)
     assert run.progress()["private"] is False  # before the first charge

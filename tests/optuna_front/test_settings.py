@@ -62,7 +62,7 @@ def test_wrong_settings_are_refused_by_name(tmp_path, kind, wrong, says):
         ("gibo", {"monitr_share": 0.1}, r"^DPGIBOSampler .*steps, batch, .*monitor_share"),
         ("gibo", {"batch": 0}, "batch"),
         ("centred", {"n_trials": 20, "population": 50}, "n_trials.*population"),
-        ("centred", {"steps": 20}, "steps.*n_trials"),
+        ("centred", {"tuning": {"steps": 20}}, "steps.*n_trials"),
         ("centred", {"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*sigma"),
         ("values", {"n_trials": 0}, "n_trials"),
         ("values", {"mu": -1.0}, "mu"),
@@ -84,10 +84,11 @@ def test_an_estimate_is_early_or_it_is_not(tmp_path, early):
 
 
 def test_every_setting_of_the_plan_is_an_option(tmp_path):
-    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
-    sampler = OPEN["centred"](open_privatizer(tmp_path), **chosen)
+    chosen, tuning = {"population": 5, "radius": 1.0}, {"rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
+    sampler = OPEN["centred"](open_privatizer(tmp_path), **chosen, tuning=tuning)
     settings = sampler.run_of(create(None, sampler)).plan.settings
     assert {name: getattr(settings, name) for name in chosen} == chosen
+    assert {name: getattr(settings.tuning, name) for name in tuning} == tuning
 
 
 @pytest.mark.parametrize("kind", FRONTS)
@@ -129,7 +130,9 @@ def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
     data = np.random.default_rng(0).choice(values, (1000, 60))
     privatizer = open_privatizer(tmp_path, clip=clip)
     function = lambda trial: point(trial) and data[trial.number]  # noqa: E731
-    sampler, objective = front("centred", privatizer, function, n_trials=80, rate=3.0, share=0.9, mu=0.9)
+    sampler, objective = front(
+        "centred", privatizer, function, n_trials=80, tuning={"rate": 3.0, "radius_share": 0.9}, mu=0.9
+    )
     study = create(None, sampler)
     study.optimize(objective, n_trials=sampler.n_trials)
     assert sampler.run_of(study).complete

@@ -13,6 +13,7 @@ from sklearn.dummy import DummyRegressor
 
 from dptune.losses.named import NamedLoss
 from dptune.privacy.held import HeldLosses
+from dptune.privacy.noise import SeededNoise
 from harness import N, create, front, open_ledger, open_privatizer, people_s_losses
 
 
@@ -108,7 +109,7 @@ def test_who_goes_on_at_a_private_rung_may_not_stop(
         trial.report_private(losses, 2)
         return pruning()
 
-    privatizer = open_privatizer(tmp_path, insecure_seed=5)
+    privatizer = open_privatizer(tmp_path, noise=SeededNoise(5))
     sampler, objective = front("centred", privatizer, model, n_trials=12, rung_share=0.2, rungs=2)
     study = create(None, sampler)
     study.optimize(objective)

@@ -20,6 +20,7 @@ from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.outsourced import curator as implementation
 from dptune.outsourced.curator import cells_of, random_projection
 from dptune.outsourced.formats import Exchange
+from dptune.privacy.noise import SeededNoise
 
 # ---- price and promise ---------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ def test_the_charge_stands_before_a_row_is_read_and_what_does_not_fit_is_never_r
 
 
 def test_seeded_noise_says_not_private_everywhere(ledger: PrivacyLedger, tmp_path: Path) -> None:
-    made = curator(ledger, TABLE, tmp_path, insecure_seed=0)
+    made = curator(ledger, TABLE, tmp_path, noise=SeededNoise(0))
     made.export(tmp_path / "shared", mu=0.5)
     assert "NOT PRIVATE" in repr(made)
     assert "NOT PRIVATE" in ledger.statement(delta=1e-5).to_text()
@@ -219,7 +220,7 @@ def test_scaling_that_is_not_public_numbers_is_refused(ledger: PrivacyLedger, tm
 
 
 WRONG = [{"row_norm": 0}, {"row_norm": "25"}, {"projection": np.eye(3)}, {"projection": np.zeros((2, 1))}]
-WRONG += [{"insecure_seed": -1}, {"max_change": 1e-6}]  # so small that rounding of the rows would not be covered
+WRONG += [{"noise": 3}, {"max_change": 1e-6}]  # so small that rounding of the rows would not be covered
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)

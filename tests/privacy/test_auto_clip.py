@@ -24,6 +24,7 @@ from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
 from dptune.privacy.auto_clip import ClipRule, range_of
+from dptune.privacy.noise import SeededNoise
 
 MOST_LOG_LOSS = -math.log(EPS)
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
@@ -372,7 +373,7 @@ def test_another_process_that_was_first_is_no_conflict(
 def test_a_clip_of_seeded_noise_stamps_what_is_built_on_it(
     auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
 ) -> None:
-    auto(insecure_seed=1).choose_clip(losses())
+    auto(noise=SeededNoise(1)).choose_clip(losses())
     later = auto()
     assert later.interval.high > 0
     assert not later.private

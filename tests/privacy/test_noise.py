@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,22 @@ def test_seeded_noise_is_reproducible_and_says_that_it_is_not_private() -> None:
     assert (a == b).all()
     assert (a != c).all()
     assert np.std(a) == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_copy_of_seeded_noise_draws_from_the_seed_anew() -> None:
+    noise = SeededNoise(1)
+    first = noise.add_gaussian(np.zeros(3), 1.0)
+    assert (pickle.loads(pickle.dumps(noise)).add_gaussian(np.zeros(3), 1.0) == first).all()
+
+
+def test_what_draws_no_noise_is_refused_at_once(privatizer: Callable[..., LossPrivatizer]) -> None:
+    with pytest.raises(InputError, match=r"must draw noise.*got int"):
+        privatizer(noise=3)
+
+
+def test_a_seed_is_a_whole_number_from_0() -> None:
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        SeededNoise(-1)
 
 
 class Boasting(OpenDPNoise):

@@ -16,6 +16,7 @@ from dptune import InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.privacy import Ball, MeanQuery
 from dptune.privacy import privatizer as module
+from dptune.privacy.noise import SeededNoise
 
 Make = Callable[..., LossPrivatizer]
 BAD_SETTINGS: list[dict[str, Any]] = [
@@ -104,8 +105,8 @@ def test_settings_are_told_apart_and_the_public_ones_say_nothing_of_groups() -> 
         "plain": {"n": 4},
         "clip": {"n": 4, "clip": (0, 2)},
         "precision": {"n": 4, "dtype": np.float64},
-        "seed": {"n": 4, "insecure_seed": 1},
-        "another seed": {"n": 4, "insecure_seed": 2},
+        "seed": {"n": 4, "noise": SeededNoise(1)},
+        "another seed": {"n": 4, "noise": SeededNoise(2)},
         "weights": {"n": 4, "person_weights": [1, 2, 3, 4]},
         "pairs": {"groups": [0, 0, 1, 1, 2, 2, 3, 3]},
         "other pairs": {"groups": [0, 1, 2, 3, 0, 1, 2, 3]},
@@ -122,7 +123,7 @@ def test_settings_are_told_apart_and_the_public_ones_say_nothing_of_groups() -> 
 
 
 def test_seeded_noise_is_stamped_everywhere(privatizer: Make) -> None:
-    mine = privatizer(insecure_seed=1)
+    mine = privatizer(noise=SeededNoise(1))
     mine.observe("x", [0.0] * 4)
     released = mine.release(mine.mean_query("x", 1.0), scope="s", key="1")
     assert not mine.private
@@ -133,7 +134,7 @@ def test_seeded_noise_is_stamped_everywhere(privatizer: Make) -> None:
 
 
 def test_seeded_and_true_noise_never_answer_for_each_other(privatizer: Make) -> None:
-    true, seeded = privatizer(), privatizer(insecure_seed=1)
+    true, seeded = privatizer(), privatizer(noise=SeededNoise(1))
     for mine in (true, seeded):
         mine.observe("x", [0.0] * 4)
     true.release(true.mean_query("x", 1.0), scope="s", key="1")

@@ -6,7 +6,7 @@ import pytest
 from ray.tune.search import Searcher
 
 import dptune_ray
-from dptune_ray import PrivateSearch
+from dptune_ray import PrivateSearcher
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at
 from ray_harness import SPACE, open_centred, open_privatizer, open_search, random_search
@@ -19,7 +19,7 @@ local = pytest.mark.usefixtures("local_actors")
 
 def open_private(privatizer, searcher=None, **settings):
     settings = {"n_trials": 12, "name": "run", "seed": 3, **settings}
-    return PrivateSearch(searcher or random_search(seed=3), privatizer, **settings)
+    return PrivateSearcher(searcher or random_search(seed=3), privatizer, **settings)
 
 
 OPENED = [open_search, open_centred, open_private]
@@ -47,7 +47,7 @@ def begin(search, mode="min", space=SPACE):
 
 def finish(search, trial, config, function=losses):
     """Evaluate and hand in, without a trainable; return what the trial is told."""
-    return search.vault.hand_in("finish", trial, flat(config), losses_at(function, config))
+    return search.vault.finish(trial, flat(config), losses_at(function, config))
 
 
 def run(search, trials=40, function=losses, first=0):

@@ -39,7 +39,7 @@ def result_of(loss, config):
 def open_searches(folder, transport, seed=1):
     searches = []
     for n in range(SETTINGS.agents):
-        search = DPFTSSearch(SPACE, transport, SETTINGS, agent=n, trials=folder / f"agent{n}.db", seed=seed)
+        search = DPFTSSearch(transport, SETTINGS, SPACE, agent=n, trials=folder / f"agent{n}.db", seed=seed)
         assert search.set_search_properties("value", "min", SPACE)
         searches.append(search)
     return searches

@@ -47,4 +47,4 @@ def satisfaction(config):
 
 def open_ldp(folder, kind=LDPTGPSearch, **more):
     settings = {"replies": folder / "replies.db", "name": "run", "count": 24, "seed": 1, **more}
-    return kind(settings.pop("param_space", SPACE), settings.pop("settings", SETTINGS), **settings)
+    return kind(settings.pop("settings", SETTINGS), settings.pop("param_space", SPACE), **settings)

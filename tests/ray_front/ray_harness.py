@@ -15,7 +15,7 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import CentredCMASearch, DPGIBOSearch
+from dptune_ray import CentredSearch, DPGIBOSearch
 from ray_people import N
 
 SPACE = {"x": tune.uniform(-1.0, 1.0), "y": tune.loguniform(1e-3, 1e1)}
@@ -31,11 +31,11 @@ def open_privatizer(folder, *, mu=1.0, kind=dptune.LossPrivatizer, n=N, dtype=np
 
 def open_search(privatizer, **settings):
     space = settings.pop("param_space", SPACE)
-    return DPGIBOSearch(space, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+    return DPGIBOSearch(privatizer, space, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
 def open_centred(privatizer, **settings):
-    return CentredCMASearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+    return CentredSearch(privatizer, SPACE, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
 def random_search(seed=0):

@@ -21,7 +21,7 @@ def dollars(config):
 def search_in(folder, **settings):
     ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip="auto")
-    search = CentredSearch(SPACE, privatizer, name="run", n_trials=12, **{"default": DEFAULT, **settings})
+    search = CentredSearch(privatizer, SPACE, name="run", n_trials=12, **{"default": DEFAULT, **settings})
     return search, ledger
 
 
@@ -57,7 +57,7 @@ def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, lo
     again.trainable(function)
     assert begin(again)
     assert again.suggest("first") == DEFAULT
-    assert again.vault.hand_in("finish", "first", DEFAULT, dollars(DEFAULT)) == np.inf  # nothing is released of it yet
+    assert again.vault.finish("first", DEFAULT, dollars(DEFAULT)) == np.inf  # nothing is released of it yet
     assert len(ledger.charges("clip/automatic")) == 1
     assert len(asked) == 1
     assert trainable.try_out(DEFAULT)

@@ -12,8 +12,9 @@ from ray.tune.search import Searcher
 import dptune
 from by_hand import begin, finish, local, open_private, run
 from dptune.privacy import PendingLosses
-from dptune_ray import CentredCMASearch, DPGIBOSearch
+from dptune_ray import CentredSearch, DPGIBOSearch
 from dptune_ray.spaces import flat
+from dptune_ray.vault import Vault
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import losses, people
 from ray_privatizers import NoiselessPrivatizer
@@ -67,7 +68,7 @@ def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their
     centre = scores({"x": 0.0, "y": 10**-1.0}).mean()
     assert scores(best).mean() > max(centre, np.median([scores(config).mean() for config in points]))
     assert best == pytest.approx(down.recommend(), rel=1e-6)
-    level = up.vault.hand_in("estimate", "final", best, shifted(best))
+    level = up.vault.estimate(best, shifted(best))
     assert level.value == pytest.approx(shifted(best).mean(), abs=1e-6)
 
 
@@ -77,9 +78,9 @@ def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path, 
     search = begin(open_private(noiseless(tmp_path, clip=clip), n_trials=4), "max")
     far = np.linspace(clip[0] - 3.0, clip[1] + 3.0, len(people()))
     for trial, told in (("a", far), ("b", np.where(far > clip[0], far, np.nan)), ("c", np.full(len(far), np.inf))):
-        found = search.vault.hand_in("finish", trial, flat(search.suggest(trial)), told)
+        found = search.vault.finish(trial, flat(search.suggest(trial)), told)
         assert found == pytest.approx(np.clip(np.where(np.isnan(told), clip[0], told), *clip).mean(), abs=1e-6), trial
-    assert search.vault.hand_in("finish", "d", flat(search.suggest("d")), None) == pytest.approx(clip[0], abs=1e-6)
+    assert search.vault.finish("d", flat(search.suggest("d")), None) == pytest.approx(clip[0], abs=1e-6)
 
 
 def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
@@ -103,7 +104,7 @@ def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path,
     configs, values = run(search, 7)
     fresh = restarted(tmp_path, local_actors)
     for i in (4, 5, 6):  # their losses are gone, and are wanted for the second generation
-        assert fresh.vault.call("check", f"t{i}", flat(configs[i])) is None  # to be trained again
+        assert fresh.vault.call(Vault.check, f"t{i}", flat(configs[i])) is None  # to be trained again
         assert finish(fresh, f"t{i}", configs[i]) == values[i]
     assert len(open_ledger(tmp_path).charges()) == 2
     run(fresh, 1, first=7)
@@ -111,10 +112,10 @@ def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path,
     run(fresh, first=8)
     spent = open_ledger(tmp_path).spent()
     late = restarted(tmp_path, local_actors)
-    assert late.vault.call("check", "t0", flat(configs[0])) == values[0]  # the run is complete: not trained again
+    assert late.vault.call(Vault.check, "t0", flat(configs[0])) == values[0]  # the run is complete: not trained again
     assert finish(late, "t0", configs[0]) == values[0]
     with pytest.raises(dptune.PlanComplete):
-        late.vault.call("check", "new", {})
+        late.vault.call(Vault.check, "new", {})
     assert late.suggest("new") == Searcher.FINISHED
     assert open_ledger(tmp_path).spent() == spent
 
@@ -129,13 +130,13 @@ def test_a_run_whose_vault_is_lost_again_and_again_is_completed_within_its_budge
 
 @pytest.mark.parametrize(("mode", "function", "worst"), [("min", losses, np.inf), ("max", scores, -np.inf)])
 def test_withheld_values_of_dp_gibo_are_the_worst_in_both_modes(tmp_path, mode, function, worst):
-    search = DPGIBOSearch(SPACE, open_privatizer(tmp_path), n_trials=12, seed=1, monitor_share=0.0)
+    search = DPGIBOSearch(open_privatizer(tmp_path), SPACE, n_trials=12, seed=1, monitor_share=0.0)
     assert set(run(begin(search, mode), 4, function)[1]) == {worst}
 
 
 def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
     space = {"k": tune.randint(1, 5), "q": tune.quniform(0.0, 1.0, 0.25)}
-    search = begin(CentredCMASearch(space, open_privatizer(tmp_path), n_trials=12, seed=1), space=space)
+    search = begin(CentredSearch(open_privatizer(tmp_path), space, n_trials=12, seed=1), space=space)
     configs, _ = run(search, function=lambda c: losses({"x": c["k"] / 4, "y": 10 ** c["q"]}))
     assert {c["k"] for c in configs} <= {1, 2, 3, 4}
     assert {c["q"] for c in configs} <= {0.0, 0.25, 0.5, 0.75, 1.0}
@@ -146,7 +147,7 @@ def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
     run(begin(open_centred(open_privatizer(tmp_path))), 1)
     local_actors.clear()
     with pytest.raises(dptune.errors.BudgetMismatch):
-        begin(DPGIBOSearch(SPACE, open_privatizer(tmp_path), name="run", n_trials=12, seed=1))
+        begin(DPGIBOSearch(open_privatizer(tmp_path), SPACE, name="run", n_trials=12, seed=1))
 
 
 def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import dptune
 import dptune_optuna
 import dptune_ray
+from dptune.privacy.noise import SeededNoise
 from dptune_ray.choice import _ranked
 from ray_harness import folder_bytes, found, object_store_bytes, open_ledger, random_search
 
@@ -62,7 +63,7 @@ def test_finalists_train_in_tasks_and_the_choice_is_that_of_the_other_front_end(
     made = []
     for name in ("ray", "optuna"):
         (tmp_path / name).mkdir()
-        privatizer = dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, insecure_seed=3)
+        privatizer = dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3))
         about = {"privatizer": privatizer, "default": {"C": 1e-3}, "name": "c"}
         if name == "ray":
             made.append(chosen(tmp_path, results, **about))
@@ -104,11 +105,11 @@ def a_mistake(config, X, y):
     [
         ({"results": [1, 2]}, "what Tuner.fit"),
         ({"train": 3}, "must be a function"),
-        ({"public": None}, r"public= must be \(X, y\)"),
+        ({"public": None}, r"needs public=\(X, y\)"),
         ({"metric": "no"}, "finite 'no'"),
         ({"train": a_mistake}, "could not be trained.*ZeroDivisionError: a public mistake"),
         ({"data": PUBLIC}, "can reach the private data"),
-        ({"public_losses": np.zeros((2, ROWS))}, "one row for each result"),
+        ({"public_losses": np.zeros((2, ROWS))}, "one row for each configuration"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_charged(results, tmp_path, about, says):

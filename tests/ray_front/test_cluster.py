@@ -17,7 +17,7 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import PrivateSearch, report_private
+from dptune_ray import PrivateSearcher, report_private
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search, tuner, wait_until
 from ray_people import N, losses
 from ray_privatizers import NoiselessPrivatizer
@@ -73,7 +73,7 @@ def test_private_losses_stop_trials_of_a_run_from_end_to_end(fast_path):
 def test_another_searcher_under_a_limit_maximises_scores_that_go_in_parts(fast_path):
     n = 50_000
     privatizer = open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer)
-    search = PrivateSearch(OptunaSearch(seed=1), privatizer, n_trials=4, mode="max", name="tpe")
+    search = PrivateSearcher(OptunaSearch(seed=1), privatizer, n_trials=4, mode="max", name="tpe")
     limited = ConcurrencyLimiter(search, max_concurrent=1)
 
     def scores(config):
@@ -147,7 +147,7 @@ def test_trials_that_die_and_a_vault_that_dies_cost_nothing_and_do_not_end_the_r
 
 @pytest.mark.slow
 def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_path):
-    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
+    search = PrivateSearcher(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
     trainable = search.trainable(losses)
     tuner(trainable, search, fast_path, num_samples=1).fit()
     search.vault.stop()  # as ray.shutdown, or the end of another searcher of this name that had started it
@@ -184,7 +184,7 @@ def test_a_run_that_tune_ended_inside_a_trial_is_restored_and_completed(fast_pat
         first.touch()
         return losses(config)
 
-    search = PrivateSearch(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=4)
+    search = PrivateSearcher(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=4)
     trainable = search.trainable(gated)
     tuner(trainable, search, fast_path, num_samples=4, run={"stop": EndInside(inside, opened)}).fit()
     before = [c for c in open_ledger(fast_path).charges() if c.value]

@@ -17,7 +17,7 @@ from ray.tune.search import ConcurrencyLimiter
 
 import dptune
 from by_hand import OPENED, a_trial, begin, local, played, run
-from dptune_optuna import CentredCMASampler, DPGIBOSampler, LocalObjective
+from dptune_optuna import CentredSampler, DPGIBOSampler, LocalObjective
 from dptune_ray import DPFTSSearch, SelectionSearch
 from federation_harness import SETTINGS, result_of, serve, value
 from ldp_harness import KINDS, NoNoise, open_ldp, satisfaction
@@ -59,13 +59,13 @@ class Front:
 
 
 def open_selection(privatizer, **settings):
-    return SelectionSearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, **settings})
+    return SelectionSearch(privatizer, SPACE, **{"n_trials": 12, "seed": 1, **settings})
 
 
 def open_agent(folder, name):
     """An agent whose fellows never send, so that rounds end by their time-out."""
     about = {"agent": 0, "trials": folder / "agent.db", "name": name, "seed": 1}
-    return DPFTSSearch(SPACE, serve(folder, timeout=0.01), SETTINGS, **about)
+    return DPFTSSearch(serve(folder, timeout=0.01), SETTINGS, SPACE, **about)
 
 
 def vaulted(opened):
@@ -171,13 +171,13 @@ def objective(trial):
     return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
 
 
-@pytest.mark.parametrize(("sampler", "opened"), [(DPGIBOSampler, open_search), (CentredCMASampler, open_centred)])
+@pytest.mark.parametrize(("sampler", "opened"), [(DPGIBOSampler, open_search), (CentredSampler, open_centred)])
 def test_optuna_and_ray_visit_the_same_points(fast_path, sampler, opened):
     folders = [fast_path / "optuna", fast_path / "ray"]
     for folder in folders:
         folder.mkdir()
     first, second = (open_privatizer(folder, kind=NoiselessPrivatizer, dtype=np.float64) for folder in folders)
-    theirs = sampler(NUMBERS, first, n_trials=16, seed=1)
+    theirs = sampler(first, NUMBERS, n_trials=16, seed=1)
     study = optuna.create_study(sampler=theirs, study_name="run")
     study.optimize(theirs.objective(objective), n_trials=theirs.n_trials)
     search = begin(opened(second, n_trials=16))

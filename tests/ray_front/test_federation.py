@@ -22,13 +22,14 @@ import dptune
 from by_hand import local
 from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
+from dptune.privacy.noise import SeededNoise, SeededSample
 from dptune_optuna import DPFTSSampler
 from dptune_ray import DPFTSSearch, Federation, RayTransport, federated
 from dptune_ray.actors import Actor, in_parts
 from dptune_ray.federated import AgentSpace, Host
 from dptune_ray.log import TrialLog
 from dptune_ray.transport import Server
-from dptune_ray.worker import Carried
+from dptune_ray.worker import PickledFunction
 from federation_harness import (
     LONG,
     ROUNDS,
@@ -68,7 +69,9 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, mon
     folders = [fast_path / "optuna", fast_path / "ray"]
     for folder in folders:
         folder.mkdir()
-    transport = InProcess(FTSServer(open_plan(folders[0]), SETTINGS, insecure_seed=5), timeout=LONG)
+    transport = InProcess(
+        FTSServer(open_plan(folders[0]), SETTINGS, noise=SeededNoise(5), samples=SeededSample(5)), timeout=LONG
+    )
     studies = [
         optuna.create_study(sampler=DPFTSSampler(distributions, transport, SETTINGS, agent=n, seed=1))
         for n in range(SETTINGS.agents)
@@ -77,7 +80,10 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, mon
     for _ in points:
         for n, study in enumerate(studies):
             study.optimize(lambda t, n=n: value(n, suggested(t)), 1)
-    monkeypatch.setattr("dptune_ray.transport.FTSServer", lambda *about: FTSServer(*about, insecure_seed=5))
+    monkeypatch.setattr(
+        "dptune_ray.transport.FTSServer",
+        lambda *about: FTSServer(*about, noise=SeededNoise(5), samples=SeededSample(5)),
+    )
     searches = open_searches(folders[1], serve(folders[1]))
     configs = step(searches, points)
     for study, visited, search in zip(studies, configs, searches, strict=True):
@@ -134,11 +140,11 @@ def test_what_does_not_fit_is_refused_early(fast_path):
     trials = fast_path / "a.db"
     for space in ({"x": tune.uniform(0, 1)}, {**SPACE, "z": tune.choice([1, 2])}, {"x": tune.randn()}):
         with pytest.raises(dptune.InputError):
-            DPFTSSearch(space, transport, SETTINGS, agent=0, trials=trials)
+            DPFTSSearch(transport, SETTINGS, space, agent=0, trials=trials)
     with pytest.raises(dptune.InputError, match="agents are numbered"):
-        DPFTSSearch(SPACE, transport, SETTINGS, agent=4, trials=trials)
-    with pytest.raises(dptune.InputError, match="transport="):
-        DPFTSSearch(SPACE, agent=0, trials=trials)
+        DPFTSSearch(transport, SETTINGS, SPACE, agent=4, trials=trials)
+    with pytest.raises(dptune.InputError, match="settings must be FTSSettings"):
+        DPFTSSearch(transport, None, SPACE, agent=0, trials=trials)
     first = open_searches(fast_path, transport)[0]
     with pytest.raises(dptune.InputError, match="nothing to recommend"):
         first.recommend()
@@ -221,12 +227,15 @@ def test_a_transport_is_pickled_without_messages(fast_path):
 
 def a_host(transport, agents=(0, 1, 2, 3), objective=value):
     space = AgentSpace.of(SPACE, SETTINGS)
-    return Host(Carried(objective), space, transport, agents, seed=1, mode="min")
+    return Host(PickledFunction(objective), space, transport, agents, seed=1, mode="min")
 
 
 @pytest.mark.parametrize("at", [1, SETTINGS.initial, SETTINGS.initial + 2, SETTINGS.initial + ROUNDS + 1])
 def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(fast_path, local_actors, monkeypatch, at):
-    monkeypatch.setattr("dptune_ray.transport.FTSServer", lambda *about: FTSServer(*about, insecure_seed=5))
+    monkeypatch.setattr(
+        "dptune_ray.transport.FTSServer",
+        lambda *about: FTSServer(*about, noise=SeededNoise(5), samples=SeededSample(5)),
+    )
     points, histories = SETTINGS.initial + ROUNDS + 2, []
     for lost in (False, True):
         local_actors.clear()

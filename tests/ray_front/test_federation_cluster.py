@@ -71,7 +71,7 @@ AGENT = """
 
     n, folder = int(sys.argv[1]), Path({folder!r})
     ray.init(address={address!r}, namespace={namespace!r}, log_to_driver=False)
-    search = DPFTSSearch(SPACE, RayTransport("tuners"), SETTINGS, agent=n, trials=folder / f"agent{{n}}.db", seed=1)
+    search = DPFTSSearch(RayTransport("tuners"), SETTINGS, SPACE, agent=n, trials=folder / f"agent{{n}}.db", seed=1)
     config = dict(search_alg=search, metric="value", mode="min", num_samples=SETTINGS.initial + 2)
     tuning = tune.TuneConfig(max_concurrent_trials=1, reuse_actors=True, **config)
     storage = tune.RunConfig(name=f"agent{{n}}", storage_path=str(folder), verbose=0)

@@ -6,13 +6,13 @@ import pytest
 
 import dptune
 from dptune.local.randomizer import LocalRandomizer
-from dptune_ray.collector import Ask, Collector
+from dptune_ray.collector import Collector, ReplyRequest
 from dptune_ray.log import TrialLog
 
 
 def ask(trial="a", **more):
     about = {"parameters": {"x": 0.5}, "user": "me", "randomizer": LocalRandomizer(1.0, 1.0), **more}
-    return Ask.of(trial, **about)
+    return ReplyRequest.of(trial, **about)
 
 
 def hand_in(collector, reply, asked=None, draw="d"):

@@ -164,7 +164,7 @@ def test_a_trainable_needs_a_device_and_a_search_numbers(tmp_path, caplog):
     search.trainable(satisfaction, randomizer=NoNoise(1.0, 1.0))
     assert "NOT PRIVATE" in caplog.text
     with pytest.raises(dptune.InputError, match="no numerical parameter"):
-        begin(LDPTGPSearch(None, ONE, replies=tmp_path / "r.db"), "max", {"k": tune.choice([1, 2])})
+        begin(LDPTGPSearch(ONE, replies=tmp_path / "r.db"), "max", {"k": tune.choice([1, 2])})
 
 
 @pytest.mark.slow

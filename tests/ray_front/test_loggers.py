@@ -16,6 +16,7 @@ from every_logger import every_logger, without_clocks
 from by_hand import begin, local, open_private, played
 from dptune import LossPrivatizer, Rows
 from dptune.privacy.held import HeldLosses
+from dptune.privacy.noise import SeededNoise
 from ray_harness import open_centred, open_privatizer, open_search
 
 pytestmark = local
@@ -113,7 +114,7 @@ def audit(fast_path, monkeypatch, local_actors):
             folder = fast_path / str(len(transcripts))
             folder.mkdir()
             with every_logger() as lines:
-                search = begin(FRONTS[front](open_privatizer(folder, n=ROWS, insecure_seed=5)))
+                search = begin(FRONTS[front](open_privatizer(folder, n=ROWS, noise=SeededNoise(5))))
                 played(search, search.trainable(half.pop("function"), **half), most=8)
             transcripts.append(without_clocks(lines, folder))
         for a, b in itertools.zip_longest(*transcripts):

@@ -14,7 +14,7 @@ from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import CentredSearch, DPGIBOSearch, PrivateSearch, SelectionSearch
+from dptune_ray import CentredSearch, DPGIBOSearch, PrivateSearcher, SelectionSearch
 from ldp_harness import NoNoise, open_ldp, told
 from ray_harness import SPACE, open_ledger, open_privatizer, tuner
 from ray_people import N, people
@@ -74,7 +74,7 @@ def run(folder, kind, way, space=EVERYTHING, function=losses, **settings):
     own = {"mode": "min"} if way == "searcher" else {}
     own = {"n_trials": 8, "seed": 1, "name": "run", **own, **settings}
     space = copy.deepcopy(space)
-    search = kind(None if way == "Tuner" else space, open_privatizer(folder, mu=4.0), **own)
+    search = kind(open_privatizer(folder, mu=4.0), None if way == "Tuner" else space, **own)
     given = None if way == "searcher" else space
     return search, tuner(search.trainable(function), search, folder, num_samples=12, param_space=given).fit()
 
@@ -107,7 +107,7 @@ def test_every_kind_of_domain_reaches_the_function_and_the_run_ends_with_a_recom
 def test_any_searcher_gets_every_kind_of_domain_by_the_tuner_or_has_a_space_of_its_own(fast_path, way):
     plain = {key: EVERYTHING[key] for key in ("x", "y", "text", "i")}
     inner = OptunaSearch(plain, metric="loss", mode="min") if way == "searcher" else OptunaSearch()
-    search = PrivateSearch(inner, open_privatizer(fast_path), n_trials=4, name="run")
+    search = PrivateSearcher(inner, open_privatizer(fast_path), n_trials=4, name="run")
     function = losses if way == "Tuner" else lambda config: (config["x"] - people()[:, 0]) ** 2
     given = copy.deepcopy(EVERYTHING) if way == "Tuner" else None
     results = tuner(search.trainable(function), search, fast_path, num_samples=4, param_space=given).fit()
@@ -143,7 +143,7 @@ def test_a_selection_is_recommended_and_its_trials_have_no_best(fast_path):
 
 
 def test_different_spaces_are_refused_by_the_names_of_their_parameters(fast_path):
-    search = CentredSearch({**EVERYTHING, "x": tune.uniform(0, 1)}, open_privatizer(fast_path), n_trials=8)
+    search = CentredSearch(open_privatizer(fast_path), {**EVERYTHING, "x": tune.uniform(0, 1)}, n_trials=8)
     given = {**EVERYTHING, "text": tune.choice(["a", "c"]), "kernel": Kernel(1.0)}
     with pytest.raises(dptune.InputError, match=r"differ in 'kernel', 'text', 'x'.*or the same to both"):
         tuner(search.trainable(losses), search, fast_path, param_space=given).fit()
@@ -153,7 +153,7 @@ def test_different_spaces_are_refused_by_the_names_of_their_parameters(fast_path
 
 def test_what_tune_itself_cannot_choose_is_refused_by_name_and_works_in_the_searcher(fast_path):
     space = {"x": tune.uniform(0, 1), "kernel": tune.choice([Kernel(1.0), 1])}
-    search = CentredSearch(None, open_privatizer(fast_path, mu=4.0), n_trials=8)
+    search = CentredSearch(open_privatizer(fast_path, mu=4.0), n_trials=8)
     with pytest.raises(dptune.InputError, match="'kernel': Tune cannot choose between objects and plain values"):
         tuner(search.trainable(losses), search, fast_path, param_space=space).fit()
     _, results = run(fast_path, CentredSearch, "searcher", space, lambda config: (config["x"] - people()[:, 0]) ** 2)
@@ -161,7 +161,7 @@ def test_what_tune_itself_cannot_choose_is_refused_by_name_and_works_in_the_sear
 
 
 def test_a_searcher_whom_tune_tells_no_mode_asks_for_it(fast_path):
-    search = CentredSearch(SPACE, open_privatizer(fast_path), n_trials=8)
+    search = CentredSearch(open_privatizer(fast_path), SPACE, n_trials=8)
     with pytest.raises(dptune.InputError, match='give the searcher mode="min"'):
         tuner(search.trainable(losses), search, fast_path, param_space=None, mode="max").fit()
     assert open_ledger(fast_path).spent() == 0.0
@@ -198,7 +198,7 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
     def reaching(config):
         return Constant(both[1][:N].mean() + config["x"])
 
-    search = CentredSearch(SPACE, open_privatizer(fast_path), n_trials=8)
+    search = CentredSearch(open_privatizer(fast_path), SPACE, n_trials=8)
     trainable = search.trainable(reaching, loss="squared_error", data=load)
     with pytest.raises((tune.TuneError, dptune.InputError)) as caught:
         tuner(trainable, search, fast_path, num_samples=9, param_space=given).fit()
@@ -240,7 +240,7 @@ class Interrupt(tune.Callback):
 @pytest.mark.parametrize("again", [True, False], ids=["given again", "not given again"])
 def test_a_restored_run_has_its_objects_again_or_says_how_to_give_them(fast_path, caplog, way, again):
     own = None if way == "Tuner" else copy.deepcopy(EVERYTHING)
-    search = CentredSearch(own, open_privatizer(fast_path, mu=4.0), n_trials=8, seed=1, name="run", mode="min")
+    search = CentredSearch(open_privatizer(fast_path, mu=4.0), own, n_trials=8, seed=1, name="run", mode="min")
     trainable = search.trainable(losses)
     given = None if way == "searcher" else copy.deepcopy(EVERYTHING)
     settings = {"num_samples": 20, "run": {"callbacks": [Interrupt(fast_path / "pressed")]}, "param_space": given}

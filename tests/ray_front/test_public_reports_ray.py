@@ -11,7 +11,7 @@ import pytest
 import dptune
 import dptune_ray
 from by_hand import CONFIG, a_trial, begin, local, made, open_private, reporting, value_of
-from dptune.search.run import FIRST_STOPPED
+from dptune.search.unfinished import FIRST_STOPPED
 from dptune_ray.reports import public_reports
 from ray_harness import open_centred, open_ledger, open_privatizer, open_search
 from ray_people import losses
@@ -107,7 +107,7 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
         dptune_ray.report_public(config["x"], 1)
         raise ValueError("private")
 
-    monkeypatch.setattr("dptune.search.run.FIRST_STOPPED", 1)
+    monkeypatch.setattr("dptune.search.unfinished.FIRST_STOPPED", 1)
     search, trainable = made_public(tmp_path, failing)
     assert search.suggest("a")
     one = a_trial(trainable, "a")

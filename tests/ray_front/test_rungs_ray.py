@@ -15,7 +15,9 @@ import dptune
 import dptune_ray
 from by_hand import begin, local, played, value_of
 from dptune.privacy.held import HeldLosses
-from dptune_ray.vault import VaultClient
+from dptune.privacy.noise import SeededNoise
+from dptune_ray.vault import LossesMissing, Upload
+from dptune_ray.vault_client import VaultClient
 from ray_harness import open_centred, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
@@ -58,7 +60,7 @@ def in_core(folder, trials, space):
         for step in STEPS[:-1]:
             run.rungs.report(str(trial), config, half_trained(config, step), step)
             if run.rungs.stops(str(trial)):
-                run.withdrawn(str(trial))
+                run.unfinished.withdraw(str(trial))
                 break
         else:
             run.finish(str(trial), config, half_trained(config, STEPS[-1]))
@@ -91,7 +93,7 @@ def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_no
 
         def late(trial, result, search=search):
             config = {"x": 0.0, "y": 1.0}
-            told.append(search.vault.hand_in("report", trial, config, half_trained(config, 2), step=2))
+            told.append(search.vault.report(trial, config, half_trained(config, 2), 2))
 
         if name == "twice":
             monkeypatch.setattr(search, "on_trial_complete", late)
@@ -105,14 +107,11 @@ def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_no
 
 def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(tmp_path, monkeypatch):
     search = opened(tmp_path)
-    true = VaultClient.hand_in
 
-    def lost(self, method, *args, **further):
-        if method == "report":
-            raise RayActorError
-        return true(self, method, *args, **further)
+    def lost(self, *report):
+        raise RayActorError
 
-    monkeypatch.setattr(VaultClient, "hand_in", lost)
+    monkeypatch.setattr(VaultClient, "report", lost)
     for function in (training, stubborn):
         with pytest.raises(RayActorError):
             played(search, search.trainable(function))
@@ -166,8 +165,9 @@ def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(tmp_p
     (vault,) = local_actors.values()
     vault.served.put("late", "another's", 0, np.zeros(N).tobytes())
     point = {"x": 0.0, "y": 1.0}
-    assert vault.served.receive("report", "late", point, "its own, which failed", [None], step=1) is True
-    assert vault.served.receive("finish", "late", point, "another's", [N]) is None
+    assert vault.served.report(Upload("its own, which failed", ("late",), (None,)), "late", point, 1) is True
+    with pytest.raises(LossesMissing):
+        vault.served.finish(Upload("another's", ("late",), (N,)), "late", point)
 
 
 def swallowing(config):
@@ -232,7 +232,7 @@ def test_neighbouring_people_make_the_same_lines_results_and_ledger(tmp_path, lo
             return losses
 
         with every_logger() as lines:
-            search = opened(tmp_path / name, insecure_seed=5)
+            search = opened(tmp_path / name, noise=SeededNoise(5))
             results = repr(played(search, search.trainable(function)))
         charges = open_ledger(tmp_path / name, MU).charges("run")
         kept = [(c.key, c.mu, c.value, dict(c.note)) for c in charges]

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dptune
 from by_hand import CONFIG, Half, begin, local, made, on_all, on_both, open_private, run
-from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
+from dptune_ray import CentredSearch, DPGIBOSearch, PrivateSearcher
 from dptune_ray.spaces import flat
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
 from ray_people import N, losses
@@ -50,9 +50,9 @@ def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
     search = begin(open_private(open_privatizer(tmp_path), Half()), space=space)
     config = search.suggest("a")
-    search.vault.hand_in("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
+    search.vault.finish("a", flat({**config, "layers": [64, 64]}), losses(config))
     with pytest.raises(dptune.errors.KeyConflict):
-        search.vault.hand_in("finish", "a", flat({**config, "layers": (32,)}), losses(config))
+        search.vault.finish("a", flat({**config, "layers": (32,)}), losses(config))
     assert search.recommend()["layers"] == [64, 64]
 
 
@@ -66,7 +66,7 @@ def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     ],
 )
 def test_what_the_tuner_asks_for_and_cannot_have_is_refused(tmp_path, settings, message):
-    search = DPGIBOSearch(None, open_privatizer(tmp_path), n_trials=12)
+    search = DPGIBOSearch(open_privatizer(tmp_path), n_trials=12)
     wanted = {"metric": "loss", "mode": "min", "space": SPACE, **settings}
     with pytest.raises(dptune.InputError, match=message):
         search.set_search_properties(*wanted.values())
@@ -124,28 +124,28 @@ def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"searcher": None}, "start with CentredSearch"),
+        ({"searcher": None}, "in mind use CentredSearch"),
         ({"searcher": "random"}, "must be a ray.tune"),
         ({"unprotected": True}, "unprotected must be"),
         ({"when": {}}, "has no option 'when'"),
-        ({"foo": 1}, "PrivateSearch has no option 'foo'"),
+        ({"foo": 1}, "PrivateSearcher has no option 'foo'"),
     ],
 )
 def test_the_wrapper_wants_a_searcher(tmp_path, wrong, says):
     with pytest.raises(dptune.InputError, match=says):
-        PrivateSearch(privatizer=open_privatizer(tmp_path), **{"searcher": random_search(), "n_trials": 8, **wrong})
+        PrivateSearcher(privatizer=open_privatizer(tmp_path), **{"searcher": random_search(), "n_trials": 8, **wrong})
 
 
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
         *((DPGIBOSearch, wrong) for wrong in ({"privatizer": None}, {"steps": 0}, {"batch": -1})),
-        *((CentredCMASearch, wrong) for wrong in ({"population": 2}, {"n_trials": 3}, {"final_share": 1.0})),
+        *((CentredSearch, wrong) for wrong in ({"population": 2}, {"n_trials": 3}, {"final_share": 1.0})),
     ],
 )
 def test_settings_of_a_method_are_refused_at_once(tmp_path, kind, wrong):
     with pytest.raises(dptune.InputError):
-        kind(SPACE, **{"privatizer": open_privatizer(tmp_path), "n_trials": 12, **wrong})
+        kind(param_space=SPACE, **{"privatizer": open_privatizer(tmp_path), "n_trials": 12, **wrong})
 
 
 def test_trying_out_lets_exceptions_through(tmp_path):
@@ -156,14 +156,15 @@ def test_trying_out_lets_exceptions_through(tmp_path):
     assert open_ledger(tmp_path).charges() == []
 
 
-KINDS = pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch, PrivateSearch])
+KINDS = pytest.mark.parametrize("kind", [DPGIBOSearch, CentredSearch, PrivateSearcher])
 WRONG = [{"mu": "1"}, {"n_trials": "20"}, {"n_trials": -5}, {"seed": "x"}, {"final_share": "a"}]
 NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25)}
 PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
 
 
 def opened(folder, kind, **settings):
-    return kind(random_search(seed=3) if kind is PrivateSearch else SPACE, open_privatizer(folder), **settings)
+    privatizer = open_privatizer(folder)
+    return kind(*((random_search(seed=3), privatizer) if kind is PrivateSearcher else (privatizer, SPACE)), **settings)
 
 
 @KINDS
@@ -183,7 +184,7 @@ def test_what_is_no_number_is_refused_by_name(tmp_path, kind, wrong):
         opened(tmp_path, kind, **{"n_trials": 12, **wrong})
 
 
-@pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch])
+@pytest.mark.parametrize("kind", [DPGIBOSearch, CentredSearch])
 @pytest.mark.parametrize("name", ["foo", "trials", "cells"])
 def test_an_option_there_is_not_is_refused_under_the_name_of_the_searcher(tmp_path, kind, name):
     with pytest.raises(dptune.InputError, match=f"^{kind.__name__} has no option '{name}'; it has n_trials, mu, seed"):
@@ -236,7 +237,7 @@ def test_another_loss_under_the_name_of_a_run_is_refused(tmp_path, opened):
     again("zero_one")
     again("zero_one")
     with pytest.raises(
-        dptune.errors.BudgetMismatch, match="asked for zero_one_loss, and this trainable is about brier_loss"
+        dptune.errors.BudgetMismatch, match="asked for zero_one_loss, and this objective is about brier_loss"
     ):
         again("brier")
     assert open_ledger(tmp_path).spent() == 0
@@ -247,8 +248,8 @@ def test_a_changed_space_is_called_a_changed_space(tmp_path):
     begin(open_centred(open_privatizer(tmp_path), default=default))
     wider = {**SPACE, "x": tune.uniform(-2.0, 2.0)}
     with pytest.raises(dptune.errors.BudgetMismatch, match=r"Other: search space\. "):
-        CentredCMASearch(
-            wider, open_privatizer(tmp_path), n_trials=12, seed=1, name="run", default=default
+        CentredSearch(
+            open_privatizer(tmp_path), wider, n_trials=12, seed=1, name="run", default=default
         ).vault_run().begin()
 
 

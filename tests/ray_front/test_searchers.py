@@ -87,7 +87,7 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert best.hint.value > 0
     if best.improvement is None:  # it does not end with a choice
         monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
-        worker.handed_in(search.trainable(deep), "estimate", "final", [best, default])
+        worker.estimated(search.trainable(deep), [best, default])
         best = search.recommend()
     gain = deep(default).mean() - deep(best).mean()
     assert best.improvement.value == pytest.approx(gain, abs=6 * best.improvement.sigma)
@@ -98,7 +98,7 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
 def test_drawn_parameters_do_not_repeat_after_a_restart(tmp_path):
     space = {**SPACE, "k": tune.choice(list(range(1000)))}
     first, second = (
-        begin(DPGIBOSearch(space, open_privatizer(tmp_path), n_trials=12, seed=1), space=space) for _ in range(2)
+        begin(DPGIBOSearch(open_privatizer(tmp_path), space, n_trials=12, seed=1), space=space) for _ in range(2)
     )
     assert first.suggest("a")["k"] == second.suggest("a")["k"]
     assert first.suggest("b")["k"] != second.suggest("c")["k"]

@@ -23,9 +23,11 @@ from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
 from by_hand import CONFIG, a_trial, begin, local, made, on_all, open_private, value_of
-from dptune_ray import vault, worker
+from dptune.privacy.noise import SeededNoise
+from dptune_ray import vault_client, worker
 from dptune_ray.actors import ActorClient
-from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
+from dptune_ray.vault import LossesMissing, Upload
+from dptune_ray.worker import PickledFunction, WorkerTrial, losses_at, resources
 from ray_harness import open_ledger, open_privatizer
 from ray_people import N, losses
 
@@ -190,7 +192,7 @@ def test_a_users_module_is_imported_after_the_silence(tmp_path, user_module, mon
 
 
 def test_a_hosts_objective_is_read_after_the_silence(user_module):
-    sent = cloudpickle.dumps(Carried(user_module.agent))
+    sent = cloudpickle.dumps(PickledFunction(user_module.agent))
     del sys.modules["a_users_module"]
     received = pickle.loads(sent)
     assert "a_users_module" not in sys.modules
@@ -266,13 +268,13 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
     assert "person 7" not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
     with pytest.raises(dptune.InputError, match="FileNotFoundError"):
-        worker.handed_in(trainable, "estimate", "final", [CONFIG])
+        worker.estimated(trainable, [CONFIG])
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
 @local
 def test_a_seeded_run_says_so_when_it_begins_and_in_its_progress(tmp_path, caplog):
-    search = begin(open_private(open_privatizer(tmp_path, insecure_seed=1), n_trials=2))
+    search = begin(open_private(open_privatizer(tmp_path, noise=SeededNoise(1)), n_trials=2))
     assert search.progress()["private"] is False
     assert caplog.text.count("is NOT PRIVATE") == 1
 
@@ -287,7 +289,7 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(tmp_path, mon
 
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
     _, trainable = made(tmp_path, noted)
-    call = partial(worker.handed_in, trainable, "estimate", "final", [CONFIG])
+    call = partial(worker.estimated, trainable, [CONFIG])
     assert worker.Call().run(call, silent=True).private
     assert order == ["silence", "function"]
 
@@ -295,7 +297,7 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(tmp_path, mon
 @local
 def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(tmp_path, local_actors, monkeypatch):
     n, names, sizes, waits = 20_000, [], [], []
-    monkeypatch.setattr(vault, "IN_FLIGHT", 2)
+    monkeypatch.setattr(vault_client, "IN_FLIGHT", 2)
     search, _ = made(tmp_path, losses, n=n)
     inner = next(iter(local_actors.values())).served
 
@@ -304,14 +306,15 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(t
         sizes.append(len(part))
         return put(trial, name, first, part)
 
-    put, inner.put, wait = inner.put, spied, vault.answer_of
-    monkeypatch.setattr(vault, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
+    put, inner.put, wait = inner.put, spied, vault_client.answer_of
+    monkeypatch.setattr(vault_client, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
     for trial in ("a", "b"):
-        search.vault.hand_in("finish", trial, CONFIG, np.zeros(n))
+        search.vault.finish(trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
     assert waits == [2, 2, 3, 5, 5, 6]  # no third part before the first two have arrived
-    assert inner.receive("finish", "c", CONFIG, names[-1], [n]) is None  # nothing is held any more
+    with pytest.raises(LossesMissing):  # nothing is held any more
+        inner.finish(Upload(names[-1], ("c",), (n,)), "c", CONFIG)
 
 
 @local

@@ -10,11 +10,13 @@ import sqlalchemy as sa
 
 import dptune
 from dptune.privacy.held import HeldLosses
+from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import Actor, in_parts
 from dptune_ray.spaces import domains_of, to_space
-from dptune_ray.vault import Vault, VaultRun
+from dptune_ray.vault import LossesMissing, Upload, Vault
+from dptune_ray.vault_run import VaultRun
 from ray_harness import SPACE, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
@@ -38,12 +40,24 @@ def gibo_vault(folder, **settings) -> Vault:
     return values_vault(folder, method=dptune.GIBO, **{"trials": 12, **settings})
 
 
+def received(vault, trial, point, upload, rows):
+    """What the vault tells the trial of this upload; None: it does not hold it."""
+    try:
+        return vault.finish(Upload(upload, (trial,), (rows,)), trial, point)
+    except LossesMissing:
+        return None
+
+
+def estimate(vault, point, upload, *rows):
+    return vault.estimate(Upload(upload, ("final", "default")[: len(rows)], rows), point)
+
+
 def finish(vault, trial, point=POINT, values=None):
     values = losses_at(people(), **point) if values is None else values
     half = len(values) // 2
     vault.put(trial, "u", half, values[half:].tobytes())  # parts may come in any order
     vault.put(trial, "u", 0, values[:half].tobytes())
-    return vault.receive("finish", trial, point, "u", [len(values)])
+    return received(vault, trial, point, "u", len(values))
 
 
 @pytest.mark.parametrize("make", [values_vault, gibo_vault])
@@ -62,7 +76,7 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
                 call(one, "a", {**POINT, "x": 0.123})
     assert open_ledger(tmp_path).spent() == spent
     if make is values_vault:
-        vault.receive("estimate", "final", POINT, "", [None])
+        estimate(vault, POINT, "", None)
         assert vault.estimated(POINT, True).value
         with pytest.raises(dptune.errors.KeyConflict, match="one final estimate"):
             vault.estimated({**POINT, "x": 0.123}, True)
@@ -81,9 +95,9 @@ def test_the_noise_of_a_value_is_told_beside_it_after_a_restart_too(tmp_path, ma
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
     vault.put("a", "u", 0, PART[: 8 * (N // 2)])
-    assert vault.receive("finish", "a", POINT, "u", [N]) is None
+    assert received(vault, "a", POINT, "u", N) is None
     vault.put("a", "old", 0, PART)
-    assert vault.receive("finish", "a", POINT, "new", [N]) is None
+    assert received(vault, "a", POINT, "new", N) is None
     assert open_ledger(tmp_path).charges() == []
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         finish(vault, "a", values=np.zeros(N + 1))
@@ -93,11 +107,11 @@ def test_of_two_processes_of_one_trial_one_always_gets_through_and_of_the_other_
     vault = values_vault(tmp_path)
     for upload in ("one", "other"):
         vault.put("a", upload, 0, PART)
-    assert vault.receive("finish", "a", POINT, "one", [N]) is None
-    assert vault.receive("finish", "a", POINT, "other", [N]) is not None
+    assert received(vault, "a", POINT, "one", N) is None
+    assert received(vault, "a", POINT, "other", N) is not None
     vault.put("a", "slow", 0, PART)
-    assert vault.receive("finish", "a", POINT, "fast", [None]) is not None
-    assert vault.receive("finish", "a", POINT, "slow", [N]) is None
+    assert received(vault, "a", POINT, "fast", None) is not None
+    assert received(vault, "a", POINT, "slow", N) is None
 
 
 def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
@@ -110,7 +124,7 @@ def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
     )
     finish(vault, "a", values=values)  # its second half first
     np.testing.assert_array_equal(taken, [values])
-    assert vault.receive("finish", "a", POINT, "u", [N]) is None  # nothing is held any more: put them again
+    assert received(vault, "a", POINT, "u", N) is None  # nothing is held any more: put them again
     assert len(taken) == 1
 
 
@@ -119,13 +133,13 @@ def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_un
     for trial in "abc":
         assert vault.ask(trial) == {}
         with pytest.raises(dptune.errors.TrialFailed):
-            vault.receive("finish", trial, POINT, "", [None])
+            received(vault, trial, POINT, "", None)
     assert (vault.told("a"), open_ledger(tmp_path).spent()) == (None, 0.0)
     for trial in "de":  # a failed one is no lost one
         assert vault.ask(trial) == {}
         finish(vault, trial)
     assert vault.ask("f") == {}
-    assert vault.receive("finish", "f", POINT, "", [None]) == pytest.approx(4.0)
+    assert received(vault, "f", POINT, "", None) == pytest.approx(4.0)
     assert vault.ask("g") is None
 
 
@@ -157,10 +171,12 @@ def test_the_final_estimate_has_the_improvement_over_the_default(tmp_path, mode)
     for upload, rows in (("u", [N, N + 1]), ("v", [N, N])):
         for name, level in part.items():
             vault.put(name, upload, 0, np.full(N, level).tobytes())
-        estimate = vault.receive("estimate", "final", POINT, upload, rows)
-        assert (estimate is None) == (upload == "u")  # parts are missing
-    assert estimate.value == pytest.approx(1.0, abs=1e-6)
-    assert estimate.improvement.value == pytest.approx(2.0 if mode == "min" else -2.0, abs=1e-6)
+        if upload == "u":  # parts are missing
+            with pytest.raises(LossesMissing):
+                estimate(vault, POINT, upload, *rows)
+    found = estimate(vault, POINT, "v", *rows)
+    assert found.value == pytest.approx(1.0, abs=1e-6)
+    assert found.improvement.value == pytest.approx(2.0 if mode == "min" else -2.0, abs=1e-6)
 
 
 def test_a_run_ends_when_it_is_complete_or_all_its_trials_are_lost(tmp_path):
@@ -193,7 +209,7 @@ def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tm
     other = values_vault(tmp_path, scope="other", trials=1, mu=open_ledger(tmp_path).remaining())
     with pytest.warns(UserWarning, match="'run'.*have planned a part"):
         assert finish(other, "a") is not None
-    other.receive("estimate", "final", POINT, "", [None])
+    estimate(other, POINT, "", None)
     assert late.ask("b") is None
     with pytest.raises(dptune.BudgetExhausted):
         values_vault(tmp_path, scope="third", trials=1).ask("a")
@@ -209,7 +225,7 @@ def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
 OTHERS = {
     "clip": {"n": N, "clip": (0.0, 1.0)},
     "dtype": {"n": N, "dtype": np.float64},
-    "private": {"n": N, "insecure_seed": 0},
+    "private": {"n": N, "noise": SeededNoise(0)},
     "rows": {"groups": np.arange(2 * N) // 2},
     "groups": {"groups": np.arange(N)},
     "person_weights": {"n": N, "person_weights": np.arange(1, N + 1)},
@@ -227,8 +243,8 @@ def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_
     with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
         vault.begin(a_run(open_privatizer(tmp_path), mu=0.5).described())
     finish(vault, "a")
-    late, failed = Vault(other), ("finish", "b", POINT, "", [None])
-    for call in (lambda: late.begin(other.described()), lambda: late.ask("b"), lambda: late.receive(*failed)):
+    late, failed = Vault(other), (Upload("", ("b",), (None,)), "b", POINT)
+    for call in (lambda: late.begin(other.described()), lambda: late.ask("b"), lambda: late.finish(*failed)):
         if kind in KEPT:
             with pytest.raises(dptune.errors.BudgetMismatch, match=f"other {kind}"):
                 call()
@@ -237,7 +253,7 @@ def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_
 
 def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
     ledger = open_ledger(tmp_path)
-    pairs = [[{"groups": [0, 0, 1, 1]}, {"groups": [0, 1, 0, 1]}], [{"n": 2, "insecure_seed": s} for s in (0, 1)]]
+    pairs = [[{"groups": [0, 0, 1, 1]}, {"groups": [0, 1, 0, 1]}], [{"n": 2, "noise": SeededNoise(s)} for s in (0, 1)]]
     for one, other in pairs:
         first, again, second = (dptune.LossPrivatizer(ledger, clip=(0, 4), **given) for given in (one, one, other))
         assert first.fingerprint() == again.fingerprint() == pickle.loads(pickle.dumps(first)).fingerprint()
@@ -267,7 +283,7 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
     monkeypatch.setattr(HeldLosses, "mean", broken)
     vault = Actor(*in_parts(Vault, a_run(open_privatizer(tmp_path))))
     vault.call("put", "a", "u", 0, PART)
-    answer = vault.call("receive", "finish", "a", POINT, "u", [N])
+    answer = vault.call("finish", Upload("u", ("a",), (N,)), "a", POINT)
     assert "1234" not in repr(answer)
     assert str(pickle.loads(pickle.dumps(answer)).error) == "the vault failed with ValueError."
     for error in (answer.error, Actor(*in_parts(Failing)).call("fail").error):

@@ -14,6 +14,7 @@ from runs import CENTRED_RUN, SPACE, keys, losses_of, spend_elsewhere, trial, tr
 
 from dptune import CENTRED, Budget, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.figures import save_figure
+from dptune.privacy.noise import SeededNoise
 from dptune.search.gp.grouped import GroupedRegression
 
 start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
@@ -73,7 +74,7 @@ def test_it_finds_where_the_loss_is_small_also_if_a_fifth_of_the_trials_fails_an
     """The noise of the second is tiny and seeded: at mu=2 a run in eight ends elsewhere."""
     n, seed = 30_000, 0 if failing else None
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(mu))
-    privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, high), insecure_seed=seed)
+    privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, high), noise=SeededNoise(seed))
     centres = np.linspace(0.6, 1.0, n)
     run = SearchRun(CENTRED, privatizer, scope="s", space=SPACE, seed=0, trials=count)
     for i in range(run.plan.trials):

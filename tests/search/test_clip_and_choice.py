@@ -24,7 +24,7 @@ from dptune import (
     SearchRun,
     Space,
 )
-from dptune.choice.choosing import choice_share
+from dptune.choice.choosing import ChoiceSettings
 from dptune.errors import BudgetMismatch
 from dptune.ledger import entries
 from dptune.ledger.approximate import composed_delta, divided, largest_plan
@@ -33,6 +33,7 @@ from dptune.ledger.filter import Division
 from dptune.privacy.auto_clip import AutoClip, ClipRule
 from dptune.search import CENTRED, GIBO, SELECTION
 from dptune.search.algorithms.method import Method
+from dptune.search.asked_loss import AskedLoss
 from dptune.search.request import SearchRequest
 from dptune.training import join
 
@@ -63,7 +64,7 @@ def losses(level: float = 1.0) -> Any:
 
 
 def clipped(request: SearchRequest, space: Space | None = SPACE, scope: str = "run") -> str:
-    return request.choose_clip(scope, space, losses, loss="loss")
+    return request.choose_clip(scope, space, losses, AskedLoss("loss", math.inf))
 
 
 def complete(run: SearchRun) -> SearchRun:
@@ -107,7 +108,7 @@ def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(
 
 def test_where_all_is_for_a_choice_the_clip_is_counted_among_the_choices(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip="auto")
-    share = choice_share(privatizer, mu=None)
+    share = ChoiceSettings().choice_share(privatizer)
     privatizer.choose_clip(losses(), choice_share=share)
     assert "for 'clip/automatic', the choice of the first run that spends" in ledger.statement().to_text()
     many = np.abs(np.random.default_rng(0).standard_normal((20, N))) + 0.05 * np.arange(20)[:, None]
@@ -131,7 +132,7 @@ def test_a_run_without_a_choice_is_as_in_gdp(method: Method, ledger: PrivacyLedg
 
 def test_an_estimate_leaves_the_choice_its_share(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip="auto")
-    assert choice_share(privatizer, mu=None, estimate_share=0.1) == 0.9
+    assert ChoiceSettings(estimate_share=0.1).choice_share(privatizer) == 0.9
 
 
 def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger: PrivacyLedger) -> None:
@@ -186,7 +187,7 @@ def test_two_processes_choose_one_clip_and_one_division(ledger: PrivacyLedger) -
         clipped(first)
         return losses(1e6)
 
-    assert "chosen privately" in second.choose_clip("run", SPACE, slow, loss="loss")
+    assert "chosen privately" in second.choose_clip("run", SPACE, slow, AskedLoss("loss", math.inf))
     assert ledger.count() == 1
     runs = [request.begin("run", SPACE) for request in (first, second)]
     assert runs[0].plan == runs[1].plan
@@ -204,7 +205,7 @@ def test_another_run_may_charge_while_the_default_is_trained(ledger: PrivacyLedg
         other.charge("other", "first", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="first")
         return losses()
 
-    request.choose_clip("run", SPACE, slow, loss="loss")
+    request.choose_clip("run", SPACE, slow, AskedLoss("loss", math.inf))
     assert (ledger.filter.limits.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
     assert choices(ledger) == {}
     assert complete(request.begin("run", SPACE)).plan.mu < PAIR.mu
@@ -242,7 +243,7 @@ def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(
         return losses()
 
     request = asked(ledger)
-    request.choose_clip("run", SPACE, trained, loss="loss")
+    request.choose_clip("run", SPACE, trained, AskedLoss("loss", math.inf))
     complete(request.begin("run", SPACE))
     assert ledger.filter.limits.eta > 0
     assert join([ledger, other], delta=DELTA).late == ()

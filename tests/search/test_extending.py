@@ -27,7 +27,7 @@ from dptune import (
 from dptune.errors import BudgetMismatch
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge
-from dptune.search import VALUES, Method, agreement, fold
+from dptune.search import VALUES, Method, agreement, replay
 
 EXTENDED = "run, extended"
 
@@ -197,12 +197,13 @@ def test_answers_about_something_else_are_refused(
 
 
 def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: PrivacyLedger) -> None:
-    to_the_end(CENTRED_RUN.start(ledger, mu=0.5, seed=1, most_explored=9))
+    to_the_end(CENTRED_RUN.start(ledger, mu=0.5, seed=1, tuning={"most_explored": 9}))
     new = {"scope": "new", "mu": 0.5, "start_from": "run"}
     for name, had, asked in (("population", 5, 6), ("explored", 6, 3), ("most_explored", 9, 0)):
+        change: dict[str, Any] = {name: asked} if name == "population" else {"tuning": {name: asked}}
         with pytest.raises(InputError, match=f"{name}={had} like the one that it starts from; got {asked}"):
-            CENTRED_RUN.start(ledger, **{**new, name: asked})
-    assert CENTRED_RUN.start(ledger, **new).plan.settings.most_explored == 9
+            CENTRED_RUN.start(ledger, **new, **change)
+    assert CENTRED_RUN.start(ledger, **new).plan.settings.tuning.most_explored == 9
     CENTRED_RUN.start(ledger, **new, population=None)
     with pytest.raises(BudgetMismatch):
         CENTRED_RUN.start(ledger, scope="new", mu=0.5)
@@ -273,7 +274,7 @@ def learns_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
     def everything(ledger: PrivacyLedger, scope: str) -> list[Charge]:
         return [charge for name in agreement.lineage(ledger, scope)[1:] for charge in ledger.charges(name)]
 
-    monkeypatch.setattr(fold, "inherited", everything)
+    monkeypatch.setattr(replay, "inherited", everything)
 
 
 def admits_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,17 +161,17 @@ def test_a_restart_trains_the_candidates_of_a_paid_choice_again_though_some_tria
     again, asked = start(), []
     assert again.missing().startswith("The choice at the end of the run is paid and has no answer. Resume the run")
     for i in range(40):
-        if again.fold.chosen:
+        if again.replay.chosen:
             break
         again.check(f"{i}")
         asked.append(x := again.ask(i))
         if i % 3:
             again.finish(f"{i}", x, losses_of(x, again.privatizer.n))
-    assert again.fold.chosen
+    assert again.replay.chosen
     candidates = [{k: pytest.approx(v) for k, v in point.items()} for point in paid.note["parameters"]]
     assert all(x in candidates for x in asked[: len(candidates)])
-    assert again.fold.choice is not None
-    assert (again.fold.choice.seq, again.fold.choice.note) == (paid.seq, paid.note)
+    assert again.replay.choice is not None
+    assert (again.replay.choice.seq, again.replay.choice.note) == (paid.seq, paid.note)
 
 
 def test_a_candidate_that_fails_when_it_is_trained_again_is_not_chosen(fast_path: Path) -> None:

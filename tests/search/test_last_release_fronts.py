@@ -62,7 +62,7 @@ def losses(trial: Any) -> np.ndarray:
 
 def study_in(folder: Path) -> tuple[CentredSampler, optuna.Study, Any]:
     privatizer = dptune.LossPrivatizer(ledger_in(folder), n=N, clip=CLIP)
-    sampler = CentredSampler(SPACE, privatizer, n_trials=8, population=4, default=DEFAULT, seed=1)
+    sampler = CentredSampler(privatizer, SPACE, n_trials=8, population=4, default=DEFAULT, seed=1)
     storage = f"sqlite:///{folder}/study.db"
     study = optuna.create_study(storage=storage, study_name="s", sampler=sampler, load_if_exists=True)
     return sampler, study, sampler.objective(losses)

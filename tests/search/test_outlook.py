@@ -12,7 +12,8 @@ import pytest
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.search import VALUES, Method, PublicFacts
 from dptune.search.answer import Estimate
-from dptune.search.request import SearchRequest, forecast, noises, space_of, warning
+from dptune.search.outlook import forecast, noises, space_of, warning
+from dptune.search.request import SearchRequest
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 
@@ -44,7 +45,7 @@ def test_the_announced_noise_of_a_decision_is_that_of_its_charge(ledger: Privacy
     for i in range(2):
         run.rungs.report(str(i), x := run.ask(), np.zeros(50), 1)
         stops = run.rungs.stops(str(i))
-        run.withdrawn(str(i)) if stops else run.finish(str(i), x, np.zeros(50))
+        run.unfinished.withdraw(str(i)) if stops else run.finish(str(i), x, np.zeros(50))
     charge, *_ = privatizer.ledger.charges("run", prefix="rung/")
     announced = {noise.what: noise.sigma for noise in noises(run.plan, privatizer)}
     assert announced["a decision to stop a trial, at first,"] == pytest.approx(charge.description["sigma"], rel=1e-5)

@@ -12,7 +12,7 @@ from dptune.errors import BudgetExhausted
 from dptune.ledger.approximate import divided, largest_plan
 from dptune.search import CENTRED, SELECTION
 from dptune.search.algorithms.method import Method
-from dptune.search.fold import CHOICE
+from dptune.search.replay import CHOICE
 from dptune.search.request import SearchRequest
 from dptune.search.view import RunView
 

@@ -15,8 +15,8 @@ from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatiz
 from dptune.errors import PlanComplete, TrialFailed
 from dptune.ledger.events import GaussianRelease
 from dptune.search.algorithms.centred_plan import plan_centred
-from dptune.search.run import MOST_STOPPED
 from dptune.search.rungs import EARLIER, LAST
+from dptune.search.unfinished import MOST_STOPPED
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 N, TRIALS, C = 40, 8, 0.1  # two generations; C is .1 of the range
@@ -40,7 +40,7 @@ def train(run: SearchRun, trial: str, x: float, steps: int = 3) -> int:
     for step in range(1, steps):
         run.rungs.report(trial, {"x": x}, losses(x, step), step)
         if run.rungs.stops(trial):
-            run.withdrawn(trial)
+            run.unfinished.withdraw(trial)
             return step
     run.finish(trial, {"x": x}, losses(x, steps))
     return steps
@@ -108,9 +108,9 @@ def test_trials_that_something_else_stops_end_the_run_beyond_what_decisions_can_
     run = make_run(tmp_path)
     a_generation(run)
     for i in range(MOST_STOPPED + run.plan.decisions - 1):
-        run.withdrawn(str(i))
+        run.unfinished.withdraw(str(i))
     with pytest.raises(PlanComplete, match="in a row"):
-        run.withdrawn("last")
+        run.unfinished.withdraw("last")
 
 
 def test_a_trial_that_begins_again_meets_the_bar_of_its_step_and_none_after_its_last_rung(tmp_path: Path) -> None:

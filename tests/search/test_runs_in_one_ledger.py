@@ -14,6 +14,7 @@ from runs import GIBO_RUN, GIBO_SETTINGS, SPACE, losses_of, trial, trials
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.errors import BudgetMismatch, BudgetPlanned
+from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES, Method, Plan, PublicFacts
 from dptune.search.agreement import check_start
 
@@ -97,7 +98,7 @@ def test_a_run_that_was_given_up_before_its_first_charge_keeps_nothing(ledger: P
     [
         ("clip", {"clip": (5.0, 50.0)}),
         ("dtype", {"dtype": np.float64}),
-        ("private", {"insecure_seed": 0}),
+        ("private", {"noise": SeededNoise(0)}),
         ("rows", {"n": None, "groups": np.arange(2 * N) // 2}),
     ],
 )

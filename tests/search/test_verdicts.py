@@ -15,10 +15,11 @@ import pytest
 from scipy.special import ndtri
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.privacy.noise import SeededNoise
 from dptune.privacy.query import Interval
 from dptune.search import SELECTION, VALUES
 from dptune.search.answer import Estimate, Recommendation
-from dptune.search.last_releases import FinalEstimate
+from dptune.search.final_estimate import FinalEstimate
 from dptune.search.view import RunView
 
 Z = NormalDist().inv_cdf(0.975)
@@ -31,7 +32,7 @@ RANGE = re.compile(r"(\S+) \(95%[^:]*: (\S+) to ([^\s,)]+)")
 def a_run(folder: Path, *, seed: int | None = None, losses: tuple[float, float] = (0.4, 1.6)) -> SearchRun:
     """A run of values that has released what its best trial and its default lose."""
     ledger = PrivacyLedger(folder / f"{seed}.db", Budget.gdp(2.0))
-    privatizer = LossPrivatizer(ledger, n=N, clip=CLIP, insecure_seed=seed)
+    privatizer = LossPrivatizer(ledger, n=N, clip=CLIP, noise=SeededNoise(seed))
     run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=1, final_share=0.5, default=DEFAULT)
     at_best, at_default = (np.full(N, loss) for loss in losses)
     if not run.complete:
@@ -52,7 +53,7 @@ def texts(run: SearchRun) -> list[str]:
     best, known = run.recommend(), run.estimated(BEST)
     assert known is not None
     assert known.improvement is not None
-    return [str(known), best.summary(), best.told_as({"C": 1}, {"C": 2}).summary(), known.improvement.compared("C = 2")]
+    return [str(known), best.summary(), best.renamed({"C": 1}, {"C": 2}).summary(), known.improvement.compared("C = 2")]
 
 
 # ---- the contracts ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from dptune.search.request import risk_in_words
+from dptune.search.outlook import risk_in_words
 from dptune_sklearn.spaces import candidates
 from sklearn_tools import (
     METHODS,

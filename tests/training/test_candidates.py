@@ -83,7 +83,7 @@ def test_a_process_of_ray_seals_what_the_function_raises(fast_path: Path) -> Non
     def fails(config: dict[str, Any]) -> Any:
         raise KeyboardInterrupt("row 7 has 'Smith'")
 
-    carried, settings = on_ray.Carried(fails), {"clip": (0.0, 1.0), "secure": True, "insecure_seed": None}
+    carried, settings = on_ray.PickledFunction(fails), {"clip": (0.0, 1.0), "secure": True, "noise": None}
     answer = on_ray.select_here(carried, TUNE, ledgers(fast_path), None, settings)
     assert answer.parameters is None
     again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers(fast_path), clip=(0.0, 1.0))

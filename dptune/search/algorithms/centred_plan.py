@@ -7,11 +7,15 @@ classifier (breast cancer); docs/research/measurements.md says what was kept asi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dptune._checks import at_least
 from dptune._checks import share as share_of
 from dptune.errors import InputError
-from dptune.search.algorithms.centred import CentredSettings, centred, joined
+from dptune.search.algorithms.centred_cma import CentredCMA
+from dptune.search.algorithms.centred_mixed import CentredMixed, joined
+from dptune.search.algorithms.centred_settings import CentredSettings, Tuning
 from dptune.search.algorithms.method import Method, Plan, PublicFacts
 from dptune.space import Space
 
@@ -87,26 +91,12 @@ def plan_centred(
     trials: int | None = None,
     population: int | None = None,
     radius: float | None = None,
-    quantile: float | None = None,
-    rate: float = CentredSettings.rate,
-    floor: float = CentredSettings.floor,
-    share: float = CentredSettings.share,
-    references: int = CentredSettings.references,
-    sigma: float = CentredSettings.sigma,
-    explored: int | None = None,
-    most_explored: int | None = None,
-    spread: float | None = None,
-    candidates: int = CentredSettings.candidates,
-    reach: float = CentredSettings.reach,
-    average: int | None = None,
-    steps: tuple[float, ...] | None = None,
-    saturation: float | None = None,
-    saturated: float | None = None,
     choice_share: float | None = None,
     rung_share: float = 0.0,
     rungs: int = RUNGS,
     rung_radius: float | None = None,
     final_share: float = 0.05,
+    tuning: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public facts.
 
@@ -116,14 +106,8 @@ def plan_centred(
     Args:
         facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
-        explored: default twice CMA-ES's lambda, at most a third of the trials; where a choice protects a ``default`` a
-            third, with at most 3 numbers half: a Halton sequence.
-        most_explored: default .6 of all with more than ten parameters, else no more than ``explored``.
+        population: lambda; default as CMA-ES, less if that leaves fewer generations.
         radius: the first C; default 0.4 of the loss's range.
-        quantile: the share of people that C aims to leave unclipped; default with fewer than 11 numbers that of
-            :func:`careful_quantile`, else that of :func:`default_quantile`.
-        saturation: kappa, ``math.inf`` for none; default 2, with categories or conditions 4.
-        saturated: default 0 with fewer than 11 numbers, with more .6, with categories or conditions all.
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
             ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
             than 11 numbers and a ``default``, .7 with at most 3 and .3 with 11 or more, among the 30 trials that are
@@ -132,18 +116,17 @@ def plan_centred(
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
             then on. Default .1 of the range.
-        steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
-
-    Everything else is as in :class:`dptune.search.algorithms.centred.CentredSettings`.
+        final_share: share of mu^2 for the final estimate.
+        tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; those that are not
+            given are chosen by :func:`usual_tuning`.
     """
     d, mixed = facts.d, facts.space is not None and not facts.space.plain
     trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
+    given = Tuning.checked(tuning)
     if facts.parent is not None:
         same = facts.parent["settings"]
         population = _the_same("population", population, same["population"])
-        explored = _the_same("explored", explored, same["explored"])
-        most_explored = _the_same("most_explored", most_explored, same["most_explored"])
-    careful = not mixed and d < MANY
+        given |= {name: _the_same(name, given.get(name), same[name]) for name in ("explored", "most_explored")}
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
         population = default_population(d, trials, generations=fewest)
@@ -159,49 +142,16 @@ def plan_centred(
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = facts.mu * math.sqrt(1 - kept)
 
-    guarded = careful and choice_share > 0 and facts.default is not None
-    if explored is None:
-        over_all = math.floor(trials / (2 if d <= FEW else 3))
-        usual = min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
-        explored = 0 if mixed else over_all if guarded else usual
-    if most_explored is None:
-        longer = explored and d >= MANY
-        most_explored = math.ceil(MOST_EXPLORED * generations * population) if longer else 0
-    if saturation is None:
-        saturation = MIXED_SATURATION if mixed else SATURATION
-    if quantile is None and careful:
-        quantile = careful_quantile(facts.n, searched, population + references, generations)
-    elif quantile is None:
-        quantile = QUANTILE if mixed else default_quantile(facts.n, searched, trials)
-    if saturated is None:
-        saturated = 1.0 if mixed else 0.0 if careful else SATURATED
-    if steps is None:
-        steps = () if mixed or facts.space is None else cell_widths(facts.space)
-    if spread is None:
-        spread = MIXED_SPREAD if mixed else SPREAD
+    guarded = not mixed and d < MANY and choice_share > 0 and facts.default is not None
     settings = CentredSettings(
         d=d,
         generations=generations,
         population=population,
         mu=searched,
         radius=RADIUS * facts.loss_range if radius is None else radius,
-        quantile=quantile,
-        rate=rate,
-        floor=floor,
-        share=share,
-        references=references,
-        sigma=sigma,
-        explored=explored,
-        most_explored=most_explored,
+        tuning=usual_tuning(facts, searched, trials, population, guarded=guarded, given=given),
         halton=guarded,
-        spread=spread,
-        candidates=candidates,
-        reach=reach,
-        average=max(round(AVERAGED * generations), 1) if average is None else average,
         default=facts.default,
-        steps=steps,
-        saturation=saturation if saturation != math.inf else None,
-        saturated=saturated,
         space=facts.space if mixed else None,
         seed=facts.seed,
     )
@@ -219,6 +169,41 @@ def plan_centred(
     )
 
 
+def usual_tuning(
+    facts: PublicFacts, mu: float, trials: int, population: int, *, guarded: bool, given: Mapping[str, Any]
+) -> Tuning:
+    """Return the constants; what is not ``given`` is chosen from the public facts.
+
+    ``explored``: twice CMA-ES's lambda, at most a third of the trials; where a choice protects a default (``guarded``)
+    a third, with at most 3 numbers half: a Halton sequence. ``most_explored``: .6 of all with more than ten parameters,
+    else no more than ``explored``. ``quantile``: with fewer than 11 numbers :func:`careful_quantile`, else
+    :func:`default_quantile`. ``saturation``: 2, with categories or conditions 4. ``saturated``: 0 with fewer than 11
+    numbers, with more .6, with categories or conditions all. ``steps``: those of the space.
+    """
+    d, mixed, generations = facts.d, facts.space is not None and not facts.space.plain, trials // population
+    careful = not mixed and d < MANY
+    over_all = math.floor(trials / (2 if d <= FEW else 3))
+    first = min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
+    explored = given.get("explored", 0 if mixed else over_all if guarded else first)
+    longest = math.ceil(MOST_EXPLORED * generations * population) if explored and d >= MANY else 0
+    if careful:
+        points = population + given.get("references", Tuning.references)
+        quantile = careful_quantile(facts.n, mu, points, generations)
+    else:
+        quantile = QUANTILE if mixed else default_quantile(facts.n, mu, trials)
+    chosen: dict[str, Any] = {
+        "quantile": quantile,
+        "explored": explored,
+        "most_explored": longest,
+        "spread": MIXED_SPREAD if mixed else SPREAD,
+        "average": max(round(AVERAGED * generations), 1),
+        "steps": () if mixed or facts.space is None else cell_widths(facts.space),
+        "saturation": MIXED_SATURATION if mixed else SATURATION,
+        "saturated": 1.0 if mixed else 0.0 if careful else SATURATED,
+    }
+    return Tuning(**{**chosen, **given})
+
+
 def _choice(d: int, *, mixed: bool, default: bool) -> float:
     """The share of what is left of mu^2 that pays for the choice at the end."""
     if mixed:
@@ -234,6 +219,11 @@ def _the_same(name: str, asked: int | None, had: int) -> int:
     if asked not in (None, had):
         raise InputError(f"a run has {name}={had} like the one that it starts from; got {asked}.")
     return had
+
+
+def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
+    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
+    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
 
 
 CENTRED = Method(

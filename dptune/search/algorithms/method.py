@@ -143,7 +143,7 @@ class Plan:
         return cls(described["algorithm"], settings=settings, **chosen)
 
 
-class People(Protocol):
+class PeopleFacts(Protocol):
     """The public facts about the people whose losses are asked about; a ``LossPrivatizer`` has them."""
 
     @property
@@ -183,7 +183,7 @@ class Method:
 
     def plan(
         self,
-        people: People,
+        people: PeopleFacts,
         space: Space | None,
         *,
         mu: float,

@@ -14,6 +14,7 @@ import pytest
 
 from dptune import Budget, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.privacy import PendingLosses
+from dptune.privacy.noise import SeededNoise
 
 KEY = PendingLosses.new_key()
 N = 400
@@ -104,7 +105,7 @@ def test_the_file_says_nothing_of_the_losses_without_the_key_and_its_size_is_pub
         ({"key": PendingLosses.new_key()}, "does not open them"),
         ({"clip": (0.0, 2.0)}, "were others"),
         ({"dtype": np.float64}, "were others"),
-        ({"insecure_seed": 1}, "were others"),
+        ({"noise": SeededNoise(1)}, "were others"),
         ({"n": None, "groups": np.arange(N)[::-1].copy()}, "were others"),
         ({"ledger": "other.db"}, "another one"),
     ],

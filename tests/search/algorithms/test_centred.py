@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from cmaes import CMA
 
 from dptune import InputError
 from dptune.privacy import Ball, MeanQuery, NormQuery
-from dptune.search import CentredCMA, CentredSettings
+from dptune.search import CentredCMA, CentredSettings, Tuning
 from dptune.search.algorithms.centred import Generation
 from dptune.search.algorithms.centred_plan import cell_widths
 from dptune.space import Float, Int, Space
@@ -22,9 +23,9 @@ N = 200
 
 
 def make(**change: Any) -> CentredSettings:
-    return CentredSettings(
-        **{"d": 4, "generations": 12, "population": 8, "mu": 1.0, "radius": 0.5, "seed": 3, **change}
-    )
+    tuning = {each.name: change.pop(each.name) for each in fields(Tuning) if each.name in change}
+    given = {"d": 4, "generations": 12, "population": 8, "mu": 1.0, "radius": 0.5, "seed": 3, **change}
+    return CentredSettings(**given, tuning=Tuning(**tuning))
 
 
 def sphere(u: np.ndarray) -> np.ndarray:
@@ -39,7 +40,7 @@ def share_and_mean(algorithm: CentredCMA) -> tuple[NormQuery, MeanQuery]:
     share = algorithm.question()
     assert share is not None
     again = copy.deepcopy(algorithm)
-    again.learn(share.key, share.note, np.array([again.settings.quantile]), 0.0, own=True)  # the radius stays
+    again.learn(share.key, share.note, np.array([again.settings.tuning.quantile]), 0.0, own=True)  # the radius stays
     mean = again.question()
     assert mean is not None
     assert isinstance(share.query, NormQuery)
@@ -58,7 +59,7 @@ def make_generation(algorithm: CentredCMA, values: np.ndarray, sigma: float = 0.
     question = algorithm.question()
     assert question is not None
     if question.key.startswith("share"):
-        algorithm.learn(question.key, question.note, np.array([algorithm.settings.quantile]), 0.0, own=True)
+        algorithm.learn(question.key, question.note, np.array([algorithm.settings.tuning.quantile]), 0.0, own=True)
         question = algorithm.question()
         assert question is not None
     algorithm.learn(question.key, question.note, values, sigma, own=True)
@@ -247,10 +248,10 @@ def test_whole_numbers_are_proposed_on_their_cells() -> None:
     "change",
     [
         {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": 0.0}, {"mu": np.inf}, {"radius": -1.0},
-        {"quantile": 1.0}, {"rate": 0.0}, {"share": 1.0}, {"references": -1}, {"sigma": np.nan},
+        {"quantile": 1.0}, {"rate": 0.0}, {"radius_share": 1.0}, {"references": -1}, {"sigma": np.nan},
         {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
         {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
-        {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
+        {"radius_share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
         {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"}, {"saturated": -0.1}, {"saturated": 1.1},
         {"explored": -1}, {"most_explored": 0.5},
     ],

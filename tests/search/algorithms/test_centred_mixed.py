@@ -8,7 +8,7 @@ from planning import planned
 
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
-from dptune.search.algorithms.centred import CentredMixed, drawn, mutated
+from dptune.search.algorithms.centred_mixed import CentredMixed, drawn, mutated
 from dptune.search.algorithms.centred_plan import MANY, SATURATED, plan_centred
 
 N = 200
@@ -74,8 +74,8 @@ def test_proposals_are_configurations_and_mutations_stay_near() -> None:
 
 def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> None:
     plan = planned(plan_centred, d=SPACE.d, n=300, mu=1.0, trials=60, space=SPACE)
-    assert plan.settings.saturation == 4
-    assert plan.settings.steps == ()
+    assert plan.settings.tuning.saturation == 4
+    assert plan.settings.tuning.steps == ()
     assert "space" not in plan.settings.describe()
     algorithm = CENTRED.algorithm(plan.settings)
     assert isinstance(algorithm, CentredMixed)
@@ -84,12 +84,17 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> 
     question = algorithm.question()
     assert question is not None
     m = algorithm.batch
-    assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
-    assert plan.settings.saturated == 1
+    assert question.query.saturate_above == pytest.approx(
+        plan.settings.tuning.saturation * algorithm.radius / np.sqrt(m)
+    )
+    assert plan.settings.tuning.saturated == 1
     numbers = planned(plan_centred, d=1, n=300, mu=1.0, trials=60, space=Space({"x": Float(0, 1)}))
-    assert (numbers.settings.saturation, numbers.settings.saturated) == (2, 0)  # few numbers: the search is careful
+    assert (numbers.settings.tuning.saturation, numbers.settings.tuning.saturated) == (
+        2,
+        0,
+    )  # few numbers: the search is careful
     many = Space({f"x{j}": Float(0, 1) for j in range(MANY)})
     numbers = planned(plan_centred, d=MANY, n=300, mu=1.0, trials=60, space=many)
-    assert (numbers.settings.saturation, numbers.settings.saturated) == (2, SATURATED)
+    assert (numbers.settings.tuning.saturation, numbers.settings.tuning.saturated) == (2, SATURATED)
     with pytest.raises(InputError, match="saturation"):
-        planned(plan_centred, d=1, n=300, mu=1.0, trials=60, saturation=-1.0)
+        planned(plan_centred, d=1, n=300, mu=1.0, trials=60, tuning={"saturation": -1.0})

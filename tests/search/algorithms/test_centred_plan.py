@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -19,16 +18,22 @@ def test_many_parameters_and_few_trials_have_small_generations() -> None:
         (d, trials): planned(plan_centred, d=d, n=300, mu=1.0, trials=trials).settings
         for d, trials in [(3, 80), (10, 100), (33, 100), (33, 400), (33, 680)]
     }
-    assert [(s.population, s.explored) for s in plans.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
-    assert [s.most_explored for s in plans.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
-    still = planned(plan_centred, d=33, n=300, mu=1.0, explored=0).settings
-    assert still.most_explored == 0
+    assert [(s.population, s.tuning.explored) for s in plans.values()] == [
+        (7, 14),
+        (10, 20),
+        (5, 28),
+        (14, 28),
+        (14, 28),
+    ]
+    assert [s.tuning.most_explored for s in plans.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
+    still = planned(plan_centred, d=33, n=300, mu=1.0, tuning={"explored": 0}).settings
+    assert still.tuning.most_explored == 0
 
 
-@pytest.mark.parametrize("asked", [{}, {"explored": 0, "saturation": math.inf, "saturated": 1.0}])
+@pytest.mark.parametrize("asked", [{}, {"explored": 0, "saturation": None, "saturated": 1.0}])
 @pytest.mark.parametrize("d", [4, 11])
 def test_settings_are_restored_from_their_description(d: int, asked: dict[str, Any]) -> None:
-    settings = planned(plan_centred, d=d, n=300, mu=1.0, **asked).settings
+    settings = planned(plan_centred, d=d, n=300, mu=1.0, tuning=asked).settings
     described = json.loads(json.dumps(settings.describe()))
     assert CentredSettings.restored(described, None) == settings
     assert {"explored", "most_explored", "halton", "saturated"} < set(described)
@@ -49,8 +54,8 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
     assert s.population == default_population(d, trials, generations=max(min(d, 20), 4))
-    assert s.explored <= trials / 3
-    assert s.generations * (s.mean_mu**2 + s.share_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
+    assert s.tuning.explored <= trials / 3
+    assert s.generations * (s.mean_mu**2 + s.radius_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
     assert plan.monitor_mu == 0
 
 
@@ -92,7 +97,10 @@ def test_all_shares_add_up_to_the_budget(space: Space, shares: dict[str, float])
         ({"final_share": "1"}, "final_share"),
         ({"loss_range": 1e-30}, "radius.*scale the loss"),
         ({"mu": 1e-9}, "mu.*plan fewer trials"),
-        ({"share": 1e-18}, "share.*share=0"),
+        ({"tuning": {"radius_share": 1e-18}}, "radius_share.*radius_share=0"),
+        ({"tuning": {"explore": 1}}, "tuning must be a dict of quantile, rate.*explore"),
+        ({"tuning": 3}, "tuning must be a dict"),
+        ({"tuning": {"rate": -1.0}}, "rate"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:

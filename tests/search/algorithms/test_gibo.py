@@ -12,6 +12,7 @@ from noises import NoNoise
 
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball, Question
+from dptune.privacy.noise import SeededNoise
 from dptune.search import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
 from dptune.search.gp import RBF, Polynomial2
 
@@ -167,7 +168,7 @@ GOLDEN = [  # theta after 0, 1, 3 and 6 steps
 
 
 def golden_run() -> np.ndarray:
-    privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), insecure_seed=11)
+    privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), noise=SeededNoise(11))
     algorithm = DPGIBO(
         settings(starts=4, start_mu=0.5, start_clip=1.0, theta0=None, rule=AdaGrad(0.1), constant_mean=True, memory=1)
     )

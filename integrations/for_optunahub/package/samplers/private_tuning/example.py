@@ -17,7 +17,7 @@ y = X @ rng.normal(size=5) + rng.normal(size=300)
 ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0))
 privatizer = dptune.LossPrivatizer(ledger, n=200, clip=(0.0, 10.0))
 space = {"alpha": optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)}
-sampler = module.CentredSampler(space, privatizer, n_trials=20)
+sampler = module.CentredSampler(privatizer, space, n_trials=20)
 
 
 @sampler.objective

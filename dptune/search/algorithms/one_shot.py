@@ -3,7 +3,7 @@
 ``VALUES``: another searcher proposes the trials, and each has a released value of its own; equal prices.
 
 ``SELECTION``: candidates spread over the space, trained in any order, and one of them is chosen at the end by the
-exponential mechanism (:mod:`dptune.search.last_releases`), paid once: the price does not grow with their number. ::
+exponential mechanism (:mod:`dptune.search.final_choice`), paid once: the price does not grow with their number. ::
 
     SELECTION.plan(privatizer, space, mu=0.5, seed=0, trials=400)   # nearly all of mu^2 is for the choice
 """

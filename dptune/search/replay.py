@@ -3,7 +3,7 @@
 The ledger is a run's only memory. An algorithm's state follows from the answers in it, so a restart, a second process
 or a copy comes to the same state. ::
 
-    fold = Fold(CENTRED, privatizer, "svm", plan, space)
+    fold = Replay(CENTRED, privatizer, "svm", plan, space)
     fold.sync()                      # reads what is new
     fold.algorithm.ask(0)
 """
@@ -48,7 +48,7 @@ def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
     return kept
 
 
-def hand_in(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
+def submit_losses(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
     """Hand the losses (rows,) of a point to the curator; None: its evaluation failed."""
     if losses is None:
         privatizer.observe_failure(point)
@@ -56,7 +56,7 @@ def hand_in(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> No
         privatizer.observe(point, losses)
 
 
-class Fold:
+class Replay:
     """The charges of one scope, and those that its run starts from.
 
     Attributes:

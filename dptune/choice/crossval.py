@@ -17,10 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, check_consistent_length
 
-from dptune.errors import InputError
+from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import NamedLoss, as_loss
 
 Folds: TypeAlias = Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
@@ -43,8 +41,8 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
     Raises:
         InputError: a row is tested in no fold.
     """
-    check_consistent_length(X, y, groups)
-    splitter = check_cv(cv, y, classifier=as_loss(loss).uses_labels)
+    _sklearn().utils.check_consistent_length(X, y, groups)
+    splitter = _sklearn().model_selection.check_cv(cv, y, classifier=as_loss(loss).uses_labels)
     folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
@@ -62,8 +60,8 @@ def fold_losses(
     """Yield of each fold the rows that are tested (k,), the model of the others, and its losses (k,), NaN for none."""
     for fit, test in folds:
         options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
-        model = train(_safe_indexing(X, fit), _safe_indexing(y, fit), **options)
-        yield test, model, _losses(loss, model, _safe_indexing(X, test), _safe_indexing(y, test))
+        model = train(_taken(X, fit), _taken(y, fit), **options)
+        yield test, model, _losses(loss, model, _taken(X, test), _taken(y, test))
 
 
 def of_rows(
@@ -118,6 +116,19 @@ def cross_validated_losses(
     return of_rows(len(y), ((test, losses) for test, _, losses in models), wanted)
 
 
+def _sklearn() -> Any:
+    try:
+        import sklearn.model_selection
+        import sklearn.utils
+    except ImportError:
+        raise MissingExtra('cross-validation needs scikit-learn: pip install "dptune[sklearn]".') from None
+    return sklearn
+
+
+def _taken(rows: Any, places: npt.NDArray[np.intp]) -> Any:
+    return _sklearn().utils._safe_indexing(rows, places)
+
+
 def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float64]:
     method = getattr(model, loss.output, None)
     if method is None:
@@ -131,4 +142,4 @@ def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float
 
 def _divided(option: Any, rows: npt.NDArray[np.intp], n: int) -> Any:
     has_rows = isinstance(option, Iterable) and not isinstance(option, str | bytes | Mapping)
-    return _safe_indexing(option, rows) if has_rows and np.shape(option)[:1] == (n,) else option
+    return _taken(option, rows) if has_rows and np.shape(option)[:1] == (n,) else option

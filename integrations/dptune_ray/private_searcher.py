@@ -12,14 +12,15 @@ from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune.search import VALUES
-from dptune.search.fold import VALUE
+from dptune.search.replay import VALUE
 from dptune_ray.search import METRIC, SpaceSearch
 from dptune_ray.spaces import paths, resolve
+from dptune_ray.vault import Vault
 
 _logger = logging.getLogger(__name__)
 
 
-class PrivateSearch(SpaceSearch):
+class PrivateSearcher(SpaceSearch):
     """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
 
     Args:
@@ -34,31 +35,29 @@ class PrivateSearch(SpaceSearch):
 
     Example::
 
-        search = PrivateSearch(OptunaSearch(), privatizer, n_trials=50, name="boosting")
+        search = PrivateSearcher(OptunaSearch(), privatizer, n_trials=50, name="boosting")
     """
 
     method = VALUES
 
     def __init__(
         self,
-        searcher: Searcher | None = None,
-        privatizer: dptune.LossPrivatizer | None = None,
+        searcher: Searcher,
+        privatizer: dptune.LossPrivatizer,
         *,
         n_trials: int,
         metric: str = METRIC,
         mode: str | None = None,
         **settings: Any,
     ) -> None:
-        if searcher is None:
-            raise dptune.InputError(
-                "PrivateSearch makes a searcher of yours private; give it one, e.g. OptunaSearch(). With none in mind "
-                "start with CentredSearch(privatizer=..., n_trials=...)."
-            )
         if not isinstance(searcher, Searcher):
-            raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
+            raise dptune.InputError(
+                f"searcher must be a ray.tune Searcher, such as OptunaSearch(); got {type(searcher).__name__}. With "
+                "none in mind use CentredSearch(privatizer, n_trials=...)."
+            )
         inapplicable = [name for name in ("when", "start_from", "param_space") if name in settings]
         self.method.refuse_unknown(inapplicable, front_end=type(self).__name__)  # they are about a space of one's own
-        super().__init__(None, privatizer, n_trials=n_trials, metric=metric, mode=mode or searcher.mode, **settings)
+        super().__init__(privatizer, n_trials=n_trials, metric=metric, mode=mode or searcher.mode, **settings)
         if searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
         self.searcher = searcher
@@ -92,7 +91,7 @@ class PrivateSearch(SpaceSearch):
         self._catch_up()
         suggested = self.searcher.suggest(trial)
         if suggested is None or suggested == Searcher.FINISHED:
-            self.vault.call("withdraw", trial)  # a searcher that waits is asked again under other identifiers
+            self.vault.call(Vault.withdraw, trial)  # a searcher that waits is asked again under other identifiers
             return suggested if suggested is None else str(suggested)
         self._open.add(trial)
         given = set(paths(suggested))

@@ -1,0 +1,66 @@
+"""The loss that people are asked for, as every front end agrees on it with the privatizer and the run's ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dptune.errors import BudgetMismatch
+from dptune.ledger.ledger import PrivacyLedger
+from dptune.losses.named import NamedLoss, as_loss, too_wide
+from dptune.privacy.privatizer import LossPrivatizer
+
+UNNAMED = "loss"  # of a function that returns losses
+_LOSS = "loss of the trials"  # a fact of a run in the ledger: the name of the loss
+
+
+@dataclass(frozen=True)
+class AskedLoss:
+    """The loss that people are asked for: its name, and the largest there is."""
+
+    name: str
+    most: float
+
+    @classmethod
+    def agreed(
+        cls, loss: str | NamedLoss | None, privatizer: LossPrivatizer, warn: Callable[[str], object]
+    ) -> AskedLoss:
+        """Return the loss, None: of a function that returns losses, and let the privatizer take the range that it has.
+
+        Raises:
+            KeyConflict: the privatizer's clip was chosen from the values of another loss.
+            InputError: the privatizer has the range of another loss.
+        """
+        asked = cls(UNNAMED, math.inf) if loss is None else cls(as_loss(loss).name, as_loss(loss).most)
+        if loss is not None and as_loss(loss).known_clip:
+            privatizer.use_clip((0.0, asked.most))
+        else:
+            privatizer.refuse_other_loss(asked.name)
+        if privatizer.knows_clip and (why := too_wide(loss, privatizer.loss_range)):
+            warn(why)
+        return asked
+
+    def refuse_other(self, ledger: PrivacyLedger, scope: str) -> None:
+        """Refuse a run whose trials were asked for another named loss.
+
+        Raises:
+            BudgetMismatch: before anything is trained or charged.
+        """
+        before = ledger.fact(scope, _LOSS)
+        if self.name != UNNAMED and before not in (None, self.name):
+            raise BudgetMismatch(
+                f"the trials of the run {scope!r} were asked for {before}, and this objective is about {self.name}: "
+                "their answers say nothing about it. Nothing was trained or charged. Give the new run another name, "
+                "and mu= if the first run is to continue."
+            )
+
+    def keep(self, ledger: PrivacyLedger, scope: str) -> None:
+        """Store the loss of a run that has begun, for good.
+
+        Raises:
+            BudgetMismatch: the run was begun with another.
+        """
+        self.refuse_other(ledger, scope)
+        if self.name != UNNAMED and ledger.fact(scope, _LOSS) is None:
+            ledger.fix(scope, _LOSS, self.name)

@@ -1,0 +1,107 @@
+"""The choice at the end of a run, among the points that it has evaluated.
+
+A surrogate smooths, and knows clipped losses only: the point where it is smallest need not be the best one by the
+user's mean, nor better than what the user had. The exponential mechanism among the points that the surrogate finds
+best, and the default configuration, looks at the mean itself. It costs one release, whose price does not grow with
+their number, and no trial.
+
+Several processes: the one whose question ends the run chooses among its own points. A run that ends without a choice,
+because its losses were lost or its budget was spent by others, keeps its algorithm's answer. A run that starts from
+others has no losses of theirs: it chooses among its own trials, and compares with what they chose.
+
+Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.privacy.mechanism.noisy_min`). Which points
+are candidates, and how likely each is beforehand, depends on released values and on which points this process has
+evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from dptune.ledger.ledger import Charge, PrivacyLedger
+from dptune.parameters import as_choice
+from dptune.privacy.mechanism import noisy_min, odds_for
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.algorithms.method import Plan
+from dptune.search.replay import CHOICE, as_stored
+from dptune.space import Value
+
+Parameters = Mapping[str, Value]
+
+
+def choose(
+    privatizer: LossPrivatizer,
+    scope: str,
+    plan: Plan,
+    held: Mapping[str, Parameters],
+    mean: Callable[[Parameters], float],
+    default: str | None,
+) -> bool:
+    """Choose; return False if there are fewer than two points to choose from, and nothing is paid.
+
+    Args:
+        held: points with the curator, by name.
+        mean: what all answers say about a point, to rank by.
+        default: name of the held point that is the user's default configuration, if there is one.
+
+    Raises:
+        KeyConflict: another process has chosen.
+        BudgetExhausted: other runs have spent the budget.
+    """
+    others = sorted((point for point in held if point != default), key=lambda point: mean(held[point]))
+    among = plan.choice_among
+    candidates = others[: among or None] + ([] if default is None else [default])
+    if len(candidates) < 2:
+        return False
+    keeps = among and default is not None
+    prior = odds_for(len(candidates) - 1, len(candidates)) if keeps else [1.0] * len(candidates)
+    note = {"points": candidates, "parameters": [as_stored(held[point]) for point in candidates], "prior": prior}
+    _release_choice(privatizer, scope, plan, note)
+    return True
+
+
+def candidates_of(choice: Charge) -> dict[str, dict[str, Any]]:
+    """Return the parameters of a paid choice's candidates, by the names of their points."""
+    named = zip(choice.note["points"], choice.note["parameters"], strict=True)
+    return {point: {k: as_choice(v) for k, v in parameters.items()} for point, parameters in named}
+
+
+def choose_again(
+    privatizer: LossPrivatizer, scope: str, plan: Plan, choice: Charge, held: Mapping[str, str | None]
+) -> None:
+    """Answer a choice that is paid and whose draw was lost with its process before anybody saw it.
+
+    The question, and so its price, is the one that was paid: the same candidates, trained again.
+
+    Args:
+        held: the name under which this process holds a candidate's losses, by the name in the question; None: its
+            evaluation failed.
+
+    Raises:
+        KeyConflict: it was asked with other settings of the privatizer.
+    """
+    for name, point in held.items():
+        if point is None:
+            privatizer.observe_failure(name)
+        else:
+            privatizer.copy(point, name)
+    try:
+        _release_choice(privatizer, scope, plan, choice.note)
+    finally:
+        for name in [name for name, point in held.items() if point != name]:
+            privatizer.forget(name)
+
+
+def _release_choice(privatizer: LossPrivatizer, scope: str, plan: Plan, note: Mapping[str, Any]) -> None:
+    query = privatizer.means_query(note["points"], plan.choice_mu)
+    mechanism = partial(noisy_min, prior=note["prior"])
+    privatizer.release(query, scope=scope, key=CHOICE, note=note, mechanism=mechanism)
+
+
+def chosen(ledger: PrivacyLedger, scopes: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the parameters that were chosen in these runs, whoever chose."""
+    made = (ledger.find(scope, CHOICE) for scope in scopes)
+    found = [charge for charge in made if charge is not None]
+    return [list(candidates_of(charge).values())[int(charge.value[0])] for charge in found if charge.value is not None]

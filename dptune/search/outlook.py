@@ -1,0 +1,163 @@
+"""What to expect of a run before anything is trained: how large the noise is, in units of the loss.
+
+It is a function of public numbers, people, clip, budget and trials, and says nothing about the data. ::
+
+    plan = CENTRED.plan(privatizer, space, mu=1.0, seed=0, trials=100)
+    print(in_words(noises(plan, privatizer)))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dptune._checks import at_least
+from dptune.ledger.approximate import Limits
+from dptune.ledger.gdp import Budget
+from dptune.ledger.ledger import PrivacyLedger
+from dptune.parameters import Categorical, Float
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.privacy.query import Interval
+from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
+from dptune.search.algorithms.method import PeopleFacts, Plan, PublicFacts
+from dptune.search.algorithms.one_shot import VALUES
+from dptune.space import Space
+
+Z_95 = 1.96  # standard deviations: a released difference above is told from 0, at 95%
+SHOWS = Z_95 + 1.645  # standard deviations: a true difference this large is told from 0 in 95% of runs
+TWO_VALUES_DIFFER = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
+RESOLUTION_WARNING = 0.05  # of the clip's width: trials that must differ by more leave a search little to learn
+NOISE_WARNING = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
+DECISION = "a decision to stop a trial, at first,"
+
+
+def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
+    """Return how much of a ledger's budget a run takes, in words; ``limits`` as they are when it has charged."""
+    whole = f"{budget.mu:.4g}"
+    if limits.eta > 0 or mu > budget.mu:  # it is divided, or will be
+        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
+    return f"mu={mu:.4g} of the ledger's {whole}"
+
+
+def left_in_words(ledger: PrivacyLedger) -> str:
+    """Return a line on what is left of a ledger's budget for other releases."""
+    left = math.floor(1e4 * ledger.remaining()) / 1e4
+    return f"Budget left: mu={left:g} of {ledger.mu:.4g}."
+
+
+def risk_in_words(privatizer: LossPrivatizer) -> str:
+    """Return a line on what a person risks by all releases of the ledger; "" where noise is seeded.
+
+    The attacker knows every other record, and decides which of two records is the person's (`dptune.ledger.Risk`).
+    """
+    if not (privatizer.private and privatizer.ledger.private):
+        return ""
+    right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))
+    return (
+        f"Risk: an attacker who sees all releases of the ledger is right about a person at most {right} times in 100 "
+        f"(50 by chance)."
+    )
+
+
+class Noise(NamedTuple):
+    """Standard deviation of the noise of one kind of release, per coordinate.
+
+    In units of the loss (of a gradient: per side of the cube), and, ``share``, of the clip's width. ``hides`` says why
+    a search learns little at this noise; "" if it is small enough.
+    """
+
+    what: str
+    sigma: float
+    share: float
+    hides: str = ""
+
+
+def noises(plan: Plan, people: PeopleFacts, *, levels: int = 1) -> list[Noise]:
+    """Return the noise of every kind of release of a plan: values, questions, decisions, the final estimate.
+
+    ``levels`` of loss are in the final estimate: 2 where the user's defaults are compared with.
+    """
+    width = people.loss_range
+    found = []
+    if plan.monitor_mu > 0:
+        sigma = width / (people.n * plan.monitor_mu)
+        apart = TWO_VALUES_DIFFER * sigma / width
+        hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
+        alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
+        found.append(
+            Noise("a trial's value", sigma, sigma / width, hides if alone and apart > RESOLUTION_WARNING else "")
+        )
+    for asked in plan.settings.statistics():
+        sigma = 2 * asked.radius / (people.n * asked.mu)
+        ratio = sigma * math.sqrt(asked.dimension) / asked.radius
+        hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
+        found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > NOISE_WARNING else ""))
+    if plan.rung_share > 0:
+        sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
+        found.append(Noise(DECISION, sigma, sigma / width))
+    if plan.final_mu > 0:
+        sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
+        what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
+        found.append(Noise(what, sigma, sigma / width))
+    return found
+
+
+def in_words(found: Sequence[Noise]) -> str:
+    """Return a sentence that says how large the noise is: its standard deviation, in units of the loss."""
+    return "Noise: " + "; ".join(f"{noise.what} {noise.sigma:.3g}" for noise in found) + "."
+
+
+def warning(found: Sequence[Noise]) -> str:
+    """Return what to change where noise leaves little to learn; "" otherwise."""
+    hidden = "; ".join(noise.hides for noise in found if noise.hides)
+    remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
+    return f"{hidden}. {remedy}" if hidden else ""
+
+
+def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
+    """Return a space of so many numbers, and of a category for each number of choices."""
+    numbers = {f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 0 if choices else 1))}
+    counts = [at_least("choices", count, 2) for count in choices]
+    return Space({**numbers, **{f"c{j}": Categorical(range(count)) for j, count in enumerate(counts)}})
+
+
+def forecast(
+    n: int,
+    clip: tuple[float, float],
+    space: Space,
+    *,
+    mu: float,
+    trials: int,
+    default: bool = False,
+    rung_share: float = 0.0,
+    rungs: int = RUNGS,
+) -> list[dict[str, Any]]:
+    """Return the noise with these settings and with their neighbours: half and twice the budget and the trials.
+
+    Args:
+        n, clip: number of people, and the public range of one loss.
+        space: that is searched; :func:`space_of` makes one from numbers of parameters.
+        default: whether the run has ``default=``; its final estimate releases the default's loss, too.
+        rung_share, rungs: share of mu^2 for decisions to stop trials, and such decisions a trial.
+
+    Returns:
+        One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
+        With a ``rung_share`` only of the method that can stop trials, and the noise of one decision is among them.
+    """
+    people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
+    trials = at_least("trials", trials, FEWEST_TRIALS)
+    counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
+    rows: list[dict[str, Any]] = []
+    settings: dict[str, Any] = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
+    for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
+        searched = space if method.any_space else space_of(space.d)  # the noise of values is the same in any
+        for budget in (mu / 2, mu, 2 * mu):
+            for count in counts:
+                plan = method.plan(people, searched, mu=budget, seed=0, trials=count, **settings)
+                found = noises(plan, people, levels=2 if default else 1)
+                row = {"method": method.name, "mu": budget, "trials": plan.trials}
+                row |= {"noise of": found[0].what.rstrip(","), "sigma": found[0].sigma, "sigma / clip": found[0].share}
+                row |= {noise.what.rstrip(","): noise.sigma for noise in found if noise.what == DECISION}
+                rows.append({**row, "final estimate": found[-1].sigma, "warning": warning(found)})
+    return rows

@@ -1,0 +1,87 @@
+"""The trials of a run that hand in no losses: those that failed, and those that were stopped before their end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
+
+if TYPE_CHECKING:
+    from dptune.search.run import SearchRun
+
+FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
+MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
+FIRST_STOPPED = 30  # of a run: if none of them hands in losses, none will
+
+
+class Unfinished:
+    """What one process of a run knows of such trials.
+
+    Attributes:
+        failed: points whose evaluation failed, until an answer has counted them.
+        ended_early: points that a public quantity has ended.
+        stopped: trials in a row that handed in no losses; a front end may tell of one twice.
+        succeeded: whether any trial of this process handed in losses.
+    """
+
+    def __init__(self, run: SearchRun) -> None:
+        self._run = run
+        self.failed: set[str] = set()
+        self.ended_early: set[str] = set()
+        self.stopped: set[str] = set()
+        self.succeeded = False
+
+    @property
+    def works(self) -> bool:
+        """Whether any trial of the run has handed in losses."""
+        return self.succeeded or self._run.replay.begun
+
+    def fail(self, trial: str, point: str) -> None:
+        """Count a trial that failed.
+
+        Raises:
+            TrialFailed: no trial of the run has succeeded yet; nothing was paid.
+            AllTrialsFailed: so did as many trials as a round has, and at least four.
+        """
+        run = self._run
+        with run.lock:
+            run.trials_failed += 1
+            if self.works:
+                self.failed.add(point)
+                return
+            run.rungs.withdraw(trial)
+            charged = f"Nothing was charged{self.clip_words()}."
+            if run.trials_failed < max(run.algorithm.batch, FIRST_TRIALS):
+                raise TrialFailed(f"the function failed, as all trials of the run have so far. {charged}")
+            raise AllTrialsFailed(
+                f"the function failed in each of the first {run.trials_failed} trials of the run {run.scope!r}. "
+                f"{charged} What it raised is hidden, because it may depend on private data. To see it, let the "
+                'function return the fitted model in place of losses, and say where it is made loss="zero_one" (or '
+                "another) and data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of "
+                "the decorated function, on public or made-up data."
+            )
+
+    def clip_words(self) -> str:
+        """Return which charge came before the run's first trial, to follow "nothing was charged"; "" if none did."""
+        auto = self._run.privatizer.auto
+        made = None if auto is None else auto.made(self._run.ledger)
+        price = "" if made is None else f"{made.description['mu']:.3g}"
+        return price and f" but the clip (mu={price}), which a corrected run uses again"
+
+    def withdraw(self, trial: str) -> None:
+        """Take note that a trial was stopped and hands in no losses: another takes its place.
+
+        Raises:
+            PlanComplete: so were too many in a row, in addition to those that private losses may have stopped.
+        """
+        run = self._run
+        run.rungs.withdraw(trial)
+        self.stopped.add(trial)
+        most = MOST_STOPPED if self.works else FIRST_STOPPED
+        if len(self.stopped) >= most + run.plan.decisions:
+            raise PlanComplete(
+                f"{len(self.stopped)} trials in a row of the run {run.scope!r} were stopped before they handed in "
+                "losses. Nothing was learned from them or charged for them. Let the pruner or scheduler begin later or "
+                "stop fewer trials; a scheduler with max_t= needs max_t larger than the number of reports. Then "
+                "continue."
+            )

@@ -1,0 +1,45 @@
+"""What a vault runs: a request, its name and space in the ledger, and whether the function returns losses or scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import dptune
+from dptune.search.request import SearchRequest
+
+MODE = "mode"  # a public fact of a run in the ledger
+
+
+@dataclass(frozen=True)
+class VaultRun:
+    """What a vault runs."""
+
+    request: SearchRequest  # its privatizer holds no losses here
+    scope: str  # the run's name in the ledger
+    space: dptune.Space | None  # None where another searcher proposes
+    mode: str  # "min": the function returns losses; "max": it returns scores
+
+    def begin(self) -> dptune.SearchRun:
+        """Begin the run, or continue it from the ledger, unless it was begun with the other mode."""
+        if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
+            raise dptune.errors.BudgetMismatch(
+                f"the run {self.scope!r} was begun with the other mode; give a new search a new name."
+            )
+        return self.request.begin(self.scope, self.space)
+
+    def level(self, value: Any) -> Any:
+        """Turn scores into losses of the same clipping range, and back: the best score is the smallest loss."""
+        if self.mode == "min":
+            return value
+        clip = self.request.privatizer.interval
+        return clip.low + clip.high - value
+
+    def described(self) -> dict[str, str]:
+        """Return what must not differ while the vault runs, by its name in a refusal."""
+        request = self.request
+        space = None if self.space is None else self.space.describe()
+        given = [sorted((of or {}).items()) for of in (request.settings, request.default)]
+        about = request.method.name, self.scope, space, self.mode, request.mu, request.seed, request.start_from, given
+        people = request.privatizer.fingerprint()
+        return {"settings": repr(about), "privatizer (clip, groups, weights, precision or seed)": people}
