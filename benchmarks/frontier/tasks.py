@@ -143,8 +143,8 @@ def _mixed_digits(n: int, seed: int) -> FrontierTask:
 class Known:
     """The losses of a split's private people; the same model is trained once."""
 
-    def __init__(self, people: People, model: Model, seed: int) -> None:
-        train, self._private, self._judge = rows(people, seed)
+    def __init__(self, people: People, model: Model, split: tuple[Array, Array, Array]) -> None:
+        train, self._private, self._judge = split
         self.trained = Trained(model, people, train)
         self.constant = float(self.trained.constant(self._judge).mean())
         self._losses: dict[str, Array] = {}
@@ -158,22 +158,24 @@ class Known:
     def judge(self, parameters: Parameters) -> float:
         return float(self.trained.losses(parameters, self._judge).mean())
 
+    def task(self, n: int) -> FrontierTask:
+        """The private people of n = 300 are the first of those of n = 1000; what was trained is trained for both."""
+        of = self.trained
+        return FrontierTask(
+            of.space, of.default, n, of.clip, lambda p: self.losses(p)[:n], self.judge, constant=self.constant
+        )
+
 
 @lru_cache(1)
 def _known(slot: str, seed: int) -> Known:
     people = taken(kept())[slot]
     if people is None:
         raise ValueError(f"nobody takes {slot!r}")
-    return Known(people, MODELS[SLOTS[slot][0]], seed)
+    return Known(people, MODELS[SLOTS[slot][0]], rows(people, seed))
 
 
 def _new(slot: str, n: int, seed: int) -> FrontierTask:
-    """The private people of n = 300 are the first of those of n = 1000; what was trained is trained for both."""
-    known = _known(slot, seed)
-    of = known.trained
-    return FrontierTask(
-        of.space, of.default, n, of.clip, lambda p: known.losses(p)[:n], known.judge, constant=known.constant
-    )
+    return _known(slot, seed).task(n)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tqdm import tqdm
 from benchmarks.data import Array
 from benchmarks.frontier.methods import OWN, run, selection
 from benchmarks.frontier.models import MODELS
-from benchmarks.frontier.people import PENSIONS, ROTTERDAM, WILMS, People
+from benchmarks.frontier.people import PENSIONS, ROTTERDAM, WILMS, People, rows
 from benchmarks.frontier.tasks import FrontierTask, Known, make
 from benchmarks.report import DOCS, machine, markdown
 from dptune import CENTRED
@@ -38,9 +38,7 @@ BOOSTING, KERNELS = "boosting", "kernel machines"
 
 
 def _of(people: People, model: str, n: int, seed: int) -> FrontierTask:
-    known = Known(people, MODELS[model], seed)
-    of = known.trained
-    return FrontierTask(of.space, of.default, n, of.clip, lambda p: known.losses(p)[:n], known.judge)
+    return Known(people, MODELS[model], rows(people, seed)).task(n)
 
 
 TASKS: dict[str, tuple[str, Callable[[int, int], FrontierTask]]] = {

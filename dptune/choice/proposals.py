@@ -36,7 +36,7 @@ from dptune.search.outlook import left_in_words
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share")  # of a PublicChoice
 Say = Callable[[str], object]  # shows a public line
-CANDIDATES = 100  # of a search, the best of them, that are cross-validated
+CANDIDATES = 200  # of a search, the best of them, that are cross-validated
 
 
 class ChoiceOptions(TypedDict, total=False):
@@ -54,7 +54,7 @@ class ChoiceOptions(TypedDict, total=False):
         default: your configuration of today: a candidate, and what the verdict compares with.
         name: of the choice in the ledger. Default ``"<search> (choice)"``; of a search without a name of its own a
             digest of what it proposes, so that the same proposals are the same choice.
-        candidates: how many configurations are cross-validated at most; default 100.
+        candidates: how many configurations are cross-validated at most; default 200.
         mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
     """
 

@@ -1,0 +1,78 @@
+"""What private searches end with on the benchmark's tasks: `python -m benchmarks.public.searches [--splits 6]`.
+
+`CentredSampler` and TPE on noisy scores, mu = 1 and .25: on all tasks in their shifted form, and on the kernel machines
+of one population, whose other searches stand in `<out>/results/frontier.jsonl`. The same simulation as
+:mod:`benchmarks.frontier`: the package's algorithms, seeded noise, the task's true range of a loss. What stands in
+`<out>/results/public_searches.jsonl` is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from tqdm import tqdm
+
+from benchmarks.frontier.design import TRIALS
+from benchmarks.frontier.methods import METHODS, OURS, TPE
+from benchmarks.frontier.models import MODELS
+from benchmarks.frontier.people import rows
+from benchmarks.frontier.tasks import Known
+from benchmarks.public.measure import PEOPLE, read
+from benchmarks.public.tables import shifted_rows, slots
+from benchmarks.report import DOCS
+
+KEPT, MUS = "public_searches.jsonl", (1.0, 0.25)
+FIELDS = ("task", "split", "shifted", "n", "mu", "method")
+Place = tuple[str, int, bool, int, float, str]
+
+
+def places(splits: int) -> Iterator[Place]:
+    """The runs, split by split."""
+    for split in range(splits):
+        for shifted in (False, True):
+            for task in slots():
+                if shifted or task.startswith("kernel"):
+                    for method in (OURS, TPE):
+                        for n in PEOPLE:
+                            for mu in MUS:
+                                yield task, split, shifted, n, mu, method
+
+
+@lru_cache(1)
+def _known(task: str, split: int, *, shifted: bool) -> Known:
+    model, people = slots()[task]
+    return Known(people, MODELS[model], (shifted_rows if shifted else rows)(people, split))
+
+
+def measure(place: Place) -> dict[str, Any]:
+    """Return the judge's losses of a search's recommendations, by how they are read."""
+    task, split, shifted, n, mu, method = place
+    made = _known(task, split, shifted=shifted).task(n)
+    found = METHODS[method](made, mu, TRIALS, split)
+    losses = {name: made.judge(parameters) for name, parameters in found.items()}
+    return {**dict(zip(FIELDS, place, strict=True)), "test_loss": losses}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--splits", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    path = asked.out / "results" / KEPT
+    done = {tuple(one[name] for name in FIELDS) for one in read(path)}
+    for place in tqdm([place for place in places(asked.splits) if place not in done], smoothing=0.02, mininterval=5):
+        found = measure(place)
+        with path.open("a") as file:
+            file.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
