@@ -31,7 +31,7 @@ BUDGETS: dict[str, dptune.Budget] = {
     "epsilon = 1": dptune.Budget.approximate_dp(epsilon=1, delta=DELTA),
     "epsilon = 4": dptune.Budget.approximate_dp(epsilon=4, delta=DELTA),
 }
-PEOPLE, DRAWS = (300, 1000), 1
+PEOPLE, DRAWS = (300, 1000), 3
 OURS, CV, EXACT, EXACT_ALL, RANDOM, DEFAULT, CONSTANT = (
     "dptune", "cross-validation alone", "exact choice", "exact choice among all", "choice among random", "default",
     "constant",
