@@ -9,17 +9,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from dptune.choice.public import NEAR, Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.choice.public import BY_RANK, Matrix, PublicLosses, Vector, centred, law, prior, votes
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
 
 FEWEST, MOST = 20, 100  # finalists by default
-PER_FINALIST = 4.0  # n eta for each finalist between FEWEST and MOST
-USUAL = 200.0  # n eta at which finalists are within NEAR standard errors of the best; they may be farther for more
+PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
+USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
-LEVEL = 4.0  # standard errors within which two radii count as level
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
 Z_95 = 1.959964  # standard normal quantiles
@@ -104,7 +103,7 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, defau
     if mu <= 0:
         return Plan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
     eta = bounded_range_from_mu(mu * math.sqrt(1 - share))
-    finalists = _finalists(public, n * eta, wanted.finalists)
+    finalists = public.finalists(wanted.finalists or _most(n * eta))
     r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
     apart = r
     if default is not None and share:
@@ -112,12 +111,10 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, defau
     return Plan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides)
 
 
-def _finalists(public: PublicLosses, said: float, most: int | None) -> tuple[int, ...]:
-    """Return the finalists; ``said`` is n eta: the more people say, the more candidates, and the less near ones."""
-    if most is not None:
-        return public.finalists(most)
-    most = int(min(MOST, max(FEWEST, said / PER_FINALIST)))
-    return public.finalists(most, NEAR * (said / USUAL) ** 0.25)
+def _most(said: float) -> int:
+    """Return how many finalists there may be; ``said`` is n eta."""
+    few = max(FEWEST, int(said / PER_FINALIST))
+    return few if few < BY_RANK else MOST
 
 
 def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
@@ -134,16 +131,17 @@ def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
 
 
 def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...]) -> float:
-    """Return the largest r whose simulated loss is within LEVEL standard errors of the smallest.
+    """Return the largest r whose simulated loss is within two standard errors of the smallest.
 
-    Public rows may be unlike the private people, and a small r cuts where they differ. So the largest is taken.
+    It is at least WIDER times the quantile USUAL of what public rows differ: private people may differ more.
     """
-    apart = float(np.abs(centred(public.clipped[list(finalists)])).max()) or public.largest
-    grid = [apart * part for part in RADII]
+    apart = np.abs(centred(public.clipped[list(finalists)]))
+    largest = float(apart.max()) or public.largest
+    grid = [largest * part for part in RADII]
     losses = simulate(public, n, eta, weight, finalists, grid)[0]  # (splits, radii)
     worse = losses - losses[:, [int(np.argmin(losses.mean(axis=0)))]]
-    level = worse.mean(axis=0) <= LEVEL * worse.std(axis=0) / math.sqrt(len(worse))
-    return grid[int(np.flatnonzero(level).max())]
+    level = worse.mean(axis=0) <= 2 * worse.std(axis=0) / math.sqrt(len(worse))
+    return max(grid[int(np.flatnonzero(level).max())], WIDER * float(np.quantile(apart, USUAL)))
 
 
 def simulate(

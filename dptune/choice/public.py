@@ -25,11 +25,12 @@ from dptune.errors import InputError
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
-MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
+MIXED = 0.1  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
-NEAR = 2.0  # paired standard errors between the best candidate and a finalist, by default
-BY_RANK = 40  # finalists, below which those that lie apart would be too unlike the best one
+NEAR = 2.5  # paired standard errors between the best candidate and a finalist
+FEWEST_NEAR = 3  # near candidates, below which ranks decide
+BY_RANK = 30  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
 
@@ -91,19 +92,17 @@ class PublicLosses:
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
-    def finalists(self, most: int, errors: float | None = None) -> tuple[int, ...]:
+    def finalists(self, most: int) -> tuple[int, ...]:
         """Return at most so many candidates, the best on public rows first.
 
-        Near are those whose paired mean difference to the best one is within ``errors`` standard errors. Of these the
-        best is taken, and then the farthest from all that were taken, by the mean absolute difference of public losses:
-        near copies of each other fit the same public rows by luck. Ranks decide among fewer than BY_RANK finalists,
-        and where hardly any candidate is near; also where none of ``errors`` is given and all that are near fit.
+        Near are those whose paired mean difference to the best one is within NEAR standard errors. Of these the best is
+        taken, and then the farthest from all that were taken, by the mean absolute difference of public losses: near
+        copies of each other fit the same public rows by luck. Among fewer than BY_RANK finalists ranks decide.
         """
         ranked, V = np.array(self.order), self.clipped
         apart = V[ranked] - V[ranked[0]]  # (s, N)
-        near = apart.mean(axis=1) <= (errors or NEAR) * apart.std(axis=1) / apart.shape[1] ** 0.5
-        enough = near.sum() > (most if errors is None else 2)
-        kept = ranked[near] if enough and most >= BY_RANK else ranked[:most]
+        near = apart.mean(axis=1) <= NEAR * apart.std(axis=1) / apart.shape[1] ** 0.5
+        kept = ranked[near] if most >= BY_RANK and near.sum() >= FEWEST_NEAR else ranked[:most]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
             distance[taken] = -1.0  # equal candidates are 0 apart
@@ -159,7 +158,7 @@ def votes(losses: Matrix, r: float, weight: float) -> Vector:
 
 
 def prior(votes_: Vector, r: float, eta: float) -> Vector:
-    """Return pi (s,), half of it softmax of the votes and half uniform; it sums to 1."""
+    """Return pi (s,), the softmax of the votes mixed with a uniform law; it sums to 1."""
     return (1 - MIXED) * law(votes_ * eta / (4 * r)) + MIXED / len(votes_)
 
 

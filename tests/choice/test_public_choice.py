@@ -58,7 +58,7 @@ def test_the_exponents_are_those_of_the_formula(tmp_path: Path) -> None:
     eta, r, f = bounded_range_from_mu(plan.choice_mu), plan.radius, list(choice.finalists)
     cut = np.clip(L[f] - np.median(L[f], axis=0), -r, r).sum(axis=1)
     tally = np.clip(V[f] - np.median(V[f], axis=0), -r, r).sum(axis=1)
-    pi = 0.5 * law(tally * eta / (4 * r)) + 0.5 / len(f)
+    pi = 0.9 * law(tally * eta / (4 * r)) + 0.1 / len(f)
     expected = cut * eta / (4 * r) - np.log(pi)
     np.testing.assert_allclose(noise.statistics[0], expected, rtol=1e-4, atol=1e-4)  # rows are kept in float32
     assert found.index == f[int(np.argmin(expected))]
