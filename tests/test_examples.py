@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -86,6 +87,13 @@ def test_the_federated_example_runs_without_the_landmine_data(tmp_path, monkeypa
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(example):
     assert len(example.read_text().splitlines()) <= (60 if example in LONG else 40)
+
+
+def test_every_example_has_files_of_its_own() -> None:
+    """Run one after another in one folder, no example finds another one's ledger or study."""
+    named = [name for path in EXAMPLES for name in set(re.findall(r"[\w]+\.db", path.read_text()))]
+    assert len(named) > 8
+    assert sorted(named) == sorted(set(named))
 
 
 def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, capsys):
