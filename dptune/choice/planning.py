@@ -9,12 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from dptune.choice.public import BY_RANK, Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.choice.public import BY_RANK, NEAR, Matrix, PublicLosses, Vector, centred, law, prior, votes
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
+FULL = 400.0  # n eta, below which finalists are nearer to the best on public rows than NEAR
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
@@ -103,7 +104,8 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, defau
     if mu <= 0:
         return Plan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
     eta = bounded_range_from_mu(mu * math.sqrt(1 - share))
-    finalists = public.finalists(wanted.finalists or _most(n * eta))
+    near = NEAR * min(1.0, (n * eta / FULL) ** 0.25)
+    finalists = public.finalists(wanted.finalists or _most(n * eta), near)
     r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
     apart = r
     if default is not None and share:

@@ -28,7 +28,7 @@ Matrix = npt.NDArray[np.float64]
 MIXED = 0.1  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
-NEAR = 2.5  # paired standard errors between the best candidate and a finalist
+NEAR = 2.5  # paired standard errors between the best candidate and a finalist, at most
 ALWAYS = 20  # candidates, the best on public rows, that count as near in any case
 BY_RANK = 30  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
@@ -92,19 +92,19 @@ class PublicLosses:
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
-    def finalists(self, most: int) -> tuple[int, ...]:
+    def finalists(self, most: int, near: float = NEAR) -> tuple[int, ...]:
         """Return at most so many candidates, the best on public rows first.
 
-        Near are the best ALWAYS ones and those whose paired mean difference to the best is within NEAR standard errors.
+        Near are the best ALWAYS ones and those whose paired mean difference to the best is within ``near`` standard errors.
         Of these the best is taken, and then the farthest from all that were taken, by the mean absolute difference of
         public losses: near copies of each other fit the same public rows by luck. Among fewer than BY_RANK finalists
         ranks decide.
         """
         ranked, V = np.array(self.order), self.clipped
         apart = V[ranked] - V[ranked[0]]  # (s, N)
-        near = apart.mean(axis=1) <= NEAR * apart.std(axis=1) / apart.shape[1] ** 0.5
-        near[:ALWAYS] = True
-        kept = ranked[near] if most >= BY_RANK else ranked[:most]
+        close = apart.mean(axis=1) <= near * apart.std(axis=1) / apart.shape[1] ** 0.5
+        close[:ALWAYS] = True
+        kept = ranked[close] if most >= BY_RANK else ranked[:most]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
             distance[taken] = -1.0  # equal candidates are 0 apart
