@@ -95,10 +95,10 @@ class PublicLosses:
     def finalists(self, most: int, near: float = NEAR) -> tuple[int, ...]:
         """Return at most so many candidates, the best on public rows first.
 
-        Near are the best ALWAYS ones and those whose paired mean difference to the best is within ``near`` standard errors.
-        Of these the best is taken, and then the farthest from all that were taken, by the mean absolute difference of
-        public losses: near copies of each other fit the same public rows by luck. Among fewer than BY_RANK finalists
-        ranks decide.
+        Near are the best ALWAYS ones and those whose paired mean difference to the best is within ``near`` standard
+        errors. Of these the best is taken, and then the farthest from all that were taken, by the mean absolute
+        difference of public losses: near copies of each other fit the same public rows by luck. Among fewer than
+        BY_RANK finalists ranks decide.
         """
         ranked, V = np.array(self.order), self.clipped
         apart = V[ranked] - V[ranked[0]]  # (s, N)
