@@ -19,10 +19,11 @@ Tell = Callable[[str, float | None], object]
 def drive(run: SearchRun, train: Train, *, ask: Propose | None = None, tell: Tell | None = None) -> None:
     """Try points, a round at a time, until the run is complete.
 
-    A trial that fails counts as the worst loss and the search goes on; it costs nothing until one trial has succeeded.
+    A trial that fails counts as the worst loss and the search continues; it costs nothing until one trial has
+    succeeded.
 
     Args:
-        run: a new one, or one that goes on.
+        run: a new one, or one that is resumed.
         train: points of one round -> for each, in order, its per-example losses (rows,), or None if it failed.
         ask: a trial's name -> the point to try, where another searcher proposes; default the run itself does.
         tell: is given a trial's name and what is released about it; None: it failed, and nothing was released.
@@ -30,7 +31,7 @@ def drive(run: SearchRun, train: Train, *, ask: Propose | None = None, tell: Tel
     Raises:
         BudgetExhausted: the ledger has not that much left; before a model is trained.
         AllTrialsFailed: as many trials as a round has, and at least four, failed at the very beginning.
-        InputError: ``train`` is no function, or the losses have the wrong shape; nothing was read or spent.
+        InputError: ``train`` is not a function, or the losses have the wrong shape; nothing was read or spent.
 
     Example:
         >>> space = dptune.Space({"C": dptune.Float(1e-3, 1e3, log=True)})
