@@ -305,8 +305,10 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> SearchResult:
     if (loss := run.estimated(best)) is None and run.plan.final_mu > 0:
         usual = None if run.default is None else models.losses(models.fitted(where.user(run.default)))
         loss = run.estimate(best, models.losses(model), default=usual)
-        if (told := run.recommend()) != best:  # the estimate says that the defaults are better
-            best, model = told, models.fitted(where.user(told))
+        told = run.recommend()  # with the estimate
+        if told != best:  # which says that the defaults are better
+            model = models.fitted(where.user(told))
+        best = told
     defaults = where.user(best.defaults) if best.defaults else {}
     why = "the estimator's own parameters are no point of the search space" if run.default is None else None
     return SearchResult(best.renamed(where.user(best), defaults, reason=why), model, run.estimated(best) or loss)

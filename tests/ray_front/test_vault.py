@@ -298,7 +298,7 @@ def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_a
     assert vault.ask("e") is None
     with pytest.raises(dptune.InputError, match="give more of both"):
         vault.extend(4, 0.5)
-    assert "in 4 trials" in vault.extend(8, 0.8)
+    assert "makes 4 trials" in vault.extend(8, 0.8)
     again, spent = make(tmp_path, **settings), open_ledger(tmp_path).spent()
     assert {trial: again.check(trial, POINT) for trial in told} == told
     assert (again.told("a"), again.check("e", POINT)) == (told["a"], None)

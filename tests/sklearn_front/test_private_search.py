@@ -352,6 +352,13 @@ def test_the_estimators_own_parameters_are_tried_and_compared_with(fast_path):
     assert (search.best_loss_.improvement is not None) == found_another
 
 
+@pytest.mark.parametrize("method", ["dp-gibo", optuna.samplers.RandomSampler(seed=0)])
+def test_a_summary_has_the_improvement_that_the_final_estimate_released(fast_path, method):
+    search = search_in(fast_path, method, default={"C": 1.0}).fit(*PUBLIC, **VAL)
+    assert search.best_params_.improvement == search.best_loss_.improvement
+    assert "is not made yet" not in search.summary()
+
+
 def test_an_optuna_sampler_is_told_noisy_values(fast_path):
     search = search_in(fast_path, optuna.samplers.TPESampler(seed=0)).fit(*PUBLIC, **VAL)
     released = search.released_
