@@ -106,7 +106,7 @@ class SeededNoise:
         self._generator = np.random.default_rng(self.seed)
 
     def __reduce__(self) -> tuple[type[SeededNoise], tuple[int]]:
-        return SeededNoise, (self.seed,)
+        return type(self), (self.seed,)
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus pseudo-random N(0, sigma^2 I)."""
