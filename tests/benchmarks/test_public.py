@@ -11,6 +11,7 @@ from benchmarks.public.measure import (
     BUDGETS,
     CV,
     DEFAULT,
+    DRAWS,
     EXACT,
     EXACT_ALL,
     OURS,
@@ -48,7 +49,7 @@ def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> N
 
 def test_every_cell_stands_once() -> None:
     every = list(cells(["a", "b"], 3, shifted=False))
-    assert len(set(every)) == len(every) == 2 * 3 * 2 * len(BUDGETS)
+    assert len(set(every)) == len(every) == 2 * 3 * 2 * len(BUDGETS) * DRAWS
 
 
 def test_ratios_shares_and_coverage_are_counted_as_the_page_says() -> None:
