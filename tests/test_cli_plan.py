@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from dptune.cli import app, main
 
+CHOICE = "one private choice on public rows"
+
 
 def plan(*words: str) -> str:
     done = CliRunner().invoke(app, ["plan", *words])
@@ -23,21 +25,45 @@ def test_plan_prints_a_table_and_says_what_is_too_noisy() -> None:
     assert "values: trials must differ by 19% of the clip's width" in table
     assert "without default=" in table
     assert ", with default=" in plan("--n", "300", "--clip", "0", "3", "--default")
+    assert len([line for line in table.splitlines() if line.startswith("│")]) <= 8
     rows = json.loads(plan("--n", "300", "--clip", "0", "3", "--mu", "0.5", "--format", "json"))
-    assert {row["method"] for row in rows} == {"values", "CMA-ES on centred releases"}
+    assert {row["method"] for row in rows} == {"values", "CMA-ES on centred releases", CHOICE}
     assert {row["mu"] for row in rows} == {0.25, 0.5, 1.0}
+
+
+def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_loss() -> None:
+    words = ("--n", "400", "--loss", "hinge", "--epsilon", "4", "--format", "json")
+    half, here, _ = (row for row in json.loads(plan(*words)) if row["method"] == CHOICE)
+    assert (half["budget"], here["budget"]) == ("epsilon=2", "epsilon=4")
+    assert here["mu"] > 1.3  # the pair buys a choice more than the mu of .92 through it
+    assert here["sigma"] == pytest.approx(2 * 1.5 / (400 * here["mu"] * math.sqrt(0.2)))  # cut at half of the clip
+    assert here["shows"] == pytest.approx((1.959964 + 1.644854) * here["sigma"])
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [((), "--clip"), (("--loss", "hinge", "--clip", "0", "1"), "--clip"), (("--loss", "r2"), "log_loss"),
+     (("--loss", "hinge", "--mu", "1", "--epsilon", "1"), "--mu")],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused_by_name(
+    words: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["dptune", "plan", "--n", "9", *words])
+    with pytest.raises(SystemExit, match=name):
+        main()
 
 
 def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_count_as_dimensions() -> None:
     def noise(*space: str) -> float:
         words = ("--n", "300", "--clip", "0", "3", "--trials", "100", *space, "--format", "json")
         rows = json.loads(plan(*words))
-        (sigma,) = (r["sigma"] for r in rows if r["method"] != "values" and r["mu"] == 1 and 50 < r["trials"] <= 100)
+        rows = [row for row in rows if row["method"] == "CMA-ES on centred releases" and row["mu"] == 1]
+        (sigma,) = (row["sigma"] for row in rows if 50 < row["trials"] <= 100)
         return float(sigma)
 
     numbers, mixed = noise("--dimensions", "3"), noise("--dimensions", "1", "--choices", "2")
     assert mixed == pytest.approx(numbers / math.sqrt(0.3), rel=0.15)  # 70% is kept for the choice
-    assert ", 140 trials, " in plan(
+    assert ": 140 trials, " in plan(
         "--n", "300", "--clip", "0", "3", "--dimensions", "0", "--choices", "4", "--choices", "2"
     )
 
@@ -51,7 +77,7 @@ def test_the_noise_of_a_decision_to_stop_a_trial_stands_beside_the_others() -> N
     words = ("--n", "1000", "--clip", "0", "3", "--trials", "40", "--rung-share", "0.2", "--rungs", "2")
     rows = json.loads(plan(*words, "--format", "json"))
     (here,) = [row for row in rows if (row["mu"], row["trials"]) == (1.0, 35)]
-    assert {row["method"] for row in rows} == {"CMA-ES on centred releases"}  # values stop nobody
+    assert {row["method"] for row in rows} == {"CMA-ES on centred releases", CHOICE}  # values stop nobody
     radius, price = 0.1 * 3, math.sqrt(0.2 / (2 * 35))
     assert here["a decision to stop a trial, at first"] == pytest.approx(2 * radius / (1000 * price))
     assert "a decision to stop a trial" in plan(*words)

@@ -254,3 +254,16 @@ def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, un
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, plan.mu,
         (public.low, public.high), **known,
     )  # fmt: skip
+
+
+def choice_forecast(n: int, width: float, mu: float) -> dict[str, object]:
+    """Return what a choice on public rows can show, before any row is seen: a row of ``dptune plan``.
+
+    Args:
+        n: number of private people.
+        width: of the clip. Each person's difference is assumed to be cut at half of it, which is typical.
+        mu: what choice and estimate cost together, in GDP.
+    """
+    sigma = width / (n * mu * math.sqrt(USUAL_SHARE))
+    named = {"method": "one private choice on public rows", "mu": mu, "trials": "any", "noise of": "the improvement"}
+    return {**named, "sigma": sigma, "shows": SHOWN * sigma, "warning": ""}

@@ -17,6 +17,7 @@ from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
 from dptune.audit import Audit
 from dptune.choice import stored_report
+from dptune.choice.planning import USUAL_SHARE, choice_forecast
 from dptune.cli.shared import (
     DELTA,
     AnyLedger,
@@ -120,40 +121,81 @@ _NO_BRIDGE = (
 )
 
 
+TYPICAL = {"log_loss": 4.0, "hinge": 3.0, "brier": 2.0, "zero_one": 1.0}  # upper ends of a loss, for a first plan
+
+
 @app.command()
 def plan(
-    n: Annotated[int, typer.Option(help="number of people")],
-    clip: Annotated[tuple[float, float], typer.Option(help="public range of one loss: low high")],
-    mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
-    trials: Annotated[
-        int | None, typer.Option(help="number of trials  [default: 20 (dimensions + choices + 1)]")
+    n: Annotated[int, typer.Option(help="number of private people, as --n 400")],
+    clip: Annotated[
+        tuple[float, float] | None, typer.Option(help="public range of one loss: low high, as --clip 0 3")
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="number of hyperparameters that are numbers")] = 3,
+    loss: Annotated[
+        str | None, typer.Option(help=f"instead of --clip, for a typical one: {', '.join(TYPICAL)}")
+    ] = None,
+    mu: Annotated[float | None, typer.Option(help="GDP budget  [default: 1]")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="instead of --mu: epsilon at --delta, as --epsilon 4")] = None,
+    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+    trials: Annotated[
+        int | None, typer.Option(help="of a private search  [default: 20 (dimensions + choices + 1)]")
+    ] = None,
+    dimensions: Annotated[int, typer.Option(help="hyperparameters that are numbers, in a private search")] = 3,
     choices: Annotated[
-        list[int] | None, typer.Option(help="number of choices of one that is a category; again for each")
+        list[int] | None, typer.Option(help="number of choices of a category; again for each, in a private search")
     ] = None,
     rung_share: Annotated[float, typer.Option(help="share of mu^2 for decisions to stop trials")] = 0.0,
     rungs: Annotated[int, typer.Option(help="such decisions a trial")] = RUNGS,
     default: Annotated[
-        bool, typer.Option("--default", help="the run has default=: the final estimate releases its loss, too")
+        bool, typer.Option("--default", help="a private search has default=, and releases its loss, too")
     ] = False,
     format: Listing = Listing.text,
 ) -> None:
-    """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
+    """Say how large the noise will be, and which improvement shows. Reads no data.
+
+    Example: dptune plan --n 400 --loss hinge --epsilon 4
+    """
+    if (clip is None) == (loss is None):
+        raise InputError("give one of --clip low high and --loss NAME.")
+    if loss is not None and loss not in TYPICAL:
+        raise InputError(f"--loss must be one of {', '.join(TYPICAL)}; got {loss!r}. For others give --clip low high.")
+    low, high = clip or (0.0, TYPICAL[str(loss)])
+    if mu is not None and epsilon is not None:
+        raise InputError("give one of --mu and --epsilon.")
+    budget = _budget(mu, epsilon, delta) if epsilon is not None else Budget.gdp(1.0 if mu is None else mu)
     space = space_of(dimensions, choices or ())
     trials = default_trials(space.d) if trials is None else trials
-    rows = forecast(n, clip, space, mu=mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs)
-    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
-    people += "with default=" if default else "without default= (else --default)"
+    searches = {"default": default, "rung_share": rung_share, "rungs": rungs}
+    rows = forecast(n, (low, high), space, mu=budget.mu, trials=trials, **searches)
+    chosen = [_of_a_choice(n, high - low, budget, factor) for factor in (0.5, 1.0, 2.0)]
     if format is Listing.json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps([*chosen, *rows], indent=2))
         return
-    short = [{**row, "warning": "too noisy" if row["warning"] else ""} for row in rows]
-    title = f"Standard deviation of the noise in units of the loss, {people}"
-    print_found(Found(title, {"private": True, "plans": short}, "plans"))
+    near = [row for row in rows if row["mu"] == budget.mu]
+    near = [row for row in near if row["method"] != "values" or trials // 2 < row["trials"] <= trials]
+    here = {"budget": chosen[1]["budget"]}
+    shown = [{**here, **row, "warning": "too noisy" if row["warning"] else ""} for row in [*chosen, *near]]
+    decision = [name for name in rows[0] if name.startswith("a decision")]
+    head = ("method", "budget", "trials", "sigma", *decision, "shows", "warning")
+    table = [{name: "" if row.get(name) is None else row[name] for name in head} for row in shown]
+    title = (
+        f"{n} people, clip {low:g} to {high:g}; private searches: {trials} trials, with{'' if default else 'out'} "
+        "default=\nsigma: standard deviation of the noise. shows: an improvement that shows in 95% of runs."
+    )
+    print_found(Found(title, {"private": True, "plans": table}, "plans"))
     for row in rows:
-        if row["warning"] and row["mu"] == mu and trials // 2 < row["trials"] <= trials:  # whole generations of them
+        if row["warning"] and row["mu"] == budget.mu and trials // 2 < row["trials"] <= trials:  # whole generations
             typer.echo(f"{row['method']}: {row['warning']}")
+
+
+def _of_a_choice(n: int, width: float, budget: Budget, factor: float) -> dict[str, object]:
+    """Return the row of a choice on public rows from this much of a budget; a pair buys it more than its mu."""
+    epsilon, delta = budget.stated_epsilon, budget.stated_delta
+    if epsilon is None or delta is None:
+        price, named = factor * budget.mu, f"mu={factor * budget.mu:g}"
+    else:
+        price = approximate.largest_plan(1 - USUAL_SHARE, factor * epsilon, delta)
+        named = f"epsilon={factor * epsilon:g}"
+    return {"budget": named, **choice_forecast(n, width, price)}
 
 
 # ---- what others want of a ledger -----

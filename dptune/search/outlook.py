@@ -159,5 +159,6 @@ def forecast(
                 row = {"method": method.name, "mu": budget, "trials": plan.trials}
                 row |= {"noise of": found[0].what.rstrip(","), "sigma": found[0].sigma, "sigma / clip": found[0].share}
                 row |= {noise.what.rstrip(","): noise.sigma for noise in found if noise.what == DECISION}
-                rows.append({**row, "final estimate": found[-1].sigma, "warning": warning(found)})
+                shows = SHOWS * math.sqrt(2) * found[-1].sigma if default and plan.final_mu > 0 else None
+                rows.append({**row, "final estimate": found[-1].sigma, "shows": shows, "warning": warning(found)})
     return rows

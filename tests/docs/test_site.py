@@ -1,0 +1,120 @@
+"""The built site in headless Chromium, on a screen and on a phone: images load, code is whole, tables fit.
+
+``make docs`` builds it. Where Chromium or the site is missing the test skips, but with ``DPTUNE_CHROMIUM=1`` it fails.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from page_tools import ROOT
+
+SITE = Path(os.environ.get("DPTUNE_SITE", ROOT / "out" / "site"))
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MUST = os.environ.get("DPTUNE_CHROMIUM") == "1"
+SCREEN, PHONE = 1280, 390
+CHECK = """<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><script>
+const pages = PAGES, found = [];
+const visible = (frame, element) => element.getClientRects().length > 0;
+async function look(page, width) {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = `width:${width}px;height:900px;border:0`;
+  const loaded = new Promise(done => { frame.onload = done; });
+  frame.src = page;
+  document.body.append(frame);
+  await loaded;
+  const inside = frame.contentDocument;
+  for (const image of inside.images) image.loading = "eager";
+  await Promise.all([...inside.images].map(image => image.decode().catch(() => 0)));
+  const say = (what, text) => found.push({page, width, what, text: text.trim().slice(0, 60)});
+  for (const image of inside.images) if (!image.naturalWidth) say("broken image", image.src);
+  for (const code of inside.querySelectorAll("pre > code, .jp-OutputArea-output pre"))
+    if (code.scrollWidth > code.clientWidth + 1) say("cut code", code.textContent);
+  for (const table of inside.querySelectorAll(".md-content table:not(.highlighttable)"))
+    if (visible(frame, table) && table.getBoundingClientRect().right > width + 1) say("wide table", table.textContent);
+  if (inside.documentElement.scrollWidth > width + 1) say("wide page", `${inside.documentElement.scrollWidth}`);
+  frame.remove();
+}
+(async () => {
+  for (const page of pages) for (const width of [1280, 390]) await look(page, width);
+  document.getElementById("found").textContent = JSON.stringify({looked: pages.length, found});
+  document.title = "done";
+})();
+</script>"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder, and the page that looks at the others."""
+
+    check = b""
+
+    def do_GET(self) -> None:
+        """Answer with the checking page, or a file."""
+        if not self.path.startswith("/check"):
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(self.check)
+        return None
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def look_at(site: Path, pages: list[str]) -> list[dict[str, object]]:
+    """Return what is wrong with these pages of a site."""
+    assert CHROMIUM is not None
+    handler = type("Handler", (Quiet,), {"check": CHECK.replace("PAGES", json.dumps(pages)).encode()})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}/check"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=600000"]
+    try:
+        done = subprocess.run([CHROMIUM, *options, "--dump-dom", address], capture_output=True, text=True, timeout=900)
+    finally:
+        server.shutdown()
+        server.server_close()
+    (told,) = re.findall(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
+    result = json.loads(told.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
+    assert result["looked"] == len(pages)
+    return list(result["found"])
+
+
+@pytest.fixture(scope="module")
+def faults() -> list[dict[str, object]]:
+    if CHROMIUM is None or not SITE.is_dir():
+        missing = "Chromium" if CHROMIUM is None else f"{SITE}: run make docs"
+        pytest.fail(f"there is no {missing}") if MUST else pytest.skip(f"no {missing}")
+    pages = [path.relative_to(SITE).as_posix() for path in sorted(SITE.rglob("index.html"))]
+    return look_at(SITE, [page for page in pages if not page.startswith("reference/")])
+
+
+@pytest.mark.parametrize("what", ["broken image", "cut code", "wide page"])
+def test_every_page_can_be_read(faults: list[dict[str, object]], what: str) -> None:
+    assert [fault for fault in faults if fault["what"] == what and not str(fault["page"]).startswith("research/")] == []
+
+
+def test_tables_fit_on_a_phone_except_those_of_measurements(faults: list[dict[str, object]]) -> None:
+    wide = [fault for fault in faults if fault["what"] == "wide table"]
+    assert [fault for fault in wide if not re.match("research/|frontier/", str(fault["page"]))] == []
+
+
+def test_faults_of_a_page_are_found(tmp_path: Path) -> None:
+    if CHROMIUM is None:
+        pytest.fail("there is no Chromium") if MUST else pytest.skip("no Chromium")
+    cells = "".join(f"<td style='white-space:nowrap'>a wide cell {i}</td>" for i in range(12))
+    broken = f"<img src='nowhere.png'><pre><code style='display:block;overflow:auto'>{'x' * 900}</code></pre>"
+    (tmp_path / "bad.html").write_text(f"<article class='md-content'>{broken}<table><tr>{cells}</tr></table></article>")
+    (tmp_path / "good.html").write_text("<article class='md-content'><p>Text.</p></article>")
+    found = {(fault["page"], fault["what"]) for fault in look_at(tmp_path, ["bad.html", "good.html"])}
+    assert found == {("bad.html", what) for what in ("broken image", "cut code", "wide table", "wide page")}
