@@ -1,4 +1,4 @@
-"""Trials that stop early: `python -m benchmarks.optuna.pruning [--seeds 20] [--show] [--out docs]`
+"""Trials that stop early: `python -m benchmarks.optuna.pruning [--seeds 10] [--show] [--out docs]`
 
 Two real training curves on scikit-learn's digits, 500 images to train on, 1000 private ones, 297 to test: an MLP, epoch
 by epoch, and boosting, stage by stage. The private searches spend mu = 1 in all; their noise is real, so a second run
@@ -31,7 +31,6 @@ from sklearn.neural_network import MLPClassifier
 from tqdm import tqdm
 
 import dptune
-from benchmarks.loops import plain
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune_optuna import CentredSampler
 
@@ -85,11 +84,11 @@ TASKS: dict[str, tuple[Any, dict[str, BaseDistribution], Callable[[Array], Array
         lambda y: (y >= 5).astype(int),
     ),
 }
-SEARCHES = {  # name -> (private, what a trial reports, pruner, trials planned, of rungs those trained to their end)
+SEARCHES = {  # name -> (private, what a trial reports, pruner, trials planned; with private rungs those that end)
     "private, no pruning": (True, "nothing", None, TRIALS),
     "private, no pruning, 16 trials": (True, "nothing", None, RUNG_TRIALS),
     "private, private rungs": (True, "losses", None, RUNG_TRIALS),
-    "private, MedianPruner on 100 public images": (True, "public", optuna.pruners.MedianPruner, RUNG_TRIALS),
+    "private, MedianPruner on 100 public images": (True, "public", optuna.pruners.MedianPruner, TRIALS),
     "no privacy, TPE, no pruning": (False, "nothing", None, TRIALS),
     "no privacy, TPE, MedianPruner": (False, "public", optuna.pruners.MedianPruner, TRIALS),
     "no privacy, TPE, SuccessiveHalvingPruner (ASHA)": (
@@ -163,9 +162,8 @@ def measure(task: str, search: str, seed: int) -> dict[str, Any]:
         if private:
             ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(MU))
             privatizer = dptune.LossPrivatizer(ledger, n=SIZES[1], clip=CLIP)
-            settings = plain(len(problem.space), trials)
-            settings |= {"rung_share": RUNG_SHARE, "rungs": len(RUNGS)} if reports == "losses" else {}
-            sampler: Any = CentredSampler(privatizer, problem.space, n_trials=trials, seed=seed, **settings)
+            rungs: dict[str, Any] = {"rung_share": RUNG_SHARE, "rungs": len(RUNGS)} if reports == "losses" else {}
+            sampler: Any = CentredSampler(privatizer, problem.space, n_trials=trials, seed=seed, **rungs)
             words = "log loss on 100 public images" if reports == "public" else None
             public = 100 if reports == "public" else 0
             objective = sampler.objective(public=words)(lambda trial: problem.trial(trial, reports, public=public))
@@ -217,7 +215,7 @@ def table(results: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Run what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--show", action="store_true", help="print the table of what was run")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()

@@ -6,8 +6,7 @@ exponential mechanism with public odds::
 
     P(j) ~ odds_j exp(-u_j / scale),   u_j = max(|S(t_j) - above|, above + far - S(t_j / 2))
 
-S(t) is the weighted share of people with a loss above t. The second term counts where t_j > 1. The clip is
-(0, margin t_j), cut at the largest loss there is.
+S(t) is the weighted share of people with a loss above t. The clip is (0, margin t_j), cut at the largest loss there is.
 
 *Proof.* Person i is above t or not, so replacing their records moves each S(t) by at most their weight w_i <= max w =:
 Delta, 1/n for equal weights. |x - above| and above + far - y move by no more than x and y do, and the larger of two by
@@ -17,12 +16,11 @@ t_j is post-processing, and a run that begins with this clip is one adaptive ste
 
 *The rule* weighs bias against noise. Noise grows in proportion to the clip. A clip that hides the people who lose most
 lets the search improve everybody else at their cost, and better models may lose more on a few people than the default
-does: that is dearer, so the clip errs on the wide side. Where a loss has no largest value, ``above`` is the share that
-the mechanism can tell from nobody, 24/(n eta). All bounds above the largest loss would be the same distance from it:
-where many people share one large loss, as hinge losses of a constant classifier, no bound has a share near ``above``,
-and one far too large could be chosen. So a bound is ``far`` worse where nobody is above half of it either. Below 1 that
-is not asked: a few people may lose much more than all others, and a bound between them and the others is a good one.
-Where a loss has a largest value, that is the last bound, and large bounds are preferred when in doubt.
+does: that is dearer, so the clip errs on the wide side, and a small share of people is aimed at. All bounds above the
+largest loss have the same share, 0, and it is near ``above``. So a bound is ``far`` worse where nobody is above half of
+it: 12/(n eta), which makes it e^-6 as likely, at most .2. Where many people share one large loss, such as hinge losses
+of a constant classifier, the best bounds are those within an octave above it. Where a loss has a largest value, that is
+the last bound, and larger bounds are preferred when in doubt.
 ``make -C benchmarks clip`` shows the cost.
 """
 
@@ -47,9 +45,8 @@ from dptune.privacy.noise import SLACK
 
 Vector = npt.NDArray[np.float64]
 
-ABOVE = 0.05  # least share of people above the bound that is aimed at
-TOLD_APART = 24.0  # times 1/(n eta): a share that is told from 0
-FAR, MOST_FAR = 12.0, 0.1  # by how much a bound is worse that nobody is near: times 1/(n eta); at most
+ABOVE = 0.05  # share of people above the bound that is aimed at
+FAR, MOST_FAR = 12.0, 0.2  # by how much a bound is worse that nobody is near: times 1/(n eta); at most
 FEWEST = 24.0  # n eta: with less the answer would be noise
 MARGIN = 4.0  # of the clip over the bound
 PREFERS, PREFERS_ABOVE = 0.1, 0.25  # nats an octave, for bounds near 1 over smaller ones; over larger ones
@@ -204,7 +201,7 @@ class ClipRule:
         handicaps: (m,) minus the logarithm of the odds.
         never: what a loss that is no finite number counts as: larger than any where there is a largest loss. Elsewhere
             smaller than any: it becomes the upper end whatever that is, and must not move it.
-        far: by how much a bound above 1 is worse if nobody is above half of it.
+        far: by how much a bound is worse if nobody is above half of it.
     """
 
     over: Vector
@@ -232,8 +229,7 @@ class ClipRule:
             )
         octaves = np.arange(*OF_ALL, STEP)
         handicaps = np.where(octaves > 0, PREFERS_ABOVE, -PREFERS) * octaves
-        above = min(max(ABOVE, TOLD_APART / (n * eta)), 0.5)
-        return cls(2.0**octaves, above, handicaps, never=-math.inf, far=far)
+        return cls(2.0**octaves, ABOVE, handicaps, never=-math.inf, far=far)
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
@@ -244,7 +240,7 @@ class ClipRule:
         u = np.asarray(np.abs(S - self.above))
         octave = round(1 / STEP)
         near = np.concatenate([np.ones(octave), S[:-octave]])  # above half of the bound; unknown below the first one
-        return np.where(self.over > 1.0, np.maximum(u, self.above + self.far - near), u)
+        return np.maximum(u, self.above + self.far - near)
 
 
 def range_of(bound: float, most: float | None) -> tuple[float, float]:
