@@ -1,4 +1,4 @@
-"""Public odds for the choice at the end of a search: `python -m benchmarks.choice_odds [--seeds 4] [--show]`.
+"""Public odds for the choice at the end of a search: `python -m benchmarks.choice_odds [--seeds 4] [--tasks ...] [--show]`.
 
 A search with a choice at its end knows a posterior of all candidates' losses: a function of its earlier releases. As
 odds of the choice it costs nothing. Each search is made once; what is compared are the exact laws of its last release
@@ -40,7 +40,7 @@ from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.space_tasks import space_task
 from benchmarks.tails.tasks import kept, make
 from dptune import CENTRED, SearchRun
-from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.query import MeanQuery
 
 MIXED = ("models-digits", "lightgbm-digits", "pipeline-digits")
@@ -155,6 +155,7 @@ def main() -> None:
     """Run what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--tasks", nargs="*", default=[*MIXED, *NUMBERS])
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
@@ -166,7 +167,7 @@ def main() -> None:
     cells = [
         (name, n, mu, seed)
         for seed in range(asked.seeds)
-        for name in (*MIXED, *NUMBERS)
+        for name in asked.tasks
         for n in PEOPLE
         for mu in BUDGETS
     ]

@@ -237,6 +237,7 @@ def main() -> None:
     asked = parser.parse_args()
     logging.getLogger("dptune").setLevel(logging.ERROR)  # a new ledger says so
     path = asked.out / "results" / "clips.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {tuple(result[key] for key in KEYS) for result in results}
     cells = [cell for cell in design(asked.seeds, asked.trials) if tuple(cell[key] for key in KEYS) not in done]

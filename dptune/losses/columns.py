@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dptune._code import attempt
 from dptune.errors import InputError
-from dptune.privacy.seal.cells import UNREADABLE, listed, numbers, plain
+from dptune.privacy.seal.cells import UNREADABLE, listed, numbers_in, plain
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -63,9 +63,8 @@ class _Numbers(Column):
         self._example = self.parse(public[:1]).values
 
     def parse(self, cells: npt.NDArray[Any]) -> Parsed:
-        values, odd = numbers(cells)
-        with np.errstate(all="ignore"):
-            return Parsed(values.astype(self._dtype), odd, np.isnan(values) & ~odd)
+        values, odd = numbers_in(self._dtype, cells)
+        return Parsed(values, odd, np.isnan(values) & ~odd)
 
     def example(self, odd: float | None) -> npt.NDArray[Any]:
         return self._example.copy() if odd is None else np.full(1, odd, dtype=self._dtype)

@@ -18,7 +18,7 @@ from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.rows import Indices, Rows, Table, needs_columns, read_rows
 from dptune.losses.steady import depends_on_others, specimens
-from dptune.privacy.seal.cells import as_array, listed, numbers
+from dptune.privacy.seal.cells import as_array, listed, numbers_in
 from dptune.privacy.seal.copied import copied
 from dptune.privacy.seal.quiet import quietly
 from dptune.privacy.seal.reachable import refuse_reachable
@@ -261,7 +261,7 @@ def columns_of(estimator: Any) -> int | None:
 def _read_answers(y: npt.NDArray[Any], labels: list[Any] | None) -> npt.NDArray[Any]:
     """Numbers (n,); or the model's labels as objects, None for an unknown one. A copy: it may be the user's own."""
     if labels is None:
-        return numbers(y)[0]
+        return numbers_in(np.dtype(np.float64), y)[0]
     known = np.array([*labels, None], dtype=object)
     return known[label_codes(y, labels)]  # the last one at -1
 

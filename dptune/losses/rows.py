@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dptune._code import attempt
 from dptune.errors import InputError
 from dptune.losses.columns import Column, Mask, column_of
-from dptune.privacy.seal.cells import UNREADABLE, as_array, listed, numbers
+from dptune.privacy.seal.cells import UNREADABLE, as_array, listed, numbers, numbers_in
 
 Indices: TypeAlias = npt.NDArray[np.intp]
 _Rebuilt: TypeAlias = Callable[[list[npt.NDArray[Any]]], Any]
@@ -82,10 +82,8 @@ class _Numbers(Table):
 
     def __init__(self, X: npt.NDArray[Any], like: npt.NDArray[Any] | None) -> None:
         super().__init__(len(X))
-        values, odd = numbers(X)
         public = np.zeros((1, *X.shape[1:])) if like is None else like
-        with np.errstate(all="ignore"):
-            self._values = values.astype(public.dtype if public.dtype.kind == "f" else np.float64, copy=False)
+        self._values, odd = numbers_in(public.dtype if public.dtype.kind == "f" else np.dtype(np.float64), X)
         self._example = public[:1].astype(self._values.dtype)
         flat = self._values.reshape(len(X), -1)
         self.unreadable = np.any(odd.reshape(len(X), -1), axis=1)
@@ -108,10 +106,9 @@ class _Sparse(Table):
         super().__init__(X.shape[0], 1)
         kind = getattr(like, "dtype", np.dtype(np.float64))
         entries = X.tocoo(copy=True)
-        values, odd = numbers(entries.data)  # complex numbers, too, beside one that is not real
+        # complex numbers, too, beside one that is not real
+        entries.data, odd = numbers_in(kind if kind.kind == "f" else np.dtype(np.float64), entries.data)
         self.unreadable[entries.row[odd]] = True
-        with np.errstate(all="ignore"):  # a cast may overflow, and says so
-            entries.data = values.astype(kind if kind.kind == "f" else np.float64)
         self._X = entries.tocsr()  # sums entries of one place
         row = np.repeat(np.arange(X.shape[0]), np.diff(self._X.indptr))
         self.infinite[row[np.isinf(self._X.data)]] = True

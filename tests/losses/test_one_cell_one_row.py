@@ -168,6 +168,58 @@ def _as_once(cell: Any) -> Any:
     return str(int(said)) if isinstance(said, float) and said.is_integer() else said
 
 
+PRECISE = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+ODD_HOLDERS: dict[str, Callable[[np.ndarray], Any]] = {  # of float32 cells, one of which may be text
+    "array of text": lambda cells: np.array([list(row) for row in cells]),
+    "objects": lambda cells: np.array([list(row) for row in cells], dtype=object),
+    "frame": lambda cells: pd.DataFrame({f"c{j}": list(column) for j, column in enumerate(cells.T)}),
+}
+
+
+def with_text(cells: np.ndarray) -> np.ndarray:
+    other = np.array([list(row) for row in cells], dtype=object)  # NumPy's own scalars
+    other[7, 1] = "?"
+    return other
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32])
+@pytest.mark.parametrize("public", [np.float32, np.float64, None])
+@pytest.mark.parametrize("hold", ["array of text", "objects", "frame"])
+def test_text_beside_cells_of_low_precision_moves_no_other_row(hold: str, public: Any, precision: Any) -> None:
+    """A whole array of float32 kept its exact values, and beside one text each became the number that it printed as."""
+    cells = PRECISE.astype(precision)
+    frame = hold == "frame"
+    like = None if public is None else PRECISE.astype(public)
+    if frame:
+        like = pd.DataFrame(np.zeros((2, 3)) if like is None else like, columns=["c0", "c1", "c2"])
+    held, neighbour = (pd.DataFrame(cells, columns=["c0", "c1", "c2"]) if frame else cells), with_text(cells)
+    mine, theirs = everything(read_rows(held, like)), everything(read_rows(ODD_HOLDERS[hold](neighbour), like))
+    assert [i for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b] == [7]
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.coo_array])
+def test_sparse_cells_of_low_precision_are_read_as_dense_ones(kind: Any) -> None:
+    like = PRECISE.astype(np.float64)
+    dense = read_rows(PRECISE, like).take(np.arange(40))
+    assert read_rows(kind(PRECISE), sparse.csr_array(like)).take(np.arange(40)).toarray().tobytes() == dense.tobytes()
+
+
+@pytest.mark.parametrize("public", [np.float32, np.float64])
+def test_cells_keep_their_values_in_their_own_precision_and_a_float32_prints_the_same_beyond(public: Any) -> None:
+    taken = read_rows(PRECISE, PRECISE.astype(public)).take(np.arange(40))
+    assert taken.dtype == public
+    assert (taken.astype(np.float32) == PRECISE).all()
+    assert taken[0, 0] == (PRECISE[0, 0] if public is np.float32 else float(str(PRECISE[0, 0])))
+
+
+def test_a_text_among_answers_of_low_precision_moves_no_other_loss() -> None:
+    X, y = PRECISE.astype(np.float64), PRECISE[:, 0]
+    model = LinearRegression().fit(X, y.astype(np.float64) + 1)
+    odd = with_text(PRECISE[:, [0, 0]])[:, 1]
+    losses = [np.asarray(estimator_losses("squared_error", model, X, answers)) for answers in (y, odd, odd.astype(str))]
+    assert [np.flatnonzero(losses[0] != other).tolist() for other in losses[1:]] == [[7], [7]]
+
+
 @pytest.mark.parametrize("bug", OLD)
 def test_a_reader_that_looks_at_spelling_is_seen(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     cases = [

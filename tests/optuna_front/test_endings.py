@@ -168,6 +168,65 @@ def test_a_callback_that_compares_a_value_with_a_loss_leaves_a_line_that_says_wh
     assert "A trial's value is the mean loss above the centre's, upper estimate" in lines(caplog)[0]
 
 
+@pytest.mark.parametrize("kind", [*FRONTS, "selection"])
+def test_what_stands_where_nothing_is_released_is_below_no_threshold(tmp_path: Path, kind: str) -> None:
+    seen: list[tuple[int, float]] = []
+
+    def below(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        releases = [charge for charge in open_ledger(tmp_path).charges() if charge.key != "clip"]
+        seen.append((len(releases), study.best_value))
+        if study.best_value < 1e308:
+            study.stop()
+
+    if kind == "selection":
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        study.optimize(SelectionObjective(people_s_losses, open_privatizer(tmp_path), mu=0.5), 6, callbacks=[below])
+    else:
+        sampler, objective = front(kind, open_privatizer(tmp_path))
+        study = create(None, sampler)
+        study.optimize(objective, callbacks=[below])
+    *before, last = seen
+    assert all(value == np.inf for _, value in before)
+    assert all(releases == 0 for releases, _ in before)
+    assert (last == (0, np.inf)) if kind == "selection" else (last[0] > 0 and last[1] < np.inf)
+
+
+@pytest.mark.parametrize("kind", ["gibo", "values"])
+def test_a_threshold_callback_stops_at_the_first_released_loss_below_it(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "optuna.dptune")
+    sampler, objective = front(kind, open_privatizer(tmp_path, mu=4.0))
+    study = create(None, sampler)
+    study.optimize(objective, callbacks=[lambda study, trial: study.stop() if study.best_value < 0.5 else None])
+    *before, last = [trial.value for trial in study.trials]
+    released = {charge.value[0] for charge in open_ledger(tmp_path, 4.0).charges(prefix="value/") if charge.value}
+    assert last < 0.5
+    assert all(value >= 0.5 for value in before)
+    assert {*before, last} <= released
+    del study
+    gc.collect()
+    assert all("must not compare" not in line for line in lines(caplog))  # here a value is a loss
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("kind", FRONTS)
+@pytest.mark.parametrize("callback", ["most trials", "stagnation"])
+def test_callbacks_that_stop_a_study_leave_one_that_goes_on(tmp_path: Path, kind: str, callback: str) -> None:
+    from optuna.study import MaxTrialsCallback
+    from optuna.terminator import BestValueStagnationEvaluator, StaticErrorEvaluator, Terminator, TerminatorCallback
+
+    stagnates = Terminator(BestValueStagnationEvaluator(2), StaticErrorEvaluator(0.0), min_n_trials=3)
+    stops: Any = MaxTrialsCallback(5) if callback == "most trials" else TerminatorCallback(stagnates)
+    sampler, objective = front(kind, open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(objective, callbacks=[stops])
+    assert 3 <= len(study.trials) < 24
+    assert callback != "most trials" or len(study.trials) == 5
+    study.optimize(objective)
+    assert objective.run_of(study).complete
+
+
 def test_an_objective_still_pickles(tmp_path: Path) -> None:
     _, objective = front("values", open_privatizer(tmp_path))
     create(None, None).optimize(objective, n_trials=2)

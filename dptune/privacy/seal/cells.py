@@ -20,8 +20,7 @@ spells a number is looked up by that number for the same reason: "1" and 1.0 may
 
 Assumed: a reader changes cells in no other way. A reader that is told to (``decimal=","``, ``thousands=``, dates)
 does so column by column; then declare the columns' types, or read private rows as text. A reader that rounds a number
-otherwise than ``float`` changes it by one unit in the last place. Private numbers in float32 need public ones in
-float32: elsewhere a whole array of them keeps its exact values, which are not those of its shortest decimals.
+otherwise than ``float`` changes it by one unit in the last place.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ import numpy.typing as npt
 from dptune._code import attempt
 
 UNREADABLE = object()  # equal to no cell
+CHUNK = 1 << 16  # cells that are written as text at a time
 
 
 def plain(entry: Any) -> Any:
@@ -67,6 +67,21 @@ def numbers(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArr
     for i in np.flatnonzero(np.isnan(values)):
         odd[i] = plain(cells[i]) is not None
     return values.reshape(array.shape), odd.reshape(array.shape)
+
+
+def numbers_in(kind: np.dtype[Any], array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return private cells as :func:`numbers` does, in the floating-point type of public ones.
+
+    Cells of a lower precision are read as the shortest decimals that they print as: beside text they would be these.
+    """
+    values = array
+    if array.dtype.kind == "f" and array.dtype.itemsize < kind.itemsize:
+        values, flat = np.empty(array.shape), array.reshape(-1)
+        for start in range(0, flat.size, CHUNK):
+            values.reshape(-1)[start : start + CHUNK] = flat[start : start + CHUNK].astype(str).astype(np.float64)
+    values, odd = numbers(values)
+    with np.errstate(all="ignore"):  # a cast may overflow
+        return values.astype(kind, copy=False), odd
 
 
 def as_array(values: Any) -> npt.NDArray[Any] | None:
