@@ -27,7 +27,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,8 +43,10 @@ from benchmarks.measurements.tails.__main__ import recommended
 from benchmarks.measurements.tails.tasks import kept, make
 from benchmarks.report import DOCS, machine, markdown
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip
+from dptune.privacy.auto_clip import ClipRule, range_of
 from dptune.privacy.noise import SeededNoise
 
 MOST_LOG_LOSS = -math.log(EPS)  # 36.04
@@ -68,6 +70,7 @@ AUTOMATIC = "automatic"
 METHODS = (*map(str, FACTORS), AUTOMATIC)
 PEOPLE, BUDGETS, TRIALS, SEEDS = (300, 1000), (0.5, 1.0), 100, 10
 CLOSE, LOSES = 1.03, 1.2  # the aims
+FAR_ABOVE = 8.0  # times the largest loss: a clip that is much too wide
 KEYS = ("task", "n", "mu", "trials", "method", "seed")
 Place = tuple[str, int, float]  # task, n, mu
 
@@ -227,6 +230,44 @@ def report(results: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+# ---- exact probabilities ------------------------------------------------------------------------------------
+
+
+def chances(losses: np.ndarray, mu: float, most: float | None) -> tuple[float, float, float]:
+    """Of the package's rule: P(clip > 8 times the largest loss), P(clip < half of the 95% quantile), the median."""
+    n, eta = len(losses), bounded_range_from_mu(AutoClip().price(mu))
+    rule = ClipRule.of(n, eta, most)
+    logits = -rule.distances(losses, np.full(n, 1 / n)) * n * eta / 2 - rule.handicaps
+    odds = np.exp(logits - np.logaddexp.reduce(logits))
+    clips = np.array([range_of(bound, most)[1] for bound in rule.over])
+    high, low = clips > FAR_ABOVE * losses.max(), clips < np.quantile(losses, 0.95) / 2
+    return float(odds[high].sum()), float(odds[low].sum()), float(clips[np.searchsorted(np.cumsum(odds), 0.5)])
+
+
+def families(n: int) -> Iterator[tuple[str, np.ndarray, float | None]]:
+    """Losses of n people: some laws, and the default configuration of each task on its first split."""
+    rng = np.random.default_rng(0)
+    yield "everybody .69", np.full(n, 0.69), None
+    yield "everybody .69, log loss", np.full(n, 0.69), MOST_LOG_LOSS
+    yield "everybody 40", np.full(n, 40.0), None
+    yield "exponential, mean .001", rng.exponential(1e-3, n), None
+    yield "exponential, mean 30", rng.exponential(30.0, n), None
+    yield "lognormal, sigma 2", rng.lognormal(0.0, 2.0, n), None
+    for name in BOUNDS:
+        task = make(name, n, 0)
+        yield name, task.losses(task.default), MOST.get(name)
+
+
+def table_of_chances(n: int, mu: float) -> str:
+    """A row for each family."""
+    rows = []
+    for name, losses, most in families(n):
+        high, low, middle = chances(losses, mu, most)
+        rows.append([name, f"{losses.max():.3g}", f"{np.quantile(losses, 0.95):.3g}", f"{middle:.3g}"])
+        rows[-1] += [f"{100 * high:.1f}%", f"{100 * low:.1f}%"]
+    return markdown(["losses", "largest", "95% quantile", "median clip", "high", "low"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="the first so many splits")
@@ -234,7 +275,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after so many")
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
+    parser.add_argument("--chances", action="store_true", help="exact probabilities of clips; run nothing")
     asked = parser.parse_args()
+    if asked.chances:
+        print(table_of_chances(min(PEOPLE), min(BUDGETS)))
+        return
     logging.getLogger("dptune").setLevel(logging.ERROR)  # a new ledger says so
     path = asked.out / "results" / "clips.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

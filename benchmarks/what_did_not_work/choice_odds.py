@@ -1,4 +1,6 @@
-"""Public odds for the choice at the end of a search: `python -m benchmarks.choice_odds [--seeds 4] [--tasks ...] [--show]`.
+"""Public odds for the choice at the end of a search.
+
+`python -m benchmarks.what_did_not_work.choice_odds [--seeds 2] [--tasks ...] [--show]`.
 
 A search with a choice at its end knows a posterior of all candidates' losses: a function of its earlier releases. As
 odds of the choice it costs nothing. Each search is made once; what is compared are the exact laws of its last release
@@ -36,16 +38,16 @@ from tqdm import tqdm
 
 from benchmarks.curator import Curator
 from benchmarks.data import Array
+from benchmarks.measurements.tails.tasks import kept, make
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.space_tasks import space_task
-from benchmarks.tails.tasks import kept, make
 from dptune import CENTRED, SearchRun
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.query import MeanQuery
 
 MIXED = ("models-digits", "lightgbm-digits", "pipeline-digits")
 NUMBERS = ("tree", "neighbours", "logistic, temperature", "squared, outliers")
-PEOPLE, BUDGETS, TRIALS, SEEDS, DRAWS = (300, 1000), (0.5, 1.0), 60, 4, 4000
+PEOPLE, BUDGETS, TRIALS, SEEDS, DRAWS = (300, 1000), (0.5, 1.0), 60, 2, 4000
 GUMBEL = math.pi**2 / 6  # variance of the choice's noise, in units of its scale squared
 Odds = Callable[[Array, Array, float, np.random.Generator], Array]  # mean, covariance, scale, rng -> (m,)
 
@@ -107,9 +109,7 @@ def measure(name: str, n: int, mu: float, seed: int) -> dict[str, float]:
     task: Any = space_task(name, n, 500 + seed) if mixed else make(name, n, 500 + seed)
     judge = task.test_loss if mixed else task.judge
     curator = Witness(n, task.clip, seed=seed, private=True, mu=mu)
-    run = SearchRun(
-        CENTRED, curator, scope=name, space=task.space, seed=seed, default=task.default, trials=TRIALS
-    )
+    run = SearchRun(CENTRED, curator, scope=name, space=task.space, seed=seed, default=task.default, trials=TRIALS)
     for trial in range(run.plan.trials):
         parameters = run.ask()
         run.finish(str(trial), parameters, task.losses(parameters))
@@ -143,11 +143,12 @@ def report(results: Sequence[Mapping[str, Any]]) -> str:
         rows.append([name, str(n), f"{mu:g}", *(f"{np.mean([r[way] for r in of]):.4f}" for way in WAYS), str(len(of))])
     for group, names in (("mixed spaces", MIXED), ("numbers", NUMBERS)):
         of = [r for r in results if r["task"] in names]
-        if of:
-            seeds = sorted({r["seed"] for r in of})
-            total = {way: [np.mean([r[way] for r in of if r["seed"] == s]) for s in seeds] for way in WAYS}
-            ratio = {way: np.array(total[way]) / np.array(total["uniform"]) for way in WAYS}
-            rows.append([f"{group}: excess over that of uniform", "", "", *(mean_and_error(list(r)) for r in ratio.values()), ""])
+        usual = np.array([r["uniform"] for r in of])
+        for people in PEOPLE if of else ():
+            here = np.array([r["n"] == people for r in of])
+            ratios = [1 + (np.array([r[way] for r in of]) - usual)[here] / usual[here].mean() for way in WAYS]
+            row = [f"{group}, over uniform", str(people), "", *(mean_and_error(list(ratio)) for ratio in ratios)]
+            rows.append([*row, str(here.sum())])
     return markdown(["task", "n", "mu", *WAYS, "searches"], rows)
 
 
@@ -165,11 +166,7 @@ def main() -> None:
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(r["task"], r["n"], r["mu"], r["seed"]) for r in results}
     cells = [
-        (name, n, mu, seed)
-        for seed in range(asked.seeds)
-        for name in asked.tasks
-        for n in PEOPLE
-        for mu in BUDGETS
+        (name, n, mu, seed) for seed in range(asked.seeds) for name in asked.tasks for n in PEOPLE for mu in BUDGETS
     ]
     for cell in tqdm([] if asked.show else [cell for cell in cells if cell not in done]):
         results.append({**dict(zip(("task", "n", "mu", "seed"), cell, strict=True)), **measure(*cell)})
