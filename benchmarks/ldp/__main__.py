@@ -1,7 +1,7 @@
 """The LDP paper's experiments, the speed of a round, and the search for the default exploration.
 
 Run: OMP_NUM_THREADS=1 python -m benchmarks.ldp speed | overhead | multiplier | plays | regret | real | tables
-     also: parallel; options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
+     also: parallel | mechanisms; options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
 
 Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
 Runs already in a JSON file are not repeated, so a longer run may be stopped and continued, and all that is stored is
@@ -12,13 +12,14 @@ with numpy's noise and a public seed: the figures are about regret, not about pr
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.ldp import samplers as ldp_samplers
 from benchmarks.ldp import speed as ldp_speed
-from benchmarks.ldp.problems import KERNELS, Problem, heavy_replies, ldp_replies, light_sensors, rkhs, stocks
+from benchmarks.ldp.problems import KERNELS, Problem, R, heavy_replies, ldp_replies, light_sensors, rkhs, stocks
 from benchmarks.ldp.runs import (
     ALGORITHMS,
     DEFAULT,
@@ -37,7 +38,7 @@ from benchmarks.ldp.runs import (
 )
 from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from benchmarks.report import drawing
-from dptune.local.bandits.replies import Replies
+from dptune.local.bandits.replies import HybridReplies, LaplaceReplies, Replies
 
 EPSILONS = (0.5, 1.0, 2.0)
 GRID = [0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12]
@@ -169,6 +170,55 @@ def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, va
     return round(float(curve[-1] / (problem.uniform * T)), 5)
 
 
+# ---- Laplace and hybrid replies ------------------------------------------------------------------------
+
+MECHANISMS: dict[str, type[LaplaceReplies | HybridReplies]] = {"CTL": LaplaceReplies, "hybrid": HybridReplies}
+HYBRID_EXPLORATION = (None, 0.03, 0.1)  # multipliers of the bonus under hybrid replies; None: the algorithm's own
+
+
+def mechanisms(T: int, seeds: int, algorithms: list[str]) -> None:
+    """Regret under both mechanisms, over both kernels and epsilons 1 and 2, by problems that both have."""
+    data = load("ldp_mechanisms")
+    for seed in range(seeds):
+        for algorithm in algorithms:
+            for name, kind in MECHANISMS.items():
+                for c in HYBRID_EXPLORATION if name == "hybrid" else (None,):
+                    runs = data.setdefault(f"{algorithm} | {name} | {c or 'own'} | T={T}", {})
+                    if str(seed) not in runs:
+                        runs[str(seed)] = [
+                            _relative_to_uniform(algorithm, kind, kernel, epsilon, T, seed, c)
+                            for kernel in KERNELS
+                            for epsilon in EPSILONS[1:]
+                        ]
+            save("ldp_mechanisms", data)
+    print(mechanisms_table(data))
+
+
+def _relative_to_uniform(
+    algorithm: str, kind: type[LaplaceReplies | HybridReplies], kernel: str, epsilon: float, T: int, seed: int, c: Any
+) -> float:
+    problem = rkhs(kernel, seed)
+    variant = Variant("", lambda _, settings: settings if c is None else replace(settings, exploration=c))
+    curve, _ = play(algorithm, problem, kind(epsilon, problem.B, R), T, seed, variant)
+    return round(float(curve[-1] / (problem.uniform * T)), 5)
+
+
+def mechanisms_table(data: dict[str, Any]) -> str:
+    """A row for each algorithm and number of replies: relative regret, and the difference to that under CTL."""
+    rows = []
+    for key, runs in data.items():
+        algorithm, name, c, T = key.split(" | ")
+        usual = data[f"{algorithm} | CTL | own | {T}"]
+        seeds = [seed for seed in runs if seed in usual]
+        means = [float(np.mean(runs[seed])) for seed in seeds]
+        less = [float(np.mean(runs[seed]) - np.mean(usual[seed])) for seed in seeds]
+        difference = "" if name == "CTL" else mean_error(less)
+        rows.append([algorithm, name, c, T[2:], mean_error(means), difference, str(len(seeds))])
+    return table(
+        ["algorithm", "replies", "exploration", "rounds", "regret / uniform play", "less CTL's", "seeds"], rows
+    )
+
+
 SYNTHETIC: list[tuple[str, float | None]] = [(kernel, epsilon) for kernel in KERNELS for epsilon in (*EPSILONS, None)]
 REAL: list[tuple[str, float | None]] = [(name, e) for name in ("light sensors", "stocks") for e in (0.5, 1.0, 2.0)]
 PROBLEMS = {"regret": SYNTHETIC, "real": REAL}
@@ -178,7 +228,8 @@ VARIANTS = {"theorem": THEOREM, "order-wise": ORDER_WISE, "default": DEFAULT}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "what", choices=["regret", "real", "speed", "multiplier", "plays", "overhead", "parallel", "tables"]
+        "what",
+        choices=["regret", "real", "speed", "multiplier", "plays", "overhead", "parallel", "mechanisms", "tables"],
     )
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=10)
@@ -199,6 +250,8 @@ def main() -> None:
         ldp_speed.main()
     elif given.what == "overhead":
         ldp_samplers.overhead()
+    elif given.what == "mechanisms":
+        mechanisms(given.rounds, given.seeds, given.algorithms)
     elif given.what == "parallel":
         ldp_samplers.parallel(given.rounds, given.seeds, given.algorithms)
     else:
@@ -212,7 +265,12 @@ def print_stored() -> None:
     for stem in sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")}):
         print(f"\n*{stem}*\n\n{side_by_side(stem)}")
     data = load("ldp_multiplier")
-    for part in (multiplier_tables(data), plays_table(data), paired_table(data)):
+    for part in (
+        multiplier_tables(data),
+        plays_table(data),
+        paired_table(data),
+        mechanisms_table(load("ldp_mechanisms")),
+    ):
         print(f"\n{part}")
 
 
