@@ -173,7 +173,7 @@ def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, va
 # ---- Laplace and hybrid replies ------------------------------------------------------------------------
 
 MECHANISMS: dict[str, type[LaplaceReplies | HybridReplies]] = {"CTL": LaplaceReplies, "hybrid": HybridReplies}
-HYBRID_EXPLORATION = (None, 0.03, 0.1)  # multipliers of the bonus under hybrid replies; None: the algorithm's own
+HYBRID_EXPLORATION = (0.03, 0.1)  # multipliers of the bonus under hybrid replies, beside the algorithm's own
 
 
 def mechanisms(T: int, seeds: int, algorithms: list[str]) -> None:
@@ -182,7 +182,7 @@ def mechanisms(T: int, seeds: int, algorithms: list[str]) -> None:
     for seed in range(seeds):
         for algorithm in algorithms:
             for name, kind in MECHANISMS.items():
-                for c in HYBRID_EXPLORATION if name == "hybrid" else (None,):
+                for c in _explorations(algorithm, name):
                     runs = data.setdefault(f"{algorithm} | {name} | {c or 'own'} | T={T}", {})
                     if str(seed) not in runs:
                         runs[str(seed)] = [
@@ -192,6 +192,11 @@ def mechanisms(T: int, seeds: int, algorithms: list[str]) -> None:
                         ]
             save("ldp_mechanisms", data)
     print(mechanisms_table(data))
+
+
+def _explorations(algorithm: str, mechanism: str) -> list[float | None]:
+    others = [c for c in HYBRID_EXPLORATION if c != ALGORITHMS[algorithm].EXPLORATION]
+    return [None, *others] if mechanism == "hybrid" else [None]
 
 
 def _relative_to_uniform(

@@ -240,7 +240,7 @@ class ClipRule:
         u = np.asarray(np.abs(S - self.above))
         octave = round(1 / STEP)
         near = np.concatenate([np.ones(octave), S[:-octave]])  # above half of the bound; unknown below the first one
-        return np.maximum(u, self.above + self.far - near)
+        return np.asarray(np.maximum(u, self.above + self.far - near))
 
 
 def range_of(bound: float, most: float | None) -> tuple[float, float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.ldp import __main__ as main
 from benchmarks.ldp import samplers as ldp_samplers
 from benchmarks.ldp import speed as ldp_speed
 from benchmarks.ldp.__main__ import EPSILONS, side_by_side, synthetic
@@ -102,3 +104,22 @@ def test_the_commands_of_the_page_are_those_of_the_makefile() -> None:
     commands = re.findall(r"^python -m (benchmarks\.ldp .*\S)", page, re.MULTILINE)
     assert len(commands) >= 7
     assert [command for command in commands if f"$(RUN) {command}" not in makefile] == []
+
+
+def test_both_kinds_of_replies_are_compared_on_the_same_problems(
+    capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(main, "load", lambda name: kept)
+    monkeypatch.setattr(main, "save", lambda name, data: kept.update(data))
+    main.mechanisms(40, 2, ["TGP"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| TGP")]
+    assert [row.split(" | ")[1:4] for row in rows] == [
+        ["CTL", "own", "40"],
+        ["hybrid", "own", "40"],
+        ["hybrid", "0.1", "40"],
+    ]
+    own, other = (np.array([kept[f"TGP | {name} | own | T=40"][seed] for seed in "01"]) for name in ("CTL", "hybrid"))
+    less = other.mean(axis=1) - own.mean(axis=1)
+    assert f"{less.mean():.3f} ± {less.std(ddof=1) / 2**0.5:.3f}" in rows[1]
+    assert (own != other).any()
