@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel clean
+.PHONY: help demo docs test test-site test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel clean
 
 help:  ## print this list; `make -C benchmarks` prints that of the benchmarks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -29,7 +29,9 @@ demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choi
 	$(BIN)/python examples/public_first_optuna.py out/demo
 	$(BIN)/dptune plot out/demo/public_first.db out/demo.png
 	$(BIN)/dptune certificate out/demo/public_first.db --registry examples/about.toml > out/demo/registry.yaml
-	@echo "Open out/demo.png. The ledger is out/demo/public_first.db, the record for a registry out/demo/registry.yaml."
+	@echo "Done: an Optuna search on 100 public tumours, then one private choice by 400 patients, at epsilon = 4."
+	@echo "Open out/demo.png: finalists, improvement and budget. Ledger: out/demo/public_first.db."
+	@echo "Statement: dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
@@ -95,6 +97,9 @@ audit-outside: $(VENV)-outside/.installed  ## jax-privacy's bounds on our releas
 
 docs: $(VENV)/.installed  ## the site in out/site, its notebooks executed; a warning is an error
 	NO_MKDOCS_2_WARNING=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+test-site: docs  ## the built site in headless Chromium, of the system: images load, code is whole, tables fit a phone
+	DPTUNE_CHROMIUM=1 $(BIN)/python -m pytest tests/docs/test_site.py
 
 check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .

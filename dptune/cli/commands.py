@@ -164,8 +164,9 @@ def plan(
     budget = _budget(mu, epsilon, delta) if epsilon is not None else Budget.gdp(1.0 if mu is None else mu)
     space = space_of(dimensions, choices or ())
     trials = default_trials(space.d) if trials is None else trials
-    searches = {"default": default, "rung_share": rung_share, "rungs": rungs}
-    rows = forecast(n, (low, high), space, mu=budget.mu, trials=trials, **searches)
+    rows = forecast(
+        n, (low, high), space, mu=budget.mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs
+    )
     chosen = [_of_a_choice(n, high - low, budget, factor) for factor in (0.5, 1.0, 2.0)]
     if format is Listing.json:
         typer.echo(json.dumps([*chosen, *rows], indent=2))
