@@ -115,10 +115,19 @@ def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
     cells = Cells.of(np.array([3.0, -2.0, 50.0]), 20.0, None)
     found = cells.share("share", np.array([1.0, 0, 0]), np.array([1.0, 1.0, 0]))
     assert found.interval == (0.0, 1.0)
+    assert math.isnan(found.value)
     hidden = cells.share("share", np.array([0, 1.0, 0]), np.array([0, 1.0, 0]))
     assert math.isnan(hidden.value)
     assert math.isnan(mean_of("mean", [found, hidden]).value)
     assert "hides" in str(hidden)
+
+
+def test_an_area_that_the_noise_hides_has_no_value() -> None:
+    scores = np.linspace(0.0, 1.0, 100)
+    bins = Bins.at(np.array([0.25, 0.5, 0.75]), 0.5, scores, scores > 0.6)
+    table = BinaryTable(bins, np.array([[2.0, -1.0, 1.0, 0.0], [90.0, 100.0, 110.0, 100.0]]), 5.0, 400.0)
+    assert table.roc_auc_score.interval == (0.0, 1.0)
+    assert math.isnan(table.roc_auc_score.value)
 
 
 def test_the_nearest_counts_without_negative_ones() -> None:
