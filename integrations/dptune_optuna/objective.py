@@ -91,11 +91,7 @@ class PrivateFunction:
         name, ledger = study.study_name, self._privatizer.ledger
         if name not in self._agreed:
             self._asked.loss.refuse_other(ledger, name)
-        run = self._runs.of(study)
-        if run is not None and name not in self._agreed:
-            self._asked.loss.keep(ledger, name)
-            self._agreed.add(name)
-        return run
+        return self._runs.of(study)
 
     def __call__(self, trial: Trial) -> float:
         """Run one trial: check the budget, train, hand the losses over, return the released value.
@@ -147,6 +143,9 @@ class PrivateFunction:
                     run.rungs.withdraw(name)
                 raise
             value = run.finish(name, trial.params, losses)
+            if study.study_name not in self._agreed:  # of a loss that nothing came of another may take the place
+                self._asked.loss.keep(self._privatizer.ledger, study.study_name)
+                self._agreed.add(study.study_name)
         except dptune.PlanComplete as error:
             raise _end_of(study, error) from None
         except dptune.errors.AllTrialsFailed:

@@ -233,7 +233,7 @@ def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_fir
     for other in (optuna.create_study(sampler=again), create(None, again, "copy")):
         with pytest.raises(dptune.errors.BudgetPlanned, match=r"'study'.*storage=.*mu=.*a new ledger .* adds to what"):
             other.optimize(again.objective(calls.append), n_trials=again.n_trials)
-    without = type(again)(None, open_privatizer(tmp_path), n_trials=24)
+    without = type(again)(open_privatizer(tmp_path), n_trials=24)
     with pytest.raises(dptune.errors.BudgetPlanned):
         optuna.create_study(sampler=without).optimize(without.objective(calls.append), n_trials=3)
     assert calls == []
@@ -304,9 +304,9 @@ class OwnSampler(PrivateSampler):
 
 
 def test_any_method_is_a_sampler_in_one_line(fast_path):
-    sampler = OwnSampler(SPACE, open_privatizer(fast_path), n_trials=12, seed=1)
+    sampler = OwnSampler(open_privatizer(fast_path), SPACE, n_trials=12, seed=1)
     study = create(None, sampler)
     study.optimize(sampler.objective(people_s_losses), n_trials=sampler.n_trials)
     assert sampler.run_of(study).complete
     with pytest.raises(dptune.InputError, match="OwnSampler has no option 'sigmaa'"):
-        OwnSampler(SPACE, open_privatizer(fast_path), sigmaa=1)
+        OwnSampler(open_privatizer(fast_path), SPACE, sigmaa=1)

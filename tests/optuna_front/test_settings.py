@@ -63,7 +63,7 @@ def test_wrong_settings_are_refused_by_name(tmp_path, kind, wrong, says):
         ("gibo", {"batch": 0}, "batch"),
         ("centred", {"n_trials": 20, "population": 50}, "n_trials.*population"),
         ("centred", {"tuning": {"steps": 20}}, "steps.*n_trials"),
-        ("centred", {"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*sigma"),
+        ("centred", {"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*tuning"),
         ("values", {"n_trials": 0}, "n_trials"),
         ("values", {"mu": -1.0}, "mu"),
         ("values", {"final_share": 1.0}, "final_share"),
@@ -99,7 +99,7 @@ def test_a_privatizer_and_something_to_search_are_needed(tmp_path, kind):
             front(kind, nobody)
     for nothing in ({"k": CategoricalDistribution(["only"])}, {}) if sampler else ():
         with pytest.raises(dptune.InputError, match="more than one value to search"):
-            sampler(nothing, open_privatizer(tmp_path))
+            sampler(open_privatizer(tmp_path), nothing)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ class Moved(CentredSearch):
 
 
 def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says_what_differs(fast_path):
-    search = Moved(SPACE, open_privatizer(fast_path), n_trials=8)
+    search = Moved(open_privatizer(fast_path), SPACE, n_trials=8)
     with pytest.raises((tune.TuneError, dptune.InputError)) as caught:
         tuner(search.trainable(losses), search, fast_path, num_samples=12).fit()
     assert "'x' cannot be 7.0" in shown(caught.value)

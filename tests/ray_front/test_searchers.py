@@ -32,7 +32,7 @@ def test_a_run_ends_by_itself_and_recommends_without_a_vault(tmp_path, opened):
     fresh = opened(open_privatizer(tmp_path))
     assert fresh.recommend() == search.recommend() == fresh.progress()["recommended"]
     assert set(fresh.recommend()) == {"x", "y"}
-    without_space = type(fresh)(None, open_privatizer(tmp_path), name="run", seed=1, n_trials=12)
+    without_space = type(fresh)(open_privatizer(tmp_path), name="run", seed=1, n_trials=12)
     assert (without_space.n_trials, without_space.recommend()) == (12, fresh.recommend())
 
 
@@ -78,7 +78,7 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
         return losses({"x": config["model"]["x"], "y": config["y"]})
 
     privatizer = open_privatizer(tmp_path, mu=30.0)
-    search = type(opened(privatizer))(space, privatizer, n_trials=24, seed=1, name="deep", default=default)
+    search = type(opened(privatizer))(privatizer, space, n_trials=24, seed=1, name="deep", default=default)
     run(begin(search, space=space), function=deep)
     best = search.recommend()
     assert best["model"].keys() == {"x", "kernel", "kind"}
