@@ -109,9 +109,11 @@ def test_the_page_of_the_public_choice_runs(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("name", ["docs/tutorial_optuna.md", "docs/tutorial_sklearn.md", PRIVATE])
-def test_a_tutorial_runs_and_prints_what_it_says(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_tutorial_runs_and_prints_what_it_says(
+    name: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     run(name)
-    printed = "".join(capfd.readouterr())
+    printed = "\n".join([*capfd.readouterr(), *caplog.messages])
     for _, text in blocks(page(name), "text"):
         for line in text.splitlines():
             assert line in printed or "..." in line
