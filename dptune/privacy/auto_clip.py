@@ -153,25 +153,19 @@ class AutoClip:
                 ledger.announce_division(self.scope, division)
         ClipRule.of(n, bounded_range_from_mu(price), most)
 
-    def charge(
-        self,
-        ledger: PrivacyLedger,
-        weights: Vector,
-        about: Mapping[str, Any],
-        mu: float | None,
-        choice_share: float,
-        *,
-        private: bool,
-    ) -> tuple[ClipRule, Charge]:
-        """Pay for the choice, before losses are read; ``about`` has the name of the loss and the largest there is."""
+    def release_of(
+        self, ledger: PrivacyLedger, weights: Vector, about: Mapping[str, Any], mu: float | None, choice_share: float
+    ) -> tuple[ClipRule, SelectionRelease, str, Division | None]:
+        """Return the rule, what is charged for it, the digest of the question, and how it divides the budget.
+
+        ``about`` has the name of the loss and the largest there is.
+        """
         price, division = self._price_in(ledger, mu, choice_share)
         eta, entry = bounded_range_from_mu(price), float(weights.max())
         rule, scale = ClipRule.of(len(weights), eta, about["most"]), 2 * entry * (1 + SLACK) / eta
         event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
         digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{rule.far!r}/{price!r}/{entry!r}/{scale!r}"
-        return rule, ledger.charge(
-            self.scope, CLIP, event, digest=digest, private=private, note=about, division=division
-        )
+        return rule, event, digest, division
 
     def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Division | None]:
         made = self.made(ledger)

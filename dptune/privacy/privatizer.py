@@ -1,31 +1,32 @@
-"""The trusted object: it holds the losses, pays, clips, averages, adds noise, and lets nothing else out."""
+"""The trusted object: it charges, reads the losses, clips, averages, adds noise, records, and lets nothing else out."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import between, shown
-from dptune._locks import ForkSafeLock
+from dptune._checks import between
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
+from dptune.ledger.events import Event
+from dptune.ledger.filter import Division
 from dptune.ledger.ledger import PrivacyLedger
-from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
-from dptune.privacy.held import HeldLosses, People
+from dptune.privacy.auto_clip import CLIP, AutoClip
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, is_private, noise_source
-from dptune.privacy.query import LARGEST, SMALLEST, Box, Interval, MeanQuery, Query
-from dptune.privacy.seal.pending import PendingLosses, Waiting
-from dptune.privacy.seal.private import PerExampleLosses, frameless, reveal
+from dptune.privacy.observed import Losses as Losses
+from dptune.privacy.observed import ObservedLosses
+from dptune.privacy.query import LARGEST, SMALLEST, Box, MeanQuery, Query
+from dptune.privacy.seal.pending import PendingLosses
+from dptune.privacy.seal.private import PerExampleLosses, frameless
 from dptune.privacy.table import TableQuery
 
 Vector = npt.NDArray[np.float64]
-Losses = PerExampleLosses | npt.ArrayLike
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Released:
         return float(self.value.item())
 
 
-class LossPrivatizer:
+class LossPrivatizer(ObservedLosses):
     """Answers mean queries (and shares of people, which are means) about private losses, after paying for them.
 
     Promise: every release is mu-GDP under replacing all of one person's records, with n public, for a trusted
@@ -85,72 +86,20 @@ class LossPrivatizer:
         pending: PendingLosses | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        if not isinstance(ledger, PrivacyLedger):
-            raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
-        if pending is not None and not isinstance(pending, PendingLosses):
-            raise InputError(f"pending must be PendingLosses(path, PendingLosses.new_key()); got {shown(pending)}.")
-        self.ledger = ledger
-        if dtype is not np.float32 and dtype is not np.float64:
-            raise InputError("dtype must be numpy.float32 or numpy.float64.")
-        self.dtype = dtype
-        self.auto = as_auto_clip(clip)
-        self._clip = Interval.of(clip) if self.auto is None else None
-        self._clip_is_private = True  # as far as this process knows
-        self._people = People.of(n, groups, person_weights)
-        self.rows, self.n = self._people.rows, self._people.n
-        self.pending, self._given_noise = pending, noise
-        ledger.bind_people(self.n)
-        self._start()
+        self._given_noise = noise
+        super().__init__(
+            ledger, n=n, groups=groups, clip=clip, person_weights=person_weights, dtype=dtype, pending=pending
+        )
 
     def _start(self) -> None:
-        self._lock = ForkSafeLock()
+        super()._start()
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
-        self._rows = None if self._clip is None else HeldLosses(self._people, self._clip, self.dtype)
         self._noise = noise_source(self._given_noise)
 
     @property
     def private(self) -> bool:
         """False if the noise is not OpenDP's, or was not when the clip was chosen: then nothing is protected."""
         return is_private(self._noise) and self._clip_is_private
-
-    @property
-    def person_weights(self) -> Vector:
-        """Public weights of the people's mean (n,), which sum to 1."""
-        return self._people.weights
-
-    @property
-    def interval(self) -> Interval:
-        """The public range of a loss.
-
-        Raises:
-            InputError: it is to be chosen, and was not yet.
-        """
-        return self._held.interval
-
-    @property
-    def knows_clip(self) -> bool:
-        """Whether :attr:`interval` was given, or chosen by now, in this process or in another."""
-        return self._rows is not None or self._chosen() is not None
-
-    @property
-    def _held(self) -> HeldLosses:
-        return self._hold(self._chosen()) if self._rows is None else self._rows
-
-    def _hold(self, clip: Interval | None) -> HeldLosses:
-        if clip is None:
-            raise InputError(
-                'clip="auto" is chosen from the losses of your default configuration, and was not yet: front ends do '
-                "it in their first trial; without one call privatizer.choose_clip(losses) before the run begins."
-            )
-        with self._lock:
-            if self._rows is None:
-                self._rows = HeldLosses(self._people, clip, self.dtype)
-            return self._rows
-
-    @property
-    def loss_range(self) -> float:
-        """Width of the clipping interval, high - low."""
-        return self.interval.diameter
 
     def describe(self) -> dict[str, object]:
         """Return the public settings as plain JSON data, without seed and groups, by which a run is recognised."""
@@ -167,7 +116,7 @@ class LossPrivatizer:
         parts += [b"" if people.of_row is None else np.asarray(people.of_row, dtype=np.int64).tobytes()]
         return hashlib.sha256(b"|".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
-    # ---- a clip that is chosen -----------------------------------------------------------------
+    # ---- the clip, if it is chosen ---------------------------------------------------------------
 
     def choose_clip(
         self,
@@ -221,150 +170,19 @@ class LossPrivatizer:
             self._release_clip(self.auto, self.checked(found), {"loss": loss, "most": most}, *coming)
         return self.interval.low, self.interval.high
 
-    def use_clip(self, clip: tuple[float, float]) -> None:
-        """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released.
-
-        Raises:
-            InputError: this privatizer has another clip by now.
-        """
-        if self.auto is None:
-            return
-        if self._rows is None:
-            self._clip = Interval.of(clip)
-            self._hold(self._clip)
-        if self.interval != Interval.of(clip):
-            raise InputError(
-                f"this privatizer has the clip ({self.interval.low:g}, {self.interval.high:g}), of another loss, and "
-                f"this one's is {clip}: make another LossPrivatizer for it. Nothing was trained or spent."
-            )
-
-    def refuse_other_loss(self, loss: str) -> None:
-        """Refuse a loss for which the clip was not chosen.
-
-        Raises:
-            KeyConflict: the clip was chosen from another.
-        """
-        if self.auto is not None:
-            self.auto.refuse_other_loss(self.ledger, loss)
-
     @frameless
     def _release_clip(
         self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None, choice_share: float
     ) -> None:
-        rule, charge = auto.charge(self.ledger, self._people.weights, about, mu, choice_share, private=self.private)
-        scale = float(charge.description["sigma"])
+        weights = self._people.weights
+        rule, event, digest, division = auto.release_of(self.ledger, weights, about, mu, choice_share)
 
         def draw() -> Vector:
             with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-                u = rule.distances(self._people.means(reveal(losses)), self._people.weights)
-            return rule.over[[self._noise.noisy_argmin(u + scale * rule.handicaps, scale)]]
+                u = rule.distances(self._people.means(self._values(losses)), weights)
+            return rule.over[[self._noise.noisy_argmin(u + event.sigma * rule.handicaps, event.sigma)]]
 
-        if charge.value is None:
-            self._answer(charge, draw)
-
-    def _chosen(self) -> Interval | None:
-        """Return the clip that the ledger has, or the one that was given."""
-        made = None if self.auto is None or self._clip is not None else self.auto.made(self.ledger)
-        if made is None or made.value is None:
-            return self._clip
-        self._clip_is_private = made.private
-        return Interval(*range_of(made.value[0], made.note["most"]))
-
-    # ---- private data in -----------------------------------------------------------------------
-
-    @frameless
-    def observe(self, point: str, losses: Losses) -> None:
-        """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
-
-        Args:
-            point: public name of the evaluated point.
-            losses: one loss per example, in a fixed order of examples.
-
-        Raises:
-            InputError: wrong length, shape or dtype; depends on public shape only.
-        """
-        wrapped = self.checked(losses)
-        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            row = self._held.clean(reveal(wrapped))
-        with self._lock:
-            if point not in self._held:
-                self._held.add(point, row)
-
-    def checked(self, losses: Losses) -> PerExampleLosses:
-        """Return the losses (rows,) if :meth:`observe` would take them.
-
-        Raises:
-            InputError: wrong length, shape or dtype; depends on public shape only.
-        """
-        wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
-        if len(wrapped) != self.rows:
-            raise InputError(
-                f"expected {self.rows} per-example losses, one per example, also for examples that fail; the n= or "
-                "groups= of the LossPrivatizer says how many."
-            )
-        return wrapped
-
-    def observe_failure(self, point: str) -> None:
-        """Take an evaluation that failed: every person's loss is the upper clip, unless a query says otherwise."""
-        with self._lock:
-            if point not in self._held:
-                self._held.add(point, np.full(self.n, self.interval.diameter / 2), failed=True)
-
-    def copy(self, point: str, name: str) -> None:
-        """Hold the losses of a point under another name, too.
-
-        Raises:
-            InputError: this process does not hold them.
-        """
-        with self._lock:
-            if point not in self._held:
-                raise self._missing((point,))
-            if name not in self._held:
-                self._held.add(name, self._held.row(point), failed=point in self._held.failed)
-
-    def points(self) -> tuple[str, ...]:
-        """Return the names of the points whose losses this process holds; public."""
-        with self._lock:
-            return self._held.points()
-
-    def forget(self, point: str) -> None:
-        """Overwrite the losses of a point."""
-        with self._lock:
-            if point in self._held:
-                self._held.drop(point)
-                self.settle([point])
-
-    def keep(self, point: str, *, scope: str, parameters: Mapping[str, Any]) -> None:
-        """Write the losses of a point to the encrypted file, if there is one; parameters are plain JSON data.
-
-        Raises:
-            LedgerError: they cannot be written.
-        """
-        with self._lock:
-            if self.pending is not None and point in self._held:
-                waiting = Waiting(point, scope, parameters, point in self._held.failed)
-                self.pending.keep(waiting, self._held.row(point), whose=self._whose())
-
-    def settle(self, points: Collection[str]) -> None:
-        """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
-        if self.pending is not None:
-            self.pending.drop(points)
-
-    def kept(self, scope: str) -> list[Waiting]:
-        """Take back what a killed process has left of a run in the encrypted file, as far as this one lacks it.
-
-        Raises:
-            InputError: they were written with another key, or by another privatizer.
-        """
-        with self._lock:
-            found = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
-            new = [(waiting, row) for waiting, row in found if waiting.point not in self._held]
-            for waiting, row in new:
-                self._held.add(waiting.point, row, failed=waiting.failed)
-            return [waiting for waiting, _ in new]
-
-    def _whose(self) -> list[object]:
-        return [self.ledger.mark()["ledger"], self.fingerprint()]
+        self._drawn(auto.scope, CLIP, event, draw, digest=digest, note=about, division=division)
 
     # ---- released values out -------------------------------------------------------------------
 
@@ -421,10 +239,11 @@ class LossPrivatizer:
         event = how.event(query, sensitivity, scale)
         self._require(query.points, scope, key)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}"
-        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, quota=quota)
-        if charge.value is None:
-            charge = self._answer(charge, lambda: how.draw(self._held.mean(query), scale) + how.adds_to * query.middle)
-        return self._released(charge, scale)
+
+        def draw() -> Vector:
+            return how.draw(self._held.mean(query), scale) + how.adds_to * query.middle
+
+        return self._released(self._drawn(scope, key, event, draw, digest=digest, note=note, quota=quota), scale)
 
     def release_table(
         self,
@@ -451,14 +270,32 @@ class LossPrivatizer:
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
-        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note)
 
         def draw() -> Vector:
             codes = read()
-            known = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
-            return how.draw(query.mean(self._people, reveal(known)), scale)
+            known = self._values(np.full(self.rows, np.nan) if codes is None else codes)
+            return how.draw(query.mean(self._people, known), scale)
 
-        return self._released(charge if charge.value is not None else self._answer(charge, draw), scale)
+        return self._released(self._drawn(scope, key, event, draw, digest=digest, note=note), scale)
+
+    def _drawn(
+        self,
+        scope: str,
+        key: str,
+        event: Event,
+        draw: Callable[[], Vector],
+        *,
+        digest: str,
+        note: Mapping[str, object] | None,
+        quota: Quota | None = None,
+        division: Division | None = None,
+    ) -> Charge:
+        """Charge, then read and draw, then record: the one way out. An answer that is recorded is returned."""
+        private = self.private
+        charge = self.ledger.charge(
+            scope, key, event, digest=digest, private=private, note=note, quota=quota, division=division
+        )
+        return charge if charge.value is not None else self._answer(charge, draw)
 
     def _released(self, charge: Charge, scale: float) -> Released:
         value = np.array(charge.value, dtype=np.float64)
@@ -473,13 +310,6 @@ class LossPrivatizer:
         known = self.ledger.find(scope, key)
         if known is None or known.value is None:
             raise self._missing(points)
-
-    def _missing(self, points: tuple[str, ...]) -> InputError:
-        missing = [point for point in points if point not in self._held]
-        return InputError(
-            f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that observed "
-            "them. Evaluate the points again."
-        )
 
     @frameless
     def _answer(self, charge: Charge, draw: Callable[[], Vector]) -> Charge:

@@ -1,0 +1,251 @@
+"""Private losses in: whose they are, the clip that bounds them, and what is kept of them until it is released.
+
+Nothing leaves here. What is released of these losses is :class:`dptune.LossPrivatizer`, which extends this class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import shown
+from dptune._locks import ForkSafeLock
+from dptune.errors import InputError
+from dptune.ledger.ledger import PrivacyLedger
+from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
+from dptune.privacy.held import HeldLosses, People
+from dptune.privacy.query import Interval
+from dptune.privacy.seal.pending import PendingLosses, Waiting
+from dptune.privacy.seal.private import PerExampleLosses, frameless, reveal
+
+Vector = npt.NDArray[np.float64]
+Losses = PerExampleLosses | npt.ArrayLike
+
+
+class ObservedLosses(ABC):
+    """The losses of a privatizer; see there for the arguments."""
+
+    def __init__(
+        self,
+        ledger: PrivacyLedger,
+        *,
+        n: int | None,
+        groups: npt.ArrayLike | None,
+        clip: tuple[float, float] | str | AutoClip,
+        person_weights: npt.ArrayLike | None,
+        dtype: type[np.float32] | type[np.float64],
+        pending: PendingLosses | None,
+    ) -> None:
+        if not isinstance(ledger, PrivacyLedger):
+            raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
+        if pending is not None and not isinstance(pending, PendingLosses):
+            raise InputError(f"pending must be PendingLosses(path, PendingLosses.new_key()); got {shown(pending)}.")
+        self.ledger = ledger
+        if dtype is not np.float32 and dtype is not np.float64:
+            raise InputError("dtype must be numpy.float32 or numpy.float64.")
+        self.dtype = dtype
+        self.auto = as_auto_clip(clip)
+        self._clip = Interval.of(clip) if self.auto is None else None
+        self._clip_is_private = True  # as far as this process knows
+        self._people = People.of(n, groups, person_weights)
+        self.rows, self.n = self._people.rows, self._people.n
+        self.pending = pending
+        ledger.bind_people(self.n)
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = ForkSafeLock()
+        self._rows = None if self._clip is None else HeldLosses(self._people, self._clip, self.dtype)
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a digest of all settings; to compare in memory, never to store."""
+
+    @property
+    def person_weights(self) -> Vector:
+        """Public weights of the people's mean (n,), which sum to 1."""
+        return self._people.weights
+
+    @property
+    def interval(self) -> Interval:
+        """The public range of a loss.
+
+        Raises:
+            InputError: it is to be chosen, and was not yet.
+        """
+        return self._held.interval
+
+    @property
+    def knows_clip(self) -> bool:
+        """Whether :attr:`interval` was given, or chosen by now, in this process or in another."""
+        return self._rows is not None or self._chosen() is not None
+
+    @property
+    def _held(self) -> HeldLosses:
+        return self._hold(self._chosen()) if self._rows is None else self._rows
+
+    def _hold(self, clip: Interval | None) -> HeldLosses:
+        if clip is None:
+            raise InputError(
+                'clip="auto" is chosen from the losses of your default configuration, and was not yet: front ends do '
+                "it in their first trial; without one call privatizer.choose_clip(losses) before the run begins."
+            )
+        with self._lock:
+            if self._rows is None:
+                self._rows = HeldLosses(self._people, clip, self.dtype)
+            return self._rows
+
+    @property
+    def loss_range(self) -> float:
+        """Width of the clipping interval, high - low."""
+        return self.interval.diameter
+
+    @property
+    def largest_weight(self) -> float:
+        """The largest weight of a person in a mean; public, 1/n if all are equal."""
+        return float(self._people.weights.max())
+
+    def use_clip(self, clip: tuple[float, float]) -> None:
+        """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released.
+
+        Raises:
+            InputError: this privatizer has another clip by now.
+        """
+        if self.auto is None:
+            return
+        if self._rows is None:
+            self._clip = Interval.of(clip)
+            self._hold(self._clip)
+        if self.interval != Interval.of(clip):
+            raise InputError(
+                f"this privatizer has the clip ({self.interval.low:g}, {self.interval.high:g}), of another loss, and "
+                f"this one's is {clip}: make another LossPrivatizer for it. Nothing was trained or spent."
+            )
+
+    def refuse_other_loss(self, loss: str) -> None:
+        """Refuse a loss for which the clip was not chosen.
+
+        Raises:
+            KeyConflict: the clip was chosen from another.
+        """
+        if self.auto is not None:
+            self.auto.refuse_other_loss(self.ledger, loss)
+
+    def _chosen(self) -> Interval | None:
+        """Return the clip that the ledger has, or the one that was given."""
+        made = None if self.auto is None or self._clip is not None else self.auto.made(self.ledger)
+        if made is None or made.value is None:
+            return self._clip
+        self._clip_is_private = made.private
+        return Interval(*range_of(made.value[0], made.note["most"]))
+
+    # ---- private data in -----------------------------------------------------------------------
+
+    @frameless
+    def observe(self, point: str, losses: Losses) -> None:
+        """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
+
+        Args:
+            point: public name of the evaluated point.
+            losses: one loss per example, in a fixed order of examples.
+
+        Raises:
+            InputError: wrong length, shape or dtype; depends on public shape only.
+        """
+        wrapped = self.checked(losses)
+        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+            row = self._held.clean(reveal(wrapped))
+        with self._lock:
+            if point not in self._held:
+                self._held.add(point, row)
+
+    def checked(self, losses: Losses) -> PerExampleLosses:
+        """Return the losses (rows,) if :meth:`observe` would take them.
+
+        Raises:
+            InputError: wrong length, shape or dtype; depends on public shape only.
+        """
+        wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
+        if len(wrapped) != self.rows:
+            raise InputError(
+                f"expected {self.rows} per-example losses, one per example, also for examples that fail; the n= or "
+                "groups= of the LossPrivatizer says how many."
+            )
+        return wrapped
+
+    def observe_failure(self, point: str) -> None:
+        """Take an evaluation that failed: every person's loss is the upper clip, unless a query says otherwise."""
+        with self._lock:
+            if point not in self._held:
+                self._held.add(point, np.full(self.n, self.interval.diameter / 2), failed=True)
+
+    def copy(self, point: str, name: str) -> None:
+        """Hold the losses of a point under another name, too.
+
+        Raises:
+            InputError: this process does not hold them.
+        """
+        with self._lock:
+            if point not in self._held:
+                raise self._missing((point,))
+            if name not in self._held:
+                self._held.add(name, self._held.row(point), failed=point in self._held.failed)
+
+    def points(self) -> tuple[str, ...]:
+        """Return the names of the points whose losses this process holds; public."""
+        with self._lock:
+            return self._held.points()
+
+    def forget(self, point: str) -> None:
+        """Overwrite the losses of a point."""
+        with self._lock:
+            if point in self._held:
+                self._held.drop(point)
+                self.settle([point])
+
+    def keep(self, point: str, *, scope: str, parameters: Mapping[str, Any]) -> None:
+        """Write the losses of a point to the encrypted file, if there is one; parameters are plain JSON data.
+
+        Raises:
+            LedgerError: they cannot be written.
+        """
+        with self._lock:
+            if self.pending is not None and point in self._held:
+                waiting = Waiting(point, scope, parameters, point in self._held.failed)
+                self.pending.keep(waiting, self._held.row(point), whose=self._whose())
+
+    def settle(self, points: Collection[str]) -> None:
+        """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
+        if self.pending is not None:
+            self.pending.drop(points)
+
+    def kept(self, scope: str) -> list[Waiting]:
+        """Take back what a killed process has left of a run in the encrypted file, as far as this one lacks it.
+
+        Raises:
+            InputError: they were written with another key, or by another privatizer.
+        """
+        with self._lock:
+            found = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
+            new = [(waiting, row) for waiting, row in found if waiting.point not in self._held]
+            for waiting, row in new:
+                self._held.add(waiting.point, row, failed=waiting.failed)
+            return [waiting for waiting, _ in new]
+
+    def _whose(self) -> list[object]:
+        return [self.ledger.mark()["ledger"], self.fingerprint()]
+
+    def _missing(self, points: tuple[str, ...]) -> InputError:
+        missing = [point for point in points if point not in self._held]
+        return InputError(
+            f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that observed "
+            "them. Evaluate the points again."
+        )
+
+    def _values(self, losses: Losses) -> Vector:
+        """Return the values (rows,) of losses that :meth:`observe` would take, to draw from. Private."""
+        return reveal(self.checked(losses))
