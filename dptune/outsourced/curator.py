@@ -33,8 +33,10 @@ import numpy.typing as npt
 
 from dptune._checks import at_least, between, place, positive
 from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
+from dptune.ledger.budget_ledger import adjacency_of
+from dptune.ledger.entries import Charge
 from dptune.ledger.events import TableRelease
-from dptune.ledger.ledger import Charge, PrivacyLedger, adjacency_of
+from dptune.ledger.ledger import PrivacyLedger
 from dptune.outsourced.formats import About, Exchange, to_bytes
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source

@@ -12,10 +12,10 @@ from dptune._numbers import finite
 from dptune._statement import Curve, Rows, Statement, priced
 from dptune.errors import InputError
 from dptune.ledger.approximate import ACCOUNTANT, Limits
+from dptune.ledger.budget_ledger import REPLACE_ONE
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.dominating import Choices, Gaussian, Profile, together
 from dptune.ledger.gdp import Spent, probability
-from dptune.ledger.ledger import REPLACE_ONE
 from dptune.ledger.statement import BudgetStatement
 from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger
 from dptune.training.plans import Planned, SelectionPlan

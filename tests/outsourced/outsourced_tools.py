@@ -13,7 +13,7 @@ from noises import CannedNoise, NoNoise
 from scipy.stats import chi2, kstest, norm
 
 from dptune import Budget, PrivacyLedger
-from dptune.ledger.ledger import adjacency_of
+from dptune.ledger.budget_ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator, random_projection
 from dptune.outsourced.formats import Exchange
 from dptune.outsourced.outputs import PublicOutputs

@@ -14,10 +14,10 @@ from dptune import Budget, InputError, LossPrivatizer, PlanComplete, PrivacyLedg
 from dptune.cli import app
 from dptune.ledger import PlanLedger, entries
 from dptune.ledger import SubsampledGaussianPlan as Rounds
+from dptune.ledger.budget_ledger import REPLACE_ONE
 from dptune.ledger.dominating import Gaussian
 from dptune.ledger.events import GaussianRelease
 from dptune.ledger.gdp import epsilon_from_mu
-from dptune.ledger.ledger import REPLACE_ONE
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.ledger import REMOVE_ONE
 from dptune.training.profiles import epsilon_of, removal_mu

@@ -1,0 +1,254 @@
+"""A budget and what has become of it: its filter, raises, the plans of runs, and what they leave to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+
+from dptune._checks import function, json_data, positive, text
+from dptune._store import damaged
+from dptune.errors import InputError
+from dptune.ledger import decisions, entries, schema
+from dptune.ledger.approximate import Limits
+from dptune.ledger.connection import Database, repeated
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.durable import DurableLedger
+from dptune.ledger.entries import LedgerState
+from dptune.ledger.filter import Allowance, Division, GdpFilter, filter_of, is_pair
+from dptune.ledger.gdp import Budget, Spent
+
+PLAN = "plan"  # the fact of a scope that says what its run will spend
+_PLANNED_AT = "planned at"  # and when, if the ledger may be divided by it; or what a clip asks for a run to come
+
+_f = schema.facts.c
+_PLANNED = sa.select(_f.scope, _f.value).where(_f.name == _PLANNED_AT)
+
+REPLACE_ONE = "replace all records of one unit, with n public"
+CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
+
+
+class BudgetLedger(DurableLedger):
+    """The part of a :class:`PrivacyLedger` that says what may be charged. Made by that class only."""
+
+    kind = "budget"
+    filter: GdpFilter
+    protects: ClassVar = {
+        "dataset": "validation data",
+        "unit": "one person",
+        "adjacency": REPLACE_ONE,
+        "trust_model": CENTRAL,
+    }
+
+    def __init__(
+        self,
+        url: str | Path | Database,
+        budget: Budget | None = None,
+        *,
+        dataset: str | None = None,
+        unit: str | None = None,
+        max_change: float | None = None,
+    ) -> None:
+        if budget is not None:
+            _refuse_no_budget(budget)
+        promise, words = (None, "") if budget is None else (_first_row(budget), _in_words(budget))
+        adjacency = None if max_change is None else adjacency_of(max_change)
+        super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
+        self._check_decisions()
+        if budget is not None and not budget.same_promise(self.budget):
+            raised = " It was raised since then." if self.raises() else ""
+            more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
+            self._refuse_mismatch("budget", budget, self.budget, more=more)
+
+    # ---- the budget --------------------------------------------------------------------------
+
+    @property
+    def mu(self) -> float:
+        """What everything may cost together in GDP: the budget's mu, or more where a choice has a limit of its own.
+
+        A budget in (epsilon, delta) that no charge has divided yet counts at its worst division.
+        """
+        return self.exposure().gdp
+
+    def exposure(self) -> Limits | Divisions:
+        """Return what everything together may come to: the limits, or before the first charge the worst division."""
+        with self._transaction(write=False):
+            self._refresh()
+            return self.filter.exposure
+
+    @property
+    def _pair(self) -> bool:
+        """Whether the budget is kept in (epsilon, delta)."""
+        return bool(self._row["pair"])
+
+    @repeated
+    def filter_for(self, scope: str, *, plan: object = None) -> GdpFilter:
+        """Return the filter as it is, or as it will be if this run makes the next charge.
+
+        ``plan`` is that of a run that has not stored one yet.
+        """
+        with self._transaction(write=False) as (_, state):
+            self._refresh()
+            return self._filter_after(scope, state, plan=plan)
+
+    def _filter_after(
+        self, scope: str, state: LedgerState, *, plan: object = None, division: Division | None = None
+    ) -> GdpFilter:
+        return self.filter.after(scope, state.spent, lambda: self.fact(scope, PLAN) or plan, division)
+
+    def _store_limits(self, filter: GdpFilter) -> None:
+        if (stored := filter.stored()) is not None:
+            with self._database.transaction(write=False) as connection:  # a part of the one that writes
+                decisions.store_limits(connection, stored)
+
+    @repeated
+    def raise_budget(self, budget: Budget) -> None:
+        """Allow more to be spent, from now on and for good; asked for again it changes nothing.
+
+        The act is recorded: when, from what, and after how many releases. Every statement shows it.
+
+        Guarantee: all releases together, earlier and later ones, are ``budget.mu``-GDP, as if this had been the budget
+        from the beginning, **if no outcome could have led to a larger one**. Whoever lets released values decide
+        whether to raise has to state the largest budget that they could have led to.
+
+        Args:
+            budget: the new one, in all.
+
+        Raises:
+            InputError: it is not larger than the present one.
+            LedgerError: the ledger cannot be written.
+        """
+        _refuse_no_budget(budget)
+        with self._transaction(write=True) as (connection, state):
+            present = self._refresh()
+            if budget.same_promise(present):
+                return
+            if budget.mu <= present.mu:
+                raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
+            self._store_limits(self.filter.raised(budget))
+            act = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": state.mark.seq}
+            decisions.store_raise(connection, act)
+        self._refresh()
+
+    @repeated
+    def raises(self) -> list[dict[str, Any]]:
+        """Return how the budget was raised, as plain JSON data, in order."""
+        with self._transaction(write=False) as (connection, _):
+            return decisions.raises(connection)
+
+    def _raised_at(self, state: LedgerState) -> list[dict[str, Any]]:
+        """Return the raises since the last charge; the next one has them in its hash."""
+        return [act for act in self._raises if act["releases"] == state.mark.seq]
+
+    def _decided_at(self) -> str:
+        return max([str(act["at"]) for act in self.raises()] + [self._divided_at()])
+
+    @repeated
+    def _divided_at(self) -> str:
+        """When it was known how the budget is divided; "" if it is not.
+
+        That is the time of the plan, or of what a clip asked for, whose run has made the first charge, if it was the
+        only one: of two, which one charges first may be decided later. Else it is the time of the first charge.
+        """
+        first = next(iter(self.charges()), None) if self._pair else None
+        if first is None:
+            return ""
+        with self._transaction(write=False) as (connection, _):
+            planned = {scope: value["is"] for scope, value in connection.execute(_PLANNED)}
+        alone: Any = planned[first.scope] if list(planned) == [first.scope] else {}
+        known = alone.get("eta", self.filter.limits.eta) == self.filter.limits.eta and "at" in alone
+        return str(alone["at"]) if known else min(self.span() or ("",))
+
+    @repeated
+    def _check_decisions(self) -> None:
+        """Refuse raises and limits that are not those that the charges say.
+
+        Raises:
+            LedgerError: the file was changed.
+        """
+        with self._transaction(write=False) as (connection, state):
+            self._refresh()
+            if wrong := decisions.contradiction(connection, self._raised_at(state)):
+                raise damaged(self._name, wrong)
+
+    def _refresh(self) -> Budget:
+        """Read the present budget and its filter."""
+        with self._database.transaction(write=False) as connection:  # a part of the one that asks
+            self._raises = decisions.raises(connection)
+            fixed = decisions.limits(connection) if self._pair else []
+        row = self._row
+        first = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
+        self.budget = Budget(**self._raises[-1]["to"]) if self._raises else first
+        self.filter = filter_of(self.budget, pair=self._pair, stored=fixed[-1] if fixed else None)
+        return self.budget
+
+    # ---- what runs have planned --------------------------------------------------------------
+
+    @repeated
+    def fix_plan(self, scope: str, make: Callable[[Allowance], object]) -> object:
+        """Store a run's plan once, made from what the other runs leave it; return the stored one.
+
+        One transaction, so that a run sees every charge and every plan before its own. A run that was given up before
+        its first charge holds nothing: no other has to make room for it.
+
+        Args:
+            scope: the run's name.
+            make: returns JSON data with the key "mu"; what it raises is raised, and nothing is written.
+        """
+        scope, make = text("scope", scope), function("make", make)
+        with self._transaction(write=True) as (connection, state):
+            plan = entries.fixed(
+                connection, scope, PLAN, lambda: json_data("a plan", make(self._allowance(connection, state)))
+            )
+            if self.filter.undivided:
+                entries.fixed(connection, scope, _PLANNED_AT, lambda: {"at": entries.now()})
+            return plan
+
+    def announce_division(self, scope: str, division: Division) -> None:
+        """Store when it was known which division this scope will ask for, if it makes the first charge."""
+        self.fix(scope, _PLANNED_AT, {"at": entries.now(), **asdict(division)})
+
+    @repeated
+    def allowance(self) -> Allowance:
+        """Return what a new run may count on at the moment. It reads the price of every charge: once a run."""
+        with self._transaction(write=False) as (connection, state):
+            return self._allowance(connection, state)
+
+    def _allowance(self, connection: sa.Connection, state: LedgerState) -> Allowance:
+        self._refresh()
+        spent_of: dict[str, Spent] = {}
+        for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
+            spent_of[scope] = spent_of.get(scope, Spent()).plus(mu)
+        plans = connection.execute(sa.select(_f.scope, _f.value).where(_f.name == PLAN))
+        begun = {scope: value["is"] for scope, value in plans if scope in spent_of}
+        return self.filter.allowance(state.spent, spent_of, begun)
+
+
+def _refuse_no_budget(budget: object) -> None:
+    if not isinstance(budget, Budget):
+        raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
+
+
+def _first_row(budget: Budget) -> dict[str, object]:
+    return {**asdict(budget), "pair": is_pair(budget)}
+
+
+def adjacency_of(max_change: float | None) -> str:
+    """Return in words which data sets a ledger does not tell apart: all, or rows that change a little."""
+    if max_change is None:
+        return REPLACE_ONE
+    norm = repr(positive("max_change", max_change))
+    return (
+        f"one unit's row of features, after public scaling, changes by a vector of L2 norm at most {norm}, with n "
+        "public; NOT covered: a larger change, such as replacing the unit's records"
+    )
+
+
+def _in_words(budget: Budget) -> str:
+    if budget.stated_epsilon is None:
+        return f"mu={budget.mu:g}"
+    pair = f"epsilon={budget.stated_epsilon:g} at delta={budget.stated_delta:g}"
+    return pair if is_pair(budget) else f"{pair} (mu={budget.mu:.3g})"
