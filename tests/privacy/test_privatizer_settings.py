@@ -15,7 +15,7 @@ from audit_tools import FreeLedger
 from dptune import InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.privacy import Ball, MeanQuery
-from dptune.privacy import privatizer as module
+from dptune.privacy import observed as module
 from dptune.privacy.noise import SeededNoise
 
 Make = Callable[..., LossPrivatizer]
