@@ -5,7 +5,7 @@ A step is everything between two batches of evaluations, with m = 25 (d + 1) poi
     design      choose d + 1 points around theta (closed form, or optimised)
     posterior   append them to the factor of K, and the weights W = grad k K^-1
     query       build the question and its digest
-    mean        W L in blocks of people, clip, mean: `HeldLosses.mean`
+    mean        W L in blocks of people, clip, mean: `StoredLosses.mean`
     noise       OpenDP
     ledger      charge and record, two durable transactions
 

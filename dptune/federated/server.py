@@ -33,7 +33,7 @@ from dptune.privacy.noise import (
     noise_source,
     sample_source,
 )
-from dptune.privacy.seal.private import frameless
+from dptune.privacy.seal.private import without_frames
 from dptune.search.gp.points import FloatArray
 
 Mask = npt.NDArray[np.bool_]
@@ -107,7 +107,7 @@ class FTSServer:
         with self._lock:
             return frozenset(self._messages)
 
-    @frameless
+    @without_frames
     def submit(self, message: Message) -> None:
         """Take a message of the open round; a refused one changes nothing.
 
@@ -175,7 +175,7 @@ class FTSServer:
             raise InputError(f"S={s.S:g}, q={q:g} and z={z:g} ask for noise of size {sigma:g}; no sum survives that.")
         return SubsampledGaussianRelease(q, z, sensitivity, sigma, dimension, "weighted sums of clipped messages")
 
-    @frameless
+    @without_frames
     def _draw_and_record(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
         """Read and draw once per charge, and record: a draw that cannot be recorded is kept, and shown to nobody."""
         if t not in self._unrecorded:

@@ -1,7 +1,7 @@
 """A private column in the representation of a public one: numbers, or the values that public rows hold.
 
 What a column holds is read from public rows alone. A private cell is then read by itself, by
-:func:`dptune.privacy.seal.cells.plain`:
+:func:`dptune.privacy.seal.parsing.plain`:
 
     public column   a private cell becomes
     numbers         the number that it is or spells, in the public floating-point type
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dptune._code import attempt
 from dptune.errors import InputError
-from dptune.privacy.seal.cells import UNREADABLE, listed, numbers_in, plain
+from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, plain
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -50,7 +50,7 @@ class Column(ABC):
     def example(self, odd: float | None) -> npt.NDArray[Any]:
         """Return the first public cell (1,); with ``odd`` (NaN, inf) one that is missing, or infinite."""
 
-    def strangers(self, values: npt.NDArray[Any]) -> list[Any]:
+    def unknown_values(self, values: npt.NDArray[Any]) -> list[Any]:
         """Return the texts and categories among values (n,) that no public row holds, where public rows share a few."""
         return []
 
@@ -75,7 +75,7 @@ class _Words(Column):
 
     def __init__(self, name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> None:
         self._open = categories is None
-        cells = listed(public)
+        cells = entries_of(public)
         self._values: dict[Any, Any] = {}  # what a cell says -> the first public value that says it
         twins = []
         for value in (*(categories or ()), *cells):
@@ -95,7 +95,7 @@ class _Words(Column):
             )
 
     def parse(self, cells: npt.NDArray[Any]) -> Parsed:
-        said = [plain(cell) for cell in listed(cells)]
+        said = [plain(cell) for cell in entries_of(cells)]
         values, unreadable = np.empty(len(said), dtype=object), np.zeros(len(said), dtype=bool)
         for i, what in enumerate(said):
             value = attempt(self._values.get, what, self._written(what), failed=UNREADABLE)
@@ -121,7 +121,7 @@ class _Words(Column):
         missing[0] = self._missing
         return missing
 
-    def strangers(self, values: npt.NDArray[Any]) -> list[Any]:
+    def unknown_values(self, values: npt.NDArray[Any]) -> list[Any]:
         return (
             [v for v in dict.fromkeys(values) if plain(v) is not None and v not in self._known] if self._known else []
         )
@@ -134,7 +134,7 @@ def column_of(name: object, public: npt.NDArray[Any], categories: Sequence[Any] 
         InputError: it holds something else than numbers, text or categories, or values that repeat and are the same
             number in two spellings.
     """
-    said = [plain(cell) for cell in listed(public)]
+    said = [plain(cell) for cell in entries_of(public)]
     if categories is not None:
         return _Words(name, public, categories)
     if public.dtype.kind in "mM" or not all(isinstance(what, str | float | None) for what in said):
@@ -142,4 +142,4 @@ def column_of(name: object, public: npt.NDArray[Any], categories: Sequence[Any] 
             f"column {name!r} of like= holds neither numbers, text nor categories; turn it into one of them, "
             "for example dates into days, in like= and in X. Text must be valid Unicode."
         )
-    return _Words(name, public) if any(isinstance(cell, str) for cell in listed(public)) else _Numbers(public)
+    return _Words(name, public) if any(isinstance(cell, str) for cell in entries_of(public)) else _Numbers(public)

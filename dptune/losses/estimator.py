@@ -16,9 +16,9 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.columns import Mask
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.rows import Indices, Rows, Table, needs_columns, read_rows
+from dptune.losses.rows import Indices, Rows, ParsedRows, needs_columns, read_rows
 from dptune.losses.steady import depends_on_others, specimens
-from dptune.privacy.seal.cells import as_array, listed, numbers_in
+from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
 from dptune.privacy.seal.copied import copied
 from dptune.privacy.seal.quiet import quietly
 from dptune.privacy.seal.reachable import refuse_reachable
@@ -88,7 +88,7 @@ class EstimatorLosses:
         self._function, self._rows, self._data = function, rows, data
         self.trains_in_public = trains_in_public
         self._loaded: Rows | None = None
-        self._table: Table | None = None
+        self._table: ParsedRows | None = None
         self._loading = ForkSafeLock()
         if callable(data):
             refuse_reachable(function, data)
@@ -151,12 +151,12 @@ class _Asked:
             loss or ``like``.
     """
 
-    def __init__(self, loss: NamedLoss, estimator: Any, table: Table, public: Table | None) -> None:
+    def __init__(self, loss: NamedLoss, estimator: Any, table: ParsedRows, public: ParsedRows | None) -> None:
         self._loss, self._table, self._name = loss, table, type(estimator).__name__
         _method(loss, estimator)  # refused before it is copied
         model = copied(estimator)
         self._method, self._labels = _method(loss, model), _classes(loss, model)
-        row, d = table.made_up(), columns_of(model)
+        row, d = table.synthetic_row(), columns_of(model)
         if d is not None and np.shape(row)[1:] not in ((), (d,)):
             raise InputError(f"X has {np.shape(row)[1:]} columns, but this {self._name} was fitted on {d} columns")
         output = quietly(self._method, row)
@@ -164,7 +164,7 @@ class _Asked:
             raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")
         if not isinstance(output, BaseException):
             loss(np.array(self._labels[:1] if self._labels else [0.0]), self._checked(output), labels=self._labels)
-        elif table.made_up_counts:
+        elif table.synthetic_counts:
             raise InputError(
                 f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}: {output}). "
                 "Where no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"
@@ -195,7 +195,7 @@ class _Asked:
         table = self._table
 
         def fails(odd: float, columns: Indices | slice) -> bool:
-            return self._ask(table.made_up(odd, columns), 1) is None
+            return self._ask(table.synthetic_row(odd, columns), 1) is None
 
         everywhere, refused, d = slice(None), table.unreadable.copy(), table.gaps.shape[1]
         if table.gaps.any() and fails(np.nan, everywhere):
@@ -205,7 +205,7 @@ class _Asked:
                     refused |= gaps
         if table.infinite.any() and fails(np.inf, everywhere):
             refused |= table.infinite
-        for rows, made_up in table.strangers():
+        for rows, made_up in table.unknown_values():
             if self._ask_of(made_up, 1) is None:
                 refused |= rows
         return refused
@@ -303,7 +303,7 @@ def _seems_unfitted(estimator: Any) -> bool:
 def _read(output: Any) -> npt.NDArray[Any] | None:
     """An array; of objects (m,), whether they are a matrix may be due to one of them. None for what was raised."""
     array = None if isinstance(output, BaseException) else as_array(output)
-    return listed(array) if array is not None and array.dtype.kind == "O" and array.ndim > 1 else array
+    return entries_of(array) if array is not None and array.dtype.kind == "O" and array.ndim > 1 else array
 
 
 def _is_unfitted(result: Any) -> bool:

@@ -24,7 +24,7 @@ from dptune._checks import positive
 from dptune._code import attempt
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.seal.cells import as_array, listed, number, numbers, plain
+from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, plain
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]
@@ -140,7 +140,7 @@ def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequen
     _vector(left, "y")
     _vector(right, "prediction")
     _same_length(left, right, "prediction")
-    return np.array(list(starmap(_differs, zip(listed(left), listed(right), strict=True))), dtype=np.float64)
+    return np.array(list(starmap(_differs, zip(entries_of(left), entries_of(right), strict=True))), dtype=np.float64)
 
 
 def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vector], Vector]) -> Vector:
@@ -201,7 +201,7 @@ def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Cod
         raise InputError("labels must be distinct as numbers, too, and at least one: 1, 1.0, '1' and True are one")
     array = _array(y, name)
     _vector(array, name)
-    entries = array.tolist() if array.dtype.kind in "fiub" else listed(array)
+    entries = array.tolist() if array.dtype.kind in "fiub" else entries_of(array)
     return np.array([attempt(index.get, plain(entry), -1, failed=-1) for entry in entries], dtype=np.intp)
 
 
@@ -241,7 +241,7 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
             f"{name} cannot be read as an array; it is a {type(values).__name__}. Of a tensor give "
             "x.detach().float().cpu().numpy()"
         )
-    return listed(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
+    return entries_of(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
 
 
 def _vector(array: npt.NDArray[Any], name: str) -> None:

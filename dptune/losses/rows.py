@@ -1,6 +1,6 @@
 """Private rows in a public representation: what a cell holds may depend on that cell, its dtype may not.
 
-Rows are read once, cell by cell, into a :class:`Table`, in the representation that public facts call for: numbers
+Rows are read once, cell by cell, into a :class:`ParsedRows`, in the representation that public facts call for: numbers
 (float64), or whatever the public rows ``like`` hold (`dptune.losses.columns`). A cell that does not fit makes its own
 row unreadable, and no other. What a model is given is a copy, in every call.
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dptune._code import attempt
 from dptune.errors import InputError
 from dptune.losses.columns import Column, Mask, column_of
-from dptune.privacy.seal.cells import UNREADABLE, as_array, listed, numbers, numbers_in
+from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in
 
 Indices: TypeAlias = npt.NDArray[np.intp]
 _Rebuilt: TypeAlias = Callable[[list[npt.NDArray[Any]]], Any]
@@ -46,16 +46,16 @@ class Rows:
     like: Any = None
 
 
-class Table:
+class ParsedRows:
     """Rows in a public representation, as a model is given them.
 
     Attributes:
         unreadable: rows (n,) with a cell that does not fit, or that are no row at all; a model is never asked for them.
         gaps: missing values (n, k), and infinite: rows (n,) with one. Most models fail on a batch with one of them.
-        made_up_counts: whether a model must answer a made-up row; False where its container cannot be made up.
+        synthetic_counts: whether a model must answer a made-up row; False where its container cannot be made up.
     """
 
-    made_up_counts = True
+    synthetic_counts = True
 
     def __init__(self, n: int, columns: int = 0) -> None:
         self.unreadable, self.infinite = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
@@ -68,16 +68,16 @@ class Table:
         """Return the rows of these indices, which the model may change: a copy, also of a row taken twice."""
         raise NotImplementedError
 
-    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         """Return one public row: the first of ``like``, or zeros; with ``odd`` (NaN, inf) in these columns."""
         raise NotImplementedError
 
-    def strangers(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
+    def unknown_values(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
         """Yield, for each text that no public row holds, the rows (n,) with it, and what makes a public row with it."""
         return iter(())
 
 
-class _Numbers(Table):
+class _Numbers(ParsedRows):
     """An array (n, ...) of one floating-point type."""
 
     def __init__(self, X: npt.NDArray[Any], like: npt.NDArray[Any] | None) -> None:
@@ -92,14 +92,14 @@ class _Numbers(Table):
     def take(self, rows: Indices) -> npt.NDArray[Any]:
         return self._values[rows]  # indexed by an array: a copy
 
-    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> npt.NDArray[Any]:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> npt.NDArray[Any]:
         row = self._example.copy()
         if odd is not None:
             row.reshape(1, -1)[:, columns] = odd
         return row
 
 
-class _Sparse(Table):
+class _Sparse(ParsedRows):
     """A compressed sparse matrix (n, d) of one floating-point type; columns of missing values are not told apart."""
 
     def __init__(self, X: Any, like: Any) -> None:
@@ -117,31 +117,31 @@ class _Sparse(Table):
     def take(self, rows: Indices) -> Any:
         return self._X[rows]
 
-    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         return type(self._X)(np.full((1, self._X.shape[1]), odd or 0.0, dtype=self._X.dtype))
 
 
-class _Texts(Table):
+class _Texts(ParsedRows):
     """Texts (n,): a list, or an array of objects."""
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(len(X))
-        column = column_of(0, listed(like))
+        column = column_of(0, entries_of(like))
         self._listed, self._example = isinstance(like, list | tuple), column.example(None)
-        self._texts, odd, gaps = column.parse(listed(X))
+        self._texts, odd, gaps = column.parse(entries_of(X))
         self.unreadable = odd | gaps
 
     def take(self, rows: Indices) -> Any:
         return self._held(self._texts[rows])
 
-    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         return self._held(self._example.copy())
 
     def _held(self, texts: npt.NDArray[Any]) -> Any:
         return texts.tolist() if self._listed else texts
 
 
-class _Columns(Table):
+class _Columns(ParsedRows):
     """Columns of a data frame, or of an array of objects, each of a kind of its own."""
 
     def __init__(self, X: list[npt.NDArray[Any]], like: list[Column], rebuilt: _Rebuilt) -> None:
@@ -157,31 +157,31 @@ class _Columns(Table):
     def take(self, rows: Indices) -> Any:
         return self._rebuilt([values[rows] for values in self._columns])
 
-    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         chosen = np.zeros(len(self._like), dtype=bool)
         chosen[columns] = odd is not None
         return self._rebuilt([column.example(odd if c else None) for column, c in zip(self._like, chosen, strict=True)])
 
-    def strangers(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
+    def unknown_values(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
         for j, values in enumerate(self._columns):
-            for cell in self._like[j].strangers(values):
+            for cell in self._like[j].unknown_values(values):
                 row = [column.example(None) for column in self._like]
                 row[j][0] = cell
                 yield values == cell, partial(self._rebuilt, row)
 
 
-class _Foreign(Table):
+class _Foreign(ParsedRows):
     """A container that chose its dtype itself, such as a tensor, or what has shape and rows by position."""
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(int(X.shape[0]))
-        self._X, self._like, self.made_up_counts = X, like, like is not None
+        self._X, self._like, self.synthetic_counts = X, like, like is not None
 
     def take(self, rows: Indices) -> Any:
         taken = (self._X.iloc if hasattr(self._X, "iloc") else self._X)[rows]
         return attempt(copy.deepcopy, taken, failed=taken)  # a tensor with a gradient refuses; taken rows are a copy
 
-    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         return np.zeros((1, *self._X.shape[1:])) if self._like is None else copy.deepcopy(self._like[:1])
 
 
@@ -190,7 +190,7 @@ def needs_columns(X: Any, like: Any) -> bool:
     return like is None and (_is_listed(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1))
 
 
-def read_rows(X: Any, like: Any = None, d: int | None = None) -> Table:
+def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
     """Read private rows as public facts say: ``like``, or numbers in ``d`` columns.
 
     Raises:
@@ -246,13 +246,13 @@ def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> npt.NDArray[
             "n_features_in_ (is it fitted?). Give data=Rows(X, y, like=public rows), or an array of numbers."
         )
     table = np.full((len(X), *shape), UNREADABLE, dtype=object)
-    for i, row in enumerate(map(as_array, listed(X))):
+    for i, row in enumerate(map(as_array, entries_of(X))):
         if row is not None and row.shape == shape:
             table[i] = row
     return table
 
 
-def _frame(X: Any, like: Any) -> Table:
+def _frame(X: Any, like: Any) -> ParsedRows:
     if not (_is_frame(X) and _is_frame(like)):
         raise InputError(
             "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, like=X_train), "
@@ -301,7 +301,7 @@ def _is_listed(X: Any) -> bool:
     return isinstance(X, Sequence) and not isinstance(X, str | bytes)
 
 
-def _foreign(X: Any, like: Any) -> Table:
+def _foreign(X: Any, like: Any) -> ParsedRows:
     if hasattr(X, "columns"):
         raise InputError(f"X is a {type(X).__name__}; of a data frame that is not pandas' give X.to_pandas().")
     if not hasattr(X, "shape"):

@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._code import attempt
-from dptune.losses.rows import Table, read_rows
-from dptune.privacy.seal.cells import numbers
+from dptune.losses.rows import ParsedRows, read_rows
+from dptune.privacy.seal.parsing import numbers
 
 Answers: TypeAlias = Callable[[Any, int], npt.NDArray[Any] | None]
 _LOOKED_AT, _ROWS = 256, 4  # public rows that are looked through, and of each kind a model is asked about
 _ROUNDING = 1e-4  # of the largest answer: what threads that add in another order may change in single precision
 
 
-def specimens(table: Table, like: Any) -> Table | None:
+def specimens(table: ParsedRows, like: Any) -> ParsedRows | None:
     """A few public rows as a table: the first of ``like``; or of made-up cells, all alike. None: there are none.
 
     Args:
@@ -31,9 +31,9 @@ def specimens(table: Table, like: Any) -> Table | None:
     """
     if like is not None:
         return attempt(_first, like, failed=None)
-    if not table.made_up_counts:
+    if not table.synthetic_counts:
         return None
-    made_up = [table.made_up(cell) for cell in (None, 1.0, 10.0, np.nan)]
+    made_up = [table.synthetic_row(cell) for cell in (None, 1.0, 10.0, np.nan)]
     if hasattr(made_up[0], "tocsr"):
         from scipy.sparse import vstack
 
@@ -41,7 +41,7 @@ def specimens(table: Table, like: Any) -> Table | None:
     return read_rows(np.concatenate(made_up))
 
 
-def depends_on_others(ask: Answers, public: Table) -> bool:
+def depends_on_others(ask: Answers, public: ParsedRows) -> bool:
     """Tell whether answers to public rows move when another row of the call is replaced, or when they are asked again.
 
     Shape and positions stay the same, so that rounding does. The model is asked about rows with missing values among
@@ -59,14 +59,14 @@ def depends_on_others(ask: Answers, public: Table) -> bool:
     return any(_moves(ask, public, rows, last[-1]) for rows in calls)
 
 
-def _moves(ask: Answers, public: Table, rows: list[int], last: int) -> bool:
+def _moves(ask: Answers, public: ParsedRows, rows: list[int], last: int) -> bool:
     """Tell whether answers to the other rows move when the first one is replaced; False where the model fails."""
     before = ask(public.take(np.array(rows)), len(rows))
     after = None if before is None else ask(public.take(np.array([last, *rows[1:]])), len(rows))
     return before is not None and after is not None and not _alike(before[1:], after[1:])
 
 
-def _first(like: Any) -> Table:
+def _first(like: Any) -> ParsedRows:
     rows = like.tocsr() if hasattr(like, "tocsr") else like
     first = (rows.iloc if hasattr(rows, "iloc") else rows)[:_LOOKED_AT]
     return read_rows(first, first)

@@ -25,7 +25,7 @@ from dptune._checks import text
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import Data, EstimatorLosses, Function
 from dptune.losses.named import NamedLoss
-from dptune.privacy.seal.private import PerExampleLosses, bare
+from dptune.privacy.seal.private import PerExampleLosses, without_traceback
 
 __all__ = ["Data", "Function", "Outcome", "Training", "call_guarded", "losses_function"]
 
@@ -92,7 +92,7 @@ def call_guarded(
     try:
         return Outcome(take(result))
     except InputError as error:
-        return Outcome(error=bare(error))
+        return Outcome(error=without_traceback(error))
     except KeyboardInterrupt:
         return Outcome(error=KeyboardInterrupt())
     except BaseException:  # noqa: BLE001 - raised by what the function returned, while it was read

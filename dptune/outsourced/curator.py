@@ -41,8 +41,8 @@ from dptune.outsourced.formats import About, Exchange, to_bytes
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.query import LARGEST, SMALLEST
-from dptune.privacy.seal.cells import as_array, number
-from dptune.privacy.seal.private import frameless
+from dptune.privacy.seal.parsing import as_array, number
+from dptune.privacy.seal.private import without_frames
 
 Matrix = npt.NDArray[np.float64]
 Numbers = float | Sequence[float] | npt.NDArray[Any]
@@ -158,7 +158,7 @@ class OutsourcedCurator:
         parts = [flat[i : i + _NUMBERS_PER_DRAW] for i in range(0, flat.size, _NUMBERS_PER_DRAW)]
         return np.concatenate([self._noise.add_gaussian(part, sigma) for part in parts]).reshape(Z.shape)
 
-    @frameless
+    @without_frames
     def _draw_and_record(self, charge: Charge, sigma: float) -> Charge:
         """Keep the draw where nobody else looks, then let the ledger name it: the first draw that is named stands."""
         data = to_bytes(self._noisy(sigma))

@@ -17,10 +17,10 @@ from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
-from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.query import Interval
-from dptune.privacy.seal.pending import PendingLosses, Waiting
-from dptune.privacy.seal.private import PerExampleLosses, frameless, reveal
+from dptune.privacy.seal.pending import PendingLosses, PendingPoint
+from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames
+from dptune.privacy.stored_losses import People, StoredLosses
 
 Vector = npt.NDArray[np.float64]
 Losses = PerExampleLosses | npt.ArrayLike
@@ -59,7 +59,7 @@ class ObservedLosses(ABC):
 
     def _start(self) -> None:
         self._lock = ForkSafeLock()
-        self._rows = None if self._clip is None else HeldLosses(self._people, self._clip, self.dtype)
+        self._rows = None if self._clip is None else StoredLosses(self._people, self._clip, self.dtype)
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -85,10 +85,10 @@ class ObservedLosses(ABC):
         return self._rows is not None or self._chosen() is not None
 
     @property
-    def _held(self) -> HeldLosses:
+    def _held(self) -> StoredLosses:
         return self._hold(self._chosen()) if self._rows is None else self._rows
 
-    def _hold(self, clip: Interval | None) -> HeldLosses:
+    def _hold(self, clip: Interval | None) -> StoredLosses:
         if clip is None:
             raise InputError(
                 'clip="auto" is chosen from the losses of your default configuration, and was not yet: front ends do '
@@ -96,7 +96,7 @@ class ObservedLosses(ABC):
             )
         with self._lock:
             if self._rows is None:
-                self._rows = HeldLosses(self._people, clip, self.dtype)
+                self._rows = StoredLosses(self._people, clip, self.dtype)
             return self._rows
 
     @property
@@ -145,7 +145,7 @@ class ObservedLosses(ABC):
 
     # ---- private data in -----------------------------------------------------------------------
 
-    @frameless
+    @without_frames
     def observe(self, point: str, losses: Losses) -> None:
         """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
 
@@ -205,7 +205,7 @@ class ObservedLosses(ABC):
         with self._lock:
             if point in self._held:
                 self._held.drop(point)
-                self.settle([point])
+                self.drop_pending([point])
 
     def keep(self, point: str, *, scope: str, parameters: Mapping[str, Any]) -> None:
         """Write the losses of a point to the encrypted file, if there is one; parameters are plain JSON data.
@@ -215,15 +215,15 @@ class ObservedLosses(ABC):
         """
         with self._lock:
             if self.pending is not None and point in self._held:
-                waiting = Waiting(point, scope, parameters, point in self._held.failed)
+                waiting = PendingPoint(point, scope, parameters, point in self._held.failed)
                 self.pending.keep(waiting, self._held.row(point), whose=self._whose())
 
-    def settle(self, points: Collection[str]) -> None:
+    def drop_pending(self, points: Collection[str]) -> None:
         """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
         if self.pending is not None:
             self.pending.drop(points)
 
-    def kept(self, scope: str) -> list[Waiting]:
+    def kept(self, scope: str) -> list[PendingPoint]:
         """Take back what a killed process has left of a run in the encrypted file, as far as this one lacks it.
 
         Raises:

@@ -23,7 +23,7 @@ from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
 from dptune.privacy.query import LARGEST, SMALLEST, Box, MeanQuery, Query
 from dptune.privacy.seal.pending import PendingLosses
-from dptune.privacy.seal.private import PerExampleLosses, frameless
+from dptune.privacy.seal.private import PerExampleLosses, without_frames
 from dptune.privacy.table import TableQuery
 
 Vector = npt.NDArray[np.float64]
@@ -170,7 +170,7 @@ class LossPrivatizer(ObservedLosses):
             self._release_clip(self.auto, self.checked(found), {"loss": loss, "most": most}, *coming)
         return self.interval.low, self.interval.high
 
-    @frameless
+    @without_frames
     def _release_clip(
         self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None, choice_share: float
     ) -> None:
@@ -311,7 +311,7 @@ class LossPrivatizer(ObservedLosses):
         if known is None or known.value is None:
             raise self._missing(points)
 
-    @frameless
+    @without_frames
     def _answer(self, charge: Charge, draw: Callable[[], Vector]) -> Charge:
         """Read and draw once per charge, and record: a draw that cannot be recorded is kept, and shown to nobody."""
         with self._lock:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from dptune._checks import positive
 from dptune.errors import InputError
-from dptune.privacy.held import People
+from dptune.privacy.stored_losses import People
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]

@@ -330,7 +330,7 @@ class SearchRun(RunView):
                 self.unfinished.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self.replay.paid(released.charge)
                 if self.algorithm.t > before:
-                    self.privatizer.settle(asked.query.points)
+                    self.privatizer.drop_pending(asked.query.points)
         if self.plan.choice_mu > 0:
             self.last.make(space)
 

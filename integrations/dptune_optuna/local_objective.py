@@ -22,7 +22,7 @@ import dptune
 from dptune.local.bandits.replies import refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
-from dptune.privacy.seal.private import bare
+from dptune.privacy.seal.private import without_traceback
 from dptune_optuna.ending import Ending
 from dptune_optuna.local import RANDOMIZER, LDPSampler, another_randomizer, randomizers_of
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded
@@ -92,7 +92,7 @@ class LocalObjective:
         held: list[Exception] = []
         reply = self._ledger.reply(self._randomizer, lambda: _held(measure, held), user=user, key=_key(trial))
         if held:
-            raise bare(held[0])
+            raise without_traceback(held[0])
         return reply
 
     def _state(self, study: optuna.Study, samplers: list[LDPSampler]) -> None:

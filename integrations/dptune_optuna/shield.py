@@ -20,8 +20,8 @@ from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune.losses.user_function import Function, Outcome, call_guarded, tried
-from dptune.privacy.seal.private import PerExampleLosses, bare
-from dptune.privacy.seal.unwritten import write_memory_of_cmaes
+from dptune.privacy.seal.private import PerExampleLosses, without_traceback
+from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 from dptune.search.replay import as_stored
 from dptune.search.run import SearchRun
 from dptune_optuna.spaces import logger
@@ -187,7 +187,7 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
     """
     outcome = call_guarded(function, shield, take, optuna.TrialPruned)
     if shield._public_error is not None:  # the outcome is replaced: no frame of the error may hold what was returned
-        outcome = Outcome(error=bare(shield._public_error))
+        outcome = Outcome(error=without_traceback(shield._public_error))
     elif outcome.stopped and shield._pruned:
         outcome = Outcome(error=optuna.TrialPruned("the trial was told to stop before its end."))
     return outcome.or_raise()

@@ -21,7 +21,7 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
-from dptune.privacy.seal.private import bare
+from dptune.privacy.seal.private import without_traceback
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ class Actor:
         try:
             return Answer(getattr(self.served, method)(*args, **further))
         except dptune.DptuneError as error:
-            return Answer(error=bare(error))
+            return Answer(error=without_traceback(error))
         except Exception as error:  # noqa: BLE001 - its text could quote a private value
             name = type(self.served).__name__.lower()
             return Answer(error=dptune.DptuneError(f"the {name} failed with {type(error).__name__}."))
@@ -71,7 +71,7 @@ def answer_of(reference: Any) -> Any:
     """Wait for an answer; return its value, or raise what the actor refused."""
     answer: Answer = ray.get(reference)
     if answer.error is not None:
-        raise bare(answer.error)
+        raise without_traceback(answer.error)
     return answer.value
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ray.exceptions import RayError
 
 import dptune
-from dptune.privacy.seal.private import bare
+from dptune.privacy.seal.private import without_traceback
 from dptune_ray.vault_client import Losses, VaultClient
 
 PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result
@@ -147,7 +147,7 @@ class PrivateReports:
         finally:
             _running.remove(self)
         if self._refused is not None:
-            raise bare(self._refused)
+            raise without_traceback(self._refused)
         return result
 
     def refuse(self, error: Exception) -> None:
@@ -163,6 +163,6 @@ class PrivateReports:
             except (dptune.DptuneError, RayError) as error:
                 self.refuse(error)
         if self._refused is not None:
-            raise bare(self._refused)
+            raise without_traceback(self._refused)
         if self.stopped:
             raise StoppedByLosses

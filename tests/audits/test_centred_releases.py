@@ -14,8 +14,8 @@ from house_audits import plant_sensitivity
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, NormQuery, held
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.stored_losses import StoredLosses
 
 NAMES = tuple("abcdefgh")
 
@@ -92,14 +92,14 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
     """The centring matrix is applied to clipped vectors: everybody's level uses up the radius."""
-    true = held.HeldLosses.mean
+    true = held.StoredLosses.mean
 
-    def mean(self: held.HeldLosses, query: Any) -> Any:
+    def mean(self: held.StoredLosses, query: Any) -> Any:
         m = len(query.points)
         plain = MeanQuery(query.points, np.eye(m), Ball(query.clip.radius), query.mu)
         return query.weights @ true(self, plain)
 
-    patch.setattr(held.HeldLosses, "mean", mean)
+    patch.setattr(held.StoredLosses, "mean", mean)
 
 
 def cut_at_the_median_of_everybody(patch: pytest.MonkeyPatch) -> None:
@@ -234,14 +234,14 @@ def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[SearchRun, PrivacyLedg
 def test_each_of_a_generations_two_releases_is_charged_before_losses_are_read(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true, seen = HeldLosses.combine, []
+    true, seen = StoredLosses.combine, []
 
-    def combine(self: HeldLosses, *rest: Any) -> Any:
+    def combine(self: StoredLosses, *rest: Any) -> Any:
         charges = PrivacyLedger(fast_path / "ledger.db").charges("run")
         seen.append((charges[-1].key, charges[-1].value, len(charges)))
         return true(self, *rest)
 
-    monkeypatch.setattr(HeldLosses, "combine", combine)
+    monkeypatch.setattr(StoredLosses, "combine", combine)
     run, ledger = run_to_its_end(fast_path)
     keys = [f"{kind}/{g + 1}" for g in range(run.plan.settings.generations) for kind in ("share", "generation")]
     assert seen == [(key, None, i + 1) for i, key in enumerate(keys)]  # paid, read, and only then answered

@@ -16,7 +16,7 @@ from noises import CannedNoise
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.choice.exponential import exponential
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.privacy.held import HeldLosses
+from dptune.privacy.stored_losses import StoredLosses
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.repeats import repeat_and_select
 
@@ -100,13 +100,13 @@ def test_odd_values_are_heard_nowhere(way: Way, fast_path: Path, capfd: pytest.C
 def test_one_line_about_a_loss_that_is_nan_is_found(
     fast_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
-    true = HeldLosses.clean
+    true = StoredLosses.clean
 
     def clean(self, values):
         if np.isnan(values).any():
             logging.getLogger("dptune.privacy").log(level, "a loss is NaN")
         return true(self, values)
 
-    monkeypatch.setattr(HeldLosses, "clean", clean)
+    monkeypatch.setattr(StoredLosses, "clean", clean)
     with pytest.raises(AssertionError, match="one NaN"):
         audit(by_privatizer, fast_path, capfd)

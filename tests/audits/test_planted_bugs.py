@@ -19,11 +19,12 @@ from audit_tools import (
 )
 
 from dptune import PrivacyLedger
-from dptune.privacy import held, mechanism
-from dptune.privacy.held import HeldLosses
+from dptune.privacy import mechanism
+from dptune.privacy import stored_losses as held
 from dptune.privacy.noise import OpenDPNoise, noise_scale
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Ball
+from dptune.privacy.stored_losses import StoredLosses
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -48,10 +49,10 @@ def forgotten_clip_of_vectors(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten_clip_of_losses(patch: pytest.MonkeyPatch) -> None:
-    def clean(self: HeldLosses, values: Any) -> Any:
+    def clean(self: StoredLosses, values: Any) -> Any:
         return np.nan_to_num(values, nan=9.0, posinf=9.0, neginf=-9.0) - self.interval.middle
 
-    patch.setattr(HeldLosses, "clean", clean)
+    patch.setattr(StoredLosses, "clean", clean)
     patch.setattr(held, "clipped", lambda g, clip, middle: g)
 
 
@@ -85,15 +86,15 @@ def variance_for_std_in_the_sampler(patch: pytest.MonkeyPatch) -> None:
 
 def mean_over_finite_losses(patch: pytest.MonkeyPatch) -> None:
     """NaN losses are left out and the mean is over the others."""
-    true_clean, true_mean = HeldLosses.clean, HeldLosses.mean
+    true_clean, true_mean = StoredLosses.clean, StoredLosses.mean
     finite: dict[int, float] = {}
 
-    def clean(self: HeldLosses, values: Any) -> Any:
+    def clean(self: StoredLosses, values: Any) -> Any:
         finite[id(self)] = max(float(np.mean(~np.isnan(values))), 1 / len(values))
         return np.where(np.isnan(values), 0.0, true_clean(self, values))
 
-    patch.setattr(HeldLosses, "clean", clean)
-    patch.setattr(HeldLosses, "mean", lambda self, query: true_mean(self, query) / finite[id(self)])
+    patch.setattr(StoredLosses, "clean", clean)
+    patch.setattr(StoredLosses, "mean", lambda self, query: true_mean(self, query) / finite[id(self)])
 
 
 def noise_reused_in_every_step(patch: pytest.MonkeyPatch) -> None:
@@ -135,14 +136,14 @@ def generator_of_the_parent(patch: pytest.MonkeyPatch) -> None:
 
 
 def value_stored_raw(patch: pytest.MonkeyPatch) -> None:
-    true_mean, raw = HeldLosses.mean, {}
+    true_mean, raw = StoredLosses.mean, {}
 
-    def remember(self: HeldLosses, query: Any) -> Any:
+    def remember(self: StoredLosses, query: Any) -> Any:
         raw["mean"] = true_mean(self, query)
         return raw["mean"]
 
     true_record = PrivacyLedger.record
-    patch.setattr(HeldLosses, "mean", remember)
+    patch.setattr(StoredLosses, "mean", remember)
     patch.setattr(PrivacyLedger, "record", lambda self, charge, _: true_record(self, charge, raw["mean"].tolist()))
 
 
@@ -151,16 +152,16 @@ def raw_mean_in_the_note(patch: pytest.MonkeyPatch) -> None:
     true = PrivacyLedger.charge
 
     last: list[Any] = []
-    true_clean = HeldLosses.clean
+    true_clean = StoredLosses.clean
 
-    def clean(self: HeldLosses, values: Any) -> Any:
+    def clean(self: StoredLosses, values: Any) -> Any:
         last[:] = [true_clean(self, values)]
         return last[0]
 
     def charge(self: Any, scope: str, key: str, event: Any, **kw: Any) -> Any:
         return true(self, scope, key, event, **{**kw, "note": {"debug": float(last[0].mean())}})
 
-    patch.setattr(HeldLosses, "clean", clean)
+    patch.setattr(StoredLosses, "clean", clean)
     patch.setattr(PrivacyLedger, "charge", charge)
 
 

@@ -19,8 +19,8 @@ from every_logger import every_logger, without_clocks
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.losses import estimator
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective, shield
 
 # ---- noise -----------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
 
 def audit_loggers(folder: Path, patch: pytest.MonkeyPatch, difference: str, front: str = "PrivateObjective") -> int:
     """With canned answers, neighbours make the same lines in every logger at every level; return how many."""
-    patch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
+    patch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
     mine, *others = (logged(folder / str(i), front, half) for i, half in enumerate(NEIGHBOURS[difference]()))
     for theirs in others:
         for a, b in itertools.zip_longest(mine, theirs):
@@ -195,9 +195,9 @@ def test_no_logger_at_any_level_tells_neighbours_apart(
 
 def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, level: int) -> None:
     """Log what the difference is about where the package has it in hand."""
-    clean, rows, guarded = HeldLosses.clean, estimator._without_bad_rows, shield.call_guarded
+    clean, rows, guarded = StoredLosses.clean, estimator._without_bad_rows, shield.call_guarded
 
-    def log_nan(self: HeldLosses, values: Any) -> Any:
+    def log_nan(self: StoredLosses, values: Any) -> Any:
         logger.log(level, "%d losses are NaN", np.isnan(values).sum())
         return clean(self, values)
 
@@ -217,7 +217,7 @@ def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, lev
         return guarded(called, *others)
 
     if difference == "number of NaN losses":
-        patch.setattr(HeldLosses, "clean", log_nan)
+        patch.setattr(StoredLosses, "clean", log_nan)
     elif difference == "number of failing rows":
         patch.setattr(estimator, "_without_bad_rows", log_rows)
     else:

@@ -14,7 +14,7 @@ from house_audits import plant_sensitivity
 from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.privacy import held
+from dptune.privacy import stored_losses as held
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search import Plan

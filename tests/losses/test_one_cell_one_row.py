@@ -29,9 +29,9 @@ from dptune.errors import InputError
 from dptune.losses import columns
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.named import NamedLoss
-from dptune.losses.rows import Rows, Table, read_rows
+from dptune.losses.rows import ParsedRows, Rows, read_rows
 from dptune.losses.user_function import losses_function
-from dptune.privacy.seal.cells import plain
+from dptune.privacy.seal.parsing import plain
 
 SURROGATE = json.loads('"cut \\ud83d"')
 NUMBERS = ["1", "1.0", "1.50", "1.5", "7", "007", "1e3", "1000", "1000.0", "-0.0", "0", "2.5", " 3", "0.1", "1e400"]
@@ -93,7 +93,7 @@ READERS: dict[str, Callable[[list[str]], Any]] = {
 }
 
 
-def everything(table: Table) -> list[tuple[Any, ...]]:
+def everything(table: ParsedRows) -> list[tuple[Any, ...]]:
     """What a model may be given of each row, and whether it is: types, bytes and marks."""
     taken = table.take(np.arange(len(table)))
     if isinstance(taken, pd.DataFrame):
@@ -343,10 +343,12 @@ def test_a_missing_cell_is_the_public_missing_value() -> None:
     table = read_rows(held, pd.DataFrame({"city": ["nan", "a"]}))  # a text that says so
     assert table.take(np.arange(3))["city"].tolist() == ["nan", "nan", "a"]
     assert not table.gaps.any()
-    assert table.made_up(np.nan)["city"].tolist() == ["nan"]
+    assert table.synthetic_row(np.nan)["city"].tolist() == ["nan"]
     table = read_rows(held, pd.DataFrame({"city": pd.Series(["a", np.nan], dtype=object)}))
     assert table.gaps.ravel().tolist() == [True, True, False]
-    assert all(isinstance(row["city"].iloc[0], float) for row in (table.take(np.arange(3)), table.made_up(np.nan)))
+    assert all(
+        isinstance(row["city"].iloc[0], float) for row in (table.take(np.arange(3)), table.synthetic_row(np.nan))
+    )
 
 
 @pytest.mark.parametrize("kind", ["text", "category"])

@@ -16,8 +16,8 @@ import optuna
 import pytest
 
 import dptune
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from dptune_optuna import LocalObjective, PrivateObjective, shield
 from harness import (
     OPEN,
@@ -67,7 +67,7 @@ def users_function(data: np.ndarray, kind: str):
 
 def canned(monkeypatch) -> None:
     """Replace every answer by a constant: what is left of the data's influence is a leak."""
-    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
+    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
 
 
 def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
@@ -140,7 +140,7 @@ def leak_raw_record(monkeypatch) -> None:
     def raw(self, query):
         return self.combine(query.points, query.weights).mean(axis=1)[: query.dimension]
 
-    monkeypatch.setattr(HeldLosses, "mean", raw)
+    monkeypatch.setattr(StoredLosses, "mean", raw)
 
 
 def leak_exception(monkeypatch) -> None:
@@ -150,13 +150,13 @@ def leak_exception(monkeypatch) -> None:
 
 
 def leak_nan_count(monkeypatch) -> None:
-    original = HeldLosses.clean
+    original = StoredLosses.clean
 
     def clean(self, values):
         optuna.logging.get_logger("dptune_optuna").warning(f"{np.isnan(values).sum()} losses are NaN")
         return original(self, values)
 
-    monkeypatch.setattr(HeldLosses, "clean", clean)
+    monkeypatch.setattr(StoredLosses, "clean", clean)
 
 
 @pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")

@@ -12,8 +12,8 @@ from optuna.trial import TrialState
 from sklearn.linear_model import SGDClassifier
 
 import dptune
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from dptune.search.request import SearchRequest
 from harness import N, create, losses_at, open_centred, open_privatizer, people, point, transcript
 from test_non_interference import canned, neighbour
@@ -68,7 +68,7 @@ def test_transcripts_of_neighbouring_data_are_byte_identical(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, answer: float
 ) -> None:
     canned(monkeypatch)
-    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, answer))
+    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, answer))
     mine, theirs = (
         transcript(tmp_path / name, study_of(tmp_path / name, data, kind))
         for name, data in (("a", people()), ("b", neighbour(kind)))

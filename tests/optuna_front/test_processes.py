@@ -18,7 +18,7 @@ WORKER = """
     import os, signal, sys
     from pathlib import Path
     import dptune, optuna
-    from dptune.privacy.held import HeldLosses
+    from dptune.privacy.stored_losses import StoredLosses
     from harness import create, objective_of, open_privatizer, {opener} as open_sampler
 
     folder, where, at, trials = Path({folder!r}), {where!r}, {at}, {trials}
@@ -38,7 +38,7 @@ WORKER = """
         setattr(cls, name, wrapped)
 
     if where == "between charge and draw":
-        before(HeldLosses, "mean")
+        before(StoredLosses, "mean")
     elif where == "between draw and record":
         before(dptune.PrivacyLedger, "record")
     elif where == "after record":

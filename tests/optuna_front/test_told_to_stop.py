@@ -12,8 +12,8 @@ from optuna.trial import TrialState
 from sklearn.dummy import DummyRegressor
 
 from dptune.losses.named import NamedLoss
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from harness import N, create, front, open_ledger, open_privatizer, people_s_losses
 
 
@@ -97,7 +97,7 @@ LAST = 11
 def test_who_goes_on_at_a_private_rung_may_not_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: str
 ) -> None:
-    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 9.0))
+    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 9.0))
 
     def model(trial: Any) -> Any:
         losses = people_s_losses(trial)

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.errors import KeyConflict
 from dptune.ledger import schema
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.stored_losses import StoredLosses
 
 Make = Callable[..., LossPrivatizer]
 
@@ -26,7 +26,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happened during releases, in order."""
     happened: list[str] = []
     true_charge, true_record = PrivacyLedger.charge, PrivacyLedger.record
-    true_combine, true_noise = HeldLosses.combine, OpenDPNoise.add_gaussian
+    true_combine, true_noise = StoredLosses.combine, OpenDPNoise.add_gaussian
 
     def logged(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kw: Any) -> Any:
@@ -38,7 +38,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(PrivacyLedger, "charge", logged("charge", true_charge))
     monkeypatch.setattr(PrivacyLedger, "record", logged("record", true_record))
-    monkeypatch.setattr(HeldLosses, "combine", logged("read", true_combine))
+    monkeypatch.setattr(StoredLosses, "combine", logged("read", true_combine))
     monkeypatch.setattr(OpenDPNoise, "add_gaussian", logged("draw", true_noise))
     return happened
 

@@ -15,8 +15,8 @@ from every_logger import every_logger, without_clocks
 
 from by_hand import begin, local, open_private, played
 from dptune import LossPrivatizer, Rows
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from ray_harness import open_centred, open_privatizer, open_search
 
 pytestmark = local
@@ -105,7 +105,7 @@ def sometimes(secret):
 @pytest.fixture
 def audit(fast_path, monkeypatch, local_actors):
     """With canned answers, neighbours make the same lines, and not few."""
-    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
+    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
 
     def audited(front, halves):
         transcripts = []
@@ -152,12 +152,12 @@ def test_no_logger_tells_what_a_function_that_returns_losses_raised(audit):
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
 def test_a_line_about_private_data_is_found(audit, monkeypatch, level):
-    clean = HeldLosses.clean
+    clean = StoredLosses.clean
 
     def leaking(self, values):
         logging.getLogger("ray.made.just.now").log(level, "%d losses are NaN", np.isnan(values).sum())
         return clean(self, values)
 
-    monkeypatch.setattr(HeldLosses, "clean", leaking)
+    monkeypatch.setattr(StoredLosses, "clean", leaking)
     with pytest.raises(AssertionError, match="depends on private data"):
         audit("values", neighbours("one row that raises", np.array))

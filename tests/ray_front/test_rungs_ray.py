@@ -14,8 +14,8 @@ from ray.exceptions import RayActorError
 import dptune
 import dptune_ray
 from by_hand import begin, local, played, value_of
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from dptune_ray.vault import LossesMissing, Upload
 from dptune_ray.vault_client import VaultClient
 from ray_harness import open_centred, open_ledger, open_privatizer
@@ -218,7 +218,7 @@ def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and
 
 @pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
 def test_neighbouring_people_make_the_same_lines_results_and_ledger(tmp_path, local_actors, monkeypatch, answer):
-    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, answer))
+    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, answer))
     transcripts = []
     for name, person in (("a", 0.0), ("b", np.nan)):
         local_actors.clear()

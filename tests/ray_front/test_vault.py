@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 import dptune
-from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from dptune.search import VALUES
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import Actor, in_parts
@@ -280,7 +280,7 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
     def broken(self, query):
         raise ValueError("loss 1234.56789")
 
-    monkeypatch.setattr(HeldLosses, "mean", broken)
+    monkeypatch.setattr(StoredLosses, "mean", broken)
     vault = Actor(*in_parts(Vault, a_run(open_privatizer(tmp_path))))
     vault.call("put", "a", "u", 0, PART)
     answer = vault.call("finish", Upload("u", ("a",), (N,)), "a", POINT)

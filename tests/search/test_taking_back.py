@@ -63,7 +63,7 @@ def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(
 ) -> None:
     first = begin()
     with monkeypatch.context() as killed:
-        killed.setattr(LossPrivatizer, "settle", lambda self, points: None)
+        killed.setattr(LossPrivatizer, "drop_pending", lambda self, points: None)
         for name in "abcde":
             trial(first, name)
     spent = ledger.spent()

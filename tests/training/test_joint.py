@@ -17,8 +17,8 @@ from hypothesis.extra.numpy import arrays
 from dptune import Budget, InputError, PrivacyLedger
 from dptune.ledger.gdp import bounded_range_from_mu, mu_from_bounded_range
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
-from dptune.privacy.held import per_person
 from dptune.privacy.query import Box, Query
+from dptune.privacy.stored_losses import per_person
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.profiles import epsilon_of, removal_mu
 

@@ -21,7 +21,7 @@ from dptune.losses.functions import label_codes, labels_and_proba
 from dptune.losses.named import NamedLoss, Output
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import call_guarded
-from dptune.privacy.seal.cells import as_array, numbers
+from dptune.privacy.seal.parsing import as_array, numbers
 from dptune.privacy.table import code_of
 
 Vector = npt.NDArray[np.float64]

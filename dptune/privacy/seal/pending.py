@@ -34,7 +34,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS pending (at INTEGER PRIMARY KEY, point TEXT
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingPoint:
     """What is public about a point whose losses wait, and whether its evaluation failed.
 
     Attributes:
@@ -91,7 +91,7 @@ class PendingLosses:
         """Return a new key, from the system's generator: 44 characters."""
         return str(_cryptography().Fernet.generate_key().decode())
 
-    def keep(self, waiting: Waiting, row: Row, *, whose: Sequence[object]) -> None:
+    def keep(self, waiting: PendingPoint, row: Row, *, whose: Sequence[object]) -> None:
         """Write the row of a point.
 
         Args:
@@ -114,7 +114,7 @@ class PendingLosses:
         """
         self._change("DELETE FROM pending WHERE point = ?", [(point,) for point in points])
 
-    def rows(self, scope: str, *, whose: Sequence[object]) -> list[tuple[Waiting, Row]]:
+    def rows(self, scope: str, *, whose: Sequence[object]) -> list[tuple[PendingPoint, Row]]:
         """Return the points of a run that wait, and their rows, in the order of arrival.
 
         Raises:
@@ -126,7 +126,7 @@ class PendingLosses:
         opened = [self._opened(point, sealed, list(whose)) for point, sealed in found]
         return [(waiting, row) for waiting, row in opened if waiting.scope == scope]
 
-    def _opened(self, point: str, sealed: bytes, whose: list[object]) -> tuple[Waiting, Row]:
+    def _opened(self, point: str, sealed: bytes, whose: list[object]) -> tuple[PendingPoint, Row]:
         try:
             content = self._fernet.decrypt(sealed)
         except self._invalid:
@@ -135,7 +135,7 @@ class PendingLosses:
         scope, parameters, failed, dtype, theirs = json.loads(content[4:end])
         if theirs != whose:
             raise self._other("their ledger is another one, or groups, weights, clip, precision or seed were others")
-        return Waiting(point, scope, parameters, bool(failed)), np.frombuffer(content[end:], dtype=dtype)
+        return PendingPoint(point, scope, parameters, bool(failed)), np.frombuffer(content[end:], dtype=dtype)
 
     def _other(self, why: str) -> InputError:
         return InputError(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, PrivacyError
-from dptune.privacy.seal.cells import as_array, numbers
+from dptune.privacy.seal.parsing import as_array, numbers
 
 _REFUSED = (
     "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "
@@ -61,7 +61,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
-def bare(error: E) -> E:
+def without_traceback(error: E) -> E:
     """Return the error without its frames and without what it was raised from: both may hold private values.
 
     Raise what this returns outside the ``except`` block: inside, Python would attach the error being handled.
@@ -70,7 +70,7 @@ def bare(error: E) -> E:
     return error.with_traceback(None)
 
 
-def frameless(function: Callable[P, T]) -> Callable[P, T]:
+def without_frames(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function whose errors have no frames of what it called: those may hold private values."""
 
     @wraps(function)
@@ -78,7 +78,7 @@ def frameless(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*given, **options)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            failure = bare(error)
+            failure = without_traceback(error)
         del given, options
         raise failure
 

@@ -16,8 +16,8 @@ from report_tools import privatizer
 from dptune import InputError, LossPrivatizer
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy import TableQuery
-from dptune.privacy.held import People
 from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.stored_losses import People
 from dptune.privacy.table import code_of
 
 ROWS = 12

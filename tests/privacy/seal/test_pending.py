@@ -60,7 +60,7 @@ def test_losses_outlive_their_process_bit_for_bit_and_in_order(fast_path: Path) 
     assert again.kept("run") == []  # it holds them by now
 
 
-@pytest.mark.parametrize("end", ["settle", "forget"])
+@pytest.mark.parametrize("end", ["drop_pending", "forget"])
 def test_what_is_settled_or_forgotten_is_neither_in_the_file_nor_taken_back(fast_path: Path, end: str) -> None:
     privatizer = opened(fast_path)
     privatizer.observe("a", losses())
@@ -68,8 +68,8 @@ def test_what_is_settled_or_forgotten_is_neither_in_the_file_nor_taken_back(fast
     file = fast_path / "pending.db"
     sealed = privatizer.pending._file.execute("SELECT sealed FROM pending").fetchone()[0]
     assert sealed[:64] in file.read_bytes()
-    if end == "settle":
-        privatizer.settle(["a", "unknown"])
+    if end == "drop_pending":
+        privatizer.drop_pending(["a", "unknown"])
         assert privatizer.points() == ("a",)
     else:
         privatizer.forget("a")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dptune.privacy import PendingLosses
-from dptune.privacy.seal.pending import Waiting
+from dptune.privacy.seal.pending import PendingPoint
 
 KEY = PendingLosses.new_key()
 ROW = np.random.default_rng(0).random(9000).astype(np.float32)  # of several pages, or it would never leave the first
@@ -19,7 +19,7 @@ WHOSE = ["ledger", 1]
 
 def keep(pending: PendingLosses, *names: str) -> None:
     for name in names:
-        pending.keep(Waiting(name, "run", {"a": 0.5}, False), ROW, whose=WHOSE)
+        pending.keep(PendingPoint(name, "run", {"a": 0.5}, False), ROW, whose=WHOSE)
 
 
 def written(folder: Path) -> bytes:

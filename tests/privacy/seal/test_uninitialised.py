@@ -11,7 +11,7 @@ import cmaes
 import numpy as np
 import pytest
 
-from dptune.privacy.seal.unwritten import write_memory_of_cmaes
+from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 
 LEFT = 1234.56789  # in memory, by whatever was there before
 MIXED = {"x_space": [[-1, 1], [-1, 1]], "z_space": [[0, 1, 2]], "c_space": [2]}

@@ -93,7 +93,7 @@ def as_array(values: Any) -> npt.NDArray[Any] | None:
     return attempt(_as_array, values, failed=None)
 
 
-def listed(values: Any) -> npt.NDArray[np.object_]:
+def entries_of(values: Any) -> npt.NDArray[np.object_]:
     """Return the entries of a sequence, or the rows of an array, as objects (n,); what is in them is not looked at."""
     array = np.empty(len(values), dtype=object)
     for i in range(len(array)):
@@ -139,7 +139,7 @@ def _number(entry: Any) -> float:
 
 def _as_array(values: Any) -> npt.NDArray[Any]:
     if _is_sequence(values):
-        return listed(values)
+        return entries_of(values)
     if isinstance(values, np.ma.MaskedArray):  # NumPy would take what lies under the mask
         return _unmasked(np.asarray(values), np.ma.getmaskarray(values))
     array = np.asarray(values)

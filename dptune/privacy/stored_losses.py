@@ -85,7 +85,7 @@ def _public_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
     return np.asarray(array / array.sum())
 
 
-class HeldLosses:
+class StoredLosses:
     """Rows of losses that are clipped and less the middle of their range, by the names of their points.
 
     A block holds 64 rows of n numbers and never moves. ``numpy.empty`` commits memory as rows are written, so m points
