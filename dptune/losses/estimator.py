@@ -16,10 +16,10 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.columns import Mask
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.rows import Indices, Rows, ParsedRows, needs_columns, read_rows
+from dptune.losses.rows import Indices, ParsedRows, Rows, needs_columns, read_rows
 from dptune.losses.steady import depends_on_others, specimens
-from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
 from dptune.privacy.seal.copied import copied
+from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
 from dptune.privacy.seal.quiet import quietly
 from dptune.privacy.seal.reachable import refuse_reachable
 
