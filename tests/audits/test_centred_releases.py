@@ -258,6 +258,6 @@ def test_every_radius_follows_from_released_shares_and_public_constants_alone(fa
         assert share.value is not None
         assert share.note["radius"] == radius
         inside = min(max(share.value[0], 0.0), 1.0)
-        radius *= math.exp(-settings_.rate * (inside - settings_.quantile))
+        radius *= math.exp(-settings_.tuning.rate * (inside - settings_.tuning.quantile))
         assert generation.note["radius"] == radius
         assert generation.description["sensitivity"] == pytest.approx(2 * radius / 40)

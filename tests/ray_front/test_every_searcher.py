@@ -195,7 +195,7 @@ def test_optuna_and_ray_ask_users_for_the_same_points(tmp_path, kind, mode):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     randomizer = NoNoise(8.0, 1.2, invalid=1.2 if mode == "min" else None)
     distributions = {"x": FloatDistribution(-1.0, 1.0), "n": IntDistribution(1, 100, log=True)}
-    sampler = KINDS[kind](distributions, LDP, count=24, seed=1)
+    sampler = KINDS[kind](LDP, distributions, count=24, seed=1)
     study = optuna.create_study(sampler=sampler, direction=f"{mode}imize")
 
     def asked(trial):
