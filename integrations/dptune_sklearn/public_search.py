@@ -25,6 +25,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from dptune.choice.crossval import Folds, fold_losses, of_rows, public_folds
+from dptune.choice.proposals import CANDIDATES
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune_sklearn.digest import of_parameters
@@ -32,7 +33,6 @@ from dptune_sklearn.models import Failed, TrainingRows, train, usable
 from dptune_sklearn.spaces import Distributions, candidates
 from dptune_sklearn.wrappers import WrappedEstimator
 
-MOST = 100  # candidates of the user's own search, the best of them, that are cross-validated for the privacy loss
 Parameters = Mapping[str, Any]
 Scorer = Callable[[Any, Any, Any], float]
 
@@ -225,7 +225,7 @@ def found_by(search: Any, rows: PublicRows, default: Parameters) -> Proposed:
     scores, unique = _scores(search, results), dict[str, int]()
     for place in _order(results, scores):
         unique.setdefault(of_parameters(results["params"][place]), place)
-    best = list(unique.values())[:MOST]
+    best = list(unique.values())[:CANDIDATES]
     place, tried = _with_default(rows.estimator, [results["params"][i] for i in best], default)
     evaluated = rows.evaluated(tried)
     _refuse_if_all_failed(evaluated)
