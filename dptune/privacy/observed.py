@@ -246,6 +246,6 @@ class ObservedLosses(ABC):
             "them. Evaluate the points again."
         )
 
-    def _values(self, losses: Losses) -> Vector:
-        """Return the values (rows,) of losses that :meth:`observe` would take, to draw from. Private."""
-        return reveal(self.checked(losses))
+    def _values(self, losses: PerExampleLosses) -> Vector:
+        """Return the values (rows,) of losses that were checked, to draw from. Private."""
+        return reveal(losses)

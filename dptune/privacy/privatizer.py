@@ -273,8 +273,8 @@ class LossPrivatizer(ObservedLosses):
 
         def draw() -> Vector:
             codes = read()
-            known = self._values(np.full(self.rows, np.nan) if codes is None else codes)
-            return how.draw(query.mean(self._people, known), scale)
+            known = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
+            return how.draw(query.mean(self._people, self._values(known)), scale)
 
         return self._released(self._drawn(scope, key, event, draw, digest=digest, note=note), scale)
 
