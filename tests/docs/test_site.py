@@ -10,6 +10,7 @@ import functools
 import http.server
 import json
 import os
+import queue
 import re
 import shutil
 import subprocess
@@ -22,8 +23,8 @@ from page_tools import ROOT
 SITE = Path(os.environ.get("DPTUNE_SITE", ROOT / "out" / "site"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MUST = os.environ.get("DPTUNE_CHROMIUM") == "1"
-SCREEN, PHONE = 1280, 390
-CHECK = """<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><script>
+SECONDS = 1800
+CHECK = """<!doctype html><meta charset="utf-8"><body><script>
 const pages = PAGES, found = [];
 const visible = (frame, element) => element.getClientRects().length > 0;
 async function look(page, width) {
@@ -47,59 +48,72 @@ async function look(page, width) {
 }
 (async () => {
   for (const page of pages) for (const width of [1280, 390]) await look(page, width);
-  document.getElementById("found").textContent = JSON.stringify({looked: pages.length, found});
-  document.title = "done";
+  await fetch("/found", {method: "POST", body: JSON.stringify({looked: pages.length, found})});
 })();
 </script>"""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, and the page that looks at the others."""
+    """Serves a folder and the page that looks at the others, and takes what that page has found."""
 
     check = b""
+    found: queue.Queue[bytes]
 
     def do_GET(self) -> None:
         """Answer with the checking page, or a file."""
         if not self.path.startswith("/check"):
             return super().do_GET()
+        return self.answer(self.check)
+
+    def do_POST(self) -> None:
+        """Take what was found."""
+        self.found.put(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(b"")
+
+    def answer(self, body: bytes) -> None:
+        """Send a page."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
-        self.wfile.write(self.check)
-        return None
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
 
-def look_at(site: Path, pages: list[str]) -> list[dict[str, object]]:
+def look_at(site: Path, pages: list[str], profile: Path) -> list[dict[str, object]]:
     """Return what is wrong with these pages of a site."""
     assert CHROMIUM is not None
-    handler = type("Handler", (Quiet,), {"check": CHECK.replace("PAGES", json.dumps(pages)).encode()})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(site)))
+    found: queue.Queue[bytes] = queue.Queue()
+    known = {"check": CHECK.replace("PAGES", json.dumps(pages)).encode(), "found": found}
+    handler = functools.partial(type("Handler", (Quiet,), known), directory=str(site))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/check"
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=600000"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
+    command = [CHROMIUM, *options, f"--user-data-dir={profile}", "--disable-dev-shm-usage", address]
+    browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        done = subprocess.run([CHROMIUM, *options, "--dump-dom", address], capture_output=True, text=True, timeout=900)
+        result = json.loads(found.get(timeout=SECONDS))
     finally:
+        browser.terminate()
+        browser.wait()
         server.shutdown()
         server.server_close()
-    (told,) = re.findall(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
-    result = json.loads(told.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
     assert result["looked"] == len(pages)
     return list(result["found"])
 
 
 @pytest.fixture(scope="module")
-def faults() -> list[dict[str, object]]:
+def faults(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     if not MUST and "DPTUNE_SITE" not in os.environ:
         pytest.skip("make test-site looks at a site that was just built")
     if CHROMIUM is None or not SITE.is_dir():
         missing = "Chromium" if CHROMIUM is None else f"{SITE}: run make docs"
         pytest.fail(f"there is no {missing}") if MUST else pytest.skip(f"no {missing}")
     pages = [path.relative_to(SITE).as_posix() for path in sorted(SITE.rglob("index.html"))]
-    return look_at(SITE, [page for page in pages if not page.startswith(("reference/", "research/"))])
+    pages = [page for page in pages if not page.startswith(("reference/", "research/"))]
+    return look_at(SITE, pages, tmp_path_factory.mktemp("profile"))
 
 
 @pytest.mark.parametrize("what", ["broken image", "cut code", "wide page"])
@@ -119,5 +133,7 @@ def test_faults_of_a_page_are_found(tmp_path: Path) -> None:
     broken = f"<img src='nowhere.png'><pre><code style='display:block;overflow:auto'>{'x' * 900}</code></pre>"
     (tmp_path / "bad.html").write_text(f"<article class='md-content'>{broken}<table><tr>{cells}</tr></table></article>")
     (tmp_path / "good.html").write_text("<article class='md-content'><p>Text.</p></article>")
-    found = {(fault["page"], fault["what"]) for fault in look_at(tmp_path, ["bad.html", "good.html"])}
+    found = {
+        (fault["page"], fault["what"]) for fault in look_at(tmp_path, ["bad.html", "good.html"], tmp_path / "profile")
+    }
     assert found == {("bad.html", what) for what in ("broken image", "cut code", "wide table", "wide page")}
