@@ -118,7 +118,7 @@ class Curator:
     def keep(self, name: str, *, scope: str, parameters: Mapping[str, object]) -> None:
         """Nothing outlives a simulation."""
 
-    def settle(self, names: object) -> None:
+    def drop_pending(self, points: object) -> None:
         """Nothing is kept."""
 
     def kept(self, scope: str) -> tuple[()]:

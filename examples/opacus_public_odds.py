@@ -77,10 +77,18 @@ odds = [math.exp(-trial.value / 0.05) for trial in search.trials]  # five points
 law = Repeats.geometric(5)
 one = TrainingPlan(NOISE, sample_rate=1 / BATCHES, steps=BATCHES * EPOCHS)
 trained = TrainingLedger(
-    folder / "train.db", SelectionPlan(law, training=one), n=len(train), unit="one digit", dataset="digits that train"
+    folder / "odds_train.db",
+    SelectionPlan(law, training=one),
+    n=len(train),
+    unit="one digit",
+    dataset="training",
 )
 scored = TrainingLedger(
-    folder / "score.db", SelectionPlan(law, score_mu=0.5), n=len(score), unit="one digit", dataset="digits that score"
+    folder / "odds_score.db",
+    SelectionPlan(law, score_mu=0.5),
+    n=len(score),
+    unit="one digit",
+    dataset="scoring",
 )
 
 

@@ -68,7 +68,7 @@ def optuna_front(sampler: str) -> Callable[[int, Path], Trial]:
         import dptune_optuna
 
         space = {name: FloatDistribution(*ends) for name, ends in BOX.items()}
-        private = getattr(dptune_optuna, sampler)(space, _privatizer(folder), n_trials=trials, seed=SEED)
+        private = getattr(dptune_optuna, sampler)(_privatizer(folder), space, n_trials=trials, seed=SEED)
         study, objective = optuna.create_study(sampler=private), private.objective(lambda t: losses(_suggested(t)))
         return lambda number: study.optimize(objective, n_trials=1)
 

@@ -13,7 +13,7 @@ from audit_tools import FreeLedger, answers, audit_pair, audit_reaches, audit_un
 from house_audits import plant_sensitivity
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.privacy import Ball, MeanQuery, NormQuery, held
+from dptune.privacy import Ball, MeanQuery, NormQuery, stored_losses
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.stored_losses import StoredLosses
 
@@ -71,19 +71,19 @@ def test_the_worst_neighbours_reach_the_sensitivity(n: int) -> None:
 
 
 def share_of_all_people_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    true = held.per_person
-    patch.setattr(held, "per_person", lambda g, query: 2 * true(g, query))
+    true = stored_losses.per_person
+    patch.setattr(stored_losses, "per_person", lambda g, query: 2 * true(g, query))
 
 
 def norms_for_the_share(patch: pytest.MonkeyPatch) -> None:
     """The mean norm is released in place of the share."""
-    true = held.per_person
+    true = stored_losses.per_person
 
     def per_person(g: Any, query: Any) -> Any:
         norms = np.linalg.norm(g, axis=0)[None, :]
         return norms - query.middle if isinstance(query, NormQuery) else true(g, query)
 
-    patch.setattr(held, "per_person", per_person)
+    patch.setattr(stored_losses, "per_person", per_person)
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -92,19 +92,19 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
     """The centring matrix is applied to clipped vectors: everybody's level uses up the radius."""
-    true = held.StoredLosses.mean
+    true = stored_losses.StoredLosses.mean
 
-    def mean(self: held.StoredLosses, query: Any) -> Any:
+    def mean(self: stored_losses.StoredLosses, query: Any) -> Any:
         m = len(query.points)
         plain = MeanQuery(query.points, np.eye(m), Ball(query.clip.radius), query.mu)
         return query.weights @ true(self, plain)
 
-    patch.setattr(held.StoredLosses, "mean", mean)
+    patch.setattr(stored_losses.StoredLosses, "mean", mean)
 
 
 def cut_at_the_median_of_everybody(patch: pytest.MonkeyPatch) -> None:
     true = np.median
-    patch.setattr(held.np, "median", lambda L, axis: np.full(L.shape[1], true(L)))
+    patch.setattr(stored_losses.np, "median", lambda L, axis: np.full(L.shape[1], true(L)))
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_values_have_a_name_and_their_noise_beside_them(tmp_path: Path, front: s
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_the_noise_beside_a_value_is_what_the_mechanism_draws(tmp_path: Path, seed: int | None) -> None:
-    sampler, objective = front("values", open_privatizer(tmp_path, noise=SeededNoise(seed)), n_trials=4)
+    sampler, objective = front(
+        "values", open_privatizer(tmp_path, noise=None if seed is None else SeededNoise(seed)), n_trials=4
+    )
     study = create(None, sampler)
     study.optimize(objective, n_trials=4)
     run = objective.run_of(study)

@@ -162,10 +162,10 @@ OTHERS = [
     (GIBO_RUN, {"space": Space({"a": Float(0.0, 2.0), "b": Float(1e-2, 1e2, log=True)})}),
     (CENTRED_RUN, {"trials": 30}),
     (CENTRED_RUN, {"radius": 0.6}),
-    (CENTRED_RUN, {"share": 0.2}),
+    (CENTRED_RUN, {"tuning": {"radius_share": 0.2}}),
     (CENTRED_RUN, {"seed": 8}),
     (CENTRED_RUN, {"mu": 2.0}),
-    (CENTRED_RUN, {"references": 1}),
+    (CENTRED_RUN, {"tuning": {"references": 1}}),
     (TOY_RUN, {"trials": 6}),
     (TOY_RUN, {"clip": 0.5}),
 ]

@@ -32,7 +32,7 @@ RANGE = re.compile(r"(\S+) \(95%[^:]*: (\S+) to ([^\s,)]+)")
 def a_run(folder: Path, *, seed: int | None = None, losses: tuple[float, float] = (0.4, 1.6)) -> SearchRun:
     """A run of values that has released what its best trial and its default lose."""
     ledger = PrivacyLedger(folder / f"{seed}.db", Budget.gdp(2.0))
-    privatizer = LossPrivatizer(ledger, n=N, clip=CLIP, noise=SeededNoise(seed))
+    privatizer = LossPrivatizer(ledger, n=N, clip=CLIP, noise=None if seed is None else SeededNoise(seed))
     run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=1, final_share=0.5, default=DEFAULT)
     at_best, at_default = (np.full(N, loss) for loss in losses)
     if not run.complete:

@@ -76,8 +76,8 @@ def test_a_choice_prints_its_clip_and_its_noise(fast_path, capsys):
     search = search_in(fast_path, "selection", verbose=1).fit(*PUBLIC, **VAL)
     said = capsys.readouterr().out
     assert "Each loss is clipped to (0, 2)." in said
-    assert "found in 95% of runs if its mean loss is lower than the others' by" in said
-    sigma = float(said.split("noise of standard deviation ")[1].split(". ")[0])
+    assert "the best model in 95% of runs, if its mean loss is lower than the others' by" in said
+    sigma = float(said.split("noise of standard deviation ")[1].split(".\n")[0])
     estimated = [
         s for what, s in zip(search.released_["release"], search.released_["sigma"], strict=True) if what == "estimate"
     ]
