@@ -43,7 +43,7 @@ KEY = "sGsGd7yWm0GHbqZXbkJyTUkVMDmbF3kZL0Lx3cCJm0E="
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 METHODS = {
     "gibo": (GIBO, {"steps": 1000, "batch": 3, "starts": 4, "clip": 0.5}),
-    "centred": (CENTRED, {"trials": 4000, "population": 4, "average": 2, "candidates": 16}),
+    "centred": (CENTRED, {"trials": 4000, "population": 4, "tuning": {"average": 2, "candidates": 16}}),
 }
 METHODS["preempted"] = METHODS["centred"]  # with its losses in an encrypted file
 PEOPLE = np.linspace(0.1, 0.9, 30)

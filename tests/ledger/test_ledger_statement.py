@@ -46,7 +46,7 @@ def test_a_budget_in_gdp_has_its_mu_and_what_is_spent_and_needs_a_delta(url: str
     assert data["budget"] == {"mu": 3.0, "epsilon": Budget.gdp(3.0).epsilon(1e-5)}
     assert data["spent"] == pytest.approx({"mu": all_of_it.mu, "epsilon": all_of_it.epsilon(1e-5)})
     assert {m["mechanism"].split()[-1]: m["releases"] for m in data["mechanisms"]} == {"mean": 2, "count": 2}
-    parts = ("replace all records of one", "trusted curator", "mu = 3", "training data", "search space", "timing")
+    parts = ("replace all records of one", "trusted curator", "mu = 3", "rows that train", "search space", "timing")
     for text in (statement.to_text(), statement.to_markdown()):
         assert all(part in " ".join(text.split()) for part in (*parts, "in 4 releases", "mechanism on the count"))
         assert "Promised" not in text

@@ -17,7 +17,7 @@ from dptune.search.answer import Estimate, Recommendation
 
 RUNS, TRIALS, SURE = 150, 36, 1e-3
 Said = Callable[[Recommendation], Estimate | None]
-CLIPS_HALF: dict[str, Any] = {"quantile": 0.5, "saturated": 0.6, "choice_share": 0.0}
+CLIPS_HALF: dict[str, Any] = {"tuning": {"quantile": 0.5, "saturated": 0.6}, "choice_share": 0.0}
 
 
 def with_more_numbers(task: FrontierTask, more: int = 9) -> FrontierTask:

@@ -25,7 +25,7 @@ EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", 
 
 @pytest.mark.parametrize("share", [0.05, 0.0])
 def test_a_run_makes_two_releases_a_generation_or_one_if_its_radius_stays(ledger: PrivacyLedger, share: float) -> None:
-    run = start(ledger, share=share)
+    run = start(ledger, tuning={"radius_share": share})
     values = trials(run, TRIALS)
     assert keys(ledger) == (EVERY if share else EVERY[1::2])
     assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
@@ -74,7 +74,7 @@ def test_it_finds_where_the_loss_is_small_also_if_a_fifth_of_the_trials_fails_an
     """The noise of the second is tiny and seeded: at mu=2 a run in eight ends elsewhere."""
     n, seed = 30_000, 0 if failing else None
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(mu))
-    privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, high), noise=SeededNoise(seed))
+    privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, high), noise=None if seed is None else SeededNoise(seed))
     centres = np.linspace(0.6, 1.0, n)
     run = SearchRun(CENTRED, privatizer, scope="s", space=SPACE, seed=0, trials=count)
     for i in range(run.plan.trials):
