@@ -63,8 +63,7 @@ def select(
     Args:
         candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate
             that could not be evaluated. Or with ``loss`` and ``data`` m fitted estimators, trained on public data.
-            With
-            ``public`` also a function of a candidate's place, which trains it: only finalists are trained.
+            With ``public`` also a function of a candidate's place, which trains it: only finalists are trained.
         privatizer: clips, pays, and adds noise.
         public: (m, N) losses of N public rows by cross-validation, in the same loss. Public rows then rank the
             candidates and vote, and the estimate is one of the improvement over ``default``.

@@ -138,8 +138,7 @@ class LossPrivatizer(ObservedLosses):
             loss: its name; public.
             most: the largest loss there is, public; None: there is none.
             mu: GDP budget of the run that starts next, for which there has to be room in addition; a share of its
-                square
-                is paid. Default what is neither spent nor planned by any run.
+                square is paid. Default what is neither spent nor planned by any run.
             choice_share: share of that run's mu^2 for a choice at its end; a new budget in (epsilon, delta) is divided
                 for it. 1 before :func:`dptune.select`; front ends know it.
 
@@ -194,11 +193,6 @@ class LossPrivatizer(ObservedLosses):
         """Return the joint question "the mean clipped losses at these points"."""
         box = Box(self.interval.low, self.interval.high, len(points))
         return MeanQuery(tuple(points), np.eye(len(points)), box, mu)
-
-    @property
-    def largest_weight(self) -> float:
-        """The largest weight of a person in a mean; public, 1/n if all are equal."""
-        return float(self._people.weights.max())
 
     def sensitivity(self, query: Query) -> float:
         """Return the L2 sensitivity of the query's weighted mean under replacing one person."""
