@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import shutil
 import subprocess
@@ -39,9 +40,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def optuna_verbosity() -> None:
-    """Undo what examples and benchmarks, run in this process, set for Optuna's loggers."""
+def levels_of_loggers() -> None:
+    """Undo what examples and benchmarks, run in this process, set for Optuna's loggers and ours."""
     optuna.logging.set_verbosity(optuna.logging.INFO)
+    logging.getLogger("dptune").setLevel(logging.NOTSET)
 
 
 @pytest.fixture
