@@ -36,7 +36,7 @@ USES = {
     "cmaes": "import cmaes, dptune",
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true'; "
     + LEDGER
-    + "from dptune.search import log_to_mlflow; log_to_mlflow(ledger, 's', delta=1e-5, tracking_uri='file:mlruns')",
+    + "from dptune_mlflow import log_run; log_run(ledger, 's', delta=1e-5, tracking_uri='file:mlruns')",
     "cryptography": "from dptune.privacy import PendingLosses; PendingLosses('p.db', PendingLosses.new_key())",
 }
 

@@ -18,6 +18,7 @@ REFERENCE = {  # page -> title, packages
     "dptune_optuna": ("Optuna", ["dptune_optuna"]),
     "dptune_ray": ("Ray Tune", ["dptune_ray"]),
     "dptune_sklearn": ("scikit-learn", ["dptune_sklearn"]),
+    "dptune_mlflow": ("MLflow", ["dptune_mlflow"]),
     "search": (
         "Searches, algorithms and questions",
         ["dptune.search", "dptune.privacy", "dptune.search.gp"],

@@ -21,5 +21,4 @@ from dptune.search.algorithms.rounds import Rounds as Rounds
 from dptune.search.algorithms.rounds import RoundSettings as RoundSettings
 from dptune.search.answer import Estimate as Estimate
 from dptune.search.loop import drive as drive
-from dptune.search.mlflow import log_to_mlflow as log_to_mlflow
 from dptune.search.run import SearchRun as SearchRun

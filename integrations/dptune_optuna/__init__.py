@@ -23,7 +23,6 @@ from dptune_optuna.choice import candidate, choose
 from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local_objective import LocalObjective
-from dptune_optuna.mlflow import MLflowCallback
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
 from dptune_optuna.sampler import (
@@ -42,7 +41,6 @@ __all__ = [
     "LDPMoMASampler",
     "LDPTGPSampler",
     "LocalObjective",
-    "MLflowCallback",
     "POGPUCBSampler",
     "PrivateObjective",
     "PrivateSampler",

@@ -16,8 +16,7 @@ trusted curator (this process).
 """
 
 from dptune.choice.crossval import cross_validated_losses, public_folds
-from dptune_sklearn.mlflow import log_to_mlflow
 from dptune_sklearn.private_search import PrivateSearch
 from dptune_sklearn.wrappers import StopsEarly
 
-__all__ = ["PrivateSearch", "StopsEarly", "cross_validated_losses", "log_to_mlflow", "public_folds"]
+__all__ = ["PrivateSearch", "StopsEarly", "cross_validated_losses", "public_folds"]

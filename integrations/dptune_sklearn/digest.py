@@ -34,7 +34,7 @@ _OF_EVERY_CLASS = {  # made by Python, and no part of what the user wrote
     *("__abstractmethods__", "_abc_impl", "__annotations__", "__annotate_func__", "__annotations_cache__"),
     "__slotnames__",  # by copyreg, when an object of the class is pickled
 }
-_OWN = ("dptune", "dptune_flower", "dptune_optuna", "dptune_ray", "dptune_sklearn")  # also where they lie in a checkout
+_OWN = ("dptune", "dptune_flower", "dptune_mlflow", "dptune_optuna", "dptune_ray", "dptune_sklearn")  # in checkouts
 
 
 def digest(*public: Any, code: bool = True, versions: bool = True, strict: bool = True) -> str:

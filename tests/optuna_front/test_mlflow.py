@@ -16,8 +16,7 @@ from noises import CannedNoise, NoNoise
 
 import dptune
 from dptune.privacy.noise import SeededNoise
-from dptune.search import log_to_mlflow
-from dptune_optuna import MLflowCallback
+from dptune_mlflow import MLflowCallback, log_run
 from harness import (
     FRONTS,
     SPACE,
@@ -108,7 +107,7 @@ def test_the_answer_stands_with_the_study(tmp_path: Path, where: Any, kind: str)
     assert [(row["release"], tuple(map(float, row["value"].split()))) for row in rows] == [
         (charge.key, charge.value) for charge in charges
     ]
-    assert log_to_mlflow(run.ledger, "study", best, **where) == parent.info.run_id  # it is found again
+    assert log_run(run.ledger, "study", recommended=best, **where) == parent.info.run_id  # it is found again
 
 
 def records(folder: Path) -> str:
@@ -189,7 +188,7 @@ def test_a_run_is_private_if_and_only_if_all_its_ledgers_releases_are(
         one = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), **noise)
         one.observe("x", np.zeros(N))
         one.release(one.mean_query("x", 0.3), scope="svm", key=str(i))
-    run = MlflowClient(where["tracking_uri"]).get_run(log_to_mlflow(ledger, "svm", **where))
+    run = MlflowClient(where["tracking_uri"]).get_run(log_run(ledger, "svm", **where))
     assert run.data.tags["private"] == str(not seeded)
 
 
@@ -201,7 +200,7 @@ def test_runs_of_one_name_in_two_ledgers_are_two_runs(tmp_path: Path, where: Any
         one = open_privatizer(tmp_path / str(mu))
         one.observe("x", np.zeros(N))
         one.release(one.mean_query("x", mu), scope="svm", key="1")
-        made = log_to_mlflow(one.ledger, "svm", **where)
+        made = log_run(one.ledger, "svm", **where)
         assert ids.setdefault(mu, made) == made
     assert len(set(ids.values())) == 2
     spent = {mu: client.get_run(run).data.metrics["mu_spent"] for mu, run in ids.items()}
@@ -219,7 +218,7 @@ def test_runs_of_two_names_in_one_ledger_are_two_runs(tmp_path: Path, where: Any
     for name in ("a", "b"):
         one.release(one.mean_query("x", 0.3), scope=name, key="1")
     where["experiment"] = "both"
-    ids = [log_to_mlflow(one.ledger, name, **where) for name in ("a", "b")]
+    ids = [log_run(one.ledger, name, **where) for name in ("a", "b")]
     names = [MlflowClient(where["tracking_uri"]).get_run(run).info.run_name for run in ids]
     assert names == ["a", "b"]
 
@@ -231,7 +230,7 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path, where: Any, m
     with pytest.raises(dptune.InputError, match="TPESampler"):
         MLflowCallback(optuna.samplers.TPESampler(), **where)
     with pytest.raises(dptune.InputError, match="nothing for a run named 'svm'"):
-        log_to_mlflow(open_ledger(tmp_path), "svm", **where)
+        log_run(open_ledger(tmp_path), "svm", **where)
     study, callback = create(None, sampler), MLflowCallback(sampler, **where)
     callback(study, optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))  # nothing has begun
     assert not (tmp_path / "mlruns").exists()

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import loguniform
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import dptune
-from dptune_sklearn import PrivateSearch, log_to_mlflow
+from dptune_mlflow import log_run
+from dptune_sklearn import PrivateSearch
 
 mlflow = pytest.importorskip("mlflow")
 
@@ -28,10 +28,10 @@ def test_a_fitted_search_is_one_run_however_often_it_is_written(
     search = PrivateSearch(
         LogisticRegression(), space, ledger=ledger, loss="log_loss", clip=(0, 2), n_trials=8, cv=None
     )
-    with pytest.raises(NotFittedError):
-        log_to_mlflow(search, delta=1e-5, tracking_uri=uri)
     search.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
-    written = [log_to_mlflow(search, delta=1e-5, tracking_uri=uri, experiment="patients") for _ in range(2)]
+    found = {"recommended": search.best_params_, "estimate": search.best_loss_}
+    where = {"delta": 1e-5, "tracking_uri": uri, "experiment": "patients"}
+    written = [log_run(ledger, search.name_, **found, **where) for _ in range(2)]
     client = mlflow.MlflowClient(uri)
     (run,) = client.search_runs([client.get_experiment_by_name("patients").experiment_id])
     assert written == [run.info.run_id] * 2

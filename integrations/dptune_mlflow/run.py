@@ -1,13 +1,4 @@
-"""A run in MLflow: what was released and its noise, the budget, the recommendation and the statement; nothing else.
-
-Example, of a run that any front end made::
-
-    log_to_mlflow(ledger, "svm", search.recommend(), delta=1e-5)  # again: brings the same MLflow run up to date
-
-Guarantee: what is written is a function of what the ledger has released, and of public facts. MLflow adds the time of
-writing. Its client is used, and not ``mlflow.log_...``, whose runs name the user and the script and may measure the
-machine while private rows are read.
-"""
+"""The MLflow run of one run of a ledger."""
 
 from __future__ import annotations
 
@@ -21,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
+from dptune import PrivacyLedger
 from dptune.errors import InputError, MissingExtra
-from dptune.ledger.ledger import Charge, PrivacyLedger
+from dptune.ledger import Charge
 from dptune.search.answer import Estimate, Recommendation, listed
 
 RUN = "dptune.run"  # tag: a digest of the ledger's identity and the run's name
@@ -30,16 +22,17 @@ PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # MLflow's own tags:
 
 
 class Where(TypedDict, total=False):
-    """How a run is written; see :func:`log_to_mlflow`."""
+    """How a run is written; see :func:`log_run`."""
 
     delta: float | None
     tracking_uri: str | None
     experiment: str | None
 
 
-def log_to_mlflow(
+def log_run(
     ledger: PrivacyLedger,
     name: str,
+    *,
     recommended: Mapping[str, Any] | None = None,
     estimate: Estimate | None = None,
     **where: Unpack[Where],
@@ -48,8 +41,8 @@ def log_to_mlflow(
 
     Args:
         name: of the run in the ledger.
-        recommended: what the run recommends, as ``recommend()`` returns it.
-        estimate: the released loss there.
+        recommended: what the run recommends, as ``recommend()`` returns it, or ``best_params_``.
+        estimate: the released loss there, such as ``best_loss_``.
         where: ``delta`` at which the statement gives epsilon; default that of the budget, if it was stated as (epsilon,
             delta). ``tracking_uri`` of MLflow's server or database; default MLflow's own. ``experiment``, its name;
             default that of the run.

@@ -7,7 +7,7 @@ Example::
     model.estimate(study, sampler.recommend(study))
     callback.update(study)  # of what was released after the last trial
 
-Guarantee: that of :mod:`dptune.search.mlflow`. Of a trial it writes parameters, state, and a value that the run has
+Guarantee: that of :mod:`dptune_mlflow`. Of a trial it writes parameters, state, and a value that the run has
 released; no intermediate value, no attribute of the user's, and nothing that a function raised.
 """
 
@@ -21,8 +21,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
-from dptune.search.mlflow import MLflowRun, Where
 from dptune.search.run import SearchRun
+from dptune_mlflow.run import MLflowRun, Where
 from dptune_optuna.objective import PrivateFunction
 from dptune_optuna.sampler import PrivateSampler
 from dptune_optuna.studies import SIGMA, VALUE_IS
@@ -39,7 +39,7 @@ class MLflowCallback:
 
     Args:
         objective: a decorated objective or a ``PrivateObjective``, or the sampler.
-        where: ``delta``, ``tracking_uri``, ``experiment``: see :func:`dptune.search.log_to_mlflow`.
+        where: ``delta``, ``tracking_uri``, ``experiment``: see :func:`dptune_mlflow.log_run`.
 
     Raises:
         InputError: the objective is another one, or delta is missing.
@@ -49,7 +49,7 @@ class MLflowCallback:
         if not isinstance(objective, PrivateFunction | PrivateSampler):
             raise dptune.InputError(
                 "MLflowCallback takes a decorated objective, a PrivateObjective or a private sampler; got "
-                f"{type(objective).__name__}. What else a ledger has released dptune.search.log_to_mlflow writes."
+                f"{type(objective).__name__}. For any other run of a ledger, call dptune_mlflow.log_run."
             )
         self._runs, self._where = objective._runs, where
         self._runs.request.ledger.statement(delta=where.get("delta"))  # refuses a missing delta
