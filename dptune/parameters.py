@@ -129,7 +129,8 @@ class Categorical:
 
     def encode(self, value: Value) -> Vector:
         """Return the coordinates of a choice, (width,)."""
-        return np.array([float(key_of(value) == key_of(choice)) for choice in self.choices][: self.width])
+        key = key_of(value)
+        return np.array([float(key == key_of(choice)) for choice in self.choices[: self.width]])
 
     def contains(self, value: object) -> bool:
         """Return whether it is one of the choices."""

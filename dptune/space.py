@@ -64,6 +64,10 @@ class Space(Mapping[str, Parameter]):
         self.when = {name: self._condition(name, (when or {})[name]) for name in sorted(when or {})}
         for name in self.when:
             self._refuse_circle(name, ())
+        widths = [width_of(p) for p in self.values()]
+        self._inactive = np.array([1 / width if width > 1 else 0.5 for width in widths for _ in range(width)])
+        middle = self._values_at(self._inactive)
+        self._usual = {name: middle[name] for name in self if self.when.get(name, {}) is not None}
 
     def __getitem__(self, name: str) -> Parameter:
         return self._parameters[name]
@@ -107,8 +111,7 @@ class Space(Mapping[str, Parameter]):
     @property
     def inactive(self) -> Vector:
         """Where the coordinates of parameters lie that are not active, (d,): the centre of the choices, or 1/2."""
-        widths = {name: width_of(p) for name, p in self.items()}
-        return np.array([1 / widths[name] if widths[name] > 1 else 0.5 for name in self for _ in range(widths[name])])
+        return self._inactive.copy()
 
     def centre(self) -> dict[str, Value]:
         """Return the configuration in the middle: of every number the middle, of every category the first choice."""
@@ -143,8 +146,7 @@ class Space(Mapping[str, Parameter]):
 
     def completed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return parameters, with the middle of its range, or the first choice, for each that should not be missing."""
-        middle = self._values_at(self.inactive)
-        return {**{name: middle[name] for name in self if self.when.get(name, {}) is not None}, **parameters}
+        return {**self._usual, **parameters}
 
     def _values_at(self, u: Vector) -> dict[str, Value]:
         values: dict[str, Value] = {}

@@ -33,6 +33,7 @@ class LastReleases:
         self._run = run
         self.held: dict[str, Mapping[str, Value]] = {}
         self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too
+        self._coded: tuple[Space | None, list[Vector]] = (None, [])  # those points in the cube of that space
         self._asked_again: list[Vector] = []
         self._turns = 0  # of points without which a release cannot be made
 
@@ -64,7 +65,13 @@ class LastReleases:
         return needed[self._turns % len(needed)] if needed else None
 
     def _was_evaluated(self, point: Mapping[str, Value]) -> bool:
-        return any(self._run.same(point, known) for known in self._evaluated)
+        space = self._run.space
+        if space is None or not point or not self._evaluated:
+            return False
+        coded = self._coded[1] if self._coded[0] is space else []  # the space grows with what trials suggest
+        coded = coded + [self._run.encoded(space, each) for each in self._evaluated[len(coded) :]]
+        self._coded = space, coded
+        return bool(np.isclose(self._run.encoded(space, point), coded).all(axis=1).any())
 
     def _lost_candidate(self, space: Space) -> dict[str, Value] | None:
         """Before a choice, a good point that this process has not evaluated, once each; None: there is none.

@@ -97,7 +97,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     return query, losses, np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses), chosen
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_replacing_one_person_never_moves_a_release_beyond_what_the_noise_covers(case: Any) -> None:
     query, losses, neighbour, chosen = case

@@ -65,7 +65,7 @@ N, M, P = 4, 3, 3
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 @given(
     arrays(np.float64, (N, M), elements=numbers),
     arrays(np.float64, (N, P), elements=st.floats(0, 1)),

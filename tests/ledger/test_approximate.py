@@ -126,7 +126,7 @@ def test_dp_accounting_composes_the_same(mu: float, eta: float) -> None:
 
 
 @given(MUS, ETAS, st.sampled_from(DELTAS))
-@settings(max_examples=300)
+@settings(max_examples=60)
 def test_it_is_never_above_gdp_nor_below_its_parts(mu: float, eta: float, delta: float) -> None:
     both = composed_epsilon(mu, eta, delta)
     assert both <= epsilon_from_mu(gdp_of(mu, eta), delta)
@@ -136,7 +136,7 @@ def test_it_is_never_above_gdp_nor_below_its_parts(mu: float, eta: float, delta:
 
 
 @given(st.floats(0.05, 8), st.sampled_from(DELTAS), st.sampled_from([0.0, 0.3, 0.7, 0.95, 1.0]))
-@settings(max_examples=300)
+@settings(max_examples=60)
 def test_the_largest_plan_fits_and_no_larger_one(epsilon: float, delta: float, share: float) -> None:
     mu = largest_plan(share, epsilon, delta)
     assert mu >= mu_from_epsilon(epsilon, delta)

@@ -96,7 +96,7 @@ def test_mu_from_epsilon(mu: float, delta: float) -> None:
     assert close(mu_from_epsilon(epsilon, delta), exact_mu(epsilon, delta))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(SOME_MU, st.floats(0, 9))
 def test_delta_from_mu(mu: float, x: float) -> None:
     epsilon = mu * mu / 2 + mu * x  # x standard deviations into the tail

@@ -38,7 +38,7 @@ def racer(name: str, barrier: Any, tasks: Any, results: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # 3.12, of forks
-def test_two_processes_race_for_the_last_of_a_budget_30_rounds(new_url: Urls) -> None:
+def test_two_processes_race_for_the_last_of_a_budget(new_url: Urls) -> None:
     context = multiprocessing.get_context("fork")  # of this process, which has imported what the racers need
     barrier, results = context.Barrier(2), context.Queue()
     queues = [context.Queue(), context.Queue()]
@@ -50,7 +50,7 @@ def test_two_processes_race_for_the_last_of_a_budget_30_rounds(new_url: Urls) ->
         worker.start()
     wins = {"a": 0, "b": 0}
     try:
-        for number in range(30):
+        for number in range(10):
             url = new_url()
             if number % 2:  # every other ledger is created in the race as well
                 PrivacyLedger(url, Budget.gdp(1.0))

@@ -105,11 +105,10 @@ def test_the_variance_is_half_of_laplace_s(epsilon: float, laplace: float, hybri
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("bound", [1.0, (2.0, 12.0)])
-@pytest.mark.parametrize("at", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize(("bound", "at"), [(1.0, 0.0), ((2.0, 12.0), 0.6), (1.0, 1.0)])
 def test_replies_are_unbiased_and_bounded_and_vary_as_stated(epsilon: float, bound: Any, at: float) -> None:
-    """20,000 replies from the operating system; five standard errors."""
-    randomizer, count = HybridRandomizer(epsilon, bound), 20_000
+    """6,000 replies from the operating system; five standard errors."""
+    randomizer, count = HybridRandomizer(epsilon, bound), 6_000
     half = (randomizer.high - randomizer.low) / 2
     value = randomizer.middle + at * half
     replies = (np.array([randomizer.randomize(value) for _ in range(count)]) - randomizer.middle) / half
@@ -117,7 +116,7 @@ def test_replies_are_unbiased_and_bounded_and_vary_as_stated(epsilon: float, bou
     assert np.abs(replies).max() <= randomizer.largest * (1 + 1e-12)
     assert randomizer.largest == largest_reply(epsilon)
     expected = largest_variance(epsilon) - (at**2 if epsilon <= 0.61 else 0.0)  # the hybrid's is the same at every t
-    assert replies.var() == pytest.approx(expected, rel=0.08)
+    assert replies.var() == pytest.approx(expected, rel=0.15)
 
 
 def test_any_value_gets_a_reply_of_the_interval_that_everybody_may_get() -> None:

@@ -60,7 +60,7 @@ def audit_reaches(make: Make = LocalRandomizer) -> None:
     assert 1 - 2e-6 < apart <= 1, f"the extremes are {float(apart):.7g} apart, not 1"
 
 
-def audit_reachable(make: Make = LocalRandomizer, replies: int = 300) -> None:
+def audit_reachable(make: Make = LocalRandomizer, replies: int = 100) -> None:
     """Every reply to one value could have been the reply to another: all lie on the image of one public grid."""
     for value in (-math.inf, 0.1, math.inf):
         randomizer = make(1.0, 2.0)
@@ -68,7 +68,7 @@ def audit_reachable(make: Make = LocalRandomizer, replies: int = 300) -> None:
             assert recovered(randomizer, randomizer.randomize(value)) is not None, "a reply that gives its value away"
 
 
-def audit_law(make: Make = LocalRandomizer, replies: int = 3000) -> None:
+def audit_law(make: Make = LocalRandomizer, replies: int = 1500) -> None:
     """Replies to the middle are Laplace of scale (high - low)/epsilon: shape, scale, sign, independence."""
     for epsilon, bound in ((0.5, (0.0, 1.0)), (2.0, 50.0)):
         randomizer = make(epsilon, bound)

@@ -132,7 +132,7 @@ COLUMN = st.lists(CELLS, min_size=1, max_size=7)
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(public=COLUMN, private=st.lists(CELLS, min_size=2, max_size=6), cell=CELLS, data=st.data())
 def test_only_its_own_row(reader: str, public: list[str], private: list[str], cell: str, data: Any) -> None:
     public = [*public, "x y"] if reader in ("texts", "series") else public
@@ -141,7 +141,7 @@ def test_only_its_own_row(reader: str, public: list[str], private: list[str], ce
     assert set(changed_rows(reader, public, private, who, cell)) <= {who}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(public=COLUMN, private=COLUMN)
 @example(public=["1.0", "?", "2.5"], private=["1.0", "2.50", "3"])
 @example(public=["1", "2"], private=["1.0", "?", "TRUE"])

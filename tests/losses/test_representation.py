@@ -65,18 +65,19 @@ def with_cell(cell: Any) -> list[list[Any]]:
     return rows
 
 
-@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("hold", CONTAINERS.values(), ids=CONTAINERS)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_one_odd_cell(model: Any, hold: Any, odd: Any) -> None:
-    mine, theirs = hold(X.tolist()), hold(with_cell(odd))
-    if isinstance(odd, complex) and isinstance(mine, pd.DataFrame):
-        theirs = mine.astype({"b": object})  # pandas writes a column of complex numbers as text of its own
-        theirs.loc[BAD, "b"] = odd
+def test_one_odd_cell(model: Any, hold: Any) -> None:
+    mine = hold(X.tolist())
     like = FRAME if isinstance(mine, pd.DataFrame) else None
-    a, b = (estimator_losses("accuracy", model, held, Y, like=like) for held in (mine, theirs))
+    a = estimator_losses("accuracy", model, mine, Y, like=like)
     assert np.isfinite(a).all()
-    assert same_for_others(a, b)
+    for name, odd in ODD.items():
+        theirs = hold(with_cell(odd))
+        if isinstance(odd, complex) and isinstance(mine, pd.DataFrame):
+            theirs = mine.astype({"b": object})  # pandas writes a column of complex numbers as text of its own
+            theirs.loc[BAD, "b"] = odd
+        assert same_for_others(a, estimator_losses("accuracy", model, theirs, Y, like=like)), name
 
 
 @pytest.mark.parametrize("row", ["row", None, [1.0], [[1.0, 2.0, 3.0]], [1, 2, "3"], [10**30, 1, 1]])
@@ -242,22 +243,17 @@ def labels(written: Any) -> list[Any]:
     return [str(label) for label in Y.tolist()] if written is str else Y.astype(written).tolist()
 
 
-@cache
-def losses_of_labels(written: Any, classes: Any, hold: Any) -> np.ndarray:
-    return estimator_losses("log_loss", fitted_to(classes), X, hold(labels(written)))
-
-
-@pytest.mark.parametrize("odd", [None, "?", np.nan, 7, 1.5, 10**400, "1.0"], ids=str)
 @pytest.mark.parametrize("hold", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("classes", [int, float, bool, str])
 @pytest.mark.parametrize("written", [int, float, bool, str])
-def test_one_odd_label(written: Any, classes: Any, hold: Any, odd: Any) -> None:
-    y = labels(written)
-    a = losses_of_labels(written, classes, hold)
-    b = estimator_losses("log_loss", fitted_to(classes), X, hold([*y[:BAD], odd, *y[BAD + 1 :]]))
-    assert same_for_others(a, b) or (np.isnan(a).all() and np.isnan(np.delete(b, BAD)).all())
+def test_one_odd_label(written: Any, classes: Any, hold: Any) -> None:
+    y, model = labels(written), fitted_to(classes)
+    a = estimator_losses("log_loss", model, X, hold(y))
     if {written, classes} <= {int, float} or written is classes:
         assert np.isfinite(a).all()
+    for odd in (None, "?", np.nan, 7, 1.5, 10**400, "1.0"):
+        b = estimator_losses("log_loss", model, X, hold([*y[:BAD], odd, *y[BAD + 1 :]]))
+        assert same_for_others(a, b) or (np.isnan(a).all() and np.isnan(np.delete(b, BAD)).all()), odd
 
 
 @pytest.mark.parametrize("odd", [None, "?", np.nan, 10**400], ids=str)
@@ -301,15 +297,16 @@ def losses_of_mixed_rows(as_objects: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("odd", [None, np.nan, "?", 7, 1.5, 10**400, pd.NA, ["a"]], ids=str)
 @pytest.mark.parametrize("column", ["age", "visits", "site", "grade"])
-@pytest.mark.parametrize("as_objects", [False, True])
-def test_one_odd_cell_of_a_mixed_frame(column: str, odd: Any, as_objects: bool) -> None:
+def test_one_odd_cell_of_a_mixed_frame(column: str, odd: Any) -> None:
     frame = mixed(X)
     records = frame.to_dict("list")
     records[column][BAD] = odd
     neighbour = pd.DataFrame(records, columns=frame.columns)
-    a, b = losses_of_mixed_rows(as_objects), estimator_losses("log_loss", PIPELINE, neighbour, Y, like=PEOPLE)
-    assert np.isfinite(a).all()
-    assert same_for_others(a, b)
+    b = estimator_losses("log_loss", PIPELINE, neighbour, Y, like=PEOPLE)
+    for as_objects in (False, True):
+        a = losses_of_mixed_rows(as_objects)
+        assert np.isfinite(a).all()
+        assert same_for_others(a, b)
     if column == "age" and (odd is None or odd is pd.NA or odd is np.nan):
         assert np.isfinite(b[BAD])  # imputed, as in the public rows
     if column in ("age", "visits") and isinstance(odd, str):

@@ -160,7 +160,7 @@ def test_the_audit_finds_the_planted_bug(
 ANY_CELL = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -1e300, 5e-324]), st.floats(-20, 20))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
 def test_replacing_a_row_never_moves_the_table_beyond_what_the_noise_covers(
     tmp_path_factory: pytest.TempPathFactory, data: Any, n: int, d: int
@@ -173,7 +173,7 @@ def test_replacing_a_row_never_moves_the_table_beyond_what_the_noise_covers(
     audit_pair(table, neighbour, tmp_path_factory.mktemp("audit"), scale=scale, projection=W)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data(), st.integers(1, 6), st.integers(1, 3), st.floats(0.01, 2 * R))
 def test_moving_a_row_by_delta_never_moves_the_table_beyond_what_the_noise_covers(
     tmp_path_factory: pytest.TempPathFactory, data: Any, n: int, d: int, change: float

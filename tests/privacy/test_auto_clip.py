@@ -88,7 +88,7 @@ NUMBER = st.floats(allow_nan=True, allow_infinity=True)
     raw=st.lists(st.floats(0.01, 1.0), min_size=30, max_size=30),
     most=st.sampled_from([None, 1.0, 36.0]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_one_person_moves_no_entry_by_more_than_their_weight_and_the_odds_by_no_more_than_eta(
     values: list[float], other: float, raw: list[float], most: float | None
 ) -> None:

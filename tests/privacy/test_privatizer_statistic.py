@@ -64,7 +64,7 @@ def reference(L: Any, W: Any, clip: Any, w: Any) -> Any:
     return total / w.sum()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 30),

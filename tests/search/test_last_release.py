@@ -26,7 +26,6 @@ ENDS = [
     (SELECTION_RUN, DEFAULT, "choice"),
     (SELECTION_RUN, DEFAULT, "final"),
 ]
-EVERY_END = pytest.mark.parametrize(("kind", "default", "key"), ENDS, ids=readable)
 KILLS = ["before the charge", "charged", "drawn", "recorded"]
 Start = Callable[[], SearchRun]
 
@@ -111,8 +110,15 @@ def check_end(run: SearchRun, *, lost: int = 0) -> None:
         run.check("more")
 
 
-@EVERY_END
-@pytest.mark.parametrize(("step", "by"), [("before the charge", "check"), ("drawn", "recommend")])
+@pytest.mark.parametrize(
+    ("kind", "default", "key", "step", "by"),
+    [
+        pytest.param(*end, *error, marks=pytest.mark.slow if end[0] is MIXED_RUN and (i + j) % 2 else ())
+        for i, end in enumerate(ENDS)
+        for j, error in enumerate([("before the charge", "check"), ("drawn", "recommend")])
+    ],
+    ids=readable,
+)
 def test_the_same_process_makes_up_for_an_error_without_a_trial(
     fast_path: Path, kind: Kind, default: dict[str, Any], key: str, step: str, by: str
 ) -> None:
@@ -129,8 +135,15 @@ def test_the_same_process_makes_up_for_an_error_without_a_trial(
     check_end(run)
 
 
-@EVERY_END
-@pytest.mark.parametrize("step", KILLS)
+@pytest.mark.parametrize(
+    ("kind", "default", "key", "step"),
+    [
+        pytest.param(*end, step, marks=pytest.mark.slow if end[0] is MIXED_RUN and (i + j) % len(KILLS) else ())
+        for i, end in enumerate(ENDS)
+        for j, step in enumerate(KILLS)
+    ],
+    ids=readable,
+)
 def test_a_restart_makes_up_for_a_kill_and_pays_for_nothing_twice(
     fast_path: Path, kind: Kind, default: dict[str, Any], key: str, step: str
 ) -> None:
@@ -246,13 +259,12 @@ def test_values_count_answers_too(fast_path: Path) -> None:
 def test_the_last_releases_of_a_run_beside_a_server_are_made_up_for(
     postgresql: Callable[[], str], kind: Kind, default: dict[str, Any], key: str
 ) -> None:
-    for step in ("before the charge", "drawn"):
-        run = starting(kind, default, postgresql())()
-        meets(run, step, key, LedgerError("the server closed the connection"))
-        until(run, LedgerError)
-        run.recommend()
-        check_end(run)
-    for step in KILLS:
+    run = starting(kind, default, postgresql())()
+    meets(run, "drawn", key, LedgerError("the server closed the connection"))
+    until(run, LedgerError)
+    run.recommend()
+    check_end(run)
+    for step in KILLS[1:3]:
         start = starting(kind, default, postgresql())
         first = start()
         meets(first, step, key, Killed())

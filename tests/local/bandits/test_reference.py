@@ -95,7 +95,7 @@ def test_tgp_equals_the_literal_form(kernel: Kernel, replies: Replies, monkeypat
 
 @every_case
 @pytest.mark.parametrize("redraw", [0.0, 0.3])
-@short_or_long(50, 120)
+@short_or_long(30, 120)
 def test_ata_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: float, rounds: int) -> None:
     core = LDPATA(X, settings(kernel, replies, q=0.7, redraw=redraw, seed=5))
     play = Play(core)
@@ -112,7 +112,7 @@ def test_ata_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: f
         play.agrees(mean, literal.deviation(play.K, phi, play.x, LAM), beta)
         whole = literal.ata_estimate(phi, play.x, np.array(play.y), 1e9, LAM)
         bites += not np.allclose(mean, whole, atol=1e-6)
-    assert bites > 20, "nothing was cut"
+    assert bites > rounds // 3, "nothing was cut"
 
 
 @every_case
@@ -145,8 +145,14 @@ def test_moma_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: 
 UNEVEN = [[12, 13, 14, 15, 16, 17, 18, 21], [0, 4, 5, 6, 7, 8, 9, 11, 19]]  # met in the runs above
 
 
-@pytest.mark.parametrize("kernel", [RBF(0.2), RBF(0.5), Matern52(0.2)])
-@pytest.mark.parametrize("D", [*UNEVEN, list(range(0, M, 2)), list(range(M))], ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "D"),
+    [
+        *((kernel, UNEVEN[i % 2]) for i, kernel in enumerate((RBF(0.2), RBF(0.5), Matern52(0.2)))),
+        (RBF(0.5), list(range(0, M, 2))),
+        pytest.param(RBF(0.5), list(range(M)), marks=pytest.mark.slow),
+    ],
+)
 def test_features_are_those_of_exact_arithmetic(kernel: Kernel, D: list[int]) -> None:
     """|phi~|^2 at all candidates from 40 digits; smooth kernels have eigenvalues of K_DD down to the cut of 1e-10."""
     K = kernel(X, X)

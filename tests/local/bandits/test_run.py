@@ -49,27 +49,27 @@ def state(session: LDPRun) -> Any:
 @ALL
 def test_a_run_is_a_function_of_its_replies_to_the_last_bit_whatever_their_order(algorithm: type[LocalBandit]) -> None:
     expected = make(algorithm)
-    told = run(expected, 120)
+    told = run(expected, 60)
     rng = np.random.default_rng(0)
-    late = np.arange(120) + rng.exponential(20, 120) * (rng.random(120) < 0.3)
-    for order in (np.arange(120), np.argsort(late), np.arange(120)[::-1], rng.permutation(120)):
+    late = np.arange(60) + rng.exponential(20, 60) * (rng.random(60) < 0.3)
+    for order in (np.arange(60), np.argsort(late), np.arange(60)[::-1], rng.permutation(60)):
         session = make(algorithm)
         for i in order:
             session.tell(*told[i])
             if i % 7 == 0:
                 session.ask()
         assert state(session) == state(expected)
-    assert run(session, 20, start=120) == run(expected, 20, start=120)
+    assert run(session, 20, start=60) == run(expected, 20, start=60)
 
 
 def test_a_reply_late_by_a_few_costs_a_few_rounds_and_checkpoints_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = run(make(), 3000)
-    session, lost = make(), {2990: 48, 2900: 300, 2000: 3000}  # number -> most rounds it may cost
+    told = run(make(), 1000)
+    session, lost = make(), {990: 48, 900: 300, 500: 1000}  # number -> most rounds it may cost
     for number, parameters, reply in told:
         if number not in lost:
             session.tell(number, parameters, reply)
     session.ask()
-    assert len(session._checkpoints) <= 3 * math.log2(3000 / 16)
+    assert len(session._checkpoints) <= 3 * math.log2(1000 / 16)
     rounds: list[int] = []
     original = Curator.tell
     monkeypatch.setattr(Curator, "tell", lambda self, n, *reply: rounds.append(n) or original(self, n, *reply))
@@ -77,11 +77,11 @@ def test_a_reply_late_by_a_few_costs_a_few_rounds_and_checkpoints_are_few(monkey
         rounds.clear()
         session.tell(*told[number])
         session.ask()
-        assert 3000 - number - 2 <= len(rounds) <= most
+        assert 1000 - number - 2 <= len(rounds) <= most
     rounds.clear()
-    session.tell(3000, *told[0][1:])
+    session.tell(1000, *told[0][1:])
     session.ask()
-    assert rounds == [3001]
+    assert rounds == [1001]
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, after: int, early: bool) -> None:
@@ -113,9 +113,8 @@ def sixty_replies() -> tuple[list[Any], Any]:
     return told, state(expected)
 
 
-@pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize("late", [[], [20], [57, 20, 3]], ids=str)
-@pytest.mark.parametrize("after", [1, 9, 40, 58])
+@pytest.mark.parametrize(("early", "late"), [(False, []), (True, [20]), (False, [57, 20, 3])], ids=str)
+@pytest.mark.parametrize("after", [1, 40, 58])
 @pytest.mark.parametrize(("owner", "method"), PLACES)
 def test_an_interrupt_at_any_place_counts_every_reply_once(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: int, late: list[int], early: bool
@@ -184,9 +183,9 @@ def test_replies_are_taken_from_the_middle_of_their_interval() -> None:
 
 @ALL
 def test_refinements_are_replayed(algorithm: type[LocalBandit]) -> None:
-    options = {"refinements": [Refinement(20, 0.2, 8), Refinement(50, 0.1, 8)]}
+    options = {"refinements": [Refinement(12, 0.2, 8), Refinement(25, 0.1, 8)]}
     session, again = make(algorithm, **options), make(algorithm, **options)
-    told = run(session, 80)
+    told = run(session, 40)
     assert 24 < len(session.candidates) <= 40
     for reply in reversed(told):
         again.tell(*reply)
