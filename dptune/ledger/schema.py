@@ -151,6 +151,9 @@ def _absolute(url: sa.URL, text: str) -> sa.URL:
 
 
 _SQLITE = {"timeout": 60, "check_same_thread": False}  # threads take turns
+# Each file has an engine of its own. They share one dialect, so each statement is compiled once a process.
+_SQLITE_DIALECT = sa.create_engine("sqlite://").dialect
+_COMPILED: dict[Any, Any] = {}
 
 
 def connect(url: sa.URL) -> sa.Engine:
@@ -173,7 +176,14 @@ def connect(url: sa.URL) -> sa.Engine:
             raise MissingExtra('a ledger in PostgreSQL needs psycopg: pip install "dptune[postgresql]".') from None
         event.listen(engine, "begin", _begin_postgresql)
         return engine
-    engine = sa.create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_SQLITE)
+    engine = sa.create_engine(
+        url,
+        poolclass=NullPool,
+        hide_parameters=True,
+        connect_args=_SQLITE,
+        execution_options={"compiled_cache": _COMPILED},
+    )
+    engine.dialect = _SQLITE_DIALECT
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
