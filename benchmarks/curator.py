@@ -142,7 +142,7 @@ class Curator:
         """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
         if quota is not None and self.ledger.count(scope, quota.prefix) >= quota.count:
             raise PlanComplete("that is all")
-        prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of noisy_min
+        prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of NoisyMin
         value, sigma = self.answer(query) if mechanism is None else self.choose(query, prior), self.sigma(query)
         return Released(value, self.ledger.charge(scope, key, query, value, sigma, note), sigma)
 

@@ -13,14 +13,14 @@ from audit_tools import MISTAKE, FreeLedger, lower_bound
 from scipy.stats import chi2, norm
 
 from dptune import LossPrivatizer
-from dptune.privacy.mechanism import Mechanism, noisy_min
+from dptune.privacy.mechanism import Mechanism, NoisyMin
 from dptune.privacy.noise import NoiseSource
 
 Array = npt.NDArray[np.float64]
 Making = Callable[[NoiseSource], Mechanism]
 
 
-def released(losses: Array, mu: float, count: int, clip: tuple[float, float], making: Making = noisy_min) -> Array:
+def released(losses: Array, mu: float, count: int, clip: tuple[float, float], making: Making = NoisyMin) -> Array:
     """Return ``count`` releases about the same people, (count, p); losses are (m, n)."""
     privatizer = LossPrivatizer(FreeLedger(), n=losses.shape[1], clip=clip)
     points = [f"x{j}" for j in range(len(losses))]
@@ -39,7 +39,7 @@ def softmax(losses: Array, mu: float, clip: tuple[float, float]) -> Array:
 
 
 def audit_law(
-    making: Making = noisy_min, *, count: int = 600, mu: float = 1.0, seed: int = 0, prior: tuple[float, ...] = (1,) * 6
+    making: Making = NoisyMin, *, count: int = 600, mu: float = 1.0, seed: int = 0, prior: tuple[float, ...] = (1,) * 6
 ) -> None:
     """The index has the exact law, with the public prior that ``making`` has, and nothing but the index is released."""
     rng, clip = np.random.default_rng(seed), (0.5, 2.5)
@@ -54,7 +54,7 @@ def audit_law(
     assert chi2.sf(distance, 5) > MISTAKE, f"chi-square {distance:.1f}: not the law of the exponential mechanism"
 
 
-def audit_worst_pair(making: Making = noisy_min, *, mu: float = 3.0, count: int = 1200, least: float = 0.7) -> float:
+def audit_worst_pair(making: Making = NoisyMin, *, mu: float = 3.0, count: int = 1200, least: float = 0.7) -> float:
     """What an adversary proves about the worst pair is at most the claimed mu, and more than ``least`` of it.
 
     Two candidates; person 0 likes the first and hates the second, the neighbour does the opposite.

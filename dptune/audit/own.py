@@ -192,16 +192,13 @@ class FreeLedger(PrivacyLedger):
         """Take any number of people."""
 
     def find(self, scope: str, key: str) -> Any:
-        """Return the charge under a key, or None."""
         return self.paid.get((scope, key))
 
     def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
-        """Note a charge."""
         return self.paid.setdefault(
             (scope, key), SimpleNamespace(scope=scope, value=None, mu=event.mu, seq=len(self.paid) + 1)
         )
 
     def record(self, charge: Any, value: Sequence[float], *, at: str | None = None) -> Any:
-        """Note a released value."""
         charge.value = tuple(value)
         return charge

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from functools import partial
 
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import DEFAULT_ODDS, noisy_min, odds_for
+from dptune.privacy.mechanism import DEFAULT_ODDS, NoisyMin, odds_for
 from dptune.privacy.privatizer import LossPrivatizer
 
 
 def exponential(
     points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str, *, default: int | None = None
 ) -> int:
-    """Choose by one release: the index of a small mean (:func:`dptune.privacy.mechanism.noisy_min`).
+    """Choose by one release: the index of a small mean (:class:`dptune.privacy.mechanism.NoisyMin`).
 
     The candidate at ``default`` has ten elevenths of the odds beforehand.
     """
     query, prior = privatizer.means_query(points, mu), [] if default is None else odds_for(default, len(points))
-    return int(privatizer.release(query, scope=scope, key="index", mechanism=partial(noisy_min, prior=prior)).scalar)
+    return int(privatizer.release(query, scope=scope, key="index", mechanism=partial(NoisyMin, prior=prior)).scalar)
 
 
 def lead(n: int, mu: float, candidates: int, *, default: bool = False) -> float:

@@ -37,7 +37,7 @@ from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.mechanism import NoisyMin
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
@@ -237,7 +237,7 @@ class PublicChoice:
         tally = votes(self.public.clipped[left], r, self._plan.public_weight)
         odds = prior(tally, r, bounded_range_from_mu(mu)).tolist()
         self._privatizer.release(
-            query, scope=self.name, key=INDEX, note=self._note(left), mechanism=partial(noisy_min, prior=odds)
+            query, scope=self.name, key=INDEX, note=self._note(left), mechanism=partial(NoisyMin, prior=odds)
         )
 
     def _note(self, left: list[int]) -> dict[str, object]:

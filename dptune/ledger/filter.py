@@ -173,26 +173,21 @@ class PairFilter(GdpFilter):
 
     @property
     def limits(self) -> Limits:
-        """What everything may come to; before the first charge as without a choice."""
         return Limits(self.budget.mu) if self.division is None else self.division
 
     @property
     def exposure(self) -> Limits | Divisions:
-        """The limits, or before the first charge all divisions."""
         return Divisions.of(self.budget) if self.division is None else self.division
 
     @property
     def undivided(self) -> bool:
-        """Whether the next charge divides the budget."""
         return self.division is None
 
     @property
     def holder(self) -> str:
-        """The run whose choices count as eta."""
         return self.run
 
     def stored(self) -> dict[str, object] | None:
-        """Return the division as JSON data; None before it."""
         limits = self.division
         return None if limits is None else {"mu": limits.mu, "eta": limits.eta, "holder": self.run}
 
@@ -235,7 +230,6 @@ class PairFilter(GdpFilter):
         return mu * sqrt(1 - share) if scope == self.run else mu
 
     def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
-        """Add what a choice may have of its own."""
         found = super().allowance(spent, spent_of, plans)
         eta = 0.0 if self.run else max(self.limits.eta - float(spent.choices), 0.0)
         return replace(found, pair=self.budget if self.undivided else None, eta=eta)

@@ -72,7 +72,6 @@ class LocalStatement(Statement):
         return self.releases
 
     def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
         curators = {"remarks", "dataset", "n", "releases", "versions"}
         return {name: value for name, value in super().to_dict().items() if name not in curators}
 

@@ -1,17 +1,17 @@
 """Mechanisms: how the bounded mean of a query becomes a release.
 
 The privatizer holds losses, bounds what one person can move, pays and records; a mechanism says what that costs, how
-much noise it takes, and draws it. Another one is a function from a source of noise to a :class:`Mechanism`, handed to
-:meth:`dptune.LossPrivatizer.release`. :func:`gaussian` is the default; :func:`noisy_min` is the exponential mechanism,
-whose price does not grow with the number of candidates.
+much noise it takes, and draws it. Another one is a subclass of :class:`Mechanism`, handed to
+:meth:`dptune.LossPrivatizer.release`. :class:`GaussianMechanism` is the default; :class:`NoisyMin` is the exponential
+mechanism, whose price does not grow with the number of candidates.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,51 +27,64 @@ Vector = npt.NDArray[np.float64]
 Asked = Query | TableQuery
 
 
-@dataclass(frozen=True)
-class Mechanism:
+class Mechanism(ABC):
     """What is paid for, how large the noise is, and its draw.
 
     Attributes:
-        event: (query, sensitivity, scale) -> what the ledger charges; its docstring is the proof, its ``mu`` the price.
-        scale: (query, sensitivity) -> the noise's size, in units of the statistic.
-        draw: (statistic (p,), scale) -> the released vector, with the source of noise that the privatizer gives: the
-            ledger's stamp of what is private knows no other. Called after the charge, once.
-        adds_to: 1 if the release has the statistic's level, which is added after the noise; 0 if it has none.
+        adds_level: whether the release has the statistic's level, which is added after the noise.
         settings: a fingerprint of what else decides the law of the release; a retry must have the same.
+
+    Args:
+        noise: the privatizer's source of noise. A mechanism draws from no other, since the ledger records whether a
+            release is private by this one.
     """
 
-    event: Callable[[Asked, float, float], Event]
-    scale: Callable[[Asked, float], float]
-    draw: Callable[[Vector, float], Vector]
-    adds_to: int = 1
-    settings: str = ""
+    adds_level = True
+    settings = ""
+
+    def __init__(self, noise: NoiseSource) -> None:
+        self.noise = noise
+
+    @abstractmethod
+    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+        """Return what the ledger charges; its docstring is the proof, its ``mu`` the price."""
+
+    @abstractmethod
+    def scale(self, query: Asked, sensitivity: float) -> float:
+        """Return the noise's size, in units of the statistic."""
+
+    @abstractmethod
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        """Return the released vector of a statistic (p,). Called after the charge, once."""
 
 
-def gaussian(noise: NoiseSource) -> Mechanism:
-    """Return the Gaussian mechanism: the statistic plus N(0, sigma^2 I), priced in GDP.
+class GaussianMechanism(Mechanism):
+    """The statistic plus N(0, sigma^2 I), priced in GDP.
 
     Guarantee: ``query.mu``-GDP under replacing one person, for the L2 sensitivity that the privatizer states;
     what rounding can add is in sigma (:mod:`dptune.privacy.noise`).
     """
-    return Mechanism(
-        event=lambda query, sensitivity, sigma: GaussianRelease(
-            query.mu, sensitivity, sigma, query.dimension, query.statistic
-        ),
-        scale=lambda query, sensitivity: noise_scale(sensitivity=sensitivity, mu=query.mu, dimension=query.dimension),
-        draw=noise.add_gaussian,
-    )
+
+    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+        return GaussianRelease(query.mu, sensitivity, scale, query.dimension, query.statistic)
+
+    def scale(self, query: Asked, sensitivity: float) -> float:
+        return noise_scale(sensitivity=sensitivity, mu=query.mu, dimension=query.dimension)
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return self.noise.add_gaussian(statistic, scale)
 
 
 DEFAULT_ODDS = 10.0  # beforehand, of a configuration that the user has today against all other candidates together
 
 
 def odds_for(default: int, candidates: int) -> list[float]:
-    """Return a prior (candidates,) for :func:`noisy_min` that keeps the one at ``default`` unless another is better."""
+    """Return a prior (candidates,) for :class:`NoisyMin` that keeps the one at ``default`` unless another is better."""
     return [DEFAULT_ODDS * (candidates - 1) if j == default else 1.0 for j in range(candidates)]
 
 
-def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
-    """Return the mechanism that releases the index of a small entry of a vector of means, and nothing else.
+class NoisyMin(Mechanism):
+    """Releases the index of a small entry of a vector of means, and nothing else.
 
     Candidate j is released with probability proportional to prior_j exp(-eta u_j / (2 Delta)), with Delta the most that
     replacing one person moves an entry: 1/sqrt(m) of the L2 sensitivity of a :class:`~dptune.privacy.query.Box`.
@@ -86,33 +99,39 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
     Raises:
         InputError: the prior is not usable, or the price so small that rounding shows; before anything is charged.
     """
-    odds = np.asarray(prior, dtype=np.float64)
-    if not (np.isfinite(odds) & (odds > 0)).all():
-        raise InputError(f"prior must be positive and finite numbers; got {list(prior)!r}. Nothing was charged.")
-    handicap = -np.log(odds) if len(prior) else np.zeros(1)  # (m,), in units of the scale
 
-    def entry(query: Asked, sensitivity: float) -> float:
-        # a Box is an Interval; one entry of a vector in a Ball, or of a table, may move by all of it
-        if isinstance(query, TableQuery) or not isinstance(query.clip, Interval):
-            raise InputError("noisy_min chooses among means that are clipped one by one: privatizer.means_query.")
-        return sensitivity / math.sqrt(query.dimension)
+    adds_level = False
 
-    def scale(query: Asked, sensitivity: float) -> float:
-        least = smallest_price(query.dimension) * max(1.0, float(np.abs(handicap).max()))  # of what rounding moves
+    def __init__(self, noise: NoiseSource, prior: Sequence[float] = ()) -> None:
+        super().__init__(noise)
+        odds = np.asarray(prior, dtype=np.float64)
+        if not (np.isfinite(odds) & (odds > 0)).all():
+            raise InputError(f"prior must be positive and finite numbers; got {list(prior)!r}. Nothing was charged.")
+        self._candidates = len(prior)
+        self._handicap = -np.log(odds) if len(prior) else np.zeros(1)  # (m,), in units of the scale
+        self.settings = hashlib.sha256(odds.tobytes()).hexdigest() if len(prior) else ""
+
+    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+        if self._candidates not in (0, query.dimension):
+            raise InputError(
+                f"prior must have one number for each of {query.dimension} candidates; got {self._candidates}."
+            )
+        eta, entry = bounded_range_from_mu(query.mu), _entry(query, sensitivity)
+        return SelectionRelease(query.mu, eta, entry, scale, query.dimension, query.statistic)
+
+    def scale(self, query: Asked, sensitivity: float) -> float:
+        rounding = max(1.0, float(np.abs(self._handicap).max()))
+        least = smallest_price(query.dimension) * rounding
         if query.mu < least:
             raise InputError(f"mu={query.mu:.3g} is too small for a choice among {query.dimension}; give {least:.3g}.")
-        return 2 * entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
+        return 2 * _entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
 
-    def event(query: Asked, sensitivity: float, sigma: float) -> SelectionRelease:
-        if len(prior) not in (0, query.dimension):
-            raise InputError(f"prior must have one number for each of {query.dimension} candidates; got {len(prior)}.")
-        eta = bounded_range_from_mu(query.mu)
-        return SelectionRelease(query.mu, eta, entry(query, sensitivity), sigma, query.dimension, query.statistic)
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return np.array([float(self.noise.noisy_argmin(statistic + scale * self._handicap, scale))])
 
-    return Mechanism(
-        event=event,
-        scale=scale,
-        draw=lambda means, sigma: np.array([float(noise.noisy_argmin(means + sigma * handicap, sigma))]),
-        adds_to=0,
-        settings=hashlib.sha256(odds.tobytes()).hexdigest() if len(prior) else "",
-    )
+
+def _entry(query: Asked, sensitivity: float) -> float:
+    """The most that replacing one person moves one mean; one entry of a vector in a Ball may move by all of it."""
+    if isinstance(query, TableQuery) or not isinstance(query.clip, Interval):  # a Box is an Interval
+        raise InputError("NoisyMin chooses among means that are clipped one by one: privatizer.means_query.")
+    return sensitivity / math.sqrt(query.dimension)

@@ -17,7 +17,7 @@ from dptune.ledger.events import Event
 from dptune.ledger.filter import Division
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import CLIP, AutoClip
-from dptune.privacy.mechanism import Mechanism, gaussian
+from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, is_private, noise_source
 from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
@@ -200,7 +200,7 @@ class LossPrivatizer(ObservedLosses):
 
     def sigma(self, query: Query) -> float:
         """Return the noise's standard deviation per coordinate."""
-        return gaussian(self._noise).scale(query, self.sensitivity(query))
+        return GaussianMechanism(self._noise).scale(query, self.sensitivity(query))
 
     def release(
         self,
@@ -210,7 +210,7 @@ class LossPrivatizer(ObservedLosses):
         key: str,
         note: Mapping[str, object] | None = None,
         quota: Quota | None = None,
-        mechanism: Callable[[NoiseSource], Mechanism] = gaussian,
+        mechanism: Callable[[NoiseSource], Mechanism] = GaussianMechanism,
     ) -> Released:
         """Charge, then read, then draw, then record. A retry with the same key costs nothing.
 
@@ -235,7 +235,8 @@ class LossPrivatizer(ObservedLosses):
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}"
 
         def draw() -> Vector:
-            return how.draw(self._held.mean(query), scale) + how.adds_to * query.middle
+            drawn = how.draw(self._held.mean(query), scale)
+            return drawn + query.middle if how.adds_level else drawn
 
         return self._released(self._drawn(scope, key, event, draw, digest=digest, note=note, quota=quota), scale)
 
@@ -260,7 +261,7 @@ class LossPrivatizer(ObservedLosses):
             BudgetExhausted: it does not fit; nothing was read.
             KeyConflict: the key was used for another question.
         """
-        how, sensitivity = gaussian(self._noise), query.diameter * self.largest_weight
+        how, sensitivity = GaussianMechanism(self._noise), query.diameter * self.largest_weight
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"

@@ -9,7 +9,7 @@ Several processes: the one whose question ends the run chooses among its own poi
 because its losses were lost or its budget was spent by others, keeps its algorithm's answer. A run that starts from
 others has no losses of theirs: it chooses among its own trials, and compares with what they chose.
 
-Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.privacy.mechanism.noisy_min`). Which points
+Guarantee: ``plan.choice_mu``-GDP under replacing one person (:class:`dptune.privacy.mechanism.NoisyMin`). Which points
 are candidates, and how likely each is beforehand, depends on released values and on which points this process has
 evaluated.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.parameters import as_choice
-from dptune.privacy.mechanism import noisy_min, odds_for
+from dptune.privacy.mechanism import NoisyMin, odds_for
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.algorithms.method import Plan
 from dptune.search.replay import CHOICE, as_stored
@@ -96,7 +96,7 @@ def choose_again(
 
 def _release_choice(privatizer: LossPrivatizer, scope: str, plan: Plan, note: Mapping[str, Any]) -> None:
     query = privatizer.means_query(note["points"], plan.choice_mu)
-    mechanism = partial(noisy_min, prior=note["prior"])
+    mechanism = partial(NoisyMin, prior=note["prior"])
     privatizer.release(query, scope=scope, key=CHOICE, note=note, mechanism=mechanism)
 
 

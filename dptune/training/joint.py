@@ -61,11 +61,9 @@ class JointStatement(Statement):
 
     @property
     def protects(self) -> str:
-        """Who is protected, in words."""
         return "; ".join(part.protects for part in self.parts)
 
     def rows(self) -> Rows:
-        """Return (name, text) of each row, and those of the parts."""
         return (
             ("Protects", self.protects),
             *self.guarantee,
@@ -75,7 +73,6 @@ class JointStatement(Statement):
         )
 
     def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
         return {
             "private": self.private,
             "warnings": list(self.warnings),

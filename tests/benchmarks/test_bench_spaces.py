@@ -11,7 +11,7 @@ from benchmarks.curator import Curator
 from benchmarks.measurements import spaces
 from benchmarks.space_tasks import KINDS, space_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.mechanism import NoisyMin
 from dptune.privacy.noise import OpenDPNoise
 
 
@@ -35,7 +35,7 @@ def test_the_simulated_choice_is_the_exponential_mechanism_of_the_package(tmp_pa
             either.observe(name, np.full(n, 1.0 + 0.02 * j))
     query = privatizer.means_query(names, 0.5)
     assert query == curators[0].means_query(names, 0.5)
-    scale = noisy_min(OpenDPNoise()).scale(query, privatizer.sensitivity(query))
+    scale = NoisyMin(OpenDPNoise()).scale(query, privatizer.sensitivity(query))
     law = np.exp(-np.array([1.0, 1.02, 1.04]) / scale)
     chosen = np.bincount([int(curator.choose(query)[0]) for curator in curators], minlength=3)
     assert np.abs(chosen / 400 - law / law.sum()).max() < 0.12

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from selection_audits import audit_law, audit_worst_pair
 
 from dptune import InputError, LossPrivatizer
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import Mechanism, noisy_min
+from dptune.privacy.mechanism import Asked, Mechanism, NoisyMin, Vector
 from dptune.privacy.noise import NoiseSource
 from dptune.privacy.query import smallest_price
 
@@ -46,13 +45,13 @@ PRIOR = (1.0, 5.0, 0.2, 1.0, 1.0, 20.0)
 
 
 def test_with_a_public_prior_it_has_the_law_of_the_definition() -> None:
-    audit_law(partial(noisy_min, prior=PRIOR), prior=PRIOR, count=1500)
+    audit_law(partial(NoisyMin, prior=PRIOR), prior=PRIOR, count=1500)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("odds", [0.2, 1.0, 20.0])
 def test_no_prior_makes_it_cost_more(odds: float) -> None:
-    audit_worst_pair(partial(noisy_min, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
+    audit_worst_pair(partial(NoisyMin, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
 
 
 @pytest.mark.parametrize("odds", [(), (1.0, 1.0), (1.0, 1e-300)])
@@ -60,7 +59,7 @@ def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_c
     privatizer: Callable[..., LossPrivatizer], odds: Any
 ) -> None:
     least = smallest_price(2) * max(1.0, -np.log(odds[-1]) if odds else 1.0)
-    mine, mechanism = privatizer(n=9), partial(noisy_min, prior=odds)
+    mine, mechanism = privatizer(n=9), partial(NoisyMin, prior=odds)
     mine.observe("a", np.zeros(9))
     mine.observe("b", np.ones(9))
     with pytest.raises(InputError, match="too small for a choice among 2"):
@@ -69,61 +68,69 @@ def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_c
     mine.release(mine.means_query(["a", "b"], 2 * least), scope="s", key="k", mechanism=mechanism)
 
 
-def prior_of_the_losses(noise: NoiseSource) -> Mechanism:
+class PriorOfTheLosses(NoisyMin):
     """Prefers, beforehand, what the private losses prefer."""
-    right = noisy_min(noise)
-    return replace(right, draw=lambda means, scale: noisy_min(noise, np.exp(-means / scale)).draw(means, scale))
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return NoisyMin(self.noise, np.exp(-statistic / scale)).draw(statistic, scale)
 
 
-def prior_left_out(noise: NoiseSource) -> Mechanism:
+class PriorLeftOut(NoisyMin):
     """Says that it has a prior, and draws without it."""
-    return noisy_min(noise)
 
 
 def test_the_audit_of_the_law_finds_a_prior_that_is_left_out() -> None:
     with pytest.raises(AssertionError, match="not the law"):
-        audit_law(prior_left_out, prior=PRIOR, count=1500)
+        audit_law(PriorLeftOut, prior=PRIOR, count=1500)
 
 
 @pytest.mark.slow
 def test_the_adversary_finds_a_prior_that_is_private() -> None:
     with pytest.raises(AssertionError, match="an adversary proves"):
-        audit_worst_pair(prior_of_the_losses, mu=2.0)
+        audit_worst_pair(PriorOfTheLosses, mu=2.0)
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------
 
 
-def without_the_factor_two(noise: NoiseSource) -> Mechanism:
+class WithoutTheFactorTwo(NoisyMin):
     """Takes the sensitivity of one mean for that of a difference of two."""
-    right = noisy_min(noise)
-    return replace(right, scale=lambda query, sensitivity: right.scale(query, sensitivity) / 2)
+
+    def scale(self, query: Asked, sensitivity: float) -> float:
+        return super().scale(query, sensitivity) / 2
 
 
-def sensitivity_of_all_means(noise: NoiseSource) -> Mechanism:
+class SensitivityOfAllMeans(NoisyMin):
     """Takes the L2 sensitivity of m means for the one of an entry: private, and noisier than what is claimed."""
-    right = noisy_min(noise)
-    return replace(right, scale=lambda query, sensitivity: right.scale(query, sensitivity * query.dimension))
+
+    def scale(self, query: Asked, sensitivity: float) -> float:
+        return super().scale(query, sensitivity * query.dimension)
 
 
-def values_released(noise: NoiseSource) -> Mechanism:
+class ValuesReleased(NoisyMin):
     """Releases the means that were compared, instead of the index alone."""
-    return replace(noisy_min(noise), draw=lambda means, _: means)
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return statistic
 
 
-def least_mean_released(noise: NoiseSource) -> Mechanism:
+class LeastMeanReleased(NoisyMin):
     """Releases the smallest mean, instead of its index."""
-    return replace(noisy_min(noise), draw=lambda means, _: means.min(keepdims=True))
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return statistic.min(keepdims=True)
 
 
-def index_without_noise(noise: NoiseSource) -> Mechanism:
+class IndexWithoutNoise(NoisyMin):
     """Releases the index of the smallest mean."""
-    return replace(noisy_min(noise), draw=lambda means, _: np.array([float(np.argmin(means))]))
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return np.array([float(np.argmin(statistic))])
 
 
 @pytest.mark.parametrize(
     "bug",
-    [without_the_factor_two, sensitivity_of_all_means, values_released, least_mean_released, index_without_noise],
+    [WithoutTheFactorTwo, SensitivityOfAllMeans, ValuesReleased, LeastMeanReleased, IndexWithoutNoise],
 )
 def test_the_audit_of_the_law_finds_the_planted_bug(bug: Making) -> None:
     with pytest.raises(AssertionError):
@@ -131,7 +138,7 @@ def test_the_audit_of_the_law_finds_the_planted_bug(bug: Making) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [without_the_factor_two, sensitivity_of_all_means, index_without_noise])
+@pytest.mark.parametrize("bug", [WithoutTheFactorTwo, SensitivityOfAllMeans, IndexWithoutNoise])
 def test_the_adversary_finds_the_planted_bug(bug: Making) -> None:
     with pytest.raises(AssertionError):
         audit_worst_pair(bug, count=500)
@@ -153,8 +160,8 @@ def compared(losses: np.ndarray, mu: float, failed: set[int], **chosen: Any) -> 
         else:
             privatizer.observe(point, losses[j])
     query = privatizer.means_query(points, mu)
-    privatizer.release(query, scope="s", key="k", mechanism=noisy_min)
-    mechanism = noisy_min(watching)
+    privatizer.release(query, scope="s", key="k", mechanism=NoisyMin)
+    mechanism = NoisyMin(watching)
     sensitivity = privatizer.sensitivity(query)
     event = mechanism.event(query, sensitivity, mechanism.scale(query, sensitivity))
     assert event.mu == mu
@@ -207,7 +214,7 @@ def test_what_is_paid_and_kept_is_of_the_exponential_mechanism(privatizer: Calla
     mine = privatizer()
     for point in "abc":
         mine.observe(point, np.zeros(4))
-    released = mine.release(mine.means_query("abc", 0.7), scope="s", key="k", mechanism=noisy_min)
+    released = mine.release(mine.means_query("abc", 0.7), scope="s", key="k", mechanism=NoisyMin)
     assert mine.ledger.spent() == pytest.approx(0.7)
     (charge,) = mine.ledger.charges()
     assert charge.value == (released.scalar,)
@@ -226,5 +233,5 @@ def test_a_prior_that_is_none_is_refused_before_anything_is_charged(
     for point in "ab":
         mine.observe(point, np.zeros(4))
     with pytest.raises(InputError, match="prior must"):
-        mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=partial(noisy_min, prior=prior))
+        mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=partial(NoisyMin, prior=prior))
     assert mine.ledger.count() == 0

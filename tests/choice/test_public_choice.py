@@ -15,7 +15,7 @@ from dptune.choice.choosing import private_losses
 from dptune.choice.public import PublicLosses, centred, law, prior, votes
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy import TableQuery
-from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.mechanism import NoisyMin
 
 N, PEOPLE, CANDIDATES = 60, 80, 12
 
@@ -223,7 +223,7 @@ def test_a_vote_weighs_as_much_as_a_person() -> None:
 
 
 def test_a_prior_is_part_of_the_digest(tmp_path: Path) -> None:
-    made = [noisy_min(Noise(), prior) for prior in ([1.0, 2.0], [2.0, 1.0], ())]
+    made = [NoisyMin(Noise(), prior) for prior in ([1.0, 2.0], [2.0, 1.0], ())]
     assert len({one.settings for one in made}) == 3
 
 

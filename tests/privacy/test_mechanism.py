@@ -11,29 +11,24 @@ from noises import NoNoise
 from dptune import BudgetExhausted, LossPrivatizer
 from dptune.ledger.events import GaussianRelease
 from dptune.privacy import MeanQuery
-from dptune.privacy.mechanism import Mechanism, gaussian
-from dptune.privacy.noise import NoiseSource
-from dptune.privacy.query import Query
-
-Vector = np.ndarray
+from dptune.privacy.mechanism import Asked, GaussianMechanism, Vector
 
 
-def doubled(order: list[str]) -> Callable[[NoiseSource], Mechanism]:
+def doubled(order: list[str]) -> type[GaussianMechanism]:
     """A Gaussian mechanism of twice the noise at a quarter of the price; notes when it draws."""
 
-    def make(noise: NoiseSource) -> Mechanism:
-        usual = gaussian(noise)
-
-        def event(query: Query, sensitivity: float, scale: float) -> GaussianRelease:
+    class Doubled(GaussianMechanism):
+        def event(self, query: Asked, sensitivity: float, scale: float) -> GaussianRelease:
             return GaussianRelease(query.mu / 4, sensitivity, scale, query.dimension, "doubled " + query.statistic)
 
-        def draw(statistic: Vector, scale: float) -> Vector:
+        def scale(self, query: Asked, sensitivity: float) -> float:
+            return 2 * super().scale(query, sensitivity)
+
+        def draw(self, statistic: Vector, scale: float) -> Vector:
             order.append("draw")
-            return noise.add_gaussian(statistic, scale)
+            return super().draw(statistic, scale)
 
-        return Mechanism(event, lambda query, sensitivity: 2 * usual.scale(query, sensitivity), draw)
-
-    return make
+    return Doubled
 
 
 def test_another_mechanism_pays_its_own_price_and_adds_its_own_noise(privatizer: Callable[..., LossPrivatizer]) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import dptune
-from dptune.privacy.mechanism import Mechanism, gaussian
+from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, SeededNoise
 
 
@@ -45,18 +44,22 @@ class KillingPrivatizer(dptune.LossPrivatizer):
             os.kill(self.pid, signal.SIGKILL)
             time.sleep(60)
 
-    def release(self, query: dptune.privacy.MeanQuery, *, mechanism: Any = gaussian, **where: Any) -> dptune.Released:
+    def release(
+        self, query: dptune.privacy.MeanQuery, *, mechanism: Any = GaussianMechanism, **where: Any
+    ) -> dptune.Released:
         def struck(noise: NoiseSource) -> Mechanism:
             usual = mechanism(noise)
+            draw = usual.draw
 
-            def draw(mean: np.ndarray, scale: float) -> np.ndarray:
+            def struck_draw(mean: np.ndarray, scale: float) -> np.ndarray:
                 self._draws += 1
                 self._strike("between charge and draw", self._draws)
-                drawn = usual.draw(mean, scale)
+                drawn = draw(mean, scale)
                 self._strike("between read and record", self._draws)
                 return drawn
 
-            return replace(usual, draw=draw)
+            usual.draw = struck_draw
+            return usual
 
         released = super().release(query, **where, mechanism=struck)
         self._releases += 1

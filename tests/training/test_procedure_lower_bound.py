@@ -14,7 +14,7 @@ from proofs import proved
 from dptune import LossPrivatizer
 from dptune.audit.own import FreeLedger
 from dptune.ledger.gdp import epsilon_from_mu
-from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.mechanism import NoisyMin
 from dptune.training import TrainingPlan
 from dptune.training.profiles import epsilon_of
 
@@ -43,7 +43,7 @@ def search(canary: float, person: int, noise: float) -> tuple[float, float]:
     for i in range(TRIALS):
         privatizer.observe(str(i), [float(i != person), *[0.5] * (N - 1)])
     query = privatizer.means_query([str(i) for i in range(TRIALS)], MU)
-    return sum(models), privatizer.release(query, scope="search", key="choice", mechanism=noisy_min).scalar
+    return sum(models), privatizer.release(query, scope="search", key="choice", mechanism=NoisyMin).scalar
 
 
 def train(canary: float, noise: float) -> float:

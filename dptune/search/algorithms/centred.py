@@ -144,7 +144,6 @@ class Centred(Rounds):
     # ---- 2. and 3. ask -----------------------------------------------------------------------------
 
     def price(self) -> float:
-        """GDP price of what is left of the generation's two questions."""
         return math.hypot(self.settings.mean_mu, 0.0 if self._followed > self.t else self.settings.radius_mu)
 
     def next_question(self) -> Question:
@@ -181,7 +180,6 @@ class Centred(Rounds):
             self._keep_references()
 
     def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
-        """Learn an answer that another run has paid for."""
         super().recall(key, note, answer, sigma)
         self._recalled = len(self.generations)
 
@@ -226,5 +224,4 @@ class Centred(Rounds):
         return float(self.radius / self.settings.radius)
 
     def progress(self) -> dict[str, object]:
-        """Return how far it is, for a dashboard."""
         return {**super().progress(), "radius": self.radius}

@@ -38,7 +38,6 @@ class CentredCMA(Centred):
 
     @property
     def centre(self) -> Vector:
-        """The centre of the cube."""
         return self.means[0]
 
     def ask(self, slot: int) -> Vector:

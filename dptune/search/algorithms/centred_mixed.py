@@ -38,7 +38,6 @@ class CentredMixed(Centred):
         self.space = self.began = settings.space
 
     def restarted(self) -> Self:
-        """Return the algorithm before its first answer, holding the same points."""
         again = super().restarted()
         again.began = self.began
         return again

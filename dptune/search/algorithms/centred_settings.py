@@ -153,7 +153,6 @@ class CentredSettings(Settings):
 
     @classmethod
     def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self:
-        """Return the settings that described themselves so."""
         mixed = space if space is not None and not space.plain else None
         stored = {name: tupled(value) for name, value in described.items()}
         tuning = Tuning(**{each.name: stored.pop(each.name) for each in fields(Tuning)})

@@ -174,11 +174,9 @@ class GIBOSettings(Settings):
         return self.mu / math.sqrt(self.steps)
 
     def statistics(self) -> tuple[Statistic, ...]:
-        """Return a step's gradient."""
         return (Statistic("a gradient's coordinate", self.clip, self.d, self.step_mu),)
 
     def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data."""
         rule = {"type": type(self.rule).__name__, "eta": self.rule.eta}
         return {**asdict(self), "kernel": self.kernel.describe(), "rule": rule}
 
@@ -287,11 +285,9 @@ class DPGIBO(Rounds):
     # ---- what to know ------------------------------------------------------------------------------
 
     def price(self) -> float:
-        """GDP price of the next question."""
         return float(self.settings.step_mu if self.started else self.settings.start_mu)
 
     def next_question(self) -> Question:
-        """Return the batch's question."""
         if self.started:
             return Question(f"step/{self.t + 1}", self._gradient_query(), {"theta": self.theta.tolist()})
         names = tuple(self._points)
@@ -341,7 +337,6 @@ class DPGIBO(Rounds):
                 self._held = self._empty_posterior()
 
     def restarted(self) -> Self:
-        """Return the algorithm before its first answer, holding the same points."""
         again = super().restarted()
         again._batch_of, again._batches = dict(self._batch_of), self._batches
         return again

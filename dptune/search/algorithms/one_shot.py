@@ -30,11 +30,9 @@ class _AsksNothing(Rounds):
     """No questions, and no points that it may still ask about."""
 
     def points_in_use(self) -> tuple[str, ...]:
-        """Return none."""
         return ()
 
     def question(self) -> Question | None:
-        """Return None."""
         return None
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
@@ -64,11 +62,9 @@ class Values(_AsksNothing):
         return False
 
     def price(self) -> float:
-        """0: there are no questions."""
         return 0.0
 
     def progress(self) -> dict[str, object]:
-        """Return nothing: the run says how many trials it planned."""
         return {}
 
 
@@ -119,7 +115,6 @@ class OneChoice(_AsksNothing):
 
     @property
     def finished(self) -> bool:
-        """Whether the run may choose."""
         return self.missing() <= 0
 
     def ask(self, slot: int) -> Vector:
@@ -131,7 +126,6 @@ class OneChoice(_AsksNothing):
         return np.asarray(halton.fast_forward(slot).random(1)[0])
 
     def progress(self) -> dict[str, object]:
-        """Return nothing: the run says whether the choice is made."""
         return {}
 
     def recommend(self) -> Vector:

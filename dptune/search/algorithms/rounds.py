@@ -83,7 +83,6 @@ class RoundSettings(Settings):
         return self.mu / math.sqrt(self.rounds)
 
     def statistics(self) -> tuple[Statistic, ...]:
-        """Return the vector of b entries that every round asks for."""
         return (Statistic("an entry of a round's vector", self.clip, self.batch, self.round_mu),)
 
 
