@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 
-def listed(stub: Path) -> dict[str, str]:
+def public_names(stub: Path) -> dict[str, str]:
     """Return what a stub lists as ``from module import name as name``: name -> module."""
     body = ast.parse(stub.read_text(encoding="utf-8")).body
     return {alias.name: str(node.module) for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
@@ -29,7 +29,7 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], object]
     A name listed as imported from the package itself is one of its modules. It loads when it is first used, too, and
     is not in ``__all__``.
     """
-    modules = listed(Path(file).with_suffix(".pyi"))
+    modules = public_names(Path(file).with_suffix(".pyi"))
     names = sorted(name for name, module in modules.items() if module != package)
 
     def attribute(name: str) -> object:

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._checks import boolean
 from dptune._numbers import plain, real, whole
 from dptune.errors import InputError
 
-Vector = npt.NDArray[np.float64]
 Value = float | int | str | tuple[Any, ...] | None  # a bool is an int
 
 

@@ -22,17 +22,15 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Mask, Matrix, Vector
 from dptune.errors import InputError
 from dptune.parameters import Categorical as Categorical
 from dptune.parameters import Float as Float
 from dptune.parameters import Int as Int
-from dptune.parameters import Parameter, Vector, allows, as_choice, code_of, key_of, snapped, width_of
+from dptune.parameters import Parameter, allows, as_choice, code_of, key_of, snapped, width_of
 from dptune.parameters import Value as Value
 
-Matrix = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 Conditions = Mapping[str, Mapping[str, Collection[Value]] | None]
 
 

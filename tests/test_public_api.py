@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import dptune
-from dptune._exports import listed
+from dptune._exports import public_names
 
 ROOT = Path(__file__).parent.parent
 STUBS = {".".join(path.parent.relative_to(ROOT).parts): path for path in ROOT.glob("dptune/**/__init__.pyi")}
@@ -37,7 +37,7 @@ def aliases(stub: Path) -> set[str | None]:
 def test_the_front_door_holds_what_the_first_day_needs_and_the_rooms_the_rest() -> None:
     assert len(PUBLIC) <= 27
     assert {"Budget", "PrivacyLedger", "LossPrivatizer", "InputError", "select"} <= {*PUBLIC}
-    rooms = {name for name, module in listed(STUBS["dptune"]).items() if module == "dptune"}
+    rooms = {name for name, module in public_names(STUBS["dptune"]).items() if module == "dptune"}
     assert rooms.isdisjoint(PUBLIC)
     folders = {path.parent.name for path in ROOT.glob("dptune/*/__init__.py")}
     assert rooms == folders - {"cli"} | {"errors", "space"}
@@ -47,7 +47,7 @@ def test_the_front_door_holds_what_the_first_day_needs_and_the_rooms_the_rest() 
 @pytest.mark.parametrize("package", STUBS)
 def test_the_one_list_of_names_is_the_stub(package: str) -> None:
     """Of two places that said what is public, one would be wrong; a name is the same thing for type checkers."""
-    room, names = importlib.import_module(package), listed(STUBS[package])
+    room, names = importlib.import_module(package), public_names(STUBS[package])
     assert None not in aliases(STUBS[package]), "a stub exports what it imports `as` the same name only"
     assert sorted(name for name, module in names.items() if module != package) == room.__all__
     for name in room.__all__:
@@ -87,6 +87,16 @@ def test_a_public_name_exists_and_is_documented(room: ModuleType, name: str) -> 
     for method, function in inspect.getmembers(thing, inspect.isfunction):
         if not method.startswith("_"):
             assert inspect.getdoc(function), f"{name}.{method} has no docstring"
+
+
+def test_a_public_name_means_one_thing_in_all_packages() -> None:
+    """Front ends may name the same act alike, such as ``choose`` in Optuna and in Ray."""
+    defined: dict[str, set[str]] = {}
+    for stub in STUBS.values():
+        for name, module in public_names(stub).items():
+            defined.setdefault(name, set()).add(module)
+    assert {"SearchRun", "LDPSettings"} <= set(defined)
+    assert not {name: modules for name, modules in defined.items() if len(modules) > 1}
 
 
 def test_every_error_is_a_dptune_error_and_in_the_drawn_tree() -> None:

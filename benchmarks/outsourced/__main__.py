@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 from benchmarks.report import DOCS, drawing, markdown, mean_and_error, save
 from dptune.ledger.gdp import mu_from_epsilon
-from dptune.outsourced.formats import About, Table
+from dptune.outsourced.formats import Table, TableFacts
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 from dptune.privacy.noise import noise_scale
 from dptune.search.gp.fit import Hyperparameters, fit
@@ -128,7 +128,7 @@ def regrets(problem: Problem, method: str, seed: int, exploration: float = EXPLO
     X, f, rows = problem.X[order], problem.f[order], list(range(ROUNDS))
     if method != "random":
         sigma = sigma_of(method, X.size)
-        table = Table(X + rng.normal(0, sigma, X.shape), About(sigma, True, "", "", ""))
+        table = Table(X + rng.normal(0, sigma, X.shape), TableFacts(sigma, True, "", "", ""))
         modeler = OutsourcedModeler(table, problem.kernel, noise_variance=S2, exploration=exploration)
         while len(modeler.rows) < ROUNDS:
             row = modeler.ask()
@@ -173,7 +173,7 @@ def draw_regret(arrays: dict[str, dict[str, Array]], path: Path) -> None:
 def measure_speed(n: int, t: int, d: int = 10, repeats: int = 5) -> dict[str, float]:
     """CPU milliseconds of a round after t of them, beside a refit from all outputs; MiB of the whole process."""
     rng = np.random.default_rng(0)
-    table = Table(rng.normal(size=(n, d)), About(0.5, True, "", "", ""))
+    table = Table(rng.normal(size=(n, d)), TableFacts(0.5, True, "", "", ""))
     modeler = OutsourcedModeler(table, RBF(2.0), noise_variance=S2)
     empty = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for row in rng.integers(n, size=t):

@@ -18,7 +18,7 @@ from jax_privacy.auditing import CanaryScoreAuditor
 from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
 
 from dptune import LossPrivatizer
-from dptune.audit.evidence import Array
+from dptune._arrays import Vector
 from dptune.audit.own import FreeLedger
 from dptune.ledger.gdp import epsilon_from_mu
 from dptune.training import TrainingPlan
@@ -26,7 +26,7 @@ from dptune.training import TrainingPlan
 DELTA, SIGNIFICANCE, N, CLIP, CANARIES = 1e-3, 1e-6, 5, (0.0, 3.0), 6000
 
 
-def answers(loss: float, mu: float, count: int) -> Array:
+def answers(loss: float, mu: float, count: int) -> Vector:
     """Answers about five people, of whom the first has this loss."""
     privatizer = LossPrivatizer(FreeLedger(), n=N, clip=CLIP)
     privatizer.observe("x", [loss, *[1.0] * (N - 1)])
@@ -34,7 +34,7 @@ def answers(loss: float, mu: float, count: int) -> Array:
     return np.array([privatizer.release(query, scope="outside", key=str(t)).scalar for t in range(count)])
 
 
-def bounds(inside: Array, outside: Array) -> dict[str, float]:
+def bounds(inside: Vector, outside: Vector) -> dict[str, float]:
     auditor = CanaryScoreAuditor(inside, outside)
     return {
         "Clopper-Pearson": float(auditor.epsilon_clopper_pearson(SIGNIFICANCE, DELTA)),

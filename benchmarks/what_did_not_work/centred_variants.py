@@ -119,7 +119,7 @@ class TrustRegion(CentredCMA):
         total = s.tuning.candidates * s.population
         if not self.generations:
             return np.asarray(np.clip(0.5 + s.tuning.sigma * rng.standard_normal((count, s.d)), 0, 1))
-        lengths = self.surrogate.lengthscales
+        lengths = np.exp(self.surrogate.theta[: s.d])
         sides = self._side * np.clip(lengths / np.exp(np.log(lengths).mean()), 0.1, 10)
         centre = self.means[-1]
         low, high = np.maximum(centre - sides / 2, 0), np.minimum(centre + sides / 2, 1)

@@ -43,7 +43,8 @@ class Path:
         d, theta, self.X = surrogate.d, surrogate.theta, surrogate._X
         self.kernel = surrogate.kernel_at(theta)
         mixed = np.sqrt(rng.chisquare(FREEDOM, (FREQUENCIES, 1)) / FREEDOM)
-        self.features = FourierFeatures(rng.standard_normal((FREQUENCIES, d)) / mixed, surrogate.lengthscales)
+        lengths = np.exp(theta[:d])
+        self.features = FourierFeatures(rng.standard_normal((FREQUENCIES, d)) / mixed, lengths)
         self.omega = spread * math.sqrt(self.kernel.variance) * rng.standard_normal(self.features.M)
         groups = np.argmax(surrogate._offsets > 0, axis=1)  # (n,): the first value of each one's group
         offsets = math.sqrt(OFFSET) * rng.standard_normal(len(groups))[groups]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy  # its parts are loaded when they are used
 from scipy.special import betaincinv, chdtr, chdtrc, ndtr, ndtri
 
-Array = npt.NDArray[np.float64]
+from dptune._arrays import Vector
 
 MISTAKE = 1e-7  # chance that one test complains although nothing is wrong
 
 
-def lower_bound(a: Array, b: Array, threshold: float, confidence: float = 1 - 1e-6) -> float:
+def lower_bound(a: Vector, b: Vector, threshold: float, confidence: float = 1 - 1e-6) -> float:
     """Return a mu that the pair certainly has: Clopper-Pearson bounds of both errors of the test "> threshold".
 
     No mu-GDP mechanism has a test with Phi^-1(1 - FPR) - Phi^-1(FNR) > mu (Dong, Roth, Su 2022).
@@ -31,7 +30,7 @@ def _upper(successes: int, trials: int, confidence: float) -> float:
     return float(betaincinv(successes + 1, trials - successes, 1 - (1 - confidence) / 2)) if successes < trials else 1.0
 
 
-def complaints(z: Array) -> list[str]:
+def complaints(z: Vector) -> list[str]:
     """Return what speaks against z (count,) being independent draws of N(0, 1); empty if nothing does."""
     count, square = len(z), float(z @ z)
     found = []

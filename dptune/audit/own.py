@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._checks import at_least, function, positive
-from dptune.audit.evidence import Array, complaints, lower_bound
+from dptune.audit.evidence import complaints, lower_bound
 from dptune.audit.transcript import transcript
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
@@ -99,12 +100,12 @@ class Audit:
     # ---- the objective ---------------------------------------------------------------------------
 
     @cached_property
-    def _asked(self) -> list[tuple[int, str, Array | None, str]]:
+    def _asked(self) -> list[tuple[int, str, Vector | None, str]]:
         """Row, what was done to it, losses (n,) or None, and all that was said; first twice the rows as they are."""
         cases = [(-1, "", self.X, self.y), (-1, "", self.X, self.y), *self._neighbours()]
         return [(row, how, *self._ask(X, y)) for row, how, X, y in cases]
 
-    def _ask(self, X: Any, y: Any) -> tuple[Array | None, str]:
+    def _ask(self, X: Any, y: Any) -> tuple[Vector | None, str]:
         found, said = transcript(lambda: np.array(self.losses(X.copy(), y.copy()), dtype=np.float64))
         return (found if found is not None and found.shape == (len(X),) else None), said
 
@@ -148,7 +149,7 @@ class Audit:
 
     # ---- the releases ----------------------------------------------------------------------------
 
-    def _answers(self, losses: Array) -> Array:
+    def _answers(self, losses: Vector) -> Vector:
         """Return answers (answers,) about the same losses (n,), each of mu."""
         privatizer = LossPrivatizer(FreeLedger(), n=len(losses), clip=self.clip)
         privatizer.observe("x", losses)

@@ -18,10 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Indices
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import NamedLoss, as_loss
 
-Folds: TypeAlias = Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
+Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
 _OUTPUTS = {  # what makes a model answer as each loss needs it
     "predict_proba": "a loss of labels (zero_one), or a model with probabilities, such as SVC(probability=True)",
     "decision_function": 'a model with margins, or loss="zero_one"',
@@ -56,7 +57,7 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
 
 def fold_losses(
     train: Callable[..., Any], X: Any, y: Any, folds: Folds, loss: NamedLoss, fit_params: Mapping[str, Any]
-) -> Iterator[tuple[npt.NDArray[np.intp], Any, npt.NDArray[np.float64]]]:
+) -> Iterator[tuple[Indices, Any, npt.NDArray[np.float64]]]:
     """Yield of each fold the rows that are tested (k,), the model of the others, and its losses (k,), NaN for none."""
     for fit, test in folds:
         options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
@@ -65,7 +66,7 @@ def fold_losses(
 
 
 def of_rows(
-    rows: int, tested: Iterable[tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]], loss: NamedLoss
+    rows: int, tested: Iterable[tuple[Indices, npt.NDArray[np.float64]]], loss: NamedLoss
 ) -> npt.NDArray[np.float64]:
     """Return each row's mean loss (N,) over the folds that test it; the largest loss for one without a number."""
     tests = list(tested)
@@ -125,7 +126,7 @@ def _sklearn() -> Any:
     return sklearn
 
 
-def _taken(rows: Any, places: npt.NDArray[np.intp]) -> Any:
+def _taken(rows: Any, places: Indices) -> Any:
     return _sklearn().utils._safe_indexing(rows, places)
 
 
@@ -140,6 +141,6 @@ def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float
     return np.asarray(loss(np.asarray(y), np.asarray(method(X)), labels=labels), dtype=np.float64)
 
 
-def _divided(option: Any, rows: npt.NDArray[np.intp], n: int) -> Any:
+def _divided(option: Any, rows: Indices, n: int) -> Any:
     has_rows = isinstance(option, Iterable) and not isinstance(option, str | bytes | Mapping)
     return _taken(option, rows) if has_rows and np.shape(option)[:1] == (n,) else option

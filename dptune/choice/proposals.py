@@ -30,7 +30,7 @@ from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import check_start
-from dptune.search.answer import listed
+from dptune.search.answer import parameters_in_words
 from dptune.search.outlook import left_in_words
 
 Parameters = Mapping[str, Any]
@@ -143,7 +143,7 @@ class Choice:
 
     def summary(self) -> str:
         """Return the verdict, the parameters, what public rows predicted, the budget left and the next step."""
-        return str(self.selection.summary(listed(self.params) or "the only configuration", self.left))
+        return str(self.selection.summary(parameters_in_words(self.params) or "the only configuration", self.left))
 
     def __str__(self) -> str:
         return self.summary()

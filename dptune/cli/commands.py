@@ -21,16 +21,16 @@ from dptune.choice.planning import USUAL_SHARE, choice_forecast
 from dptune.cli.shared import (
     DELTA,
     AnyLedger,
+    Contents,
     Delta,
-    Found,
     Ledger,
     Listing,
     app,
+    contents_of,
     delta_of,
-    listed,
     open_any,
-    print_found,
-    show_found,
+    print_contents,
+    show_contents,
 )
 from dptune.errors import InputError
 from dptune.ledger import About, Risk, approximate, record, to_yaml
@@ -182,7 +182,7 @@ def plan(
         f"{n} people, clip {low:g} to {high:g}; private searches: {trials} trials, with{'' if default else 'out'} "
         "default=\nsigma: standard deviation of the noise. shows: an improvement that shows in 95% of runs."
     )
-    print_found(Found(title, {"private": True, "plans": table}, "plans"))
+    print_contents(Contents(title, {"private": True, "plans": table}, "plans"))
     for row in rows:
         if row["warning"] and row["mu"] == budget.mu and trials // 2 < row["trials"] <= trials:  # whole generations
             typer.echo(f"{row['method']}: {row['warning']}")
@@ -268,7 +268,7 @@ def _statement(opened: AnyLedger, delta: float | None) -> Statement:
 @app.command()
 def show(ledger: Ledger, format: Listing = Listing.text) -> None:
     """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent."""
-    show_found(listed(open_any(ledger)), format)
+    show_contents(contents_of(open_any(ledger)), format)
 
 
 @app.command()

@@ -77,7 +77,7 @@ def delta_of(opened: Sequence[AnyLedger], delta: float | None) -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class Contents:
     """A title, and facts as plain JSON data; the entry ``table`` of the facts has the rows to print."""
 
     title: str
@@ -85,15 +85,15 @@ class Found:
     table: str
 
 
-def listed(opened: AnyLedger) -> Found:
+def contents_of(opened: AnyLedger) -> Contents:
     """Return what is in a ledger of any kind."""
     if isinstance(opened, UserLedger):
         rows = [asdict(account) for account in opened.accounts()]
         title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
         facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
-        return Found(title, facts, "users")
+        return Contents(title, facts, "users")
     title, of_the_kind, table = _studies(opened) if isinstance(opened, PrivacyLedger) else _planned(opened)
-    return Found(title, {"dataset": opened.dataset, "private": opened.private, **of_the_kind}, table)
+    return Contents(title, {"dataset": opened.dataset, "private": opened.private, **of_the_kind}, table)
 
 
 def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
@@ -117,15 +117,15 @@ def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], 
     return title, {"plan": asdict(plan), "made": made, "releases": rows}, "releases"
 
 
-def show_found(found: Found, format: Listing) -> None:
+def show_contents(found: Contents, format: Listing) -> None:
     """Print what was found, as text or as JSON."""
     if format is Listing.json:
         typer.echo(json.dumps(found.facts, indent=2))
     else:
-        print_found(found)
+        print_contents(found)
 
 
-def print_found(found: Found) -> None:
+def print_contents(found: Contents) -> None:
     """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
     typer.echo(found.title if found.facts["private"] else f"NOT PRIVATE (seeded noise): {found.title}")
     if found.facts[found.table]:
@@ -133,7 +133,7 @@ def print_found(found: Found) -> None:
         (console if console.is_terminal else Console(width=_WIDE)).print(table_of(found))
 
 
-def table_of(found: Found) -> Table:
+def table_of(found: Contents) -> Table:
     """Return the rows of what was found, each entry as text."""
     rows: list[dict[str, Any]] = found.facts[found.table]
     table = Table()

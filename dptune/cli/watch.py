@@ -14,14 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune._numbers import rounded_up
-from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, listed, open_any, table_of
+from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, contents_of, open_any, table_of
 from dptune.ledger.approximate import composed_epsilon
 from dptune.ledger.entries import Charge, cost_of
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.query import Interval
 from dptune.search.agreement import PRIVATIZER, stored_plan
-from dptune.search.answer import Estimate
-from dptune.search.answer import listed as listed_parameters
+from dptune.search.answer import Estimate, parameters_in_words
 from dptune.search.replay import FINAL, VALUE
 from dptune.search.view import RunView
 
@@ -62,13 +61,13 @@ class Runs(dict[str, RunView | None]):
         found = run.so_far()
         if found is None:
             return "nothing is released yet that says where to look"
-        return f"{listed_parameters(found)}. {found.summary()}"
+        return f"{parameters_in_words(found)}. {found.summary()}"
 
 
 def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> RenderableType:
     """Return the view of one moment."""
     if not isinstance(opened, PrivacyLedger):
-        found = listed(opened)
+        found = contents_of(opened)
         return Panel(table_of(found), title=Text(found.title), border_style="" if found.facts["private"] else "red")
     charges = opened.charges()
     scopes = list(dict.fromkeys(charge.scope for charge in charges))
@@ -127,7 +126,7 @@ def _final(opened: PrivacyLedger, scope: str, charges: list[Charge]) -> str:
         return ""
     clip, sigma = Interval(*people["clip"]), float(final.description["sigma"])
     value, low, high = Estimate.of_loss(final.value[0], sigma, clip, private=final.private).shown()
-    about = listed_parameters(final.note["parameters"])
+    about = parameters_in_words(final.note["parameters"])
     return f"{about}: loss {value:.4g} (95%: {low:.4g} to {high:.4g})"
 
 

@@ -9,11 +9,10 @@ trusted with it. Only :meth:`FTSAgent.message` leaves an agent, and only a trust
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array
 from dptune._numbers import whole
 from dptune.errors import InputError
 from dptune.federated.settings import FTSSettings
@@ -169,7 +168,7 @@ class FTSAgent:
             self._own, self._fitted = fit(self.X, self.y, self._own), len(self)
         return self._own
 
-    def _best(self, values: npt.NDArray[Any], features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
+    def _best(self, values: Array, features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
         """The best point not yet observed: of the candidates and, on the cube, of climbs from the best candidates."""
         points = self.model.domain.points
         order = np.argsort(-values)

@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Mask
 from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
@@ -35,8 +36,6 @@ from dptune.privacy.noise import (
 )
 from dptune.privacy.seal.private import without_frames
 from dptune.search.gp.points import FloatArray
-
-Mask = npt.NDArray[np.bool_]
 
 _LARGEST_SIGMA = 1e100  # sums of noise of this size are far from overflow
 _MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53 < 1e-6

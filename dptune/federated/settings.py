@@ -19,15 +19,14 @@ import math
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Indices
 from dptune._checks import at_least, between, check, check_fields
 from dptune.errors import InputError
 from dptune.search.gp.features import FourierFeatures
 from dptune.search.gp.points import FloatArray
 
 Intervals = tuple[int, ...]
-Indices = npt.NDArray[np.intp]
 
 _LARGEST = 1e12
 

@@ -40,7 +40,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from dptune.ledger.dominating import Array, Choices, Gaussian, Profile
+from dptune._arrays import Vector
+from dptune.ledger.dominating import Choices, Gaussian, Profile
 from dptune.ledger.gdp import (
     Budget,
     bounded_range_from_mu,
@@ -134,7 +135,7 @@ def _antiderivative(mu: float, eta: float, epsilon: float, end: float) -> tuple[
     )
 
 
-def composed_deltas(mu: Array, eta: Array, epsilon: Array) -> Array:
+def composed_deltas(mu: Vector, eta: Vector, epsilon: Vector) -> Vector:
     """Return :func:`composed_delta` of arrays of one shape; mu and eta above 0."""
     terms = []
     for sign, end in ((1, eta), (-1, -eta)):

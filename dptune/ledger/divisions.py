@@ -20,8 +20,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from dptune._arrays import Vector
 from dptune.ledger.approximate import composed_delta, composed_deltas
-from dptune.ledger.dominating import Array, Profile
+from dptune.ledger.dominating import Profile
 from dptune.ledger.gdp import Budget, gdp_of, mu_from_epsilon
 
 _COUNT = 250  # of eta
@@ -54,7 +55,7 @@ class Divisions:
         """Mu of everything together in GDP."""
         return max(map(gdp_of, self.mu, self.eta))
 
-    def at(self, epsilon: Array) -> Array:
+    def at(self, epsilon: Vector) -> Vector:
         """Return the largest delta (k,) at epsilons (k,)."""
         shape = (len(self.mu), len(epsilon))
         mu, eta = (np.broadcast_to(np.array(each)[:, None], shape) for each in (self.mu, self.eta))

@@ -24,12 +24,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr
 
+from dptune._arrays import Vector
 from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_bounded_range
-
-Array = npt.NDArray[np.float64]
 
 _STEPS = 2**14  # of the grid, from 0 to where all parts' tails end
 _TAILS = (1e-4, 1e-2, 0.5)  # of delta: what each part's tail may add, the first for which the part has an epsilon
@@ -50,7 +48,7 @@ class Profile(Protocol):
         """A mu such that the part is mu-GDP; infinite if none is known."""
         ...
 
-    def at(self, epsilon: Array) -> Array:
+    def at(self, epsilon: Vector) -> Vector:
         """Return delta (k,) at epsilons (k,), ascending from 0 or more."""
         ...
 
@@ -71,7 +69,7 @@ class Gaussian:
         """Mu itself."""
         return self.mu
 
-    def at(self, epsilon: Array) -> Array:
+    def at(self, epsilon: Vector) -> Vector:
         """Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu), in logarithms."""
         first = log_ndtr(self.mu / 2 - epsilon / self.mu)
         second = epsilon + log_ndtr(-self.mu / 2 - epsilon / self.mu)
@@ -106,7 +104,7 @@ class Choices:
         """Mu of bounded range eta."""
         return mu_from_bounded_range(self.eta)
 
-    def at(self, epsilon: Array) -> Array:
+    def at(self, epsilon: Vector) -> Vector:
         """(1 - e^(-(eta - e)/2))^2 / (1 - e^-eta) up to eta, then 0."""
         short = np.maximum(self.eta - epsilon, 0.0)
         return np.asarray(np.expm1(-short / 2) ** 2 / -math.expm1(-self.eta))
@@ -129,7 +127,7 @@ class Pair:
 
     step: float
     lowest: int
-    law: Array
+    law: Vector
     infinite: float
 
     @classmethod

@@ -17,22 +17,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Array, Mask
 from dptune._code import attempt
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, plain
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Parsed(NamedTuple):
     """A private column: its values, where a cell does not fit, and where one is missing, (n,) each."""
 
-    values: npt.NDArray[Any]
+    values: Array
     unreadable: Mask
     gaps: Mask
 
@@ -40,17 +38,17 @@ class Parsed(NamedTuple):
 class Column(ABC):
     """What a public column holds."""
 
-    _example: npt.NDArray[Any]  # (1,)
+    _example: Array  # (1,)
 
     @abstractmethod
-    def parse(self, cells: npt.NDArray[Any]) -> Parsed:
+    def parse(self, cells: Array) -> Parsed:
         """Read private cells (n,), each by itself."""
 
     @abstractmethod
-    def example(self, odd: float | None) -> npt.NDArray[Any]:
+    def example(self, odd: float | None) -> Array:
         """Return the first public cell (1,); with ``odd`` (NaN, inf) one that is missing, or infinite."""
 
-    def unknown_values(self, values: npt.NDArray[Any]) -> list[Any]:
+    def unknown_values(self, values: Array) -> list[Any]:
         """Return the texts and categories among values (n,) that no public row holds, where public rows share a few."""
         return []
 
@@ -58,22 +56,22 @@ class Column(ABC):
 class _Numbers(Column):
     """Numbers, in the floating-point type of the public cells (m,), or float64."""
 
-    def __init__(self, public: npt.NDArray[Any]) -> None:
+    def __init__(self, public: Array) -> None:
         self._dtype = public.dtype if public.dtype.kind == "f" else np.dtype(np.float64)
         self._example = self.parse(public[:1]).values
 
-    def parse(self, cells: npt.NDArray[Any]) -> Parsed:
+    def parse(self, cells: Array) -> Parsed:
         values, odd = numbers_in(self._dtype, cells)
         return Parsed(values, odd, np.isnan(values) & ~odd)
 
-    def example(self, odd: float | None) -> npt.NDArray[Any]:
+    def example(self, odd: float | None) -> Array:
         return self._example.copy() if odd is None else np.full(1, odd, dtype=self._dtype)
 
 
 class _Words(Column):
     """Text, or categories: the values that public cells (m,) hold, and where they are text any other text, too."""
 
-    def __init__(self, name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: object, public: Array, categories: Sequence[Any] | None = None) -> None:
         self._open = categories is None
         cells = entries_of(public)
         self._values: dict[Any, Any] = {}  # what a cell says -> the first public value that says it
@@ -94,7 +92,7 @@ class _Words(Column):
                 "numbers (for example 'v1.10'), in like= and in X."
             )
 
-    def parse(self, cells: npt.NDArray[Any]) -> Parsed:
+    def parse(self, cells: Array) -> Parsed:
         said = [plain(cell) for cell in entries_of(cells)]
         values, unreadable = np.empty(len(said), dtype=object), np.zeros(len(said), dtype=bool)
         for i, what in enumerate(said):
@@ -114,20 +112,20 @@ class _Words(Column):
             return str(int(what)) if what.is_integer() and abs(what) < 2**53 else repr(what)
         return UNREADABLE
 
-    def example(self, odd: float | None) -> npt.NDArray[Any]:
+    def example(self, odd: float | None) -> Array:
         if odd is None or not np.isnan(odd):
             return self._example.copy()
         missing = np.empty(1, dtype=object)
         missing[0] = self._missing
         return missing
 
-    def unknown_values(self, values: npt.NDArray[Any]) -> list[Any]:
+    def unknown_values(self, values: Array) -> list[Any]:
         return (
             [v for v in dict.fromkeys(values) if plain(v) is not None and v not in self._known] if self._known else []
         )
 
 
-def column_of(name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> Column:
+def column_of(name: object, public: Array, categories: Sequence[Any] | None = None) -> Column:
     """Return what a public column (m,) holds; ``categories`` are those that its type lists.
 
     Raises:

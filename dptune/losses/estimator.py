@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array, Indices, Mask, Vector
 from dptune._code import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
-from dptune.losses.columns import Mask
-from dptune.losses.functions import Vector, label_codes
+from dptune.losses.functions import label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.rows import Indices, ParsedRows, Rows, needs_columns, read_rows
+from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
 from dptune.losses.steady import depends_on_others, specimens
 from dptune.privacy.seal.copied import copied
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
@@ -95,7 +95,7 @@ class EstimatorLosses:
         else:
             self._examples()
 
-    def __call__(self, argument: Any) -> npt.NDArray[Any]:
+    def __call__(self, argument: Any) -> Array:
         """Return the losses of the model that is trained at ``argument`` (rows,)."""
         return self.losses_of(self.train(argument))
 
@@ -104,7 +104,7 @@ class EstimatorLosses:
         self._examples()  # first: without them there is nothing to train for
         return self._function(argument)
 
-    def losses_of(self, model: Any) -> npt.NDArray[Any]:
+    def losses_of(self, model: Any) -> Array:
         """Return the losses of the private examples (rows,)."""
         return self.try_out(model).losses(self._examples().y)
 
@@ -177,7 +177,7 @@ class _Asked:
                 "IterativeImputer(sample_posterior=True) does. Nothing was charged for this model."
             )
 
-    def losses(self, answers: npt.NDArray[Any]) -> Vector:
+    def losses(self, answers: Array) -> Vector:
         """Steps 2 to 4 of :func:`estimator_losses`: whatever is raised here is private."""
         output, failing = _without_bad_rows(
             lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
@@ -210,16 +210,16 @@ class _Asked:
                 refused |= rows
         return refused
 
-    def _ask(self, rows: Any, m: int) -> npt.NDArray[Any] | None:
+    def _ask(self, rows: Any, m: int) -> Array | None:
         """What the model says of m rows, None if it fails."""
         return self._ask_of(lambda: rows, m)
 
-    def _ask_of(self, build: Callable[[], Any], m: int) -> npt.NDArray[Any] | None:
+    def _ask_of(self, build: Callable[[], Any], m: int) -> Array | None:
         """What the model says of m private rows, None if it fails, or if they cannot be built, as of Arrow strings."""
         output = _read(quietly(lambda build: self._method(build()), build))
         return output if self._fits(output, m) else None
 
-    def _checked(self, output: Any) -> npt.NDArray[Any]:
+    def _checked(self, output: Any) -> Array:
         """Return what the model says of one public row, if it is one answer."""
         array, loss, k = _read(output), self._loss, len(self._labels or ())
         if array is not None and self._fits(array, 1):
@@ -236,7 +236,7 @@ class _Asked:
             f"{array.dtype}; {loss.name} needs {wanted}, one answer a row{many}"
         )
 
-    def _fits(self, output: npt.NDArray[Any] | None, m: int) -> bool:
+    def _fits(self, output: Array | None, m: int) -> bool:
         """Tell whether it can be the answers to m rows: their number, shape and kind, which one row may spoil."""
         if output is None or output.shape[:1] != (m,):
             return False
@@ -258,7 +258,7 @@ def columns_of(estimator: Any) -> int | None:
     return d if isinstance(d, int) else None
 
 
-def _read_answers(y: npt.NDArray[Any], labels: list[Any] | None) -> npt.NDArray[Any]:
+def _read_answers(y: Array, labels: list[Any] | None) -> Array:
     """Numbers (n,); or the model's labels as objects, None for an unknown one. A copy: it may be the user's own."""
     if labels is None:
         return numbers_in(np.dtype(np.float64), y)[0]
@@ -300,7 +300,7 @@ def _seems_unfitted(estimator: Any) -> bool:
     return _is_unfitted(quietly(check_is_fitted, estimator))
 
 
-def _read(output: Any) -> npt.NDArray[Any] | None:
+def _read(output: Any) -> Array | None:
     """An array; of objects (m,), whether they are a matrix may be due to one of them. None for what was raised."""
     array = None if isinstance(output, BaseException) else as_array(output)
     return entries_of(array) if array is not None and array.dtype.kind == "O" and array.ndim > 1 else array
@@ -314,9 +314,7 @@ COLUMNS = 64  # asked for one by one, or in as many groups of neighbours: public
 FEW = 16  # rows: if one of them fails, so many do that halving would ask for most rows many times
 
 
-def _without_bad_rows(
-    ask: Callable[[npt.NDArray[np.intp]], npt.NDArray[Any] | None], failing: Mask
-) -> tuple[npt.NDArray[Any] | None, Mask]:
+def _without_bad_rows(ask: Callable[[Indices], Array | None], failing: Mask) -> tuple[Array | None, Mask]:
     """The answers to n rows, and which rows fail (n,): those given, and those that fail on their own.
 
     Another row takes the place of a failing one, so that the call keeps its shape. Asking the others one by one instead
@@ -324,7 +322,7 @@ def _without_bad_rows(
     once. No answers if all fail, or the others do together.
     """
 
-    def ask_all() -> npt.NDArray[Any] | None:
+    def ask_all() -> Array | None:
         return None if failing.all() else ask(np.where(failing, np.argmin(failing), np.arange(len(failing))))
 
     output = ask_all()

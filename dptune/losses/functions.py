@@ -15,24 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import starmap
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array, Indices, Mask, Vector
 from dptune._checks import positive
 from dptune._code import attempt
 from dptune._numbers import real
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, plain
 
-Vector: TypeAlias = npt.NDArray[np.float64]
-Codes: TypeAlias = npt.NDArray[np.intp]
-
 EPS = float(np.finfo(np.float64).eps)
 __all__ = [
     "EPS",
-    "Vector",
     "absolute_error",
     "brier_loss",
     "hinge_loss",
@@ -151,9 +148,7 @@ def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vec
         return np.asarray(rho(a - b), dtype=np.float64)
 
 
-def labels_and_proba(
-    y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]
-) -> tuple[Codes, Vector, npt.NDArray[np.bool_]]:
+def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]) -> tuple[Indices, Vector, Mask]:
     """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
     codes, p = label_codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
@@ -168,7 +163,7 @@ def labels_and_proba(
     return codes, p, (codes >= 0) & np.isfinite(p).all(axis=1)
 
 
-def _rows_of_numbers(array: npt.NDArray[Any], k: int) -> Vector:
+def _rows_of_numbers(array: Array, k: int) -> Vector:
     """proba as float64; of objects each row is read by itself, as k numbers or NaN: (n, k)."""
     if array.dtype.kind == "O" and array.ndim == 1:
         return np.array([_row(entry, k) for entry in array], dtype=np.float64).reshape(-1, k)
@@ -185,7 +180,7 @@ def _row(entry: Any, k: int) -> list[float]:
     return [np.nan] * k if row is None or row.shape != (k,) else [number(value) for value in row]
 
 
-def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
+def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Indices:
     """Index in `labels` of each entry, (n,); -1 where it is not one of them.
 
     The numbers 1 and 1.0 and the texts "1" and "1.0" are one label, whichever of them is the public one: what the
@@ -230,7 +225,7 @@ def _inside_0_1(name: str, value: object) -> float:
     return share
 
 
-def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+def _array(values: npt.ArrayLike, name: str) -> Array:
     """An array of the caller's own dtype; a sequence without one becomes objects (n,), and so does a matrix of objects.
 
     Rows of objects make a matrix if all are alike and a vector if one is not: whether they do is private.
@@ -244,12 +239,12 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return entries_of(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
 
 
-def _vector(array: npt.NDArray[Any], name: str) -> None:
+def _vector(array: Array, name: str) -> None:
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; allowed: (n,), one entry per person (try .ravel())")
 
 
-def _same_length(y: npt.NDArray[Any], other: npt.NDArray[Any], name: str) -> None:
+def _same_length(y: Array, other: Array, name: str) -> None:
     if len(y) != len(other):
         raise InputError(
             f"y has shape {y.shape} and {name} has shape {other.shape}; both must describe the same people"

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, softmax
 
+from dptune._arrays import Array
 from dptune._checks import at_least
 from dptune.errors import InputError
 
@@ -33,14 +33,14 @@ class _Answers:
         if labels is not None:
             self.classes_ = np.asarray(labels)
 
-    def _answers(self, X: Any) -> npt.NDArray[Any]:
+    def _answers(self, X: Any) -> Array:
         raise NotImplementedError
 
-    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+    def predict_proba(self, X: Any) -> Array:
         """Probabilities (n, k), or (n,) of the second of two labels."""
         return self._answers(X)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Labels (n,), or numbers (n,) of a model without labels."""
         answers = self._answers(X)
         if not hasattr(self, "classes_"):
@@ -72,7 +72,7 @@ class BoosterModel(_Answers):
         self._linear = xgboost and _is_linear(booster)
         self.n_features_in_ = int(booster.num_features() if xgboost else booster.num_feature())
 
-    def _answers(self, X: Any) -> npt.NDArray[Any]:
+    def _answers(self, X: Any) -> Array:
         booster = self._booster
         if self._linear:  # neither predicts in place nor keeps its iterations
             return np.asarray(booster.predict(_matrix(X), validate_features=False))
@@ -120,7 +120,7 @@ class TorchModel(_Answers):
         self._module, self._batch = module, at_least("batch", batch, 1)
         self._device, self._dtype = device, dtype
 
-    def _answers(self, X: Any) -> npt.NDArray[Any]:
+    def _answers(self, X: Any) -> Array:
         import torch
 
         first = next(self._module.parameters(), None) if isinstance(self._module, torch.nn.Module) else None

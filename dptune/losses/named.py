@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._checks import boolean, function, positive, shown, text
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.losses.functions import (
     EPS,
-    Vector,
     absolute_error,
     brier_loss,
     hinge_loss,

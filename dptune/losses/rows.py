@@ -17,15 +17,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Array, Indices, Mask
 from dptune._code import attempt
 from dptune.errors import InputError
-from dptune.losses.columns import Column, Mask, column_of
+from dptune.losses.columns import Column, column_of
 from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in
 
-Indices: TypeAlias = npt.NDArray[np.intp]
-_Rebuilt: TypeAlias = Callable[[list[npt.NDArray[Any]]], Any]
+_Rebuilt: TypeAlias = Callable[[list[Array]], Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +79,7 @@ class ParsedRows:
 class _Numbers(ParsedRows):
     """An array (n, ...) of one floating-point type."""
 
-    def __init__(self, X: npt.NDArray[Any], like: npt.NDArray[Any] | None) -> None:
+    def __init__(self, X: Array, like: Array | None) -> None:
         super().__init__(len(X))
         public = np.zeros((1, *X.shape[1:])) if like is None else like
         self._values, odd = numbers_in(public.dtype if public.dtype.kind == "f" else np.dtype(np.float64), X)
@@ -89,10 +88,10 @@ class _Numbers(ParsedRows):
         self.unreadable = np.any(odd.reshape(len(X), -1), axis=1)
         self.gaps, self.infinite = np.isnan(flat), np.any(np.isinf(flat), axis=1)
 
-    def take(self, rows: Indices) -> npt.NDArray[Any]:
+    def take(self, rows: Indices) -> Array:
         return self._values[rows]  # indexed by an array: a copy
 
-    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> npt.NDArray[Any]:
+    def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Array:
         row = self._example.copy()
         if odd is not None:
             row.reshape(1, -1)[:, columns] = odd
@@ -137,14 +136,14 @@ class _Texts(ParsedRows):
     def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         return self._held(self._example.copy())
 
-    def _held(self, texts: npt.NDArray[Any]) -> Any:
+    def _held(self, texts: Array) -> Any:
         return texts.tolist() if self._listed else texts
 
 
 class _Columns(ParsedRows):
     """Columns of a data frame, or of an array of objects, each of a kind of its own."""
 
-    def __init__(self, X: list[npt.NDArray[Any]], like: list[Column], rebuilt: _Rebuilt) -> None:
+    def __init__(self, X: list[Array], like: list[Column], rebuilt: _Rebuilt) -> None:
         super().__init__(len(X[0]))
         parsed = [column.parse(cells) for column, cells in zip(like, X, strict=True)]
         self._columns, self._rebuilt, self._like = [each.values for each in parsed], rebuilt, like
@@ -214,7 +213,7 @@ def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
     return _Columns(list(cells.T), columns, lambda each: np.stack([v.astype(object) for v in each], axis=1))
 
 
-def _public(like: Any) -> npt.NDArray[Any] | None:
+def _public(like: Any) -> Array | None:
     """Public rows as numbers, or as objects where any of them is text."""
     if like is None:
         return None
@@ -233,7 +232,7 @@ def _public(like: Any) -> npt.NDArray[Any] | None:
     return rows
 
 
-def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> npt.NDArray[Any]:
+def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
     """An array (n, ...); of a list, or a vector of rows, row by row: a row of another length spoils itself only."""
     if isinstance(X, np.ndarray) and (X.ndim > 1 or X.dtype.kind != "O"):
         if X.ndim < 2 or shape not in (None, X.shape[1:]):
@@ -272,7 +271,7 @@ def _frame(X: Any, like: Any) -> ParsedRows:
     ]
     series = type(like.iloc[:, 0])
 
-    def rebuilt(each: list[npt.NDArray[Any]]) -> Any:
+    def rebuilt(each: list[Array]) -> Any:
         held = {j: series(v, dtype=dtypes[j] if v.dtype.kind == "O" else v.dtype) for j, v in enumerate(each)}
         frame = type(like)(held)
         frame.columns = like.columns
@@ -281,7 +280,7 @@ def _frame(X: Any, like: Any) -> ParsedRows:
     return _Columns([_object_array(X.iloc[:, j]) for j in range(len(dtypes))], columns, rebuilt)
 
 
-def _object_array(series: Any) -> npt.NDArray[Any]:
+def _object_array(series: Any) -> Array:
     array = as_array(series)
     return np.full(len(series), UNREADABLE, dtype=object) if array is None else array
 

@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array
 from dptune._code import attempt
 from dptune.losses.rows import ParsedRows, read_rows
 from dptune.privacy.seal.parsing import numbers
 
-Answers: TypeAlias = Callable[[Any, int], npt.NDArray[Any] | None]
+Answers: TypeAlias = Callable[[Any, int], Array | None]
 _LOOKED_AT, _ROWS = 256, 4  # public rows that are looked through, and of each kind a model is asked about
 _ROUNDING = 1e-4  # of the largest answer: what threads that add in another order may change in single precision
 
@@ -72,7 +73,7 @@ def _first(like: Any) -> ParsedRows:
     return read_rows(first, first)
 
 
-def _alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+def _alike(a: Array, b: Array) -> bool:
     """Tell whether answers (m, ...) are the same numbers, but for rounding, and the same texts."""
     texts = [(p, q) for p, q in zip(a.ravel(), b.ravel(), strict=False) if isinstance(p, str)]
     if a.shape != b.shape or any(p != q for p, q in texts):
@@ -83,6 +84,6 @@ def _alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     return x.shape == z.shape and np.allclose(x, z, rtol=0.0, atol=_ROUNDING * scale, equal_nan=True)
 
 
-def _as_numbers(answers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _as_numbers(answers: Array) -> npt.NDArray[np.float64]:
     """Answers as numbers, NaN where there is none; rows of objects as rows, if they are of one length."""
     return attempt(lambda: np.array(answers.tolist(), dtype=np.float64), failed=numbers(answers)[0])

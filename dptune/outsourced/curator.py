@@ -26,26 +26,26 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array, Matrix
 from dptune._checks import at_least, between, place, positive
 from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
 from dptune.ledger.budget_ledger import adjacency_of
 from dptune.ledger.entries import Charge
 from dptune.ledger.events import TableRelease
 from dptune.ledger.ledger import PrivacyLedger
-from dptune.outsourced.formats import About, Exchange, to_bytes
+from dptune.outsourced.formats import Exchange, TableFacts, to_bytes
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.query import LARGEST, SMALLEST
 from dptune.privacy.seal.parsing import as_array, number
 from dptune.privacy.seal.private import without_frames
 
-Matrix = npt.NDArray[np.float64]
-Numbers = float | Sequence[float] | npt.NDArray[Any]
+Numbers = float | Sequence[float] | Array
 
 _NUMBERS_PER_DRAW = 2**16  # of one call of OpenDP: bounds the memory of its lists
 _LEAST_CHANGE = 1e-3  # of row_norm: below it rounding of the rows would not be covered by the noise's slack
@@ -64,7 +64,7 @@ class OutsourcedCurator:
             that norm, a weaker promise, which a ledger states that was made with the same ``max_change``.
         outputs: what answers queries. Nothing protects the answers, neither the rows' owners nor anybody else.
         folder: the curator's own; the modeler must not be able to read it.
-        projection: public W (d, k), as from :func:`random_projection`; default the identity.
+        projection: public W (d, k); default the identity.
         scope: name of this export in the ledger.
         noise: NOT PRIVATE. Other noise, such as ``SeededNoise(0)``, for tests; stamps ledger and statement.
 
@@ -146,9 +146,9 @@ class OutsourcedCurator:
         question = json.dumps([event.describe(), self._scale.tolist(), self._middle.tolist(), self._W.tolist()])
         return hashlib.sha256(question.encode()).hexdigest()
 
-    def _about(self, event: TableRelease, digest: str) -> About:
+    def _about(self, event: TableRelease, digest: str) -> TableFacts:
         promise = f"mu = {event.mu:g} GDP: {self.ledger.adjacency}" if self.private else "NOT PRIVATE"
-        return About(event.sigma, self.outputs.maximise, promise, self.outputs.words, digest)
+        return TableFacts(event.sigma, self.outputs.maximise, promise, self.outputs.words, digest)
 
     def _noisy(self, sigma: float) -> Matrix:
         """C X W + N(0, sigma^2 I), (n, k)."""
@@ -207,16 +207,6 @@ class OutsourcedCurator:
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
         return f"OutsourcedCurator(n={self.n}, row_norm={self.row_norm:g}, change={self.change:g}{warning})"
-
-
-def random_projection(d: int, k: int, *, seed: int) -> Matrix:
-    """Return a public W (d, k), k <= d, with orthogonal columns that keeps squared distances on average.
-
-    |W|_2 = sqrt(d / k). The seed is public, and the noise never comes from it.
-    """
-    d, k = at_least("d", d, 1), at_least("k", k, 1, d)
-    Q = np.linalg.qr(np.random.default_rng(at_least("seed", seed, 0)).standard_normal((d, k)))[0]
-    return np.asarray(Q * math.sqrt(d / k))
 
 
 def _exchange(shared: str | os.PathLike[str] | Exchange) -> Exchange:

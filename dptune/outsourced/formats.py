@@ -25,20 +25,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Matrix
 from dptune._checks import place, positive
 from dptune._numbers import real, whole
 from dptune.errors import InputError
 
-Matrix = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 _LOOK_EVERY = 0.02  # seconds
 
 
 @dataclass(frozen=True)
-class About:
+class TableFacts:
     """What a released table is; public."""
 
     sigma: float  # standard deviation of the noise of each number in Z
@@ -53,7 +52,7 @@ class Table:
     """A released table: Z (n, k), read-only, and what it is."""
 
     values: Matrix
-    about: About
+    about: TableFacts
 
 
 def to_bytes(values: Matrix) -> bytes:
@@ -79,7 +78,7 @@ class Exchange:
 
     # ---- the curator's half ------------------------------------------------------------------
 
-    def publish(self, data: bytes, about: About) -> None:
+    def publish(self, data: bytes, about: TableFacts) -> None:
         """Show a table, or show it again; a folder with another table is refused."""
         if (shown := self._read("table.json")) is not None and shown.get("digest") != about.digest:
             raise InputError(f"{str(self.folder)!r} holds another table; give every export a folder of its own.")
@@ -105,7 +104,7 @@ class Exchange:
         """Wait for the table."""
         found = self._wait(lambda: self._read("table.json"), "a table", "curator")
         try:
-            about = About(**found)
+            about = TableFacts(**found)
             positive("sigma", about.sigma)
         except (TypeError, InputError):
             raise InputError("table.json does not describe a table of this version of dptune.") from None

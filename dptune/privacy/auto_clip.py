@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._checks import check, check_fields, positive, share, text
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.ledger.approximate import divided
@@ -42,8 +42,6 @@ from dptune.ledger.filter import Allowance, Division
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.noise import SLACK
-
-Vector = npt.NDArray[np.float64]
 
 ABOVE = 0.05  # share of people above the bound that is aimed at
 FAR, MOST_FAR = 12.0, 0.2  # by how much a bound is worse that nobody is near: times 1/(n eta); at most

@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune.errors import InputError
 from dptune.ledger.events import Event, GaussianRelease, SelectionRelease
 from dptune.ledger.gdp import bounded_range_from_mu
@@ -23,7 +23,6 @@ from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
 from dptune.privacy.table import TableQuery
 
-Vector = npt.NDArray[np.float64]
 Asked = Query | TableQuery
 
 

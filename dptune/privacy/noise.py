@@ -22,19 +22,16 @@ import os
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from opendp.domains import atom_domain, vector_domain  # opendp.prelude would import scikit-learn, which takes seconds
 from opendp.measurements import make_gaussian, make_noisy_max
 from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l2_distance, linf_distance
 from opendp.mod import enable_features
 
+from dptune._arrays import Mask, Vector
 from dptune._checks import at_least
 from dptune.errors import InputError
 from dptune.privacy.query import GRID_EXPONENT, smallest_price
-
-Vector = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 SLACK = 1e-6
 _BITS = 53  # of a uniform number

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._checks import shown
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
@@ -22,7 +23,6 @@ from dptune.privacy.seal.pending import PendingLosses, PendingPoint
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames
 from dptune.privacy.stored_losses import People, StoredLosses
 
-Vector = npt.NDArray[np.float64]
 Losses = PerExampleLosses | npt.ArrayLike
 
 

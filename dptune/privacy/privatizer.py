@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._checks import between
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
@@ -25,8 +26,6 @@ from dptune.privacy.query import LARGEST, SMALLEST, Box, MeanQuery, Query
 from dptune.privacy.seal.pending import PendingLosses
 from dptune.privacy.seal.private import PerExampleLosses, without_frames
 from dptune.privacy.table import TableQuery
-
-Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

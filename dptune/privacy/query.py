@@ -29,14 +29,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Matrix
 from dptune._checks import positive
 from dptune._numbers import plain, real
 from dptune.errors import InputError
-
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
 
 SMALLEST, LARGEST = 1e-30, 1e30  # of clipping bounds: squares and float32 rows neither overflow nor vanish
 GRID_EXPONENT = -40  # the noise's grid, in standard deviations

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Indices, Matrix, Vector
 from dptune._checks import at_least
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
-
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
 
 _ROWS_PER_BLOCK = 64
 _PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; memory beside the rows is O(p * 8192)
@@ -35,7 +33,7 @@ class People:
     """
 
     rows: int
-    of_row: npt.NDArray[np.intp] | None
+    of_row: Indices | None
     weights: Vector
 
     @classmethod

@@ -24,14 +24,12 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Indices, Matrix, Vector
 from dptune._checks import positive
 from dptune.errors import InputError
 from dptune.privacy.stored_losses import People
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
 MOST_CELLS = 2**53  # of all blocks multiplied: an example's cells are one whole number, held as a float
 
 
@@ -108,7 +106,7 @@ class TableQuery:
         return np.concatenate(parts)
 
 
-def code_of(cells: Sequence[npt.NDArray[np.intp]], sizes: Sequence[int]) -> Vector:
+def code_of(cells: Sequence[Indices], sizes: Sequence[int]) -> Vector:
     """Return one number for each example (rows,) that stands for its cell in every block."""
     code = np.zeros(len(cells[0]))
     for cell, size in zip(cells, sizes, strict=True):
@@ -116,7 +114,7 @@ def code_of(cells: Sequence[npt.NDArray[np.intp]], sizes: Sequence[int]) -> Vect
     return code
 
 
-def _cells(codes: Vector, sizes: Sequence[int]) -> list[npt.NDArray[np.intp]]:
+def _cells(codes: Vector, sizes: Sequence[int]) -> list[Indices]:
     """The cell of each example in every block (rows,); the last one where the code stands for none."""
     with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
         known = (codes >= 0) & (codes < math.prod(sizes)) & (codes == np.floor(codes))

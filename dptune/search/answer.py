@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from dptune._arrays import Matrix, Vector
 from dptune.errors import InputError
 from dptune.privacy.query import Interval
-from dptune.search.algorithms.rounds import Matrix, Vector
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.space import Space
 
@@ -151,7 +151,7 @@ class Recommendation(dict[str, Any]):
     def summary(self) -> str:
         """Return what is known about the recommendation, in a few sentences."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
-        than = listed(self.defaults) or "the defaults"
+        than = parameters_in_words(self.defaults) or "the defaults"
         seeded = " NOT PRIVATE." if any(one and not one.private for one in (self.hint, self.improvement)) else ""
         resume = f" The run is not complete: {self.missing}" if self.missing else ""
         if self.kept:
@@ -164,7 +164,7 @@ class Recommendation(dict[str, Any]):
         return told + edge + resume
 
 
-def listed(parameters: Mapping[str, Any], quote: str = "") -> str:
+def parameters_in_words(parameters: Mapping[str, Any], quote: str = "") -> str:
     """Return parameters for people to read, numbers in four digits."""
     shown = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in parameters.items()}
     return ", ".join(f"{name} = {quote}{value}{quote}" for name, value in shown.items())

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dptune._arrays import Vector
 from dptune.errors import BudgetExhausted, KeyConflict
-from dptune.search.algorithms.rounds import Vector
 from dptune.search.final_choice import candidates_of, choose, choose_again
 from dptune.search.view import Lacks
 from dptune.space import Space, Value

@@ -25,6 +25,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dptune._arrays import Vector
 from dptune._checks import boolean
 from dptune.errors import (
     BudgetExhausted,
@@ -38,7 +39,6 @@ from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search import agreement
 from dptune.search.algorithms.method import Method
-from dptune.search.algorithms.rounds import Vector
 from dptune.search.answer import Estimate, Recommendation
 from dptune.search.last_releases import LastReleases
 from dptune.search.replay import VALUE, as_stored, point_name, refuse_name, submit_losses

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune._numbers import whole
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.ledger.entries import Quota
@@ -35,7 +35,6 @@ from dptune.search.replay import RUNG, point_name, refuse_name, submit_losses
 from dptune.search.view import RunView
 from dptune.space import Value
 
-Vector = npt.NDArray[np.float64]
 EARLIER, LAST = 2.0, 0.0  # bars before a trial's last rung and at it, in standard deviations of the noise
 
 

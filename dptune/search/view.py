@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dptune._arrays import Vector
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import PrivacyLedger
@@ -25,7 +26,7 @@ from dptune.search.algorithms.centred_plan import CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.algorithms.method import Method, Plan
 from dptune.search.algorithms.one_shot import SELECTION, VALUES
-from dptune.search.algorithms.rounds import Rounds, Vector
+from dptune.search.algorithms.rounds import Rounds
 from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_values, difference_of_values
 from dptune.search.final_choice import chosen
 from dptune.search.final_estimate import FinalEstimate

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from dptune._arrays import Vector
 from dptune._statement import Curve
 from dptune.ledger.approximate import Limits
 from dptune.ledger.divisions import Divisions
-from dptune.ledger.dominating import Array, Gaussian, Profile, together
+from dptune.ledger.dominating import Gaussian, Profile, together
 from dptune.ledger.gdp import bounded_range_from_mu, probability
 from dptune.ledger.subsampled import Composed, composed, dp_accounting, least_noise
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
@@ -80,7 +81,7 @@ class Selected:
     knots: int = 150
     gdp: float = math.inf
 
-    def at(self, epsilon: Array) -> Array:
+    def at(self, epsilon: Vector) -> Vector:
         """Return the bound of delta at epsilons (k,)."""
         profile = self._profile(float(epsilon[-1]))
         return np.array([profile.delta(float(each)) for each in epsilon])

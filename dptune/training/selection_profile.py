@@ -26,11 +26,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Vector
 from dptune.training.plans import Repeats
 
-Array = npt.NDArray[np.float64]
 _PLACES, _KNOTS = 500, 500  # of u and of s
 _PRECISION = 1e-4  # of epsilon
 
@@ -44,7 +43,7 @@ class SelectionProfile:
         most: an epsilon that is large enough for :meth:`epsilon`, as another bound gives it.
     """
 
-    def __init__(self, repeats: Repeats, once: Callable[[Array], Array], *, most: float) -> None:
+    def __init__(self, repeats: Repeats, once: Callable[[Vector], Vector], *, most: float) -> None:
         s = np.linspace(-1.0, most + 4, _KNOTS)
         self._most = most
         self._x, self._once = np.exp(-s), _on_both_sides(once, s)
@@ -69,8 +68,8 @@ class SelectionProfile:
         return high
 
 
-def _on_both_sides(once: Callable[[Array], Array], s: Array) -> Array:
+def _on_both_sides(once: Callable[[Vector], Vector], s: Vector) -> Vector:
     """delta(-s) = 1 - e^(-s) + e^(-s) times delta(s) of the other direction."""
     known, places = np.unique(np.abs(s), return_inverse=True)
-    profile: Array = np.asarray(once(known))[places]
+    profile: Vector = np.asarray(once(known))[places]
     return np.where(s < 0, -np.expm1(s) + np.exp(s) * profile, profile)

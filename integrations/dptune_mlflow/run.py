@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack
 from dptune import PrivacyLedger
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import Charge
-from dptune.search.answer import Estimate, Recommendation, listed
+from dptune.search.answer import Estimate, Recommendation, parameters_in_words
 
 RUN = "dptune.run"  # tag: a digest of the ledger's identity and the run's name
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # MLflow's own tags: nesting, and the text of a run's page
@@ -108,7 +108,7 @@ class MLflowRun:
         charges, numbers, told = self._ledger.charges(), self._budget(), []
         if recommended is not None:
             self.recommend(recommended)
-            told.append(f"**Recommended** {listed(recommended, '`')}")
+            told.append(f"**Recommended** {parameters_in_words(recommended, '`')}")
         if isinstance(recommended, Recommendation):
             told.append(recommended.summary())
             numbers.update(_interval("improvement", recommended.improvement))

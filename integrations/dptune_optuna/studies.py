@@ -23,7 +23,7 @@ import dptune
 from dptune._locks import ForkSafeLock
 from dptune.privacy import PerExampleLosses
 from dptune.search import VALUES
-from dptune.search.answer import listed
+from dptune.search.answer import parameters_in_words
 from dptune.search.asked_loss import UNNAMED, AskedLoss
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -287,12 +287,14 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
 def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
     if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
         known = progress.get("recommended")
-        so_far = f"so far: {listed(known, '`')}; how sure that is" if isinstance(known, dict) else "so far:"
+        so_far = (
+            f"so far: {parameters_in_words(known, '`')}; how sure that is" if isinstance(known, dict) else "so far:"
+        )
         return f"{so_far} `dptune watch` works out from the ledger"
     found = run.so_far()
     if found is None:
         return "when something is released that says where to look"
-    return f"{'' if run.complete else 'so far: '}{listed(found, '`')}\n\n{found.summary()}"
+    return f"{'' if run.complete else 'so far: '}{parameters_in_words(found, '`')}\n\n{found.summary()}"
 
 
 def write_note(study: optuna.Study, text: str) -> None:

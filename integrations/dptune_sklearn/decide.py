@@ -17,7 +17,7 @@ import dptune
 from dptune.errors import InputError
 from dptune.losses.named import as_loss
 from dptune.search.agreement import check_start
-from dptune.search.answer import Recommendation, listed
+from dptune.search.answer import Recommendation, parameters_in_words
 from dptune.search.outlook import left_in_words
 from dptune_sklearn import public_search
 from dptune_sklearn.models import Failed, Models
@@ -35,7 +35,7 @@ class Decided(Recommendation):
 
     def __init__(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], selection: Any, left: str) -> None:
         super().__init__(parameters, defaults=defaults, improvement=selection.improvement)
-        self._summary = selection.summary(listed(parameters) or "the estimator as it was given", left)
+        self._summary = selection.summary(parameters_in_words(parameters) or "the estimator as it was given", left)
 
     def summary(self) -> str:
         """Return what is known about the chosen parameters."""

@@ -16,8 +16,9 @@ from noises import NoNoise
 from selection_audits import audit_law, audit_worst_pair
 
 from dptune import InputError, LossPrivatizer
+from dptune._arrays import Vector
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import Asked, Mechanism, NoisyMin, Vector
+from dptune.privacy.mechanism import Asked, Mechanism, NoisyMin
 from dptune.privacy.noise import NoiseSource
 from dptune.privacy.query import smallest_price
 

@@ -96,6 +96,26 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(fast_path: Path) -> 
     assert PrivacyLedger(fast_path / "x.db").count() == 310
 
 
+def test_a_second_ledger_compiles_no_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test or a script opens many files; half of the time of opening one went to compiling the same SQL."""
+    compiled: list[str] = []
+    compiler = sa.create_engine("sqlite://").dialect.statement_compiler
+    usual = compiler.__init__
+
+    def counted(self: object, dialect: object, statement: object, *args: object, **settings: object) -> None:
+        compiled.append(str(type(statement)))
+        usual(self, dialect, statement, *args, **settings)
+
+    def use(name: str) -> None:
+        for _ in range(2):
+            pay(PrivacyLedger(tmp_path / name, Budget.gdp(1.0)), "k")
+
+    use("first.db")
+    monkeypatch.setattr(compiler, "__init__", counted)
+    use("second.db")
+    assert compiled == []
+
+
 def test_a_connection_that_the_server_ended_is_replaced(postgresql: Urls) -> None:
     ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
     pay(ledger, "a", 0.1)

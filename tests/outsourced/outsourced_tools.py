@@ -14,13 +14,19 @@ from scipy.stats import chi2, kstest, norm
 
 from dptune import Budget, PrivacyLedger
 from dptune.ledger.budget_ledger import adjacency_of
-from dptune.outsourced.curator import OutsourcedCurator, random_projection
+from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.formats import Exchange
 from dptune.outsourced.outputs import PublicOutputs
 
 R, MU = 5.0, 0.8
 PROJECTION_SEED = 7
 Array = np.ndarray
+
+
+def random_projection(d: int, k: int) -> Array:
+    """A public map (d, k) with orthogonal columns."""
+    Q: Array = np.linalg.qr(np.random.default_rng(PROJECTION_SEED).standard_normal((d, k)))[0]
+    return Q * np.sqrt(d / k)
 
 
 class MemoryLedger(FreeLedger):
@@ -80,7 +86,7 @@ def audit_replacing(folder: Path, n: int = 12, d: int = 3) -> None:
 
 def audit_changing(folder: Path, n: int = 12, d: int = 3, change: float = 1.0) -> None:
     """One row moves by Delta, inside the ball, across its edge and outside, with and without a projection."""
-    W, rng = random_projection(d, 2, seed=PROJECTION_SEED), np.random.default_rng(0)
+    W, rng = random_projection(d, 2), np.random.default_rng(0)
     for projection in (None, W):
         singular = np.linalg.svd(np.eye(d) if projection is None else W)[0][:, 0]  # the direction W stretches most
         for norm_of_row in (0.0, R - 0.5, R, 50.0):
@@ -99,7 +105,7 @@ def audit_changing(folder: Path, n: int = 12, d: int = 3, change: float = 1.0) -
 def noises(folder: Path, exports: int, n: int = 150, d: int = 4) -> Array:
     """The noise of exports of one table under several keys, in units of its promised deviation: (exports, n d)."""
     table = np.zeros((n, d))
-    W = random_projection(d, d, seed=PROJECTION_SEED)
+    W = random_projection(d, d)
     made = curator(MemoryLedger(), table, folder, projection=W)
     for t in range(exports):
         made.export(folder / f"s{t}", mu=MU, key=f"export {t}")

@@ -18,7 +18,7 @@ from outsourced_tools import TABLE, curator, published
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyError, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.outsourced import curator as implementation
-from dptune.outsourced.curator import cells_of, random_projection
+from dptune.outsourced.curator import cells_of
 from dptune.outsourced.formats import Exchange
 from dptune.privacy.noise import SeededNoise
 
@@ -243,13 +243,6 @@ def test_a_curator_is_not_copied_and_says_nothing_about_its_rows(ledger: Privacy
         with pytest.raises(PrivacyError):
             copied(made)
     assert repr(made) == "OutsourcedCurator(n=7, row_norm=5, change=10)"
-
-
-def test_a_random_projection_keeps_squared_lengths_on_average() -> None:
-    W = random_projection(40, 4, seed=1)
-    assert np.allclose(W.T @ W, 10 * np.eye(4))
-    X = np.random.default_rng(0).normal(size=(20_000, 40))
-    assert abs(((X @ W) ** 2).sum() / (X**2).sum() - 1) < 0.01
 
 
 def test_a_table_that_is_not_the_one_described_is_refused(ledger: PrivacyLedger, tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.outsourced.formats import About, Table
+from dptune.outsourced.formats import Table, TableFacts
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 from dptune.search.gp import RBF
 
 
 def table(Z: np.ndarray, sigma: float = 0.3, *, maximise: bool = True) -> Table:
-    return Table(Z, About(sigma, maximise, "mu", "public", "0"))
+    return Table(Z, TableFacts(sigma, maximise, "mu", "public", "0"))
 
 
 def refitted(modeler: OutsourcedModeler, kernel: RBF, s2: float, told: list[tuple[int, float]]) -> tuple:

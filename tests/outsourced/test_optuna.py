@@ -11,7 +11,7 @@ from optuna.trial import create_trial
 
 from dptune import InputError
 from dptune.outsourced import OutsourcedModeler
-from dptune.outsourced.formats import About, Table
+from dptune.outsourced.formats import Table, TableFacts
 from dptune.search.gp import RBF
 from dptune_optuna import POGPUCBSampler
 
@@ -20,7 +20,7 @@ Y = np.exp(-0.5 * ((Z - [1, 2]) ** 2).sum(axis=1) / 4)
 
 
 def table(*, maximise: bool = True) -> Table:
-    return Table(Z, About(0.2, maximise, "mu", "public", "0"))
+    return Table(Z, TableFacts(0.2, maximise, "mu", "public", "0"))
 
 
 def sampler(*, maximise: bool = True) -> POGPUCBSampler:

@@ -9,9 +9,10 @@ import pytest
 from noises import NoNoise
 
 from dptune import BudgetExhausted, LossPrivatizer
+from dptune._arrays import Vector
 from dptune.ledger.events import GaussianRelease
 from dptune.privacy import MeanQuery
-from dptune.privacy.mechanism import Asked, GaussianMechanism, Vector
+from dptune.privacy.mechanism import Asked, GaussianMechanism
 
 
 def doubled(order: list[str]) -> type[GaussianMechanism]:

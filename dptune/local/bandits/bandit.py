@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -78,8 +78,6 @@ class LDPSettings:
             draw add up to more than this. Variances then stay right within a factor of 1 + redraw (Calandriello et
             al. 2020). With 0 it is drawn in every round, as printed in the paper.
         plays: k, replies per epoch of MoMA; the theorem uses :func:`theorem_plays`.
-        gain: t -> gamma_t for TGP's beta, e.g. ``dptune.local.bandits.tgp.rbf_gain(d)``; default the gain of the points
-            that were played, computed from the posterior.
         seed: of the dictionaries, public.
     """
 
@@ -93,7 +91,6 @@ class LDPSettings:
     accuracy: float = field(default=0.5, metadata=check(_probability))
     redraw: float = field(default=0.25, metadata=check(_redraw))
     plays: int = field(default=5, metadata=check(at_least, 1))
-    gain: Callable[[int], float] | None = field(default=None, metadata=check(function))
     seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (20
     truncate   y^_t = reply_t 1{|reply_t| <= b_t}                     _take
     S (M,)     sums of y^ at each candidate; N and S are all that is kept of the replies
     update     C = K - K_P (K_PP + lambda N^-1)^-1 K_P, posterior covariance (M, M) for the played candidates P; mu~
-    gamma      information gain of the points played, log det(I + K_t/lambda) / 2; or a closed-form order of its maximum
+    gamma      information gain of the points played, log det(I + K_t/lambda) / 2
     n          largest number of a reply so far; t if none was lost, else n > t
 
 One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
@@ -18,12 +18,10 @@ up. The replies alone decide when, so that a replay ends with the same bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import blas, solve_triangular
 
-from dptune._checks import at_least, positive
 from dptune.local.bandits.bandit import IntArray, LocalBandit, Posterior
 from dptune.search.gp.points import FloatArray
 from dptune.search.gp.posterior import stable_cholesky
@@ -75,9 +73,9 @@ class LDPTGP(LocalBandit):
 
     @property
     def gamma(self) -> float:
-        """Information gain gamma_t in nats: of the points played, or as the settings have it."""
+        """Information gain gamma_t of the points played, in nats."""
         self._catch_up()
-        return self._gamma if self.settings.gain is None else self.settings.gain(self.t)
+        return self._gamma
 
     def _theorem_beta(self) -> float:
         """B + (2 sqrt 2 b_n sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda).
@@ -114,30 +112,3 @@ class LDPTGP(LocalBandit):
         self._gamma = float(np.log(np.diag(factor)).sum()) - 0.5 * len(played) * math.log(lam)
         self._waiting.clear()
         self._updates = 0
-
-
-@dataclass(frozen=True)
-class Gain:
-    """gamma_t = t^power (ln t)^log_power, in nats; plain data, so that settings can be pickled and compared.
-
-    Orders of the maximal gain, their unknown constant taken as 1: Srinivas, Krause, Kakade, Seeger (2012), Theorem 5.
-    """
-
-    power: float
-    log_power: float
-
-    def __call__(self, t: int) -> float:
-        """gamma_t; 0 for t = 0 and 1."""
-        t = max(t, 1)
-        return float(t**self.power * math.log(t) ** self.log_power)
-
-
-def rbf_gain(d: int) -> Gain:
-    """(ln t)^(d + 1) for the squared exponential kernel in d dimensions."""
-    return Gain(0.0, at_least("d", d, 1) + 1)
-
-
-def matern_gain(d: int, nu: float = 2.5) -> Gain:
-    """t^(d (d + 1) / (2 nu + d (d + 1))) ln t for the Matern kernel of smoothness nu in d dimensions."""
-    c = at_least("d", d, 1) * (d + 1)
-    return Gain(c / (2 * positive("nu", nu) + c), 1.0)

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array, Mask
 from dptune._code import attempt
 
 UNREADABLE = object()  # equal to no cell
@@ -53,7 +54,7 @@ def number(entry: Any) -> float:
     return entry + 0.0 if type(entry) is float else attempt(_number, entry, failed=np.nan)
 
 
-def numbers(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
     """Return an array's cells as float64, NaN where there is none, and where a cell is neither number nor missing.
 
     Both have the array's shape. An array of lower precision keeps its exact values.
@@ -69,7 +70,7 @@ def numbers(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArr
     return values.reshape(array.shape), odd.reshape(array.shape)
 
 
-def numbers_in(kind: np.dtype[Any], array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
     """Return private cells as :func:`numbers` does, in the floating-point type of public ones.
 
     Cells of a lower precision are read as the shortest decimals that they print as: beside text they would be these.
@@ -84,7 +85,7 @@ def numbers_in(kind: np.dtype[Any], array: npt.NDArray[Any]) -> tuple[npt.NDArra
         return values.astype(kind, copy=False), odd
 
 
-def as_array(values: Any) -> npt.NDArray[Any] | None:
+def as_array(values: Any) -> Array | None:
     """Return an array of the dtype and shape that the caller's own has; None if it cannot be read as a whole.
 
     A sequence without NumPy's interface becomes objects (n,), None where an entry cannot be had. So does a vector whose
@@ -137,7 +138,7 @@ def _number(entry: Any) -> float:
         return math.inf if entry > 0 else -math.inf  # as float() of its text
 
 
-def _as_array(values: Any) -> npt.NDArray[Any]:
+def _as_array(values: Any) -> Array:
     if _is_sequence(values):
         return entries_of(values)
     if isinstance(values, np.ma.MaskedArray):  # NumPy would take what lies under the mask
@@ -149,7 +150,7 @@ def _as_array(values: Any) -> npt.NDArray[Any]:
     return array if typed else array.astype(object)
 
 
-def _unmasked(array: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _unmasked(array: Array, mask: Mask) -> Array:
     array = array.astype(np.float64 if array.dtype.kind in "fiub" else object)
     array[mask] = None  # among numbers NaN
     return array

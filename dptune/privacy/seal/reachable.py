@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Array
 from dptune._code import attempt, globals_read
 from dptune.errors import InputError
 
@@ -37,7 +37,7 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
     """
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
     arrays = [array for each in private for array in _arrays(each)]
-    none: list[npt.NDArray[Any]] = []
+    none: list[Array] = []
     for way, found in _reachable(function):
         theirs = attempt(_arrays, found, failed=none)  # a proxy may raise whatever it is asked
         if id(found) in objects or any(_shares(a, b) for a in theirs for b in arrays):
@@ -125,7 +125,7 @@ def _rows(each: Any) -> Iterable[Any]:
     return [row for row in rows if isinstance(row, list | dict | np.ndarray)]
 
 
-def _arrays(each: Any) -> list[npt.NDArray[Any]]:
+def _arrays(each: Any) -> list[Array]:
     """The arrays in which an array, a sparse matrix, a series, a frame or the rows of a list are kept."""
     if isinstance(each, np.ndarray):
         return [each]
@@ -137,7 +137,7 @@ def _arrays(each: Any) -> list[npt.NDArray[Any]]:
     return []
 
 
-def _shares(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+def _shares(a: Array, b: Array) -> bool:
     if not np.may_share_memory(a, b):
         return False
     exact: Callable[..., bool] = np.shares_memory

@@ -35,9 +35,10 @@ from typing import Any
 
 import numpy as np
 
+from dptune._arrays import Matrix, Vector
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, Question
 from dptune.search.algorithms.centred_settings import CentredSettings
-from dptune.search.algorithms.rounds import Matrix, Rounds, Vector
+from dptune.search.algorithms.rounds import Rounds
 from dptune.search.gp.grouped import Group, GroupedRegression
 
 SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions

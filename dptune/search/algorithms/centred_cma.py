@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
+from dptune._arrays import Matrix, Vector
 from dptune.errors import MissingExtra
 from dptune.search.algorithms.centred import PROPOSALS, Centred, Generation
 from dptune.search.algorithms.centred_settings import CentredSettings
-from dptune.search.algorithms.rounds import Matrix, Vector
 
 EVIDENCE = 12.0  # nats by which the surrogate must fit better than a constant, for CMA-ES to begin before it has to
 RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from dptune._arrays import Matrix, Vector
 from dptune.errors import InputError
 from dptune.parameters import Categorical
 from dptune.search.algorithms.centred import PROPOSALS, Centred
 from dptune.search.algorithms.centred_settings import CentredSettings
-from dptune.search.algorithms.rounds import Matrix, Vector
 from dptune.space import Space
 
 BEST = 5  # points of which mutations are made

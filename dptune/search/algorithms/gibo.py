@@ -28,11 +28,12 @@ from typing import Any, Protocol, Self
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
+from dptune._arrays import Matrix, Vector
 from dptune._checks import at_least, between, boolean, check, check_fields, positive
 from dptune._numbers import tupled
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.algorithms.rounds import Matrix, Rounds, Settings, Statistic, Vector
+from dptune.search.algorithms.rounds import Rounds, Settings, Statistic
 from dptune.search.gp.design import Design, fit_into_cube, optimised_design, simplex_design
 from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
 from dptune.search.gp.posterior import GradientPosterior

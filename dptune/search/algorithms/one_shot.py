@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
+from dptune._arrays import Vector
 from dptune._checks import at_least, share
 from dptune.privacy.query import Question
 from dptune.search.algorithms.method import Method, Plan, PublicFacts
-from dptune.search.algorithms.rounds import Rounds, Settings, Vector
+from dptune.search.algorithms.rounds import Rounds, Settings
 
 USUAL_TRIALS = 100  # of a selection; of values at most
 

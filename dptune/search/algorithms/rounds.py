@@ -16,15 +16,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Matrix, Vector
 from dptune._checks import at_least, check, check_fields, positive
 from dptune._numbers import tupled
 from dptune.privacy.query import Question
 from dptune.space import Space
-
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
 
 
 class Statistic(NamedTuple):

@@ -61,11 +61,6 @@ class GroupedRegression:
         self.unit = 1.0
         self._minima: dict[tuple[bytes, float], FloatArray] = {}  # since the last fit: asked for at every trial
 
-    @property
-    def lengthscales(self) -> FloatArray:
-        """l, (d,), in sides of the cube."""
-        return np.asarray(np.exp(self.theta[: self.d]))
-
     def fit(self, groups: Sequence[Group]) -> None:
         """Take the newest of the groups, and move theta towards the mode of its posterior if it is time to."""
         self._minima = {}

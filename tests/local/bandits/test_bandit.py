@@ -15,7 +15,7 @@ from dptune.local.bandits.ata import LDPATA
 from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
 from dptune.local.bandits.moma import LDPMoMA
 from dptune.local.bandits.replies import LaplaceReplies
-from dptune.local.bandits.tgp import LDPTGP, rbf_gain
+from dptune.local.bandits.tgp import LDPTGP
 from dptune.search.gp.points import local_candidates, sobol_candidates
 
 ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
@@ -168,15 +168,15 @@ def test_theorem_constants() -> None:
 
 def test_beta_bounds_every_reply_that_was_not_cut() -> None:
     """Of 100 replies every second was lost: those that came were cut at b_2, b_4, ..., b_100."""
-    whole, half = (make(LDPTGP, gain=rbf_gain(1), lam=1.0, exploration=1.0) for _ in range(2))
+    whole, half = (make(LDPTGP, lam=1.0, exploration=1.0) for _ in range(2))
     for t in range(1, 101):
         whole.tell(t % 30, 0.0)
         if t % 2 == 0:
             half.tell(t % 30, 0.0, number=t)
     width = 2 * math.sqrt(2) * REPLIES.truncation(100)
     for bandit, t in ((whole, 100), (half, 50)):
-        gain = math.sqrt(math.log(t) ** 2 + math.log(10))
-        assert bandit.beta() == pytest.approx(REPLIES.B + width * gain + math.sqrt(REPLIES.bias(t)))
+        root = math.sqrt(bandit.gamma + math.log(10))
+        assert bandit.beta() == pytest.approx(REPLIES.B + width * root + math.sqrt(REPLIES.bias(t)))
     cut_off = sum(REPLIES.second_moment / s for s in range(2, 101, 2))
     assert cut_off <= REPLIES.bias(50)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from dptune.errors import InputError
 from dptune.local.bandits.ata import TruncatedSums
 from dptune.local.bandits.bandit import LDPSettings
 from dptune.local.bandits.replies import HeavyTailedReplies, LaplaceReplies
-from dptune.local.bandits.tgp import LDPTGP, matern_gain, rbf_gain
 from dptune.search.gp.kernels import RBF, Matern52
 from dptune.search.gp.nystroem import NystroemVariance, draw_dictionary
 from dptune.search.gp.points import local_candidates, sobol_candidates
@@ -89,26 +87,9 @@ def test_candidates_are_in_the_cube_and_seeded() -> None:
             local_candidates([0.5], bad, 4)
 
 
-def test_information_gain_in_closed_form_bounds_the_gain_of_points_played() -> None:
-    assert rbf_gain(1)(1) == matern_gain(1)(0) == 0.0
-    assert rbf_gain(2)(100) == pytest.approx(math.log(100) ** 3)
-    assert matern_gain(1)(100) == pytest.approx(100 ** (2 / 7) * math.log(100))
-    X, rng = np.linspace(0, 1, 50)[:, None], np.random.default_rng(0)
-    for kernel, gain in ((RBF(0.3), rbf_gain(1)), (Matern52(0.3), matern_gain(1))):
-        settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0), kernel, lam=1.0)
-        played, stated = LDPTGP(X, settings), LDPTGP(X, replace(settings, gain=gain))
-        for j in rng.integers(0, 50, 500):
-            played.tell(int(j), 0.0)
-            stated.tell(int(j), 0.0)
-        assert stated.gamma == gain(500) > played.gamma > 0
-
-
-@pytest.mark.parametrize("gain", [None, rbf_gain(2), matern_gain(1)])
-def test_settings_travel_to_another_process(gain: object) -> None:
-    settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0), gain=gain)
-    twin = pickle.loads(pickle.dumps(settings))
-    assert twin == settings
-    assert gain is None or twin.gain(100) == settings.gain(100)
+def test_settings_travel_to_another_process() -> None:
+    settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0))
+    assert pickle.loads(pickle.dumps(settings)) == settings
 
 
 @pytest.mark.parametrize("lam", [1e-6, 1e-13])

@@ -95,7 +95,7 @@ def test_it_finds_the_coordinates_that_matter_and_beats_the_noise() -> None:
     model = GroupedRegression(6)
     model.fit(groups(6, (20,) * 10, sigma=sigma))
     model.fit(groups(6, (20,) * 10, sigma=sigma))
-    assert set(np.argsort(model.lengthscales)[:2]) == {0, 1}
+    assert set(np.argsort(model.theta[: model.d])[:2]) == {0, 1}
     new = RNG.random((200, 6))
     error = (model.mean(new) - truth(new)) - np.mean(model.mean(new) - truth(new))
     assert error.std() < sigma / 2
