@@ -29,15 +29,15 @@ def _scalar_types(codes: tuple[str, ...]) -> frozenset[type]:
     return frozenset(numpy.dtype(c).type for kind in codes for c in numpy.typecodes[kind])
 
 
-def whole(value: object) -> int | None:
+def whole(value: Any) -> int | None:
     """Return a whole number as an int, or None if it is something else (a bool, a float, text)."""
-    return int(value) if _is_of(value, (int,), ("AllInteger",)) else None  # type: ignore[call-overload]
+    return int(value) if _is_of(value, (int,), ("AllInteger",)) else None
 
 
-def real(value: object) -> float | None:
+def real(value: Any) -> float | None:
     """Return a finite real number as a float, or None if it is something else."""
     try:
-        number = float(value) if _is_of(value, (int, float), ("AllInteger", "Float")) else math.nan  # type: ignore[arg-type]
+        number = float(value) if _is_of(value, (int, float), ("AllInteger", "Float")) else math.nan
     except OverflowError:
         return None
     return number if math.isfinite(number) else None

@@ -318,11 +318,7 @@ class DurableLedger:
         self._refuse_mismatch("n", int(n), known)
 
     def _refuse_mismatch(self, name: str, given: object, stored: object, *, more: str = "") -> None:
-        """Refuse to be opened as something else than it was created as; None is not compared.
-
-        Raises:
-            BudgetMismatch: they differ.
-        """
+        """Refuse to be opened as something else than it was created as; None is not compared."""
         if given is None or given == stored:
             return
         unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
@@ -337,11 +333,7 @@ class DurableLedger:
         Only clocks order the rows of two ledgers. At equal times the order is unknown, and counts as after.
         """
         charged = other.span()
-        return charged is not None and max(self._made_at(), self._decided_at()) >= charged[0]
-
-    def _made_at(self) -> str:
-        """Return when it was made."""
-        return str(self._row["created_at"])
+        return charged is not None and max(str(self._row["created_at"]), self._decided_at()) >= charged[0]
 
     def _decided_at(self) -> str:
         """Return when its promise last grew or its budget was divided, as the ledger writes times; "" if never."""

@@ -59,8 +59,7 @@ class Charge:
         scope: the study that paid.
         key: the release's idempotency key within the scope.
         mu: what it cost, in GDP; None of a release without a price in GDP, as of a fixed plan. It is also None of a
-            choice
-            that is held to the limit of choices, whose ``description`` has its bounded range.
+            choice that is held to the limit of choices, whose ``description`` has its bounded range.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.

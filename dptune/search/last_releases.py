@@ -19,7 +19,7 @@ from dptune.search.view import Lacks
 from dptune.space import Space, Value
 
 if TYPE_CHECKING:
-    from dptune.search.run import SearchRun
+    from dptune.search.asking import AskingRun
 
 
 class LastReleases:
@@ -29,7 +29,7 @@ class LastReleases:
         held: parameters of the points whose losses are held until one of them is chosen, by name.
     """
 
-    def __init__(self, run: SearchRun) -> None:
+    def __init__(self, run: AskingRun) -> None:
         self._run = run
         self.held: dict[str, Mapping[str, Value]] = {}
         self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too

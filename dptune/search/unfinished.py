@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
 
 if TYPE_CHECKING:
-    from dptune.search.run import SearchRun
+    from dptune.search.asking import AskingRun
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
 MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
@@ -24,7 +24,7 @@ class Unfinished:
         succeeded: whether any trial of this process handed in losses.
     """
 
-    def __init__(self, run: SearchRun) -> None:
+    def __init__(self, run: AskingRun) -> None:
         self._run = run
         self.failed: set[str] = set()
         self.ended_early: set[str] = set()

@@ -48,12 +48,12 @@ class PerExampleLosses:
     __copy__ = __deepcopy__ = __getstate__ = __reduce__ = __reduce_ex__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __str__ = __format__ = __float__ = __bool__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # so Python says that a class has no hash
 
 
 def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
     """Return the private vector (rows,). Called by ``dptune.privacy.privatizer`` only; a test holds it."""
-    return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
+    return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]  # mangled: private
 
 
 P = ParamSpec("P")

@@ -29,7 +29,8 @@ class _Shown:
             self._show(message)
 
 
-_shown = _Shown(warnings._showwarnmsg)  # type: ignore[attr-defined]  # the interpreter looks it up for each warning
+# The interpreter looks this function up for each warning; the stubs of `warnings` do not have it.
+_shown = _Shown(warnings._showwarnmsg)  # type: ignore[attr-defined]
 warnings._showwarnmsg = _shown  # type: ignore[attr-defined]
 
 

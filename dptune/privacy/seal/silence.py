@@ -57,8 +57,8 @@ def _no_descriptors() -> Iterator[None]:
 
 @contextmanager
 def _no_streams() -> Iterator[None]:
-    """Never closed: a handler that is made meanwhile keeps its stream, and may speak afterwards."""
-    out, err = (open(each, "w", closefd=False, buffering=1) for each in _DESCRIPTORS)  # noqa: SIM115
+    out, err = (open(each, "w", closefd=False, buffering=1) for each in _DESCRIPTORS)  # noqa: SIM115 - never closed:
+    # a handler that is made meanwhile keeps its stream, and may speak afterwards
     with redirect_stdout(out), redirect_stderr(err):
         try:
             yield

@@ -1,0 +1,126 @@
+"""A run that asks: it knows the points whose losses are in, and carries the method's questions to the privatizer.
+
+Nobody waits. A question is asked by the process that has enough points of its own. Losses stay in the process that
+observed them, and are forgotten when the algorithm is done with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dptune._arrays import Vector
+from dptune.errors import BudgetExhausted, KeyConflict
+from dptune.parameters import as_choice
+from dptune.search.last_releases import LastReleases
+from dptune.search.replay import as_stored
+from dptune.search.rungs import Rungs
+from dptune.search.unfinished import Unfinished
+from dptune.search.view import RunView
+from dptune.space import Space, Value
+
+
+class AskingRun(RunView):
+    """The part of a :class:`dptune.SearchRun` that asks; see there for the arguments.
+
+    Attributes:
+        rungs: trials that are under way and may stop early.
+        last: the choice at the end, and the estimate beside the default.
+        unfinished: trials that handed in no losses.
+    """
+
+    def __init__(self, *run: Any) -> None:
+        super().__init__(*run)
+        self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
+        self.rungs, self.last, self.unfinished = Rungs(self), LastReleases(self), Unfinished(self)
+        if self.space is not None:
+            self._take_back(self.space)
+
+    # ---- points whose losses are in -------------------------------------------------------------------
+
+    def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+        """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
+        u, inside = self.encoded(space, parameters), space.contains(parameters)
+        self._outside += not inside
+        if inside:
+            self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
+            self.rungs.ended(trial, point, u, failed=point in self.unfinished.failed)
+            self._observe(point, u, parameters)
+            self._ask_questions(space)
+        else:
+            self.rungs.withdraw(trial)
+        value = self.algorithm.value(u)
+        return math.inf if value is None else value
+
+    def _observe(self, point: str, u: Vector, parameters: Mapping[str, Value]) -> None:
+        """The losses of a point are with the curator: for the algorithm's questions, and for a choice at the end."""
+        self.last.observe(point, parameters, failed=point in self.unfinished.failed | self.unfinished.ended_early)
+        self.algorithm.observe(point, u)
+
+    def _take_back(self, space: Space) -> None:
+        """Go on with the points whose losses a killed process has left with the privatizer."""
+        for left in self.privatizer.kept(self.scope):
+            self._held[left.point] = None
+            if left.failed:
+                self.unfinished.failed.add(left.point)
+            self.unfinished.succeeded |= not left.failed
+            parameters = {name: as_choice(value) for name, value in left.parameters.items()}
+            self._observe(left.point, self.encoded(space, parameters), parameters)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.rungs.forget(self.algorithm.points_in_use())
+        in_use = {*self.last.held, *self.algorithm.points_in_use()}
+        for point in [point for point in self._held if point not in in_use]:
+            self.privatizer.forget(point)
+            del self._held[point]
+
+    # ---- questions and answers ----------------------------------------------------------------------
+
+    def make_up(self) -> None:
+        """Make the releases that an error has kept from being made, if this process has the losses for them.
+
+        Raises:
+            LedgerError: the ledger cannot be written now either.
+        """
+        with self.lock:
+            self.replay.sync()
+            self._make_up()
+
+    def _make_up(self) -> None:
+        if self.space is not None:
+            self._ask_questions(self.space)
+            self._forget()
+
+    def _ask_questions(self, space: Space) -> None:
+        """Ask what this process has the points for."""
+        self.spent_by_others = False
+        while not self.spent_by_others and (asked := self.algorithm.question()) is not None:
+            # A failed trial that has a value of its own was counted there.
+            failed = set() if self.plan.monitor_mu > 0 else self.unfinished.failed.intersection(asked.query.points)
+            counted = {"failed": len(failed)} if failed else {}
+            before, note = self.algorithm.t, {**asked.note, **counted, **self.replay.space_note()}
+            try:
+                released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
+            except KeyConflict:  # another process was first: its answer is learned
+                if not self.replay.sync() or self.algorithm.t > before:
+                    return  # our points stay for the next round
+            except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
+                self.spent_by_others = True
+            else:
+                self.unfinished.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
+                self.replay.paid(released.charge)
+                if self.algorithm.t > before:
+                    self.privatizer.drop_pending(asked.query.points)
+        if self.plan.choice_mu > 0:
+            self.last.make(space)
+
+    def join(self, space: Space) -> None:
+        """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
+
+        The plan stays as it is. From now on the ledger has the space of each question with its points, so other
+        processes and restarts follow.
+        """
+        with self.lock:
+            self.replay.join(space)
