@@ -29,6 +29,20 @@ def shown(value: object) -> str:
 _LONG = 200
 
 
+def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
+    """Return what the call returns, or ``failed`` whatever it raises, ``SystemExit`` and panics included.
+
+    Only ``KeyboardInterrupt`` passes, as a new one: the other's frames hold private values.
+    """
+    try:
+        return call(*args)
+    except KeyboardInterrupt:
+        pass
+    except BaseException:  # noqa: BLE001 - a private entry may have caused it, and its text may quote that
+        return failed
+    raise KeyboardInterrupt
+
+
 def text(name: str, value: object) -> str:
     """Return a text that is not empty, and that a database can store."""
     if not (isinstance(value, str) and value):

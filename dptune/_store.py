@@ -65,9 +65,6 @@ class SqliteFile:
         Args:
             write: take the lock before reading, so that check and insert are one step.
             create: make the file if there is none.
-
-        Raises:
-            LedgerError: the file cannot be used, or has a second name.
         """
         path = Path(self.path).resolve()
         uri, name = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}", f"the {self.name} {self.path}"
@@ -103,11 +100,7 @@ def append_only(table: str, keys: Iterable[Sequence[str]]) -> list[str]:
 
 
 def check_pages(execute: Callable[[str], Any], name: str) -> None:
-    """Let SQLite compare its tables with their indexes.
-
-    Raises:
-        LedgerError: they contradict each other: a part of the file is older than the rest.
-    """
+    """Let SQLite compare its tables with their indexes."""
     found = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
     if found != "ok":
         raise damaged(name, found.partition("\n")[0])
@@ -136,12 +129,7 @@ class Mark:
 
     @classmethod
     def from_json(cls, mark: object, identity: str, name: str) -> Mark:
-        """Return a mark that was kept elsewhere.
-
-        Raises:
-            InputError: it is not one.
-            LedgerError: it is of another ledger than ``identity``, which lies at ``name``.
-        """
+        """Return a mark that was kept elsewhere."""
         if not (isinstance(mark, Mapping) and {"ledger", "seq", "hash"} <= mark.keys()):
             raise InputError(f"a mark is what ledger.mark() returned, with ledger, seq and hash; got {shown(mark)}.")
         if mark["ledger"] != identity:
@@ -178,9 +166,6 @@ def refuse_second_name(path: str | Path, name: str) -> None:
     Args:
         path: of the file, without symbolic links; nothing need lie there.
         name: of the file, for the error.
-
-    Raises:
-        LedgerError: the file has two hard links, or is a mount point.
     """
     refuse_links(_status(path), name)
     if os.path.realpath(path) in _mount_points():
@@ -192,11 +177,7 @@ def refuse_second_name(path: str | Path, name: str) -> None:
 
 
 def refuse_links(status: os.stat_result | None, name: str) -> None:
-    """Refuse a file with several hard links.
-
-    Raises:
-        LedgerError: it has several.
-    """
+    """Refuse a file with several hard links."""
     if status is not None and status.st_nlink > 1:
         raise _refusal(
             name,
@@ -240,9 +221,6 @@ def locked(path: str | Path, name: str, *, write: bool) -> Iterator[None]:
     """Hold the lock beside a file: alone to write, together with others to read.
 
     A reader makes no lock file: before the first writer has made it, SQLite's own locks must do.
-
-    Raises:
-        LedgerError: the lock cannot be opened, or another process holds it for a minute.
     """
     descriptor = None if fcntl is None else _opened(f"{path}.lock", name, write)
     if descriptor is None:

@@ -69,7 +69,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; the longest e
     "space.py": {"parameters"},
     "parameters.py": set(),
 }
-EVERYBODYS = ("errors", "_arrays", "_checks", "_code", "_exports", "_locks", "_numbers", "_statement", "_store")
+EVERYBODYS = ("errors", "_arrays", "_checks", "_exports", "_locks", "_numbers", "_statement", "_store")
 NEVER = {  # what a room must not import, whichever rooms it may
     "losses/": {"sqlalchemy", "opendp"},
     "search/": {"sqlalchemy", "opendp"},

@@ -109,11 +109,7 @@ def select(
 
 @dataclass(frozen=True)
 class ChoiceSettings:
-    """How a choice spends its budget, ``mu``, ``default`` and ``estimate_share`` as in :func:`select`; checked here.
-
-    Raises:
-        InputError: a setting is out of range.
-    """
+    """How a choice spends its budget, ``mu``, ``default`` and ``estimate_share`` as in :func:`select`; checked here."""
 
     mu: float | None = field(default=None, metadata=check(positive))
     default: int | None = field(default=None, metadata=check(at_least, 0))
@@ -147,11 +143,7 @@ class ChoiceSettings:
         return {**plan, "shares": {"choice": chosen}} if rest.divides else plan
 
     def agreed(self, stored: Any, name: str, points: Sequence[str]) -> float:
-        """Return the price of a stored plan.
-
-        Raises:
-            BudgetMismatch: it is of another choice, or of a search.
-        """
+        """Return the price of a stored plan."""
         found = stored if isinstance(stored, dict) else {}
         asked = {"candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
         same = all(found.get(key) == value for key, value in {**asked, "default": self.default}.items())

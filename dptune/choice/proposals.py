@@ -155,9 +155,6 @@ class PublicTraining:
     Args:
         train: the function, or an estimator of scikit-learn's kind whose parameters were searched.
         parameters: configuration -> its parameters, for an estimator.
-
-    Raises:
-        InputError: ``train`` is neither, or ``public=`` is missing. Nothing was charged.
     """
 
     def __init__(
@@ -267,11 +264,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
 
 
 def check_options(options: ChoiceOptions) -> None:
-    """Refuse unknown and missing options.
-
-    Raises:
-        InputError: names them. Nothing was charged.
-    """
+    """Refuse unknown and missing options."""
     known = ChoiceOptions.__annotations__
     if unknown := sorted(options.keys() - known.keys()):
         raise InputError(

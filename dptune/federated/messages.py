@@ -47,9 +47,6 @@ def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, 
     """Return agent, round and a copy of the weights (M,) of a message that is valid by itself.
 
     Each attribute is read once. A refusal never repeats what was sent: the caller may have swapped the arguments.
-
-    Raises:
-        MessageRefused: it is not a message, its agent or round is out of range, or it does not hold M finite numbers.
     """
     if not isinstance(message, Message):
         raise MessageRefused("the server takes a Message(agent, round, weights).")

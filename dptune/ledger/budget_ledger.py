@@ -164,11 +164,7 @@ class BudgetLedger(DurableLedger):
 
     @repeated
     def _check_decisions(self) -> None:
-        """Refuse raises and limits that are not those that the charges say.
-
-        Raises:
-            LedgerError: the file was changed.
-        """
+        """Refuse raises and limits that are not those that the charges say."""
         with self._transaction(write=False) as (connection, state):
             self._refresh()
             if wrong := decisions.contradiction(connection, self._raised_at(state)):

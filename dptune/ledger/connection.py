@@ -78,9 +78,6 @@ class Database:
         """A transaction, committed at the end. One that reads may be a part of another one of the same thread.
 
         One that writes may not: a charge would be taken back with the other, after its answer was seen.
-
-        Raises:
-            LedgerError: the database cannot be used; says why and what to do.
         """
         with self._lock, self._explained():
             if self._held and self._held[0].in_transaction():
@@ -193,11 +190,7 @@ def _first_row(database: Database) -> dict[str, Any] | None:
 
 
 def known_row(database: Database) -> dict[str, Any]:
-    """Return what the ledger in a database was created with.
-
-    Raises:
-        LedgerError: there is none, or it has a format that this dptune does not read.
-    """
+    """Return what the ledger in a database was created with."""
     row = stored_row(database)
     if row is None:
         found = "check the path" if database.missing else "what lies there holds none; check the path"

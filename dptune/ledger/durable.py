@@ -110,11 +110,7 @@ class DurableLedger:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, LedgerState]]:
-        """A transaction on the ledger that was opened, and what its charges come to.
-
-        Raises:
-            LedgerError: nothing, another one, or an older copy lies in its place.
-        """
+        """A transaction on the ledger that was opened, and what its charges come to."""
         if self._database.missing:
             raise LedgerError(
                 f"the ledger {self._name} was moved or deleted since it was opened. What was spent is in it: put it "

@@ -132,11 +132,7 @@ def cost_of(charges: Iterable[Charge]) -> Spent:
 
 
 def follow(connection: sa.Connection, head: LedgerState, name: str) -> LedgerState:
-    """Return the ledger's head, after recomputing what the rows after ``head`` say.
-
-    Raises:
-        LedgerError: one of them does not follow from those before it.
-    """
+    """Return the ledger's head, after recomputing what the rows after ``head`` say."""
     for row in connection.execute(_AFTER, {"seq": head.mark.seq}).mappings():
         head = head.after(row)
         if any(row[column] != value for column, value in head.columns().items()):

@@ -151,11 +151,7 @@ class GdpFilter:
         return Allowance(self.left(spent), unplanned, holders)
 
     def raised(self, budget: Budget) -> GdpFilter:
-        """Return the filter of a larger budget.
-
-        Raises:
-            InputError: what is spent or planned does not fit into it.
-        """
+        """Return the filter of a larger budget."""
         return GdpFilter(budget)
 
 

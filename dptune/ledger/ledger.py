@@ -261,10 +261,6 @@ def _training_rows(charges: Sequence[Charge]) -> int | None:
 
 
 def _probe(connection: sa.Connection) -> None:
-    """Write a charge and take it back, with the whole transaction: so nothing has to reach the disk, but it must fit.
-
-    Raises:
-        DBAPIError: it cannot be written; a full disk says so before a model is trained.
-    """
+    """Write a charge and take it back with the transaction: nothing has to reach the disk, but it must fit."""
     connection.execute(sa.insert(schema.charges), _PROBE)
     connection.rollback()

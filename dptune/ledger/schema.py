@@ -157,11 +157,7 @@ _COMPILED: dict[Any, Any] = {}
 
 
 def connect(url: sa.URL) -> sa.Engine:
-    """Return an engine without a pool: :mod:`dptune.ledger.connection` holds its one connection.
-
-    Raises:
-        MissingExtra: the driver is not installed.
-    """
+    """Return an engine without a pool: :mod:`dptune.ledger.connection` holds its one connection."""
     if url.get_backend_name() != "sqlite":
         # The last row is read after the lock is granted, so it must see what the lock's last holder committed.
         level, waits = (

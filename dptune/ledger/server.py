@@ -74,10 +74,6 @@ def connected(engine: sa.Engine, name: str, *, met: bool) -> sa.Connection:
         engine: of the server.
         name: of the ledger, for errors.
         met: whether a connection was made before, so that host, user and password are right.
-
-    Raises:
-        ServerAway: the server refuses connections for a while, or was met before and does not answer.
-        LedgerError: it cannot be reached.
     """
     driver: type[Exception] = engine.dialect.loaded_dbapi.Error
     try:
@@ -101,11 +97,7 @@ def _refusal(error: Exception, name: str, *, lost: bool, retry: bool) -> LedgerE
 
 
 def persistently(work: Callable[[], _T], name: str) -> _T:
-    """Return what the work returns; while the server is away, begin it again, for :data:`RETRY_SECONDS`.
-
-    Raises:
-        LedgerError: the server is still away.
-    """
+    """Return what the work returns; while the server is away, begin it again, for :data:`RETRY_SECONDS`."""
     end, (pause, longest) = None, _pause
     while True:
         try:

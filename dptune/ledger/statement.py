@@ -111,9 +111,6 @@ def budget_statement(
         facts: the first fields of a :class:`dptune.Statement`, and delta.
         before: scopes of choices that are held to the limit of choices, in addition to that of its holder.
         training_rows: number of rows that train, if every choice has recorded the same.
-
-    Raises:
-        LedgerError: more was spent than the budget, so that the guarantee would be false.
     """
     spent_mu, choices = spent.mu, float(spent.choices)
     budget, limits, exposure = filter.budget, filter.limits, filter.exposure

@@ -68,11 +68,7 @@ class SubsampledGaussianPlan:
 
 
 def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
-    """Least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta is below about 1.5e-15.
-
-    Raises:
-        InputError: delta is not strictly between 0 and 1.
-    """
+    """Least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta is below about 1.5e-15."""
     return composed([plan.event()]).epsilon(delta)
 
 
@@ -89,11 +85,7 @@ class Composed:
         return min(1.0, float(self.accountant.get_delta(epsilon)))
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon such that all together are (epsilon, delta)-DP; inf if delta is below about 1.5e-15.
-
-        Raises:
-            InputError: delta is not strictly between 0 and 1.
-        """
+        """Return an epsilon such that all together are (epsilon, delta)-DP; inf if delta is below about 1.5e-15."""
         return float(self.accountant.get_epsilon(probability("delta", delta)))
 
     def at(self, epsilon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -106,11 +98,7 @@ class Composed:
 
 
 def composed(events: Sequence[Any]) -> Composed:
-    """Return what mechanisms, as dp-accounting names them and fixed in advance, cost together.
-
-    Raises:
-        MissingExtra: dp-accounting is not installed.
-    """
+    """Return what mechanisms, as dp-accounting names them and fixed in advance, cost together."""
     accountant = pld_accountant()
     for event in events:
         accountant.compose(event)
@@ -127,11 +115,7 @@ def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> f
 
 
 def least_noise(price: Callable[[float], float], epsilon: float) -> float:
-    """Return the smallest noise multiplier, to 0.1% and rounded up, whose price is at most ``epsilon``.
-
-    Raises:
-        InputError: epsilon is not positive and finite, or it would be above 1e4.
-    """
+    """Return the smallest noise multiplier, to 0.1% and rounded up, whose price is at most ``epsilon``."""
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon={epsilon} must be positive and finite")
     low, high = _SMALLEST_Z, 1.0

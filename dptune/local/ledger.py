@@ -24,8 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune._checks import boolean, place, positive, text
-from dptune._code import attempt
+from dptune._checks import attempt, boolean, place, positive, text
 from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows

@@ -65,11 +65,7 @@ def header(connection: sqlite3.Connection) -> tuple[str, float, int]:
 
 
 def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
-    """Return the mark of the last reply, after recomputing what the rows after ``seen`` say.
-
-    Raises:
-        LedgerError: the row that was seen is missing, or one does not follow from those before it.
-    """
+    """Return the mark of the last reply, after recomputing what the rows after ``seen`` say."""
     found = connection.execute("SELECT hash FROM dptune_replies WHERE seq = ?", (seen.seq,)).fetchone()
     if seen.seq and (found is None or found[0] != seen.hash):
         raise behind(str(path), seen)
@@ -84,11 +80,7 @@ def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
 
 
 def pay(connection: sqlite3.Connection, row: Charge, cap: float) -> Mark:
-    """Insert a charge, if the user's sum allows it; return its mark.
-
-    Raises:
-        CapReached: it does not.
-    """
+    """Insert a charge, if the user's sum allows it; return its mark."""
     user, key, epsilon, private, mechanism = row
     last = connection.execute("SELECT MAX(nth) FROM dptune_replies WHERE user = ?", (user,)).fetchone()[0] or 0
     spent = _so_far(connection, user, last)

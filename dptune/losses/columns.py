@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dptune._arrays import Array, Mask
-from dptune._code import attempt
+from dptune._checks import attempt
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, plain
 
@@ -126,12 +126,7 @@ class _Words(Column):
 
 
 def column_of(name: object, public: Array, categories: Sequence[Any] | None = None) -> Column:
-    """Return what a public column (m,) holds; ``categories`` are those that its type lists.
-
-    Raises:
-        InputError: it holds something else than numbers, text or categories, or values that repeat and are the same
-            number in two spellings.
-    """
+    """Return what a public column (m,) holds; ``categories`` are those that its type lists."""
     said = [plain(cell) for cell in entries_of(public)]
     if categories is not None:
         return _Words(name, public, categories)

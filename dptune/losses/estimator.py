@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Vector
-from dptune._code import attempt
+from dptune._checks import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Vector
-from dptune._checks import positive
-from dptune._code import attempt
+from dptune._checks import attempt, positive
 from dptune._numbers import real
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, plain

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dptune._arrays import Array, Indices, Mask
-from dptune._code import attempt
+from dptune._checks import attempt
 from dptune.errors import InputError
 from dptune.losses.columns import Column, column_of
 from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in

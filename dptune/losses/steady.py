@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array
-from dptune._code import attempt
+from dptune._checks import attempt
 from dptune.losses.rows import ParsedRows, read_rows
 from dptune.privacy.seal.parsing import numbers
 

@@ -173,11 +173,7 @@ class AutoClip:
 
 
 def as_auto_clip(clip: object) -> AutoClip | None:
-    """Return how a user's clip is to be chosen; None: it is a pair of numbers, or nothing usable.
-
-    Raises:
-        InputError: it is another text than "auto".
-    """
+    """Return how a user's clip is to be chosen; None: it is a pair of numbers, or nothing usable."""
     if isinstance(clip, str) and clip != "auto":
         raise InputError(f'clip must be a pair of numbers (low, high), or "auto"; got {clip!r}.')
     return AutoClip() if isinstance(clip, str) else clip if isinstance(clip, AutoClip) else None
@@ -204,11 +200,7 @@ class ClipRule:
 
     @classmethod
     def of(cls, n: int, eta: float, most: float | None) -> ClipRule:
-        """Return the rule for n people, bounded range eta, and a loss whose largest value is ``most``; None: none.
-
-        Raises:
-            InputError: there are too few people for so small an eta.
-        """
+        """Return the rule for n people, bounded range eta, and a loss whose largest value is ``most``; None: none."""
         far = min(FAR / (n * eta), MOST_FAR)
         if most is not None:
             octaves = np.arange(-OCTAVES, STEP / 2, STEP)

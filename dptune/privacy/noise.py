@@ -115,11 +115,7 @@ class SeededNoise:
 
 
 def noise_source(given: NoiseSource | None) -> NoiseSource:
-    """Return the source that was given, else OpenDP's.
-
-    Raises:
-        InputError: what was given does not draw noise.
-    """
+    """Return the source that was given, else OpenDP's."""
     if given is None:
         return OpenDPNoise()
     if not (hasattr(given, "add_gaussian") and hasattr(given, "noisy_argmin")):

@@ -38,11 +38,7 @@ class People:
 
     @classmethod
     def of(cls, n: object, groups: npt.ArrayLike | None, weights: npt.ArrayLike | None) -> People:
-        """Return the people of a privatizer's arguments.
-
-        Raises:
-            InputError: they are not usable.
-        """
+        """Return the people of a privatizer's arguments."""
         if (n is None) == (groups is None):
             raise InputError("give either n= (a person an example) or groups= (one identifier per example).")
         if groups is None:

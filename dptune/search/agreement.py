@@ -48,11 +48,6 @@ def agree_on_plan(
 
     The arguments are those of :class:`dptune.search.run.SearchRun`. The answers that the first process has found in
     ``start_from`` are learned for good.
-
-    Raises:
-        BudgetMismatch: another process planned this scope differently, or with another privatizer.
-        BudgetExhausted: the ledger has not that much left for a new run.
-        InputError: there is no such run to start from, or the default is no point of the space.
     """
     refuse_outside(default, space)
     ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
@@ -277,11 +272,7 @@ def asked_in_all(ledger: PrivacyLedger, scope: str) -> Mapping[str, Any] | None:
 
 
 def wanted_in_all(ledger: PrivacyLedger, scope: str, trials: int, mu: float | None) -> dict[str, Any] | None:
-    """Return ``trials`` and ``mu`` in all of a run that is to be extended; None: it was extended to them already.
-
-    Raises:
-        InputError: it has as much.
-    """
+    """Return ``trials`` and ``mu`` in all of a run that is to be extended; None: it was extended to them already."""
     wanted = {"trials": at_least("trials", trials, 1), "mu": None if mu is None else positive("mu", mu)}
     if wanted in [asked_in_all(ledger, name) for name in lineage(ledger, scope)]:
         return None

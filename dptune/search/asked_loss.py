@@ -26,12 +26,7 @@ class AskedLoss:
     def agreed(
         cls, loss: str | NamedLoss | None, privatizer: LossPrivatizer, warn: Callable[[str], object]
     ) -> AskedLoss:
-        """Return the loss, None: of a function that returns losses, and let the privatizer take the range that it has.
-
-        Raises:
-            KeyConflict: the privatizer's clip was chosen from the values of another loss.
-            InputError: the privatizer has the range of another loss.
-        """
+        """Return the loss, None of a function that returns losses; the privatizer takes the range that it has."""
         asked = cls(UNNAMED, math.inf) if loss is None else cls(as_loss(loss).name, as_loss(loss).most)
         if loss is not None and as_loss(loss).known_clip:
             privatizer.use_clip((0.0, asked.most))
@@ -42,11 +37,7 @@ class AskedLoss:
         return asked
 
     def refuse_other(self, ledger: PrivacyLedger, scope: str) -> None:
-        """Refuse a run whose trials were asked for another named loss.
-
-        Raises:
-            BudgetMismatch: before anything is trained or charged.
-        """
+        """Refuse a run whose trials were asked for another named loss."""
         before = ledger.fact(scope, _LOSS)
         if self.name != UNNAMED and before not in (None, self.name):
             raise BudgetMismatch(
@@ -56,11 +47,7 @@ class AskedLoss:
             )
 
     def keep(self, ledger: PrivacyLedger, scope: str) -> None:
-        """Store the loss of a run that has begun, for good.
-
-        Raises:
-            BudgetMismatch: the run was begun with another.
-        """
+        """Store the loss of a run that has begun, for good."""
         self.refuse_other(ledger, scope)
         if self.name != UNNAMED and ledger.fact(scope, _LOSS) is None:
             ledger.fix(scope, _LOSS, self.name)

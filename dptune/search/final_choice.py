@@ -78,9 +78,6 @@ def choose_again(
     Args:
         held: the name under which this process holds a candidate's losses, by the name in the question; None: its
             evaluation failed.
-
-    Raises:
-        KeyConflict: it was asked with other settings of the privatizer.
     """
     for name, point in held.items():
         if point is None:

@@ -107,12 +107,7 @@ class FinalEstimate:
             )
 
     def release_held(self, parameters: Parameters, point: str, default: str) -> None:
-        """Release it for losses that are held as ``point`` and ``default``.
-
-        Raises:
-            KeyConflict: another process has asked for something else.
-            BudgetExhausted: other runs have spent the budget.
-        """
+        """Release it for losses that are held as ``point`` and ``default``."""
         names = self._names(parameters)
         for name, held in zip(names, (point, default), strict=True):
             self.privatizer.copy(held, name)

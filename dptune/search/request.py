@@ -47,9 +47,6 @@ class SearchRequest:
         space: on which settings are checked at once; None: the user's is not known yet.
         start_from: name of a run of the ledger whose answers the run learns first, at no cost.
         takes_reports: whether its trials hand in losses of half-trained models (:mod:`dptune.search.rungs`).
-
-    Raises:
-        InputError: there is no privatizer, or a setting is unknown or out of range.
     """
 
     method: Method

@@ -212,9 +212,6 @@ def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
     Two ledgers of one selection are one mechanism with one secret number of repeats, whose bounds do not add up: they
     are one plan that trains and scores. They are it if they were charged for one question, and may become it until both
     are charged.
-
-    Raises:
-        InputError: they are one selection in which both train, or both score.
     """
     asked = [(ledger.plan, _question(ledger)) for ledger in ledgers]
     surely = _merged(asked, possibly=False)

@@ -171,11 +171,7 @@ CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger
 
 
 def open_ledger(url: str | Path) -> CentralLedger:
-    """Open an existing ledger, whichever rule it holds.
-
-    Raises:
-        LedgerError: there is none, or the database cannot be used.
-    """
+    """Open an existing ledger, whichever rule it holds."""
     database = Database(normalise_url(url))
     match known_row(database)["kind"]:
         case PlanLedger.kind:

@@ -61,11 +61,7 @@ def training(
 
 @contextmanager
 def watched(plan: TrainingPlan, n: int | None, optimizer: DPOptimizer, loader: DPDataLoader) -> Iterator[None]:
-    """Hold one training to its plan and charge nothing: for a repeat of :func:`repeat_and_select`, which has paid.
-
-    Raises:
-        InputError, PlanComplete, PrivacyError: as :func:`training`.
-    """
+    """Hold one training to its plan and charge nothing: for a repeat of :func:`repeat_and_select`, which has paid."""
     _check(plan, n, optimizer, loader)
     seed = None if optimizer.secure_mode else torch.seed()  # anew from the operating system, whatever the user seeded
     theirs, made = optimizer.step_hook, 0

@@ -108,10 +108,6 @@ def curve_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: flo
     Args:
         parts: plans, and what dominates tuning releases.
         delta: at which it has to be sharp.
-
-    Raises:
-        InputError: delta is not strictly between 0 and 1.
-        MissingExtra: dp-accounting is not installed.
     """
     return _curve_of(tuple(sorted(parts, key=repr)), probability("delta", delta))
 

@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 
 from dptune._checks import boolean, function, json_data, positive
-from dptune._code import undefined
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.entries import Charge
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.query import Interval
 from dptune.privacy.seal.private import loss_vector
+from dptune.privacy.seal.reachable import undefined
 from dptune.privacy.seal.silence import silence
 from dptune.search.gp.points import sobol_candidates
 from dptune.space import Space, Value
@@ -83,9 +83,6 @@ def one_of(candidates: Sequence[Mapping[str, Any]] | None, odds: Sequence[float]
         candidates: a public list.
         odds: of each, public numbers above 0 in any unit, such as those that a study of public proxy rows suggests;
             default equal ones. The bound asks that repeats are identically distributed, not that they are uniform.
-
-    Raises:
-        InputError: the list is empty, or there are not as many usable odds.
     """
     if candidates is None:
         if odds is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._code import attempt
+from dptune._checks import attempt
 from dptune.choice.report.bins import Bins
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.functions import label_codes, labels_and_proba

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import shown
-from dptune._code import attempt
+from dptune._checks import attempt, shown
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import Output

@@ -133,11 +133,7 @@ class HeavyTailedReplies:
 
 
 def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
-    """Refuse settings for other replies than the randomiser has ``stated`` that it makes: users would pay for nothing.
-
-    Raises:
-        InputError: the mechanism, epsilon, or B + R and half of the interval, differ.
-    """
+    """Refuse settings for other replies than the randomiser has ``stated``: users would pay for nothing."""
     if not isinstance(replies, LaplaceReplies | HybridReplies):
         return
     ours, theirs = type(replies).__name__, stated.get("mechanism", replies.mechanism)
@@ -158,11 +154,7 @@ def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
 
 
 def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, Any]) -> float:
-    """The middle of the interval in which replies lie: the randomiser's, else the user's ``centre``, else 0.
-
-    Raises:
-        InputError: the randomiser makes other replies than the settings are for, or has another middle.
-    """
+    """The middle of the interval in which replies lie: the randomiser's, else the user's ``centre``, else 0."""
     check_randomizer(replies, stated)
     if not {"low", "high"} <= stated.keys():
         return centre or 0.0

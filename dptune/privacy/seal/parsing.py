@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Mask
-from dptune._code import attempt
+from dptune._checks import attempt
 
 UNREADABLE = object()  # equal to no cell
 CHUNK = 1 << 16  # cells that are written as text at a time

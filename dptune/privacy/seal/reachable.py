@@ -8,15 +8,17 @@ nothing is called. A copy of private rows is not found, nor is what only a modul
 
 from __future__ import annotations
 
+import builtins
+import dis
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from dptune._arrays import Array
-from dptune._code import attempt, globals_read
+from dptune._checks import attempt
 from dptune.errors import InputError
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.BuiltinFunctionType)
@@ -142,3 +144,19 @@ def _shares(a: Array, b: Array) -> bool:
         return False
     exact: Callable[..., bool] = np.shares_memory
     return attempt(lambda: exact(a, b, max_work=_WORK), failed=True)
+
+
+def undefined(function: Any) -> list[str]:
+    """Return the globals that a function reads and nobody has defined."""
+    if not isinstance(function, types.FunctionType):
+        return []
+    known = {*function.__globals__, *vars(builtins)}
+    return sorted(set(globals_read(function.__code__, {"LOAD_GLOBAL"})) - known)
+
+
+def globals_read(code: types.CodeType, loads: Collection[str] = ("LOAD_GLOBAL", "LOAD_NAME")) -> Iterator[str]:
+    """The globals that code reads: an attribute of the same name, as in ``model.score``, is none."""
+    yield from (each.argval for each in dis.get_instructions(code) if each.opname in loads)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from globals_read(inner, loads)

@@ -86,9 +86,6 @@ def plan_gibo(
         memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.search.algorithms.gibo.GIBOSettings`.
-
-    Raises:
-        InputError: a setting is out of range, or nothing is left for the gradients.
     """
     d, theta0 = facts.d, facts.default if theta0 is None else theta0
     if facts.parent is not None:  # it began somewhere, and T follows from the trials that are added

@@ -176,9 +176,6 @@ def stable_cholesky(S: FloatArray, *, scale: float, noise_variance: float) -> tu
     less noise, rounding errors would pass as small pivots, and the weights of many small blocks would come out wrong by
     half. The next steps are 1e-12, 1e-11, ... 1e-6 of `scale`. A factor is safe if every squared pivot is at least half
     of the noise it contains: in exact arithmetic a Schur complement of K + noise I is at least noise I.
-
-    Raises:
-        InputError: S is not finite, or no jitter up to 1e-6 of `scale` is enough.
     """
     missing = max(LADDER[0] * scale - noise_variance, 0.0)
     for jitter in (missing, *(step * scale for step in LADDER)):
