@@ -136,9 +136,8 @@ def check(rule: Callable[..., Any], *limits: Any) -> dict[str, Any]:
 
     Example:
         >>> @dataclass(frozen=True)
-        ... class Settings:
+        ... class Settings(Checked):
         ...     trials: int = field(metadata=check(at_least, 1))
-        ...     def __post_init__(self): check_fields(self)
     """
     return {"check": lambda name, value: rule(name, value, *limits)}
 
@@ -149,3 +148,10 @@ def check_fields(made: Any) -> None:
         value = getattr(made, field.name)
         if "check" in field.metadata and not (value is None and field.default is None):
             object.__setattr__(made, field.name, field.metadata["check"](field.name, value))
+
+
+class Checked:
+    """A dataclass whose fields go through their checks when it is made."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)

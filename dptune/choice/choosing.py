@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, check, check_fields, positive, share
+from dptune._checks import Checked, at_least, check, positive, share
 from dptune.choice.exponential import exponential
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
@@ -108,15 +108,12 @@ def select(
 
 
 @dataclass(frozen=True)
-class ChoiceSettings:
+class ChoiceSettings(Checked):
     """How a choice spends its budget, ``mu``, ``default`` and ``estimate_share`` as in :func:`select`; checked here."""
 
     mu: float | None = field(default=None, metadata=check(positive))
     default: int | None = field(default=None, metadata=check(at_least, 0))
     estimate_share: float = field(default=0.0, metadata=check(share))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def refuse_other_places(self, candidates: int) -> None:
         """Refuse a default that is no place of so many candidates."""

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import partial
 from secrets import randbelow
 from typing import NoReturn, SupportsFloat
 
@@ -55,7 +54,7 @@ class HybridRandomizer(Clamped):
     _below: Callable[[int], int] = staticmethod(randbelow)
 
     def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
-        super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON), bound, invalid)
+        super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON), bound, invalid=invalid)
         self._share, self._piecewise, self._duchi = windows(self.epsilon)
 
     @property
@@ -69,9 +68,6 @@ class HybridRandomizer(Clamped):
         t = (self.clamp(value) / 2 - self.middle / 2) / (half / 2)
         window = self._piecewise if self._below(PARTS) < int(self._share * PARTS) else self._duchi
         return window.reply(t, self._below) * half + self.middle
-
-    def __reduce__(self) -> tuple[Callable[[], HybridRandomizer], tuple[()]]:
-        return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
 
 
 class InsecureHybrid(HybridRandomizer):

@@ -26,7 +26,7 @@ import random
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import NoReturn, Protocol, SupportsFloat
+from typing import Any, NoReturn, Protocol, SupportsFloat
 
 from opendp.domains import atom_domain
 from opendp.measurements import make_laplace
@@ -70,11 +70,14 @@ class Clamped:
     mechanism = ""
     private = True
 
-    def __init__(self, epsilon: float, bound: float | Interval, invalid: float | None) -> None:
+    def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
         self.epsilon = epsilon
         self.low, self.high = _interval(bound)
         self.invalid = between("invalid", self.low if invalid is None else invalid, self.low, self.high)
         self.middle = self.low + (self.high - self.low) / 2
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
 
     def clamp(self, value: SupportsFloat | None) -> float:
         """Return the value cut to the interval, private; no number becomes ``invalid``."""
@@ -103,7 +106,7 @@ class LocalRandomizer(Clamped):
     mechanism = "CTL"
 
     def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
-        super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max), bound, invalid)
+        super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max), bound, invalid=invalid)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
             raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
         self._noise: Callable[[float], float] = make_laplace(
@@ -122,9 +125,6 @@ class LocalRandomizer(Clamped):
     def standardised(self, value: SupportsFloat | None) -> float:
         """z before it is rounded to the grid, private."""
         return (self.clamp(value) - self.middle) / self.scale
-
-    def __reduce__(self) -> tuple[Callable[[], LocalRandomizer], tuple[()]]:
-        return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
 
 
 class InsecureRandomizer(LocalRandomizer):

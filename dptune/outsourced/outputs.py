@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dptune._checks import boolean, check, check_fields, function
+from dptune._checks import Checked, boolean, check, function
 from dptune._numbers import real
 from dptune.errors import InputError
 
@@ -22,7 +22,7 @@ def _sentence(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True)
-class PublicOutputs:
+class PublicOutputs(Checked):
     """Outputs that the user declares public. Nothing protects them; the statement repeats the user's words.
 
     Attributes:
@@ -34,9 +34,6 @@ class PublicOutputs:
     measure: Callable[[int], float] = field(metadata=check(function))
     because: str = field(metadata=check(_sentence))
     maximise: bool = field(default=True, metadata=check(boolean))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def words(self) -> str:

@@ -18,6 +18,7 @@ from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
+from dptune.privacy.noise import NoiseSource, noise_source
 from dptune.privacy.query import Interval
 from dptune.privacy.seal.pending import PendingLosses, PendingPoint
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames
@@ -33,13 +34,15 @@ class ObservedLosses(ABC):
         self,
         ledger: PrivacyLedger,
         *,
-        n: int | None,
-        groups: npt.ArrayLike | None,
-        clip: tuple[float, float] | str | AutoClip,
-        person_weights: npt.ArrayLike | None,
-        dtype: type[np.float32] | type[np.float64],
-        pending: PendingLosses | None,
+        n: int | None = None,
+        groups: npt.ArrayLike | None = None,
+        clip: tuple[float, float] | str | AutoClip = "auto",
+        person_weights: npt.ArrayLike | None = None,
+        dtype: type[np.float32] | type[np.float64] = np.float32,
+        pending: PendingLosses | None = None,
+        noise: NoiseSource | None = None,
     ) -> None:
+        self._given_noise = noise
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
         if pending is not None and not isinstance(pending, PendingLosses):
@@ -58,7 +61,7 @@ class ObservedLosses(ABC):
         self._start()
 
     def _start(self) -> None:
-        self._lock = ForkSafeLock()
+        self._lock, self._noise = ForkSafeLock(), noise_source(self._given_noise)
         self._rows = None if self._clip is None else StoredLosses(self._people, self._clip, self.dtype)
 
     @abstractmethod

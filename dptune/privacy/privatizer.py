@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dptune._arrays import Vector
 from dptune._checks import between
@@ -16,14 +15,12 @@ from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
 from dptune.ledger.events import Event
 from dptune.ledger.filter import Division
-from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import CLIP, AutoClip
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
-from dptune.privacy.noise import NoiseSource, is_private, noise_source
+from dptune.privacy.noise import NoiseSource, is_private
 from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
 from dptune.privacy.query import LARGEST, SMALLEST, Box, MeanQuery, Query
-from dptune.privacy.seal.pending import PendingLosses
 from dptune.privacy.seal.private import PerExampleLosses, without_frames
 from dptune.privacy.table import TableQuery
 
@@ -73,27 +70,9 @@ class LossPrivatizer(ObservedLosses):
         BudgetMismatch: the ledger protects another number of people.
     """
 
-    def __init__(
-        self,
-        ledger: PrivacyLedger,
-        *,
-        n: int | None = None,
-        groups: npt.ArrayLike | None = None,
-        clip: tuple[float, float] | str | AutoClip = "auto",
-        person_weights: npt.ArrayLike | None = None,
-        dtype: type[np.float32] | type[np.float64] = np.float32,
-        pending: PendingLosses | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._given_noise = noise
-        super().__init__(
-            ledger, n=n, groups=groups, clip=clip, person_weights=person_weights, dtype=dtype, pending=pending
-        )
-
     def _start(self) -> None:
         super()._start()
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
-        self._noise = noise_source(self._given_noise)
 
     @property
     def private(self) -> bool:

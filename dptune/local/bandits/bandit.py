@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from dptune._checks import at_least, check, check_fields, function, positive, share, shown
+from dptune._checks import Checked, at_least, check, function, positive, share, shown
 from dptune._numbers import plain
 from dptune.errors import InputError
 from dptune.local.bandits.replies import Replies
@@ -59,7 +59,7 @@ def _replies(name: str, value: Any) -> Replies:
 
 
 @dataclass(frozen=True)
-class LDPSettings:
+class LDPSettings(Checked):
     """Public settings of the three algorithms.
 
     Attributes:
@@ -92,9 +92,6 @@ class LDPSettings:
     redraw: float = field(default=0.25, metadata=check(_redraw))
     plays: int = field(default=5, metadata=check(at_least, 1))
     seed: int = field(default=0, metadata=check(at_least, 0))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def theorem_plays(horizon: int, delta: float) -> int:

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from dptune._checks import at_least, between, check, check_fields
+from dptune._checks import Checked, at_least, between, check
 from dptune.local.bandits.bandit import LDPSettings, LocalBandit
 from dptune.search.gp.points import FloatArray, local_candidates, sobol_candidates
 from dptune.space import Space, Value
@@ -27,7 +27,7 @@ Key = tuple[Value, ...]  # the values of one candidate, in the order of the spac
 
 
 @dataclass(frozen=True)
-class Refinement:
+class Refinement(Checked):
     """After ``after`` replies ``count`` more candidates, before rounding makes some equal, around the best one so far.
 
     ``radius`` in (0, 1] is the half-width of their box, where the cube has side 1.
@@ -36,9 +36,6 @@ class Refinement:
     after: int = field(metadata=check(at_least, 1))
     radius: float = field(default=0.2, metadata=check(between, 1e-9, 1.0))
     count: int = field(default=32, metadata=check(at_least, 1))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:

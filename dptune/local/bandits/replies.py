@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from dptune._checks import between, check, check_fields, positive
+from dptune._checks import Checked, between, check, positive
 from dptune.errors import InputError
 from dptune.local.windows import LARGEST_EPSILON, SMALLEST_EPSILON, largest_reply, largest_variance
 
@@ -48,16 +48,13 @@ class Replies(Protocol):
 
 
 @dataclass(frozen=True)
-class LaplaceReplies:
+class LaplaceReplies(Checked):
     """Replies of CTL(epsilon): clamped to [-(B + R), B + R], plus Laplace(L). Each setting is positive and finite."""
 
     mechanism: ClassVar[str] = "CTL"
     epsilon: float = field(metadata=check(positive))
     B: float = field(metadata=check(positive))
     R: float = field(metadata=check(positive))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def L(self) -> float:
@@ -79,7 +76,7 @@ class LaplaceReplies:
 
 
 @dataclass(frozen=True)
-class HybridReplies:
+class HybridReplies(Checked):
     """Replies of the hybrid mechanism, :class:`dptune.local.HybridRandomizer`: bounded, so none is ever cut.
 
     Values are clamped to [-(B + R), B + R]; each setting is positive and finite. At epsilon = .5, 1 and 2 the variance
@@ -90,9 +87,6 @@ class HybridReplies:
     epsilon: float = field(metadata=check(between, SMALLEST_EPSILON, LARGEST_EPSILON))
     B: float = field(metadata=check(positive))
     R: float = field(metadata=check(positive))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def second_moment(self) -> float:
@@ -109,14 +103,11 @@ class HybridReplies:
 
 
 @dataclass(frozen=True)
-class HeavyTailedReplies:
+class HeavyTailedReplies(Checked):
     """Replies of which only a finite second moment (not the variance) is known; without CTL, NOT PRIVATE."""
 
     v: float = field(metadata=check(positive))
     B: float = field(metadata=check(positive))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def second_moment(self) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from dptune._checks import at_least, between, boolean, check, check_fields, positive, share
+from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive, share
 from dptune._numbers import plain, tupled
 from dptune.errors import InputError
 from dptune.privacy.query import LARGEST, SMALLEST, smallest_price
@@ -34,7 +34,7 @@ def _widths(name: str, value: object) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(Checked):
     """Constants of the search that users need not know; ``tuning={"candidates": 1}`` sets one of them.
 
     Attributes:
@@ -73,9 +73,6 @@ class Tuning:
     steps: tuple[float, ...] = field(default=(), metadata=check(_widths))
     saturation: float | None = field(default=None, metadata=check(between, 0.0, 1e300))
     saturated: float = field(default=1.0, metadata=check(between, 0.0, 1.0))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @classmethod
     def checked(cls, given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 
 from dptune._arrays import Matrix, Vector
-from dptune._checks import at_least, between, boolean, check, check_fields, positive
+from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive
 from dptune._numbers import tupled
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, MeanQuery, Question
@@ -63,11 +63,8 @@ class StepRule(Protocol):
 
 
 @dataclass(frozen=True)
-class _StepSize:
+class _StepSize(Checked):
     eta: float = field(metadata=check(positive))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)

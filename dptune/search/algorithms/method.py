@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, Protocol, Self
 
-from dptune._checks import at_least, between, check, check_fields, positive, share
+from dptune._checks import Checked, at_least, between, check, check_fields, positive, share
 from dptune.errors import InputError
 from dptune.search.algorithms.rounds import Rounds
 from dptune.space import Space, Value
 
 
 @dataclass(frozen=True)
-class PublicFacts:
+class PublicFacts(Checked):
     """What a planner knows of a run before it begins.
 
     Attributes:
@@ -45,9 +45,6 @@ class PublicFacts:
     space: Space | None = None
     default: tuple[float, ...] | None = None
     parent: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)

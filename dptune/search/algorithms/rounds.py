@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dptune._arrays import Matrix, Vector
-from dptune._checks import at_least, check, check_fields, positive
+from dptune._checks import Checked, at_least, check, positive
 from dptune._numbers import tupled
 from dptune.privacy.query import Question
 from dptune.space import Space
@@ -55,7 +55,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class RoundSettings(Settings):
+class RoundSettings(Settings, Checked):
     """Settings of a search whose every round is one question about b points.
 
     Attributes:
@@ -70,9 +70,6 @@ class RoundSettings(Settings):
     mu: float = field(metadata=check(positive))
     clip: float = field(metadata=check(positive))
     seed: int = field(default=0, metadata=check(at_least, 0))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def round_mu(self) -> float:

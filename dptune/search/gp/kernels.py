@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dptune._checks import between, check, check_fields, positive
+from dptune._checks import Checked, between, check, positive
 from dptune.errors import InputError
 from dptune.search.gp.points import FloatArray, as_points, as_vector
 
@@ -62,7 +62,7 @@ def _lengthscale(name: str, value: float | tuple[float, ...]) -> float | tuple[f
 
 
 @dataclass(frozen=True)
-class Stationary(ABC):
+class Stationary(ABC, Checked):
     """A kernel v f(s) of the scaled distance alone.
 
     ``lengthscale`` is l in units of the cube's side, one for all coordinates or one per coordinate; ``variance`` is
@@ -71,9 +71,6 @@ class Stationary(ABC):
 
     lengthscale: float | tuple[float, ...] = field(metadata=check(_lengthscale))
     variance: float = field(default=1.0, metadata=check(positive))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @abstractmethod
     def profile(self, s: FloatArray) -> FloatArray:
@@ -194,7 +191,7 @@ class Matern52(Stationary):
 
 
 @dataclass(frozen=True)
-class Polynomial2:
+class Polynomial2(Checked):
     """The kernel v (x.y + c)^2: losses quadratic in theta, of rank (d + 1)(d + 2) / 2.
 
     ``constant`` is c >= 0: with c = 0 the losses have no linear or constant part. ``variance`` is v > 0, in squared
@@ -203,9 +200,6 @@ class Polynomial2:
 
     constant: float = field(default=1.0, metadata=check(between, 0.0, sys.float_info.max))
     variance: float = field(default=1.0, metadata=check(positive))
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """v (x.y + c)^2, (m, k)."""
