@@ -38,6 +38,7 @@ from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.seal.private import PerExampleLosses
 from dptune.search.agreement import check_start
 from dptune.search.answer import Estimate
+from dptune.search.replay import submit_losses
 
 
 def select(
@@ -104,7 +105,7 @@ def select(
     if isinstance(candidates, Sized):
         settings.refuse_other_places(len(candidates))
     named = ((json.dumps([name, place]), losses) for place, losses in enumerate(given))
-    return _select_named(named, privatizer, name, settings)
+    return select_named(named, privatizer, name, settings)
 
 
 @dataclass(frozen=True)
@@ -168,12 +169,6 @@ def select_named(
 ) -> Selection:
     """Choose among losses that have names of their own, other names for other candidates; else as :func:`select`."""
     check_choice(privatizer, name, settings)
-    return _select_named(candidates, privatizer, name, settings)
-
-
-def _select_named(
-    candidates: Iterable[tuple[str, Losses | None]], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings
-) -> Selection:
     points: list[str] = []
     evaluated = 0
     try:
@@ -184,13 +179,13 @@ def _select_named(
                 )
             points.append(point)
             evaluated += losses is not None
-            observe(privatizer, point, losses)
+            submit_losses(privatizer, point, losses)
         if evaluated < 2:
             raise InputError(
                 f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
                 "one model use dptune.report. Nothing was charged."
             )
-        return _select_points(points, privatizer, name, settings)
+        return select_points(points, privatizer, name, settings)
     finally:
         for point in points:
             privatizer.forget(point)
@@ -202,10 +197,6 @@ def select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, 
     Points of other names are other candidates.
     """
     check_choice(privatizer, name, settings)
-    return _select_points(points, privatizer, name, settings)
-
-
-def _select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings) -> Selection:
     if len(points) < 2:
         raise InputError(
             f"a choice needs at least two candidates; got {len(points)}. To describe one model use dptune.report."
@@ -221,14 +212,6 @@ def _select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str,
 
 def _digest(points: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
-
-
-def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
-    """Hand losses over; None is an evaluation that failed."""
-    if losses is None:
-        privatizer.observe_failure(point)
-    else:
-        privatizer.observe(point, losses)
 
 
 def _losses_of_finalists(
