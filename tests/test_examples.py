@@ -37,13 +37,14 @@ FEDERATED = ROOT / "examples" / "federated_landmine.py"
 HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 TORCH = [path for path in HERE if path.stem.startswith(("torch", "skorch"))]  # `make test-torch` runs them
 SHORT = [path for path in HERE if path not in TORCH]
+SECOND = ("gibo_optuna", "lightgbm_native", "sklearn_pipeline", "svm_optuna", "xgboost_tabular")  # whole runs only
 AS_THEY_STAND = [
     *(pytest.param(path, marks=pytest.mark.torch) for path in TORCH),
     *(pytest.param(path, marks=pytest.mark.slow) for path in [*SHORT, FEDERATED]),
 ]
 
 
-@pytest.mark.parametrize("example", SHORT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", [path for path in SHORT if path.stem not in SECOND], ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # with few trials: that they are few
 def test_a_short_run_of_an_example_prints_its_statement(example, tmp_path, monkeypatch, capsys):
     skip_without_its_library(example)

@@ -27,7 +27,7 @@ import pytest
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
 
-KILLS = int(os.environ.get("DPTUNE_KILLS", "1000"))
+KILLS = int(os.environ.get("DPTUNE_KILLS", "300"))
 KINDS = ("gibo", "centred", "preempted")
 PER_LEDGER = 50
 LONGEST = 0.4  # seconds that a child lives

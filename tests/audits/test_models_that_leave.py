@@ -182,22 +182,6 @@ def test_no_stock_estimator_tells_neighbours_apart(fast_path: Path) -> None:
     assert len(MAKERS) > 95
 
 
-@pytest.mark.slow
-def test_a_fifth_of_the_stock_estimators_would_if_they_were_asked_themselves(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimator, "copied", as_it_is)
-    found = set()
-    for name in MAKERS:
-        try:
-            audit(by_choice, name, fast_path / name, ("far",))
-        except AssertionError as error:
-            found.add(str(error).partition(" tells")[0])
-    print(f"{len(found)} of {len(MAKERS)}: {sorted(found)}")
-    assert found >= REMEMBER
-    assert len(found) > 20
-
-
 def test_the_users_model_answers_as_before() -> None:
     """The counters that would leave exist: they move when the model is asked."""
     model = KNeighborsClassifier(**TREE).fit(X_TRAIN, Y_TRAIN)

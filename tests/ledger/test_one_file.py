@@ -130,7 +130,7 @@ def test_a_copy_made_while_a_charge_is_written_loses_nobodys_charge(
         other = subprocess.Popen([sys.executable, "-c", PAY, str(path)], stdout=subprocess.PIPE, text=True)
         others.append(other)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            other.wait(10.0)  # unless it has to wait, it charges, releases and ends
+            other.wait(6.0)  # unless it has to wait, it charges, releases and ends
         return real(*asked)
 
     monkeypatch.setattr(entries, "now", slow)

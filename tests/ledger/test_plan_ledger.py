@@ -68,10 +68,14 @@ def test_the_statement_says_who_is_protected_from_whom(ledger: PlanLedger) -> No
     assert "DELTA IS TOO LARGE" in ledger.statement(delta=1 / 29).to_text()
 
 
+@pytest.mark.slow
 def test_the_noise_multiplier_of_an_epsilon() -> None:
     z = noise_multiplier(q=0.35, steps=20, epsilon=5.0, delta=0.01)
     assert epsilon_pld(SubsampledGaussianPlan(0.35, z, 20), 0.01) <= 5.0
     assert epsilon_pld(SubsampledGaussianPlan(0.35, z / 1.002, 20), 0.01) > 5.0
+
+
+def test_an_epsilon_that_no_noise_gives_is_refused() -> None:
     for epsilon in (0.0, float("inf"), 1e-7):
         with pytest.raises(InputError):
             noise_multiplier(q=0.35, steps=20, epsilon=epsilon, delta=1e-6)

@@ -243,7 +243,7 @@ def beside(plan: SelectionPlan, mu: float) -> float:
     return float(brentq(excess, 0.1, 12.0, xtol=1e-3))
 
 
-@pytest.mark.parametrize(("score", "mu"), [(0.25, 0.5), (0.5, 0.25)])
+@pytest.mark.parametrize(("score", "mu"), [(0.25, 0.5), pytest.param(0.5, 0.25, marks=pytest.mark.slow)])
 def test_a_selection_beside_a_gaussian_is_the_integral_of_its_profile(score: float, mu: float, fast_path: Path) -> None:
     plan = SelectionPlan(LAW, score_mu=score)
     ledger = TrainingLedger(fast_path / "s.db", plan, n=300)

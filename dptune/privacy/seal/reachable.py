@@ -12,7 +12,7 @@ import builtins
 import dis
 import functools
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         yield name, attempt(getattr, cell, "cell_contents", failed=None)
     yield from (("a default", held) for held in function.__defaults__ or ())
     yield from (function.__kwdefaults__ or {}).items()
-    for name in sorted(set(globals_read(function.__code__)) & function.__globals__.keys()):
+    for name in sorted(globals_read(function.__code__) & function.__globals__.keys()):
         held = function.__globals__[name]
         yield name, held
         if isinstance(held, types.ModuleType):
@@ -151,12 +151,12 @@ def undefined(function: Any) -> list[str]:
     if not isinstance(function, types.FunctionType):
         return []
     known = {*function.__globals__, *vars(builtins)}
-    return sorted(set(globals_read(function.__code__, {"LOAD_GLOBAL"})) - known)
+    return sorted(globals_read(function.__code__, ("LOAD_GLOBAL",)) - known)
 
 
-def globals_read(code: types.CodeType, loads: Collection[str] = ("LOAD_GLOBAL", "LOAD_NAME")) -> Iterator[str]:
-    """The globals that code reads: an attribute of the same name, as in ``model.score``, is none."""
-    yield from (each.argval for each in dis.get_instructions(code) if each.opname in loads)
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from globals_read(inner, loads)
+@functools.lru_cache(maxsize=4096)  # of every function within reach, at every search
+def globals_read(code: types.CodeType, loads: tuple[str, ...] = ("LOAD_GLOBAL", "LOAD_NAME")) -> frozenset[str]:
+    """Return the globals that code reads: an attribute of the same name, as in ``model.score``, is not one."""
+    own = frozenset(each.argval for each in dis.get_instructions(code) if each.opname in loads)
+    inner = (globals_read(each, loads) for each in code.co_consts if isinstance(each, types.CodeType))
+    return own.union(*inner)
