@@ -9,6 +9,7 @@ import inspect
 import re
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -21,11 +22,12 @@ ROOT = Path(__file__).parent.parent
 STUBS = {".".join(path.parent.relative_to(ROOT).parts): path for path in ROOT.glob("dptune/**/__init__.pyi")}
 PUBLIC = sorted(dptune.__all__)
 ROOMS = ("choice", "errors", "federated", "ledger", "local", "outsourced", "privacy", "search", "search.gp", "training")
+FRONTS = ("dptune_mlflow", "dptune_optuna", "dptune_ray", "dptune_sklearn")
 NAMES = [(dptune, name) for name in PUBLIC] + [
     (room, name)
-    for room in map(importlib.import_module, [f"dptune.{room}" for room in ROOMS])
+    for room in map(importlib.import_module, [*(f"dptune.{room}" for room in ROOMS), *FRONTS])
     for name in getattr(room, "__all__", vars(room))
-    if name[0].isupper()
+    if name[0].isupper() or room.__name__ in FRONTS
 ]
 
 
@@ -84,9 +86,38 @@ def test_importing_the_package_imports_none_of_its_modules_and_unknown_names_are
 def test_a_public_name_exists_and_is_documented(room: ModuleType, name: str) -> None:
     thing = getattr(room, name)
     assert inspect.getdoc(thing), f"{name} has no docstring"
-    for method, function in inspect.getmembers(thing, inspect.isfunction):
-        if not method.startswith("_"):
-            assert inspect.getdoc(function), f"{name}.{method} has no docstring"
+    if inspect.isclass(thing):
+        assert [method for method, function in own_methods(thing) if not inspect.getdoc(function)] == []
+
+
+def optional(function: object) -> list[str]:
+    """The arguments that may be left out and may be given by position."""
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [
+        name
+        for name, each in inspect.signature(function).parameters.items()  # type: ignore[arg-type]  # the caller knows
+        if each.kind in by_position and each.default is not inspect.Parameter.empty
+    ]
+
+
+def own_methods(thing: type) -> list[tuple[str, object]]:
+    """Public methods that override no other library's."""
+    theirs = {name for base in thing.__mro__ if not base.__module__.startswith("dptune") for name in vars(base)}
+    return [
+        (name, function)
+        for name, function in inspect.getmembers(thing, inspect.isroutine)
+        if not name.startswith("_") and name not in theirs
+    ]
+
+
+@pytest.mark.parametrize(("room", "name"), NAMES, ids=lambda each: getattr(each, "__name__", each))
+def test_options_are_given_by_name_but_for_one(room: ModuleType, name: str) -> None:
+    thing = getattr(room, name)
+    if inspect.isfunction(thing):
+        assert len(optional(thing)) < 2
+    elif inspect.isclass(thing) and not (is_dataclass(thing) or issubclass(thing, BaseException | tuple)):
+        assert len(optional(thing)) < 2
+        assert [method for method, function in own_methods(thing) if len(optional(function)) > 1] == []
 
 
 def test_a_public_name_means_one_thing_in_all_packages() -> None:

@@ -143,7 +143,7 @@ class Choice:
 
     def summary(self) -> str:
         """Return the verdict, the parameters, what public rows predicted, the budget left and the next step."""
-        return str(self.selection.summary(parameters_in_words(self.params) or "the only configuration", self.left))
+        return str(self.selection.summary(parameters_in_words(self.params) or "the only configuration", left=self.left))
 
     def __str__(self) -> str:
         return self.summary()

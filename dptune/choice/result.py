@@ -53,7 +53,7 @@ class Selection:
             return self.improvement.verdict
         return "the default" if self.index == self.default else "no default"
 
-    def summary(self, chosen: str = "", left: str = "") -> str:
+    def summary(self, chosen: str = "", *, left: str = "") -> str:
         """Return the verdict, what was chosen, what public rows predicted, and the next step, in a few lines.
 
         Args:

@@ -161,11 +161,7 @@ def parameters_of(trial: FrozenTrial) -> dict[str, Any]:
 
 
 def ranked(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the completed trials with finite values, the best first; of several objectives the Pareto front first.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the completed trials with finite values, the best first; of several objectives the Pareto front first."""
     completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     finite = [trial for trial in completed if all(map(math.isfinite, trial.values))]
     if not finite:
@@ -259,11 +255,9 @@ class _Threads:
         self._workers, self._progress = workers, progress
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
-        """Return the losses of the public rows (N,) under each candidate."""
         return self._each(self._training.losses, candidates, "cross-validate on public rows")
 
     def models(self, candidates: Sequence[Candidate]) -> list[Any]:
-        """Return the models of the candidates."""
         return self._each(self._training.model, candidates, "train finalists on all public rows")
 
     def _each(self, function: Callable[[Any], Any], candidates: Sequence[Candidate], what: str) -> list[Any]:

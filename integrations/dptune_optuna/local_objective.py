@@ -96,12 +96,7 @@ class LocalObjective:
         return reply
 
     def _state(self, study: optuna.Study, samplers: list[LDPSampler]) -> None:
-        """Write the randomiser's public settings to the study, so that its reader knows what protects the users.
-
-        Raises:
-            InputError: a failed measurement would count as the best value, the study has another randomiser, or its
-                sampler has settings for other replies.
-        """
+        """Write the randomiser's public settings to the study, so that its reader knows what protects the users."""
         if len(study.directions) != 1:
             raise dptune.InputError("a reply is one value: create the study with one direction.")
         settings = self._randomizer.describe()

@@ -267,9 +267,6 @@ class PrivateObjective(PrivateFunction):
         default: your default configuration: the recommendation is compared with it, and the final estimate releases
             both levels.
         options: ``loss``, ``data``, ``training``, ``public``: see :class:`PrivateFunction`.
-
-    Raises:
-        UnsupportedMetric, InputError: see :class:`PrivateFunction`; or a setting is out of range.
     """
 
     def __init__(

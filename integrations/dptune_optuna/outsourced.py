@@ -60,7 +60,6 @@ class POGPUCBSampler(SpaceSampler):
         return "maximize" if self._table.about.maximise else "minimize"
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the row number."""
         return {self._name: self._rows}
 
     def _propose(

@@ -67,9 +67,6 @@ class PrivateSampler(SpaceSampler):
             Optuna stores the value as it
             is, with an :class:`UnprotectedValueWarning`.
         settings: of the method's planner.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     method: ClassVar[dptune.search.Method]

@@ -24,9 +24,6 @@ def to_space(distributions: Mapping[str, BaseDistribution], *, choices: bool = F
     """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none.
 
     Choices that are objects are nobody's to search: they are drawn.
-
-    Raises:
-        InputError: this is not a mapping from names to Optuna's distributions.
     """
     if not isinstance(distributions, Mapping):
         kind = type(distributions).__name__
@@ -60,11 +57,7 @@ def given_space(
     choices: bool = False,
     whose: str = "space has",
 ) -> dptune.Space | None:
-    """Return the space that a user gives to a sampler with ``space=``; None if none was given.
-
-    Raises:
-        InputError: it has nothing to search.
-    """
+    """Return the space that a user gives to a sampler with ``space=``; None if none was given."""
     if distributions is None or isinstance(distributions, dptune.Space):
         return distributions
     space = to_space(distributions, choices=choices)
@@ -101,9 +94,6 @@ def refuse_other_space(
     """Refuse a function that does not suggest the parameters that are searched: its trials would all be ignored.
 
     It may suggest others beside them, and need not suggest what is not active for the ``values`` that it was given.
-
-    Raises:
-        InputError: a parameter was not suggested, or was suggested as another one; names it, and ends with ``kept``.
     """
     other = differing(space, suggested)
     for name, wanted in to_distributions(space).items():
@@ -236,7 +226,6 @@ class SpaceSampler(BaseSampler):
         return True
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the search space; empty until it is known."""
         self._raise_error_if_multi_objective(study)
         space = self._space_of(study)
         return {} if space is None else to_distributions(space)
@@ -257,7 +246,6 @@ class SpaceSampler(BaseSampler):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Draw one parameter outside the search space."""
         self._raise_error_if_multi_objective(study)
         if self._warn_independent and self._is_fixed(study):
             logger.warning(
@@ -269,5 +257,4 @@ class SpaceSampler(BaseSampler):
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler; the searched points do not depend on the process."""
         self._independent.reseed_rng()

@@ -71,13 +71,7 @@ class StudyRuns:
         self.lines = EndLines()
 
     def of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the study's run, begun or continued; None as long as its search space or its clip is not known.
-
-        Raises:
-            LedgerError: the study was paid for by another ledger, or by a later state of this one.
-            BudgetMismatch: the run was begun with other settings or another privatizer.
-            BudgetExhausted: the ledger has not that much left for a new run.
-        """
+        """Return the study's run, begun or continued; None as long as its search space or its clip is not known."""
         name, request = study.study_name, self.request
         if name in self.known:
             return self.known[name]
@@ -92,11 +86,7 @@ class StudyRuns:
         return None if space is None else self._begin(study, space)
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
-        """Begin the study's run with the parameters of ``distributions``, unless it has begun.
-
-        Raises:
-            InputError: they have nothing to search; and as in :meth:`of`.
-        """
+        """Begin the study's run with the parameters of ``distributions``, unless it has begun."""
         with self.lock:  # of two first trials with different parameters, one begins
             if (run := self.of(study)) is not None:
                 return run
@@ -155,12 +145,7 @@ class StudyRuns:
                 logger.info(said)
 
     def check_start(self, study: optuna.Study) -> None:
-        """Refuse, before a model is trained, a study whose run could not begin.
-
-        Raises:
-            LedgerError: the study was paid for by another ledger, or by a later state of this one.
-            BudgetExhausted: the ledger has not the budget left.
-        """
+        """Refuse, before a model is trained, a study whose run could not begin."""
         self._check_ledger(study)
         name = study.study_name
         self.request.check_start(name, self.request.space or self.request.stored_space(name))
@@ -187,9 +172,6 @@ class StudyRuns:
 
         Without ``space=`` the first trial decided what is searched: other parameters join it, if they can. A method
         whose space does not grow ignores trials that lack parameters, with a warning. Another range is warned of.
-
-        Raises:
-            InputError: ``space=`` was given, and the function did not suggest it.
         """
         if run.space is None:
             return

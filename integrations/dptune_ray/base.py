@@ -145,7 +145,6 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
     # ---- saving: the state itself is kept elsewhere ------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Return the run's name, mode and search space."""
         return {"name": self._name, "mode": self.mode, "param_space": self._param_space}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -160,11 +159,9 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
             self._begin()
 
     def save(self, checkpoint_path: str) -> None:
-        """Write what :meth:`get_state` returns."""
         Path(checkpoint_path).write_bytes(cloudpickle.dumps(self.get_state()))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Go on with what :meth:`save` wrote; see :meth:`set_state`."""
         self.set_state(cloudpickle.loads(Path(checkpoint_path).read_bytes()))
 
     def __getstate__(self) -> dict[str, Any]:

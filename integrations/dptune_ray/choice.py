@@ -116,11 +116,9 @@ class _Tasks:
         return ray.put(cloudpickle.dumps(self._training))
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
-        """Return the losses of the public rows (N,) under each candidate."""
         return self._each(_losses, candidates, "cross-validate on public rows")
 
     def models(self, candidates: Sequence[Candidate]) -> list[Any]:
-        """Return the models of the candidates."""
         return self._each(_model, candidates, "train finalists on all public rows")
 
     def _each(self, function: Any, candidates: Sequence[Candidate], what: str) -> list[Any]:

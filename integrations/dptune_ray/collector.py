@@ -84,9 +84,6 @@ class Collector:
         """Remember that a reply is about to leave the device; return the reply if the trial has one: then send none.
 
         ``draw`` is a new name of the draw behind the reply.
-
-        Raises:
-            CapReached: another device of the same trial has used up the charge, and a second one does not fit.
         """
         reply = self._known(ask)
         if reply is None and self._ledger is not None:

@@ -89,9 +89,6 @@ class LDPSearch(RunSearch):
         seed: of what is drawn independently.
         metric: the name under which trials report.
         mode: whether small ("min") or large ("max") replies are good; default the Tuner's.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     _algorithm: ClassVar[type[LocalBandit]]
@@ -144,11 +141,7 @@ class LDPSearch(RunSearch):
         self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
 
     def run(self) -> dptune.local.LDPRun:
-        """Return the run with all recorded replies.
-
-        Raises:
-            InputError: there is nothing to search.
-        """
+        """Return the run with all recorded replies."""
         if self._current is None:
             space = to_space(self._domains)
             if space is None:

@@ -69,7 +69,6 @@ class PrivateSearcher(SpaceSearch):
         """None: the inner searcher proposes."""
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
-        """Begin the run, and hand metric, mode and search space on."""
         super().set_search_properties(metric, mode, config, **spec)
         if not self._agreed:  # once: fitted again, it has its search space
             taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
@@ -83,11 +82,9 @@ class PrivateSearcher(SpaceSearch):
         return True
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Hand it on: some searchers wait for batches of their own."""
         return bool(self.searcher.set_max_concurrency(max_concurrent))
 
     def _config(self, trial: str, proposed: Mapping[str, Any]) -> dict[str, Any] | str | None:
-        """The inner searcher's configuration; what it leaves out is drawn, or the trainable would get a domain."""
         self._catch_up()
         suggested = self.searcher.suggest(trial)
         if suggested is None or suggested == Searcher.FINISHED:
@@ -101,7 +98,6 @@ class PrivateSearcher(SpaceSearch):
         return completed
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Hand it on if it is the released value and the inner searcher waits for the trial."""
         super().on_trial_result(trial_id, result)
         if trial_id in self._open and self._is_finite(result):
             _guarded(self.searcher.on_trial_result, trial_id, result)
@@ -135,11 +131,9 @@ class PrivateSearcher(SpaceSearch):
                 _guarded(self.searcher.add_evaluated_point, point, level(charge.value[0]))
 
     def get_state(self) -> dict[str, Any]:
-        """Return which trials the inner searcher, which Tune saves by itself, waits for and knows, too."""
         return {**super().get_state(), "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take what :meth:`get_state` returned, and continue."""
         self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
         super().set_state(state)
 

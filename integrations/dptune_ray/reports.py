@@ -86,9 +86,6 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
     """Call a function in a thread; yield what it reports, then return what it returned, or raise what it raised.
 
     Closed before its end, it ends the call at the report where that waits.
-
-    Raises:
-        InputError: it reported what is not a number.
     """
     found: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()  # None: the call has ended
     goes_on: queue.SimpleQueue[bool] = queue.SimpleQueue()

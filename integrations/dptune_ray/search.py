@@ -65,9 +65,6 @@ class SpaceSearch(RunSearch):
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
         unprotected: "allow": a trial may report a value that no release paid for, for public objectives.
         settings: further keyword arguments of the method's planner.
-
-    Raises:
-        InputError: a setting is out of range, or the space holds what is not supported.
     """
 
     method: ClassVar[dptune.search.Method]

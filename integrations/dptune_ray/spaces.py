@@ -32,11 +32,7 @@ _PLACEHOLDERS = (_RefResolver.TOKEN, _FunctionResolver.TOKEN)
 
 
 def domains_of(param_space: Mapping[str, Any]) -> Domains:
-    """Return what is to be chosen in a Tune search space, by path.
-
-    Raises:
-        InputError: it holds something that cannot be chosen, e.g. a grid; names it.
-    """
+    """Return what is to be chosen in a Tune search space, by path."""
     found = {path: value for path, value in leaves(param_space) if isinstance(value, sample.Domain)}
     for path, domain in found.items():
         _check(path, domain)
@@ -291,9 +287,6 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers, strings, truth values and lists of such of a configuration, by path, as JSON would.
 
     Other objects are left out, and lists that hold any. A tuple becomes a list.
-
-    Raises:
-        InputError: Tune has left placeholders in it.
     """
     if hidden := [path for path, value in leaves(config) if hides(value)]:
         raise dptune.InputError(

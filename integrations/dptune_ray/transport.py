@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import dptune
 from dptune.errors import AlreadySent, RoundClosed
-from dptune.federated import FTSServer, InProcess, Message
+from dptune.federated import FTSServer, InProcess, Message, Transport
 from dptune.federated.settings import FTSSettings
 from dptune_ray.actors import ActorClient
 
@@ -49,15 +49,12 @@ class Server:
         _ = self.inner
 
     def open_round(self) -> int:
-        """Return the round whose messages are taken now."""
         return self.inner.open_round()
 
     def rounds(self) -> int:
-        """Return the number of rounds of the plan."""
         return self.inner.rounds()
 
     def settings(self) -> dict[str, object]:
-        """Return the server's settings as plain data."""
         return self.inner.settings()
 
     def submit(self, message: Message) -> str:
@@ -70,8 +67,8 @@ class Server:
         return self._life, self.inner.poll(t)
 
 
-class RayTransport:
-    """The way to a federation's server in the cluster; a :class:`dptune.federated.Transport`.
+class RayTransport(Transport):
+    """The way to a federation's server in the cluster.
 
     The process that calls :meth:`serve` owns the server, which runs on that process's node as long as that lives.
     Other processes of the same Ray namespace reach it by ``RayTransport(name)``. **Every job of the cluster can reach
@@ -110,15 +107,12 @@ class RayTransport:
         self._client.stop()
 
     def open_round(self) -> int:
-        """Return the round whose messages are taken now."""
         return self._client.call(Server.open_round)
 
     def rounds(self) -> int:
-        """Return the number of rounds of the plan."""
         return self._client.call(Server.rounds)
 
     def settings(self) -> dict[str, object]:
-        """Return the server's settings as plain data."""
         return self._client.call(Server.settings)
 
     def submit(self, message: Message) -> None:

@@ -95,11 +95,7 @@ class Vault:
             raise self._ended
 
     def begin(self, described: Mapping[str, str]) -> tuple[str, str]:
-        """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may).
-
-        Raises:
-            BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
-        """
+        """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may)."""
         other = [name for name, mine in self.about.described().items() if described[name] != mine]
         if other:
             raise dptune.errors.BudgetMismatch(
@@ -128,12 +124,7 @@ class Vault:
     # ---- before a model is trained -------------------------------------------------------------------
 
     def ask(self, trial: str) -> dict[str, Any] | None:
-        """Return the parameters a trial should try, {} if that is another searcher's choice, None if the run is over.
-
-        Raises:
-            BudgetExhausted: the first trial cannot be paid.
-            DptuneError: why the experiment has ended.
-        """
+        """Return what a trial should try; {}: another searcher chooses; None: the run is over."""
         self._refuse_ended()
         one, run = self._trials[trial], self._run
         if one.asked is not None:
@@ -310,9 +301,6 @@ class Vault:
         """Take the losses of a half-trained model, and return whether the trial ends with them, as one release.
 
         A trial that ends here takes no part, and another takes its place.
-
-        Raises:
-            InputError: the losses have a wrong shape, or the run was planned without decisions; nothing was paid.
         """
         (losses,) = self._taken(upload)
         if self._trials[trial].stage is not Stage.OPEN:
@@ -340,11 +328,7 @@ class Vault:
         return request.choose_clip(scope, space, lambda: losses, loss)
 
     def _taken(self, upload: Upload) -> list[Losses | None]:
-        """Take an upload out; None for an evaluation that failed.
-
-        Raises:
-            LossesMissing: some of it is not here.
-        """
+        """Take an upload out; None for an evaluation that failed."""
         taken = [self._joined(upload.identifier, *one) for one in zip(upload.names, upload.rows, strict=True)]
         if any(one is None and rows is not None for one, rows in zip(taken, upload.rows, strict=True)):
             raise LossesMissing("the vault does not hold the losses: put them again.")

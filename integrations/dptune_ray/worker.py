@@ -130,13 +130,11 @@ class WorkerTrial(tune.Trainable):  # type: ignore[misc]
             )
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the worker, then read the user's function there."""
         if self.is_actor():
             prepare_this_process(silent=self.silent)
         type(self).function.load()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Nothing is kept from one trial to the next."""
         self.cleanup()
         return True
 
@@ -164,9 +162,6 @@ def made_trainable(
     It is not a class of the user's module, from which Ray would import it: it travels by value, the function as bytes.
     Tune finds a trainable again by a name, and of two with one name the younger would run the other's trials: so the
     name that Tune gets also says which ``run`` it is.
-
-    Raises:
-        InputError: the function calls ``tune.report``, or ``report_public`` without ``public=``.
     """
     code = getattr(original, "__code__", None)
     if code is not None and members.get("public") is None and "report_public" in code.co_names:

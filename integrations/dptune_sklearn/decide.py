@@ -35,10 +35,9 @@ class Decided(Recommendation):
 
     def __init__(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], selection: Any, left: str) -> None:
         super().__init__(parameters, defaults=defaults, improvement=selection.improvement)
-        self._summary = selection.summary(parameters_in_words(parameters) or "the estimator as it was given", left)
+        self._summary = selection.summary(parameters_in_words(parameters) or "the estimator as it was given", left=left)
 
     def summary(self) -> str:
-        """Return what is known about the chosen parameters."""
         return str(self._summary)
 
 

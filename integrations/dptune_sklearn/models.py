@@ -125,12 +125,7 @@ class Failed:
 
 
 class Models:
-    """Trains in any number of processes; asks for private losses in this one only.
-
-    Raises:
-        UnsupportedMetric: the loss is not a mean over people.
-        InputError: private rows have no usable shape, or are within reach of the estimator or of the training rows.
-    """
+    """Trains in any number of processes; asks for private losses in this one only."""
 
     def __init__(
         self,
@@ -194,11 +189,7 @@ class Models:
         return self._all_recur or key in self._recurring
 
     def losses(self, model: Any) -> PerExampleLosses | None:
-        """Return the private losses of a model; None if it failed, of which nothing may be seen.
-
-        Raises:
-            InputError: the model does not answer a public row as the loss needs it.
-        """
+        """Return the private losses of a model; None if it failed, of which nothing may be seen."""
         return None if isinstance(model, Failed) else call_guarded(self._losses, model, PerExampleLosses).or_raise()
 
 

@@ -23,9 +23,6 @@ def name_of(estimator: Any, *public: Any) -> str:
     """Return a search's name in the ledger, where the user gives none: a digest of everything public.
 
     A ledger tells recorded answers again under a name, so all that an answer depends on is in it but the private rows.
-
-    Raises:
-        InputError: part of it cannot be read; nothing was charged.
     """
     search = what_is_searched(estimator)
     configured = {name: value for name, value in sklearn.get_config().items() if name in _DECIDES}
@@ -58,11 +55,7 @@ def stands_for(estimator: Any, loss: str | NamedLoss, training: TrainingRows) ->
 
 
 def refuse_other(ledger: PrivacyLedger, name: str, wanted: Mapping[str, str]) -> None:
-    """Refuse a name that stands for another search.
-
-    Raises:
-        BudgetMismatch: says what differs; nothing was charged.
-    """
+    """Refuse a name that stands for another search."""
     stored = ledger.fact(name, _SEARCH)
     begun = stored if isinstance(stored, Mapping) else wanted
     if other := [what for what, found in wanted.items() if begun.get(what) != found]:

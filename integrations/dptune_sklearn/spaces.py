@@ -45,9 +45,6 @@ class UserSpace:
 
     Lists of numbers are searched in their order, by position; other lists as categories; ``uniform``, ``loguniform``
     and ``randint`` over their range; any other distribution by its quantiles.
-
-    Raises:
-        InputError: a parameter is none of these, or there is nothing to search.
     """
 
     def __init__(self, distributions: Distributions) -> None:

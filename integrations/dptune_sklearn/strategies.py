@@ -137,7 +137,6 @@ def _shown_by_a_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: flo
 
 
 def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
-    """Those of the parameters that the user has today."""
     return models.losses(models.fitted(default))
 
 

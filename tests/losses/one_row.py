@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 N, BAD = 12, 3
 RNG = np.random.default_rng(3)
@@ -28,3 +29,7 @@ class Raises:
 
     __array__ = __float__ = __len__ = __getitem__ = __eq__ = __hash__ = refuse
     __array_interface__ = __array_struct__ = shape = dtype = property(refuse)
+
+
+def as_lists(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    return list(zip(*(frame.iloc[:, j].tolist() for j in range(frame.shape[1])), strict=True))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import logging
 import os
-import pickle
 import re
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,57 +13,18 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from noises import CannedNoise, NoNoise
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from noises import NoNoise
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 import dptune
 import dptune_optuna
-from dptune.choice import public_choice
 from dptune.privacy.noise import SeededNoise
 from dptune_optuna.choice import CHOICE, parameters_of, ranked
+from public_studies import CS, PEOPLE, PUBLIC, ROWS, N, chosen, ledger_in, logit, study_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
-ROWS, N = 60, 80
-_rng = np.random.default_rng(7)
-X = _rng.normal(size=(ROWS + N, 3))
-Y = (X[:, 0] + 0.5 * _rng.normal(size=ROWS + N) > 0).astype(int)
-PUBLIC, PEOPLE = (X[:ROWS].copy(), Y[:ROWS].copy()), (X[ROWS:].copy(), Y[ROWS:].copy())
-del X, Y
-CS = [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0]
-
-
-def study_of(parameters: Any = None, values: Any = None, directions: Any = ("minimize",), storage: Any = None) -> Any:
-    """A finished study with these trials; by default the strength of a logistic regression."""
-    study = optuna.create_study(directions=list(directions), study_name="logit", storage=storage)
-    parameters = [{"C": C} for C in CS] if parameters is None else parameters
-    values = [abs(np.log(C)) for C in CS] if values is None else values
-    for params, value in zip(parameters, values, strict=True):
-        space = {
-            name: FloatDistribution(1e-5, 1e3, log=True) if name == "C" else CategoricalDistribution(["good", "bad"])
-            for name in params
-        }
-        value = {"values" if isinstance(value, list) else "value": value}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, **value))
-    return study
-
-
-def logit(trial: Any, X: Any, y: Any) -> Any:
-    return LogisticRegression(C=trial.suggest_float("C", 1e-5, 1e3, log=True)).fit(X, y)
-
-
-def ledger_in(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
-    return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
-
-
-def chosen(folder: Path, study: Any = None, train: Any = logit, **about: Any) -> Any:
-    about = {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "progress": False, "cv": 3, **about}
-    if "privatizer" not in about:
-        about.setdefault("ledger", ledger_in(folder))
-    return dptune_optuna.choose(study_of() if study is None else study, train, **about)
 
 
 def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path) -> None:
@@ -398,134 +356,6 @@ def test_an_unseeded_split_is_refused(tmp_path: Path) -> None:
         chosen(tmp_path, None, objective, public=None)
     with pytest.raises(dptune.InputError, match="needs held_out"):
         dptune_optuna.candidate(None, None)
-
-
-# ---- what leaves -----------------------------------------------------------------------------------------
-
-
-class Counting(LogisticRegression):
-    """Counts what it is asked, as scikit-learn's trees of neighbours do."""
-
-    def predict_proba(self, X: Any) -> Any:
-        self.asked_ = getattr(self, "asked_", 0) + len(X)
-        return super().predict_proba(X)
-
-
-def test_the_model_that_is_returned_was_never_asked_about_private_rows(tmp_path: Path) -> None:
-    choice = chosen(tmp_path, None, lambda trial, X, y: Counting(C=trial.params["C"]).fit(X, y))
-    assert not hasattr(choice.model, "asked_")
-    neighbours = (PEOPLE[0] + 1000.0 * (np.arange(N) == 7)[:, None], PEOPLE[1])
-    models = []
-    for name, data in (("a", PEOPLE), ("b", neighbours)):
-        (tmp_path / name).mkdir()
-        privatizer = dptune.LossPrivatizer(ledger_in(tmp_path / name), n=N, noise=CannedNoise())
-        near = lambda trial, X, y: KNeighborsClassifier(5, algorithm="kd_tree").fit(X, y)  # noqa: E731
-        models.append(chosen(tmp_path, None, near, privatizer=privatizer, data=data, loss="zero_one").model)
-    assert pickle.dumps(models[0]) == pickle.dumps(models[1])
-
-
-def shown(folder: Path, data: Any, capfd: Any, noise: Any = CannedNoise, loss: str = "log_loss") -> str:
-    """Everything that a choice leaves: storage, ledger, every logger, console, files, and what is returned."""
-    folder.mkdir()
-    lines: list[str] = []
-
-    class Collect(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.name} {record.levelname} {self.format(record)}")
-
-    handler, root, library = Collect(), logging.getLogger(), logging.getLogger("optuna")
-    levels = root.level, library.level
-    for logger in (root, library):
-        logger.addHandler(handler)
-        logger.setLevel(logging.NOTSET)
-    try:
-        study = study_of(storage=f"sqlite:///{folder}/s.db")
-        privatizer = dptune.LossPrivatizer(ledger_in(folder, 0.5), n=N, noise=noise())
-
-        def train(trial: Any, X: Any, y: Any) -> Any:
-            lines.append(f"trained C={trial.params['C']} on {len(y)} rows")
-            return logit(trial, X, y)
-
-        about = {"privatizer": privatizer, "default": {"C": 1e-4}, "data": data, "loss": loss}
-        choice = chosen(folder, study, train, **about)
-        lines += [choice.summary(), repr(choice), repr(pickle.dumps(choice.model))]
-    finally:
-        for logger, level in zip((root, library), levels, strict=True):
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-    for path in sorted(folder.glob("*.db")):
-        with sqlite3.connect(path) as connection:
-            lines.extend(connection.iterdump())
-        connection.close()
-    lines += [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))] + list(capfd.readouterr())
-    text = "\n".join(lines).replace(str(folder), "<folder>")
-    text = re.sub(r"\b[0-9a-f]{32}\b", "<identity>", text)
-    return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(\+00:00)?", "<time>", text)
-
-
-def neighbour(kind: str) -> Any:
-    X, y = PEOPLE[0].copy(), PEOPLE[1].copy()
-    if kind == "label":
-        y[7] = 1 - y[7]
-    elif kind == "wrong":  # the more a model is sure, the worse
-        X[7] = [8.0 - 16.0 * y[7], 0.0, 0.0]
-    else:
-        X[7] = {"far": 1e6, "nan": np.nan, "moved": 3.0}[kind]
-    return X, y
-
-
-@pytest.mark.parametrize("kind", ["far", "nan", "moved", "label", "wrong"])
-def test_neighbouring_data_leave_byte_identical_transcripts(tmp_path: Path, capfd: Any, kind: str) -> None:
-    mine = shown(tmp_path / "a", PEOPLE, capfd)
-    assert mine == shown(tmp_path / "b", neighbour(kind), capfd)
-    assert "NOT PRIVATE" in mine  # canned noise is called what it is
-
-
-def test_without_noise_the_transcripts_differ(tmp_path: Path, capfd: Any) -> None:
-    far = (PEOPLE[0], 1 - PEOPLE[1])
-    assert shown(tmp_path / "a", PEOPLE, capfd, NoNoise) != shown(tmp_path / "b", far, capfd, NoNoise)
-
-
-def the_vote_reads_private_rows(patch: pytest.MonkeyPatch, losses: Any) -> None:
-    votes = public_choice.votes
-    patch.setattr(public_choice, "votes", lambda V, r, w: votes(V, r, w) + losses()[: len(V)])
-
-
-def r_from_private_rows(patch: pytest.MonkeyPatch, losses: Any) -> None:
-    query = public_choice.Box
-    patch.setattr(public_choice, "Box", lambda low, high, m: query(low - losses()[0], high + losses()[0], m))
-
-
-def finalists_ordered_by_private_losses(patch: pytest.MonkeyPatch, losses: Any) -> None:
-    order = property(lambda self: tuple(np.argsort(losses(), kind="stable").tolist()))
-    patch.setattr(public_choice.PublicLosses, "order", order)
-
-
-BUGS = [the_vote_reads_private_rows, r_from_private_rows, finalists_ordered_by_private_losses]
-
-
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_seen_in_the_transcripts(
-    tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch, bug: Any
-) -> None:
-    """The audit: neighbours, canned noise, byte by byte."""
-    found = []
-    for name, data in (("a", PEOPLE), ("b", neighbour("wrong"))):
-        with monkeypatch.context() as patch:
-            models = [LogisticRegression(C=C).fit(*PUBLIC) for C in CS]
-            private = [-np.log(m.predict_proba(data[0])[np.arange(N), data[1]] + 1e-12).mean() for m in models]
-            bug(patch, lambda private=private: np.array(private))
-            try:
-                found.append(shown(tmp_path / name, data, capfd))
-            except Exception as error:  # noqa: BLE001 - it is seen, too
-                found.append(repr(error))
-    assert found[0] != found[1]
-
-
-def test_private_losses_are_forgotten_when_the_choice_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    privatizer = dptune.LossPrivatizer(ledger_in(tmp_path), n=N)
-    chosen(tmp_path, privatizer=privatizer)
-    assert privatizer.points() == ()
 
 
 def test_svc_without_probabilities_is_told_what_the_loss_needs(tmp_path: Path) -> None:
