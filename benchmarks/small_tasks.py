@@ -6,7 +6,7 @@ The breast cancer data come with scikit-learn: 569 people, of whom 119 are publi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, sqrt
 
 import numpy as np
@@ -14,66 +14,29 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
 from benchmarks.data import Array, Split
-from benchmarks.tasks import KernelTask, Parameter, Predict, train_kernel_ridge, train_svr, values
+from benchmarks.tasks import KernelTask, MarginTask, Parameter, Predict, train_kernel_ridge, train_svr
 
 
-@dataclass(frozen=True)
-class BreastCancerTask:
-    """Persons' logistic losses log(1 + exp(-slope y f)) of a support vector classifier with margin f.
-
-    Three logarithmic parameters: C, gamma, and the slope that turns a margin into a probability.
-    """
-
-    name: str
-    X_train: Array
-    y_train: Array
-    X_val: Array
-    y_val: Array
-    X_test: Array
-    y_test: Array
-    clip: tuple[float, float] = (0.0, 2.0)
-
-    @property
-    def d(self) -> int:
-        """Number of hyperparameters."""
-        return 3
-
-    @property
-    def n(self) -> int:
-        """Number of validation people."""
-        return len(self.y_val)
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """C, gamma and slope, all logarithmic."""
-        return (
-            Parameter("C", 1e-3, 1e3, log=True),
-            Parameter("gamma", 1e-5, 1e1, log=True),
-            Parameter("slope", 1e-1, 1e2, log=True),
-        )
-
-    def losses(self, u: Array) -> Array:
-        """Logistic losses (n,) at u (3,), not clipped."""
-        return self._losses(u, self.X_val, self.y_val)
-
-    def test_loss(self, u: Array) -> float:
-        """Mean logistic loss on the judge's people, clipped like the objective: else a few errors rule it."""
-        return float(np.mean(np.clip(self._losses(u, self.X_test, self.y_test), *self.clip)))
-
-    def _losses(self, u: Array, X: Array, y: Array) -> Array:
-        C, gamma, slope = values(self.parameters, u)
-        machine = SVC(C=C, gamma=gamma).fit(self.X_train, self.y_train)
-        return np.asarray(np.logaddexp(0.0, -slope * y * machine.decision_function(X)))
-
-
-def breast_cancer_task(*, n: int, seed: int) -> BreastCancerTask:
-    """Split by a public seed; standardised with the training rows, which alone are public."""
+def breast_cancer_task(*, n: int, seed: int) -> MarginTask:
+    """A support vector classifier on standardised rows; only the training rows are public."""
     X, labels = load_breast_cancer(return_X_y=True)
     rows = np.random.default_rng([30, seed]).permutation(len(X))
     test, train, val = np.split(rows[: 269 + n], [150, 269])
     Z = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
     y = np.where(labels == 1, 1.0, -1.0)
-    return BreastCancerTask("svc-breast-cancer", Z[train], y[train], Z[val], y[val], Z[test], y[test])
+    split = Split("breast-cancer", Z[train], y[train], Z[val], y[val], Z[test], y[test])
+    parameters = (
+        Parameter("C", 1e-3, 1e3, log=True),
+        Parameter("gamma", 1e-5, 1e1, log=True),
+        Parameter("slope", 1e-1, 1e2, log=True),  # turns a margin into log-odds
+    )
+    return MarginTask("svc-breast-cancer", parameters, split, _train_svc)
+
+
+def _train_svc(X: Array, y: Array, x: Array) -> Predict:
+    C, gamma, slope = x
+    machine = SVC(C=C, gamma=gamma).fit(X, y)
+    return lambda Z: np.asarray(slope * machine.decision_function(Z))
 
 
 def isotropic_ridge_task(split: Split, columns: tuple[int, ...] | None = None) -> KernelTask:

@@ -68,14 +68,13 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True)
-class KernelTask:
-    """Squared errors of standardised targets, so about 1 is the loss of predicting the mean."""
+class MachineTask:
+    """Losses of a machine that is trained on the public rows of a split; a subclass says which losses."""
 
     name: str
     parameters: tuple[Parameter, ...]
     split: Split
     train: Callable[[Array, Array, Array], Predict]  # X (m, features), y (m,), parameters (d,)
-    clip: tuple[float, float] = (0.0, 3.0)
 
     @property
     def d(self) -> int:
@@ -87,6 +86,17 @@ class KernelTask:
         """Number of validation people."""
         return len(self.split.y_val)
 
+    def fit(self, u: Array) -> Predict:
+        """Train on the public rows at u (d,)."""
+        return self.train(self.split.X_train, self.split.y_train, values(self.parameters, u))
+
+
+@dataclass(frozen=True)
+class KernelTask(MachineTask):
+    """Squared errors of standardised targets, so about 1 is the loss of predicting the mean."""
+
+    clip: tuple[float, float] = (0.0, 3.0)
+
     def losses(self, u: Array) -> Array:
         """Squared errors (n,) on the validation rows."""
         return (self.fit(u)(self.split.X_val) - self.split.y_val) ** 2
@@ -95,9 +105,24 @@ class KernelTask:
         """Mean squared error on the test rows."""
         return float(np.mean((self.fit(u)(self.split.X_test) - self.split.y_test) ** 2))
 
-    def fit(self, u: Array) -> Predict:
-        """Train on the public rows at u (d,)."""
-        return self.train(self.split.X_train, self.split.y_train, values(self.parameters, u))
+
+@dataclass(frozen=True)
+class MarginTask(MachineTask):
+    """Persons' log losses (nats) of a classifier's log-odds; labels above 0 are the first class."""
+
+    clip: tuple[float, float] = (0.0, 2.0)
+
+    def losses(self, u: Array) -> Array:
+        """Log losses (n,) at u (d,), not clipped."""
+        return _log_losses(self.fit(u)(self.split.X_val), self.split.y_val)
+
+    def test_loss(self, u: Array) -> float:
+        """Mean log loss on the judge's people, clipped like the objective: else a few errors rule it."""
+        return float(np.mean(np.clip(_log_losses(self.fit(u)(self.split.X_test), self.split.y_test), *self.clip)))
+
+
+def _log_losses(margin: Array, y: Array) -> Array:
+    return np.asarray(np.logaddexp(0.0, np.where(y > 0, -margin, margin)))
 
 
 def kernel_ridge_task(split: Split) -> KernelTask:

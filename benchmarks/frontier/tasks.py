@@ -23,9 +23,9 @@ from benchmarks.frontier.models import MODELS, Model, Trained
 from benchmarks.frontier.people import SLOTS, People, rows
 from benchmarks.frontier.tables import table
 from benchmarks.measurements.private import make_task
-from benchmarks.small_tasks import BreastCancerTask, isotropic_ridge_task, plain_svr_task
+from benchmarks.small_tasks import isotropic_ridge_task, plain_svr_task
 from benchmarks.space_tasks import BINARY, KINDS, N_VALIDATION, RARE, space_task
-from benchmarks.tasks import KernelTask, Task, kernel_ridge_task
+from benchmarks.tasks import KernelTask, MarginTask, Task, kernel_ridge_task
 from dptune import Float, Space
 
 Parameters = Mapping[str, Any]
@@ -72,8 +72,9 @@ def _of_numbers(task: Task) -> FrontierTask:
     if isinstance(task, KernelTask):
         inputs, constant = task.split.X_train.shape[1], float(np.mean(task.split.y_test**2))
     else:
-        assert isinstance(task, BreastCancerTask)
-        inputs, constant = task.X_train.shape[1], _shares(task.y_train, task.y_test, task.clip)
+        assert isinstance(task, MarginTask)
+        inputs = task.split.X_train.shape[1]
+        constant = _shares(task.split.y_train, task.split.y_test, task.clip)
     own = {"ridge": 1.0, "epsilon": 0.1, "C": 1.0, "gamma": 1 / inputs, "slope": 1.0}
     default = {
         name: parameter.inverse(own.get(parameter.name, math.sqrt(inputs / 2)))

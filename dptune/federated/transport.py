@@ -6,6 +6,7 @@ promises: every agent sends in every round, whether or not it is sampled, and on
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -109,6 +110,13 @@ class InProcess:
         if self._began[0] != t:
             self._began = (t, time.monotonic())
         return self._began[1] + self.timeout - time.monotonic()
+
+
+def larger_is_better(value: object, *, maximize: bool) -> float | None:
+    """Return an agent's y of a framework's value, or None if that is not a finite number."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value) if maximize else -float(value)
 
 
 class Participant:

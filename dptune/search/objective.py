@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypedDict
 
+from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
@@ -31,6 +32,13 @@ class ObjectiveOptions(TypedDict, total=False):
     data: Data | Callable[[], Data] | None
     training: Training
     public: str | None
+
+
+def allows_unprotected(unprotected: object) -> bool:
+    """Whether values that no release paid for may be stored: ``unprotected="refuse"`` or ``"allow"``."""
+    if unprotected not in ("refuse", "allow"):
+        raise InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+    return unprotected == "allow"
 
 
 class Objective:

@@ -95,7 +95,7 @@ class _Agent:
         self.kept["asked"] += 1
         try:
             y = float(self._objective(parameters))
-        except Exception:
+        except Exception:  # the agent's own objective may raise anything, and its log is the agent's
             _logger.warning("an evaluation failed; the agent continues without it", exc_info=True)
             return
         if math.isfinite(y):

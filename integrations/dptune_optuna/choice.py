@@ -128,14 +128,11 @@ def choose(
             ``name`` and others: see :class:`dptune.choice.proposals.ChoiceOptions`.
 
     Returns:
-        The chosen ``params``, the ``selection`` with verdict and estimate, and the ``model``, never asked about
-        private rows.
+        A :class:`dptune.choice.proposals.Choice`: ``params``, ``selection`` and ``model``.
 
     Raises:
-        InputError: the study has fewer than two completed trials, or an option is not usable; nothing was charged.
-        UnsupportedMetric: the loss is not a mean over people.
-        BudgetExhausted: the ledger has not the price left; before a model is trained.
-        BudgetMismatch: the study, the public rows or the settings have changed under an old ``name``.
+        InputError, UnsupportedMetric, BudgetExhausted, BudgetMismatch: as in
+            :func:`dptune.choice.proposals.choose_among`.
     """
     check_options(options)
     if not isinstance(study, optuna.Study):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
+from dptune.federated.transport import larger_is_better
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler, logger, to_space
 
@@ -127,7 +127,4 @@ class DPFTSSampler(SpaceSampler):
 
 
 def _larger_is_better(study: optuna.Study, values: Any) -> float | None:
-    """The agent's y of a trial's value, or None if it is not a finite number."""
-    if not values or values[0] is None or not math.isfinite(values[0]):
-        return None
-    return float(values[0]) if study.direction == StudyDirection.MAXIMIZE else -float(values[0])
+    return larger_is_better(values and values[0], maximize=study.direction == StudyDirection.MAXIMIZE)

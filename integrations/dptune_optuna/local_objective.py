@@ -142,7 +142,7 @@ def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | 
     """Return the value; keep a public error for later, as the user has paid by now."""
     try:
         value: SupportsFloat | None = measure()
-    except Exception as error:  # noqa: BLE001  raised again by the caller
+    except Exception as error:  # noqa: BLE001 - raised again by the caller
         held.append(error)
         return None
     return value

@@ -47,9 +47,7 @@ class PrivateFunction:
         options: ``loss``, ``data``, ``training``, ``public``: see :class:`dptune.search.objective.ObjectiveOptions`.
 
     Raises:
-        UnsupportedMetric: the loss is not a mean over people.
-        InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer, or the
-            function can reach it; or it trains on private people, so that nothing of it is public.
+        UnsupportedMetric, InputError: as in :class:`dptune.search.objective.Objective`.
     """
 
     def __init__(

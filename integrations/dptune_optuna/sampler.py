@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 import dptune
 from dptune.losses.user_function import Function
 from dptune.search.answer import Recommendation
-from dptune.search.objective import ObjectiveOptions
+from dptune.search.objective import ObjectiveOptions, allows_unprotected
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
@@ -88,8 +88,7 @@ class PrivateSampler(SpaceSampler):
     ) -> None:
         name, self._choices = type(self).__name__, self.method.any_space
         self.method.refuse_unknown(settings, front_end=name)
-        if unprotected not in ("refuse", "allow"):
-            raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+        self._allowed = allows_unprotected(unprotected)
         about = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
         request = SearchRequest(self.method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
@@ -98,7 +97,6 @@ class PrivateSampler(SpaceSampler):
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
-        self._allowed = unprotected == "allow"
         self._runs = StudyRuns(request, mixed=self._allowed)
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
 

@@ -26,7 +26,7 @@ from dptune_ray.actors import ActorClient
 from dptune_ray.spaces import constants, differing, domains_of, leaves, merged, resolve, without
 
 
-class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
+class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
     """A Tune searcher that continues the run of its name."""
 
     _client: ActorClient  # of the run's actor, for searchers that start one

@@ -68,14 +68,11 @@ def choose(
             ``name`` and others: see :class:`dptune.choice.proposals.ChoiceOptions`.
 
     Returns:
-        The chosen ``params``, the ``selection`` with verdict and estimate, and the ``model``, never asked about
-        private rows.
+        A :class:`dptune.choice.proposals.Choice`: ``params``, ``selection`` and ``model``.
 
     Raises:
-        InputError: fewer than two results have a finite metric, or a setting is not usable; nothing was charged.
-        UnsupportedMetric: the loss is not a mean over people.
-        BudgetExhausted: the ledger has not the price left; before a model is trained.
-        BudgetMismatch: the results, the public rows or the settings have changed under an old ``name``.
+        InputError, UnsupportedMetric, BudgetExhausted, BudgetMismatch: as in
+            :func:`dptune.choice.proposals.choose_among`.
     """
     check_options(options)
     experiment = Path(results.experiment_path).name if isinstance(results, tune.ResultGrid) else ""

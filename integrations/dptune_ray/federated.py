@@ -29,6 +29,7 @@ from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
+from dptune.federated.transport import larger_is_better
 from dptune_ray.actors import answer_of, start
 from dptune_ray.base import RunSearch, check_mode
 from dptune_ray.log import TrialLog
@@ -79,13 +80,6 @@ class AgentSpace:
         """Return the point (d,) of a configuration, or None if it is outside the space."""
         parameters = {path: value for path, value in flat(config).items() if path in self.space}
         return self.space.encode(parameters) if self.space.contains(parameters) else None
-
-
-def larger_is_better(mode: str, value: object) -> float | None:
-    """Return an agent's y of a reported value, or None if it is not a finite number."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value) if mode == "max" else -float(value)
 
 
 class DPFTSSearch(RunSearch):
@@ -158,7 +152,10 @@ class DPFTSSearch(RunSearch):
             space = AgentSpace.of(self._param_space, self._settings)
             (participant,) = space.participants([self._agent], self._transport, self._seed)
             logged = self._log.since(-1)
-            pairs = [(space.point(nested(one.parameters)), larger_is_better(self.mode, one.value)) for one in logged]
+            larger = self.mode == "max"
+            pairs = [
+                (space.point(nested(one.parameters)), larger_is_better(one.value, maximize=larger)) for one in logged
+            ]
             participant.restore([(x, y) for x, y in pairs if x is not None and y is not None], asked=len(logged))
             self._told |= {one.trial for one in logged}
             self._living = space, participant
@@ -193,7 +190,7 @@ class DPFTSSearch(RunSearch):
         space, participant = self.alive()
         flattened = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
         config = nested(flattened)  # as the trial got it
-        x, y = space.point(config), larger_is_better(self.mode, result.get(self.metric))
+        x, y = space.point(config), larger_is_better(result.get(self.metric), maximize=self.mode == "max")
         if x is None or y is None:
             participant.tell((), None)
             return
@@ -265,7 +262,7 @@ class Host:
     def _evaluate(self, objective: Objective, one: Participant, k: int) -> None:
         agent, config = one.agent.agent, self.space.config(self._point(one, k))
         value = called_in_worker(lambda given: float(objective(agent, given)), copy.deepcopy(config), float)
-        y, x = larger_is_better(self.mode, value), self.space.point(config)
+        y, x = larger_is_better(value, maximize=self.mode == "max"), self.space.point(config)
         if value is not None and y is not None and y > self._best.get(agent, (-math.inf,))[0]:
             self._best[agent] = y, (config, value)
         known = None if x is None else y

@@ -18,7 +18,7 @@ import dptune
 from dptune.losses.user_function import Function
 from dptune.search.answer import Recommendation
 from dptune.search.asked_loss import UNNAMED, AskedLoss
-from dptune.search.objective import Objective, ObjectiveOptions
+from dptune.search.objective import Objective, ObjectiveOptions, allows_unprotected
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.base import RunSearch
@@ -87,8 +87,7 @@ class SpaceSearch(RunSearch):
         **settings: Any,
     ) -> None:
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
-        if unprotected not in ("refuse", "allow"):
-            raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+        self._allows = allows_unprotected(unprotected)
         if getattr(privatizer, "pending", None) is not None:
             raise dptune.InputError("on Ray losses wait in the vault: make the privatizer without pending=.")
         self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here
@@ -106,7 +105,6 @@ class SpaceSearch(RunSearch):
         self._when, self._default = when, default
         if (known := self._known_space()) is not None:
             self._request.plan(known)  # refuse early what does not fit the space
-        self._allows = unprotected == "allow"
         self._named_loss, self._loss = False, AskedLoss(UNNAMED, math.inf)  # of any, and of the last trainable
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)

@@ -114,7 +114,7 @@ def in_own_process(call: Callable[[], T], *, silent: bool, options: dict[str, An
     return result
 
 
-class WorkerTrial(tune.Trainable):  # type: ignore[misc]
+class WorkerTrial(tune.Trainable):  # type: ignore[misc]  # Tune has no types
     """A trial that keeps nothing; :func:`made_trainable` makes a subclass for a user's function."""
 
     function: ClassVar[PickledFunction]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
@@ -25,7 +26,6 @@ from dptune_sklearn.decide import decide
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.naming import name_of, refuse_other, stands_for
 from dptune_sklearn.public_search import is_search, seeded
-from dptune_sklearn.results import PublicResults
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import Strategy, charges_of, strategy
 from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
@@ -42,6 +42,7 @@ NOT_PRIVATE_SCORING = (
 )
 
 
+_SHOWN = ("best_index_", "multimetric_", "n_splits_", "scorer_")  # of the public search, as scikit-learn's have them
 _PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # no part of a search
 
 
@@ -57,7 +58,7 @@ class Refused(InputError, ValueError):
     """An ``InputError`` that is a ``ValueError``, too, as scikit-learn's estimators raise it."""
 
 
-class PrivateSearch(PublicResults, WrappedEstimator):
+class PrivateSearch(WrappedEstimator):
     """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
 
     ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on
@@ -232,13 +233,38 @@ class PrivateSearch(PublicResults, WrappedEstimator):
         boolean("warm_start", self.warm_start)
         found = spend(self, privatizer, models)
         self.best_params_, self.best_loss_ = found.best, found.loss
-        self._shown = dict(found.public or {})
+        self._public_results = dict(found.public or {})
+        for name in _SHOWN:
+            self.__dict__.pop(name, None)  # of an earlier fit
+        self.__dict__.update({name: self._public_results[name] for name in _SHOWN if name in self._public_results})
         if found.model is not None:
             self.best_estimator_ = found.model
         self.released_ = self._released(privatizer)
         if hasattr(found.model, "feature_names_in_"):
             self.feature_names_in_ = found.model.feature_names_in_
         return self
+
+    @property
+    def cv_results_(self) -> Mapping[str, Any]:
+        """Cross-validation of the public rows, as scikit-learn's searches have it."""
+        check_is_fitted(self, "released_")
+        if "cv_results_" not in self._public_results:
+            raise AttributeError(
+                "there are no cv_results_: with cv=None, and in some searches, candidates have no public scores. What "
+                "was released is in released_."
+            )
+        results: Mapping[str, Any] = self._public_results["cv_results_"]
+        return results
+
+    @property
+    def best_score_(self) -> float:
+        """The chosen parameters' mean public score; with ``cv=None`` minus the released loss. Higher is better."""
+        check_is_fitted(self, "released_")
+        if (score := self._public_results.get("best_score_")) is not None:
+            return float(score)
+        if self.best_loss_ is None:
+            raise AttributeError("no score of the chosen parameters is known, public or released.")
+        return -self.best_loss_.value
 
     @property
     def space(self) -> Distributions:
@@ -294,16 +320,9 @@ class PrivateSearch(PublicResults, WrappedEstimator):
     def _strategy(self) -> Strategy:
         """Return how the budget is spent; refuse settings that do not go together."""
         if self.wraps_search:
-            given = {
-                "param_distributions": None,
-                "cv": 5,
-                "scoring": None,
-                "n_trials": None,
-                "method": None,
-                "refit": True,
-            }
-            for setting, usual in given.items():
-                if getattr(self, setting) is not usual and getattr(self, setting) != usual:
+            for setting in ("param_distributions", "cv", "scoring", "n_trials", "method", "refit"):
+                given, usual = getattr(self, setting), signature(PrivateSearch).parameters[setting].default
+                if given is not usual and given != usual:
                     raise InputError(
                         f"{setting}= is refused with a {type(self.estimator).__name__}, which has its own: give it "
                         "to that search. Nothing was charged."

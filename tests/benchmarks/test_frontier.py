@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.frontier import report, said
+from benchmarks.frontier import report
 from benchmarks.frontier.design import CONSTANT, EXTERNAL, SPLITS, VALUES, Cell, in_order
 from benchmarks.frontier.headroom import LEAST, kept, taken
 from benchmarks.frontier.losses import Losses, interval, readings
@@ -198,16 +198,6 @@ def test_worse_than_the_default_is_told_in_standard_errors() -> None:
 
 def test_a_default_that_was_always_kept_is_not_worse() -> None:
     assert report.worse(Losses(results(1.2)), ("krr-fair", 300), 0.25) == 0.0  # 1.2 is the default's
-
-
-def test_what_is_said_of_a_run_is_one_of_four_things(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = task()
-    made.default = {"x": 0.9, "y": 0.1}
-    monkeypatch.setattr(said, "make", lambda name, n, seed: made)
-    monkeypatch.setattr(said, "TRIALS", 30)
-    assert said.verdict(Cell("bowl", 300, None, OURS, 0)) == "better"
-    made.default = {"x": 0.3, "y": 0.6}  # already the best
-    assert said.verdict(Cell("bowl", 300, 0.5, OURS, 0)) in (said.KEPT, "not distinguishable", "worse")
 
 
 def test_the_page_says_what_the_stored_runs_of_private_searches_say() -> None:

@@ -1,1 +1,0 @@
-"""What docs/architecture.md shows."""
