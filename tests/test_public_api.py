@@ -105,7 +105,7 @@ def own_methods(thing: type) -> list[tuple[str, object]]:
     theirs = {name for base in thing.__mro__ if not base.__module__.startswith("dptune") for name in vars(base)}
     return [
         (name, function)
-        for name, function in inspect.getmembers(thing, inspect.isroutine)
+        for name, function in inspect.getmembers(thing, lambda each: inspect.isfunction(each) or inspect.ismethod(each))
         if not name.startswith("_") and name not in theirs
     ]
 

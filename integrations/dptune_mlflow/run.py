@@ -96,11 +96,9 @@ class MLflowRun:
         self._write(self.id, {**numbers, **self._budget()}, step=number)
 
     def tag(self, **facts: object) -> None:
-        """Write facts as tags."""
         self._write(self.id, {}, tags=facts)
 
     def recommend(self, recommended: Mapping[str, Any]) -> None:
-        """Write, as tags, what is recommended by now."""
         self._write(self.id, {}, tags={f"recommended.{name}": value for name, value in recommended.items()})
 
     def answer(self, recommended: Mapping[str, Any] | None, estimate: Estimate | None) -> None:

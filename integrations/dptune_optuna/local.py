@@ -103,7 +103,6 @@ class LDPSampler(SpaceSampler):
             return self._follow(study).run
 
     def _follow(self, study: optuna.Study) -> _Replies:
-        """Bring the run up to date with the storage."""
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)  # a pruner must not hide replies
         maximize, centre = study.direction == StudyDirection.MAXIMIZE, self._centre_of(study)
         began = [(first._trial_id, first.datetime_start) for first in trials[:1]]
@@ -201,7 +200,6 @@ class _Replies:
         self._unfinished: dict[int, FrozenTrial | None] = {}
 
     def read(self, trials: Sequence[FrozenTrial]) -> None:
-        """Tell the run what is new."""
         self._find_space(trials)
         if not trials or self.run is None:
             return

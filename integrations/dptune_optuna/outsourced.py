@@ -65,7 +65,6 @@ class POGPUCBSampler(SpaceSampler):
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
-        """Learn what has finished since; return the row with the largest upper confidence bound not being evaluated."""
         if study.direction.name.lower() != self.direction:
             raise dptune.InputError(f'this table goes with direction="{self.direction}"; the study has another.')
         trials = study.get_trials(deepcopy=False)

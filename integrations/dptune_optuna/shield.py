@@ -46,11 +46,9 @@ class ShieldedTrial:
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
     ) -> float:
-        """Suggest a real parameter; as Optuna's."""
         return float(self._checked(name, lambda: self._trial.suggest_float(name, low, high, step=step, log=log)))
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
-        """Suggest a whole number; as Optuna's."""
         return int(self._checked(name, lambda: self._trial.suggest_int(name, low, high, step=step, log=log)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
@@ -128,7 +126,6 @@ class PublicTrial(ShieldedTrial):
         return Directions()
 
     def should_prune(self) -> bool:
-        """Return what the study's pruner makes of the values reported; as Optuna's."""
         self._pruned = self._passed(self._trial.should_prune)
         return self._pruned
 

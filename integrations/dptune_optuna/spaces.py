@@ -44,7 +44,6 @@ def to_space(distributions: Mapping[str, BaseDistribution], *, choices: bool = F
 
 
 def _are_plain(choices: Sequence[Any]) -> bool:
-    """Tell whether there are several choices, and none is an object."""
     try:
         return len(choices) > 1 and dptune.Categorical(choices).choices == choices
     except dptune.InputError:

@@ -46,7 +46,6 @@ class Actor:
         self.served = kind(*args, **further)
 
     def call(self, method: str, *args: Any, **further: Any) -> Answer:
-        """Call a method of the object."""
         try:
             return Answer(getattr(self.served, method)(*args, **further))
         except dptune.DptuneError as error:
@@ -127,7 +126,6 @@ class ActorClient:
             ) from None
 
     def actor(self) -> Any:
-        """Return Ray's handle of the actor, unless it does not run."""
         try:
             return ray.get_actor(self.name)
         except ValueError:

@@ -62,7 +62,6 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         """Return the mode the run was begun with, or None if it has not begun."""
 
     def _serve(self, kind: type, *args: Any) -> None:
-        """Start the run's actor on this node, unless it runs."""
         if self._handle is None or not self._client.runs():
             self._handle = self._client.launch(kind, *args)
 

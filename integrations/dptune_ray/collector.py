@@ -36,7 +36,6 @@ class ReplyRequest:
 
     @classmethod
     def of(cls, trial: str, parameters: Mapping[str, Value], user: str | None, randomizer: Randomizer) -> Self:
-        """Return what is public of a trial and its device."""
         return cls(trial, parameters, user, randomizer.epsilon, randomizer.private, randomizer.describe())
 
     def randomize(self, value: SupportsFloat | None) -> float:
@@ -46,7 +45,6 @@ class ReplyRequest:
         return self.reply
 
     def describe(self) -> dict[str, object]:
-        """Return the randomiser's public settings."""
         return dict(self.settings)
 
 

@@ -345,7 +345,6 @@ class Federation:
             ray.kill(host)
 
     def _of_all(self, method: str) -> list[Any]:
-        """Call a method of every host, at the same time."""
         try:
             return [answer_of(one) for one in [host.call.remote(method, self._points) for host in self.hosts]]
         except ray.exceptions.RayActorError:

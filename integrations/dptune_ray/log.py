@@ -55,7 +55,6 @@ class TrialLog:
         return cls(str(found), run)
 
     def find(self, trial: str) -> Logged | None:
-        """Return what is known of the trial, or None."""
         return next((one for one in self._select("trial = ?", trial)), None)
 
     def since(self, number: int) -> list[Logged]:
@@ -88,7 +87,6 @@ class TrialLog:
         return self.fact(name)
 
     def fact(self, name: str) -> Any:
-        """Return a fact of the run, or None."""
         rows = self._rows("SELECT value FROM dptune_ray_facts WHERE run = ? AND name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
@@ -99,7 +97,6 @@ class TrialLog:
         return mode
 
     def agree_on_mode(self, mode: str) -> None:
-        """Fix the mode, unless the run was begun with the other one."""
         if self.fix("mode", mode) != mode:
             raise dptune.InputError(
                 f"the run {self.run!r} was begun with the other mode; give a new search a new name."

@@ -113,7 +113,6 @@ class SpaceSearch(RunSearch):
         return to_space(self._domains, choices=self.method.any_space, when=self._when)
 
     def _space(self) -> dptune.Space | None:
-        """The search space; None where another searcher proposes."""
         space = self._known_space() or self._request.stored_space(self._name)
         if space is None:
             what = "parameter" if self.method.any_space else "numerical parameter"
@@ -324,13 +323,11 @@ class SpaceSearch(RunSearch):
         return self._read().progress()
 
     def _read(self) -> dptune.SearchRun:
-        """The run as the ledger has it, to read from in this process."""
         self._mode = self._stored_mode()
         return self.vault_run().begin()
 
 
 def _on_the_cluster(trainable: type[PrivateTrainable], config: Mapping[str, Any], call: Callable[[], T]) -> T:
-    """Return what ``call`` returns in a process that gets what a trial gets."""
     wanted = resources(trainable.default_resource_request(dict(config)))
     return in_own_process(call, silent=trainable.silent, options=wanted)
 

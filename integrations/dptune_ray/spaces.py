@@ -187,7 +187,6 @@ def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None
 
 
 def _choice(domain: Any) -> dptune.Categorical | dptune.Float | dptune.Int | None:
-    """Return the category that is searched; None for a constant and for choices that are objects."""
     if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2 or hides(domain):
         return None
     try:

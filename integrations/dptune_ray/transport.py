@@ -41,7 +41,6 @@ class Server:
         return InProcess(FTSServer(ledger, settings), timeout=timeout)
 
     def begin(self, ledger: str, settings: FTSSettings, timeout: float) -> None:
-        """Refuse another federation of this name, or a ledger that was used with other settings."""
         if (ledger, settings, timeout) != (repr(self._about[0]), *self._about[1:]):
             raise dptune.errors.BudgetMismatch(
                 "a federation of this name with another ledger, settings or timeout is running; use another name."
@@ -58,7 +57,6 @@ class Server:
         return self.inner.settings()
 
     def submit(self, message: Message) -> str:
-        """Take a message; return which life of the server has it."""
         self.inner.submit(message)
         return self._life
 

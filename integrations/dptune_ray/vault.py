@@ -87,7 +87,6 @@ class Vault:
 
     @property
     def _own(self) -> bool:
-        """Whether each trial has a release of its own."""
         return self._run.plan.monitor_mu > 0
 
     def _refuse_ended(self) -> None:
@@ -188,7 +187,6 @@ class Vault:
     # ---- what a trial was told -----------------------------------------------------------------------
 
     def told(self, trial: str) -> float | None:
-        """Return the value, or None."""
         known = self._known(trial)
         return None if known is None else float(known["value"])
 

@@ -69,7 +69,6 @@ class PickledFunction:
         )
 
     def __call__(self, *args: Any) -> Any:
-        """Read the function and call it."""
         return self.load()(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,7 +98,6 @@ class Call:
     """An actor that makes one call."""
 
     def run(self, call: Callable[[], Any], *, silent: bool) -> Any:
-        """Make it."""
         prepare_this_process(silent=silent)
         return call()
 
@@ -215,7 +213,6 @@ class PrivateTrainable(WorkerTrial):
         return dict(self._shown)
 
     def _results(self) -> Generator[dict[str, Any], None, None]:
-        """Yield the public reports, then the released value."""
         parameters, value, noise = flat(self.config), math.nan, dict[str, float]()
         function = type(self).function.load()
         reported = partial(called_in_worker, losses_of_result(function), take=loss_vector)

@@ -80,7 +80,6 @@ class _Reader:
         self._way: list[str] = []  # the names that lead to the present one
 
     def read(self, each: Any) -> None:
-        """Hash one object."""
         if isinstance(each, _PLAIN) and type(each) in _PLAIN:
             self._word(type(each).__name__, repr(each))
         elif isinstance(each, type | types.FunctionType):
@@ -303,7 +302,6 @@ def _installed(module: str | None) -> bool:
 
 @functools.cache
 def _folders() -> list[str]:
-    """Where packages are installed."""
     paths = sysconfig.get_paths()
     return [paths["purelib"], paths["platlib"], site.getusersitepackages(), *site.getsitepackages()]
 

@@ -74,7 +74,6 @@ def has_run(search: Any) -> bool:
 
 
 def _fitted_study(search: Any) -> Any:
-    """Return the study of a fitted ``OptunaSearchCV``, or None."""
     try:
         check_is_fitted(search, "study_")
     except NotFittedError:

@@ -108,7 +108,6 @@ class UserSpace:
             return False
 
     def _ours(self, i: int, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
-        """The same as a point of one of the spaces."""
         several, space = len(self._spaces) > 1, self._spaces[i]
         fixed = {name: given[0] for name, given in space.items() if _is_one(given)}
         if several and any(repr(parameters.get(name)) != repr(value) for name, value in fixed.items()):
@@ -142,7 +141,6 @@ def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
 
 
 def _listed(distributions: Distributions) -> list[Mapping[str, Any]]:
-    """Return the spaces that are searched, one or several."""
     spaces = [distributions] if isinstance(distributions, Mapping) else distributions
     listed = list(spaces) if isinstance(spaces, Sequence) and not isinstance(spaces, str) else []
     if not any(listed) or not all(isinstance(space, Mapping) for space in listed):
@@ -263,7 +261,6 @@ def _of_distribution(given: Any) -> Coordinate:
 
 
 def _number(value: Any) -> float:
-    """Return a number; raise for anything else."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError("not a number")
     return float(value)
