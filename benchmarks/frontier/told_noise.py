@@ -20,10 +20,7 @@ from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 
 FIRST, EVERY = 10, 4
-RESTARTS, RAW = (
-    1,
-    64,
-)  # of the search for the next point; more changed nothing (`python -m benchmarks.frontier.told_noise`)
+RESTARTS, RAW = 1, 64  # of the search for the next point; more changed nothing
 EXACT = 1e-3  # standard deviation, in units of the values' own, where there is no noise
 
 
