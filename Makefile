@@ -34,7 +34,7 @@ demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choi
 	@echo "Statement: dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup --durations=30  # one of three has the Ray cluster, and mostly waits
 
 $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it; Opacus by itself: its list has a graphics card's libraries
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch skorch opt_einsum botorch
@@ -81,7 +81,8 @@ audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole 
 		$(addprefix tests/ray_front/test_,cluster.py example.py no_marker.py ldp_searchers.py kill.py)
 
 audit-core: $(VENV)/.installed  ## those without a Ray cluster
-	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfE
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/sklearn_front/test_estimator_checks.py -k array_api  # SciPy reads it at import
+	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfE --durations=30
 
 $(VENV)-outside/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-outside
@@ -98,7 +99,10 @@ audit-outside: $(VENV)-outside/.installed  ## jax-privacy's bounds on our releas
 docs: $(VENV)/.installed  ## the site in out/site, its notebooks executed; a warning is an error
 	NO_MKDOCS_2_WARNING=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-test-site: docs  ## the built site in headless Chromium, of the system: images load, code is whole, tables fit a phone
+out/site:
+	$(MAKE) docs
+
+test-site: out/site  ## the built site in headless Chromium, of the system: images load, code is whole, tables fit a phone
 	DPTUNE_CHROMIUM=1 $(BIN)/python -m pytest tests/docs/test_site.py
 
 check: $(VENV)/.installed  ## lint, format and types
