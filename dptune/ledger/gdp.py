@@ -21,7 +21,7 @@ from functools import reduce
 from scipy.optimize import brentq
 from scipy.special import erfinv, log_expit, log_ndtr, ndtri_exp
 
-from dptune._checks import at_least, positive, shown
+from dptune._checks import positive, shown
 from dptune._numbers import EXACT, real
 from dptune.errors import InputError
 
@@ -221,15 +221,6 @@ class Spent:
 
 def _square(mu: float) -> Decimal:
     return EXACT.multiply(Decimal(mu), Decimal(mu))
-
-
-def split_mu(mu: float, releases: int) -> float:
-    """Return mu / sqrt(releases).
-
-    Raises:
-        InputError: releases is not a whole number >= 1.
-    """
-    return positive("mu", mu) / math.sqrt(at_least("releases", releases, 1))
 
 
 def mu_from_bounded_range(eta: float) -> float:

@@ -99,20 +99,6 @@ def call_guarded(
         return Outcome()
 
 
-def preflight(function: Function, argument: Any) -> None:
-    """Train once and ask the model for one public row, so that mistakes are told before anything is read or paid.
-
-    Every call does the same before it reads a private row; this is for a front end that wants to know first. It does
-    nothing for a function that returns losses itself or trains on private people: nothing of these may be shown.
-
-    Raises:
-        Exception: what the training half raised.
-        InputError: the data cannot be loaded, or the model lacks a method or does not answer a public row.
-    """
-    if _trains_in_public(function):
-        function.try_out(function.train(argument))
-
-
 def tried(losses: PerExampleLosses) -> str:
     """Return what may be said of a function that was tried out."""
     rows = f"the function returned one loss for each of the {len(losses)} rows"

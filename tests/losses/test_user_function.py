@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Outcome, call_guarded, losses_function, preflight
+from dptune.losses.user_function import Outcome, call_guarded, losses_function
 
 N = 12
 FAILED: Outcome[Any] = Outcome()  # and nothing is known of why
@@ -33,16 +33,14 @@ def typo(argument: Any) -> Any:
 
 
 def test_a_typo_in_the_training_half_is_raised_with_its_traceback() -> None:
-    for call in (lambda f: call_guarded(f, "l2", len), lambda f: preflight(f, "l2")):
-        with pytest.raises(TypeError, match="penaltyy") as raised:
-            call(trial_of(typo))
-        assert "typo" in [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+    with pytest.raises(TypeError, match="penaltyy") as raised:
+        call_guarded(trial_of(typo), "l2", len)
+    assert "typo" in [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
 
 
 def test_private_training_is_silent() -> None:
     function = trial_of(typo, training="private")
     assert call_guarded(function, "l2", len) == FAILED
-    preflight(function, "l2")
     assert call_guarded(trial_of(lambda _: SVC(), training="private"), None, len) == FAILED  # unfitted: not told either
 
 
@@ -65,7 +63,6 @@ def test_a_function_that_returns_losses_is_private_throughout() -> None:
             raise error("secret")
 
         assert call_guarded(losses_function(function, None, None, rows=N), None, len) == FAILED
-        preflight(function, None)
 
 
 def test_what_the_private_half_raises_is_not_told() -> None:
@@ -105,15 +102,15 @@ def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() ->
         (LinearRegression().fit(X_TRAIN, np.c_[Y_TRAIN, Y_TRAIN]), "mse", "answers one public row with shape"),
     ],
 )
-def test_the_preflight_tells_what_is_wrong_with_a_model(model: Any, loss: str, says: str) -> None:
+def test_trying_a_model_out_tells_what_is_wrong_with_it(model: Any, loss: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as refused:
-        preflight(trial_of(lambda _: model, loss), None)
+        trial_of(lambda _: model, loss).try_out(model)
     assert type(refused.value) is ObjectiveRefused  # of a name that its reader can look up
     outcome = call_guarded(trial_of(lambda _: model, loss), None, len)
     assert isinstance(outcome.error, InputError)
 
 
-def test_the_preflight_asks_for_no_private_row() -> None:
+def test_trying_a_model_out_asks_for_no_private_row() -> None:
     asked = []
 
     class Asked(LinearRegression):
@@ -122,7 +119,7 @@ def test_the_preflight_asks_for_no_private_row() -> None:
             return super().predict(rows)
 
     model = Asked().fit(X_TRAIN, Y_TRAIN)
-    preflight(trial_of(lambda _: model, "mse"), None)
+    trial_of(lambda _: model, "mse").try_out(model)
     assert {str(row) for rows in asked for row in rows.tolist()} == {f"[{x}, {x}]" for x in (0.0, 1.0, 10.0, np.nan)}
 
 

@@ -14,7 +14,6 @@ from runs import GIBO_RUN, GIBO_SETTINGS, SPACE, losses_of, trial, trials
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.errors import BudgetMismatch, BudgetPlanned
-from dptune.ledger.gdp import split_mu
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES, Method, Plan, PublicFacts
 from dptune.search.agreement import check_start
@@ -40,7 +39,7 @@ def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     privatizer.observe("x", np.zeros(N))
     for i in range(7):
-        privatizer.release(privatizer.mean_query("x", split_mu(ledger.budget.mu, 7)), scope="s", key=str(i))
+        privatizer.release(privatizer.mean_query("x", ledger.budget.mu / math.sqrt(7)), scope="s", key=str(i))
     with pytest.raises(BudgetExhausted):
         start(ledger)
     assert ledger.fact("run", "plan") is None

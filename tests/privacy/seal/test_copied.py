@@ -18,7 +18,7 @@ import dptune
 from dptune import Rows
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.models import BoosterModel
-from dptune.losses.user_function import call_guarded, losses_function, preflight
+from dptune.losses.user_function import call_guarded, losses_function
 from dptune.privacy.seal.copied import copied
 from dptune_sklearn import StopsEarly
 
@@ -56,7 +56,7 @@ def test_every_way_to_ask_leaves_the_users_model_as_it_was(ledger: dptune.Privac
     data, models = (X[VAL], Y[VAL]), [Remembers(), Remembers()]
     function = losses_function(lambda place: models[place], "accuracy", data, rows=N)
     call_guarded(function, 0, np.asarray)
-    preflight(function, 0)
+    function.try_out(models[0])
     private = losses_function(lambda place: models[place], "accuracy", data, rows=N, training="private")
     call_guarded(private, 0, np.asarray)
     dptune.select(models, dptune.LossPrivatizer(ledger, n=N, clip=(0, 1)), mu=0.5, name="c", loss="accuracy", data=data)
@@ -120,7 +120,7 @@ def test_a_model_that_cannot_be_copied_is_refused_before_it_is_asked(ledger: dpt
     with pytest.raises(dptune.InputError, match=said):
         estimator_losses("accuracy", models[0], *data)
     with pytest.raises(dptune.InputError, match=said):
-        preflight(losses_function(lambda _: models[0], "accuracy", data, rows=N), None)
+        losses_function(lambda _: models[0], "accuracy", data, rows=N).try_out(models[0])
     outcome = call_guarded(losses_function(lambda _: models[0], "accuracy", data, rows=N), None, np.asarray)
     assert "cannot be copied" in str(outcome.error)
     with pytest.raises(dptune.InputError, match="Nothing was charged"):
