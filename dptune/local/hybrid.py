@@ -31,7 +31,7 @@ from secrets import randbelow
 from typing import NoReturn, SupportsFloat
 
 from dptune._checks import between
-from dptune.local.randomizer import Clamped, Interval
+from dptune.local.randomizer import Clamped, Ends
 from dptune.local.windows import LARGEST_EPSILON, PARTS, SMALLEST_EPSILON, largest_reply, windows
 
 
@@ -53,7 +53,7 @@ class HybridRandomizer(Clamped):
     mechanism, private = "hybrid", True
     _below: Callable[[int], int] = staticmethod(randbelow)
 
-    def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
+    def __init__(self, epsilon: float, bound: float | Ends, *, invalid: float | None = None) -> None:
         super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON), bound, invalid=invalid)
         self._share, self._piecewise, self._duchi = windows(self.epsilon)
 
@@ -76,7 +76,7 @@ class InsecureHybrid(HybridRandomizer):
     private = False
 
     def __init__(
-        self, epsilon: float, bound: float | Interval, *, insecure_seed: int, invalid: float | None = None
+        self, epsilon: float, bound: float | Ends, *, insecure_seed: int, invalid: float | None = None
     ) -> None:
         super().__init__(epsilon, bound, invalid=invalid)
         self._below = random.Random(insecure_seed).randrange

@@ -37,7 +37,7 @@ from dptune._checks import attempt, between
 from dptune._numbers import real
 from dptune.errors import InputError
 
-Interval = tuple[float, float]
+Ends = tuple[float, float]
 
 GRID = 2.0**-40  # of the Laplace scale
 SLACK = 1e-6
@@ -70,9 +70,9 @@ class Clamped:
     mechanism = ""
     private = True
 
-    def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
+    def __init__(self, epsilon: float, bound: float | Ends, *, invalid: float | None = None) -> None:
         self.epsilon = epsilon
-        self.low, self.high = _interval(bound)
+        self.low, self.high = _ends(bound)
         self.invalid = between("invalid", self.low if invalid is None else invalid, self.low, self.high)
         self.middle = self.low + (self.high - self.low) / 2
 
@@ -105,7 +105,7 @@ class LocalRandomizer(Clamped):
 
     mechanism = "CTL"
 
-    def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
+    def __init__(self, epsilon: float, bound: float | Ends, *, invalid: float | None = None) -> None:
         super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max), bound, invalid=invalid)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
             raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
@@ -133,7 +133,7 @@ class InsecureRandomizer(LocalRandomizer):
     private = False
 
     def __init__(
-        self, epsilon: float, bound: float | Interval, *, insecure_seed: int, invalid: float | None = None
+        self, epsilon: float, bound: float | Ends, *, insecure_seed: int, invalid: float | None = None
     ) -> None:
         super().__init__(epsilon, bound, invalid=invalid)
         generator = random.Random(insecure_seed)
@@ -143,7 +143,7 @@ class InsecureRandomizer(LocalRandomizer):
         raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same noise.")
 
 
-def _interval(bound: float | Interval) -> Interval:
+def _ends(bound: float | Ends) -> Ends:
     half = real(bound)
     ends = (real(bound[0]), real(bound[1])) if isinstance(bound, tuple) and len(bound) == 2 else (half and -half, half)
     low, high = (math.nan if end is None else end for end in ends)

@@ -1,7 +1,7 @@
 """A private column in the representation of a public one: numbers, or the values that public rows hold.
 
 What a column holds is read from public rows alone. A private cell is then read by itself, by
-:func:`dptune.privacy.seal.parsing.plain`:
+:func:`dptune.privacy.seal.parsing.says`:
 
     public column   a private cell becomes
     numbers         the number that it is or spells, in the public floating-point type
@@ -9,7 +9,7 @@ What a column holds is read from public rows alone. A private cell is then read 
     categories      the category that says the same
     any             missing, if it says that it is: the public missing value where there is one
 
-"Says the same" means that ``plain`` of both is equal, so 1, 1.0, "1" and "1.0" say the same, and so do "7" and "007": a
+"Says the same" means that ``says`` of both is equal, so 1, 1.0, "1" and "1.0" say the same, and so do "7" and "007": a
 public column with two of them, in which values repeat, is refused. Any other cell makes its own row unreadable.
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 from dptune._arrays import Array, Mask
 from dptune._checks import attempt
 from dptune.errors import InputError
-from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, plain
+from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, says
 
 
 class Parsed(NamedTuple):
@@ -77,7 +77,7 @@ class _Words(Column):
         self._values: dict[Any, Any] = {}  # what a cell says -> the first public value that says it
         twins = []
         for value in (*(categories or ()), *cells):
-            said = plain(value)
+            said = says(value)
             if self._values.setdefault(said, value) is not value and said is not None and self._values[said] != value:
                 twins.append((self._values[said], value))
         self._missing = self._values.setdefault(None, None)
@@ -93,7 +93,7 @@ class _Words(Column):
             )
 
     def parse(self, cells: Array) -> Parsed:
-        said = [plain(cell) for cell in entries_of(cells)]
+        said = [says(cell) for cell in entries_of(cells)]
         values, unreadable = np.empty(len(said), dtype=object), np.zeros(len(said), dtype=bool)
         for i, what in enumerate(said):
             value = attempt(self._values.get, what, self._written(what), failed=UNREADABLE)
@@ -120,14 +120,12 @@ class _Words(Column):
         return missing
 
     def unknown_values(self, values: Array) -> list[Any]:
-        return (
-            [v for v in dict.fromkeys(values) if plain(v) is not None and v not in self._known] if self._known else []
-        )
+        return [v for v in dict.fromkeys(values) if says(v) is not None and v not in self._known] if self._known else []
 
 
 def column_of(name: object, public: Array, categories: Sequence[Any] | None = None) -> Column:
     """Return what a public column (m,) holds; ``categories`` are those that its type lists."""
-    said = [plain(cell) for cell in entries_of(public)]
+    said = [says(cell) for cell in entries_of(public)]
     if categories is not None:
         return _Words(name, public, categories)
     if public.dtype.kind in "mM" or not all(isinstance(what, str | float | None) for what in said):

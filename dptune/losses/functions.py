@@ -24,7 +24,7 @@ from dptune._arrays import Array, Indices, Mask, Vector
 from dptune._checks import attempt, positive
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, plain
+from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, says
 
 EPS = float(np.finfo(np.float64).eps)
 __all__ = [
@@ -188,7 +188,7 @@ def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Ind
     index: dict[Any, int] = {}
     try:
         for label in list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels):
-            index.setdefault(plain(label), len(index))
+            index.setdefault(says(label), len(index))
     except TypeError:
         raise InputError("labels must be plain values: text, numbers or booleans") from None
     if not index or len(index) < len(labels):
@@ -196,11 +196,11 @@ def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Ind
     array = _array(y, name)
     _vector(array, name)
     entries = array.tolist() if array.dtype.kind in "fiub" else entries_of(array)
-    return np.array([attempt(index.get, plain(entry), -1, failed=-1) for entry in entries], dtype=np.intp)
+    return np.array([attempt(index.get, says(entry), -1, failed=-1) for entry in entries], dtype=np.intp)
 
 
 def _differs(a: Any, b: Any) -> float:
-    return attempt(_unequal, plain(a), plain(b), failed=np.nan)  # what is no plain value may refuse to be compared
+    return attempt(_unequal, says(a), says(b), failed=np.nan)  # what is no plain value may refuse to be compared
 
 
 def _unequal(a: Any, b: Any) -> float:

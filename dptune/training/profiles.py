@@ -69,7 +69,7 @@ def removed(exposure: Limits | Divisions) -> list[Profile]:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectionBound:
     """Repeat and select beside other parts: its own profile, :mod:`dptune.training.selection_profile`.
 
     The profile holds for every law that a repeat may have, so for the law that earlier releases have led to, too. What
@@ -120,7 +120,7 @@ def _curve_of(parts: tuple[TrainingPlan | SelectionPlan | Profile, ...], delta: 
         case [SelectionPlan() as plan]:
             return SelectionProfile(plan.repeats, composed([plan.once()]).at, most=renyi_epsilon(parts, delta))
     trainings = [part for part in parts if isinstance(part, TrainingPlan)]
-    selections = [Selected(part, composed([part.once()])) for part in parts if isinstance(part, SelectionPlan)]
+    selections = [SelectionBound(part, composed([part.once()])) for part in parts if isinstance(part, SelectionPlan)]
     releases = [part for part in parts if not isinstance(part, TrainingPlan | SelectionPlan)]
     if not selections and all(isinstance(part, Gaussian) for part in releases):
         return composed(_events(parts))

@@ -24,7 +24,7 @@ from dptune.losses.estimator import estimator_losses
 from dptune.losses.named import NamedLoss
 from dptune.losses.rows import Rows, read_rows
 from dptune.losses.user_function import losses_function
-from dptune.privacy.seal.parsing import plain
+from dptune.privacy.seal.parsing import says
 
 SURROGATE = json.loads('"cut \\ud83d"')
 
@@ -91,7 +91,7 @@ def test_a_cell_of_which_no_frame_can_be_built_costs_its_own_row_only(
     monkeypatch: pytest.MonkeyPatch, store: str, repeats: bool
 ) -> None:
     """Were the surrogate taken for text, Arrow would refuse the column: rows are built inside the guarded ask."""
-    monkeypatch.setattr(columns, "plain", lambda cell: cell if cell == SURROGATE else plain(cell))
+    monkeypatch.setattr(columns, "says", lambda cell: cell if cell == SURROGATE else says(cell))
     like = TRAIN if repeats else TRAIN.assign(city=[f"place {i}" for i in range(M)])
     like = like.astype({"city": stored(store)})
     a, b = (estimator_losses("log_loss", encoding(like), with_city(c), ANSWERS, like=like) for c in ("Bern", SURROGATE))

@@ -24,7 +24,7 @@ from dptune.errors import InputError
 from dptune.losses import columns
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.rows import ParsedRows, read_rows
-from dptune.privacy.seal.parsing import plain
+from dptune.privacy.seal.parsing import says
 
 SURROGATE = json.loads('"cut \\ud83d"')
 NUMBERS = ["1", "1.0", "1.50", "1.5", "7", "007", "1e3", "1000", "1000.0", "-0.0", "0", "2.5", " 3", "0.1", "1e400"]
@@ -145,15 +145,15 @@ def test_whichever_way_a_file_is_read(public: list[str], private: list[str]) -> 
 
 OLD: dict[str, Callable[[Any], Any]] = {  # what was wrong once: each must be seen
     "whole floats lose their point": lambda cell: str(cell) if isinstance(cell, str) else _as_once(cell),
-    "text is never a number": lambda cell: cell if isinstance(cell, str) else plain(cell),
-    "text that is public comes first": lambda cell: cell if cell in ("1.0", "1.50", "007", "TRUE") else plain(cell),
-    "float32 as it is": lambda cell: float(cell) if isinstance(cell, np.float32) else plain(cell),
-    "missing text is text": lambda cell: cell if isinstance(cell, str) and cell == "nan" else plain(cell),
+    "text is never a number": lambda cell: cell if isinstance(cell, str) else says(cell),
+    "text that is public comes first": lambda cell: cell if cell in ("1.0", "1.50", "007", "TRUE") else says(cell),
+    "float32 as it is": lambda cell: float(cell) if isinstance(cell, np.float32) else says(cell),
+    "missing text is text": lambda cell: cell if isinstance(cell, str) and cell == "nan" else says(cell),
 }
 
 
 def _as_once(cell: Any) -> Any:
-    said = plain(cell)
+    said = says(cell)
     return str(int(said)) if isinstance(said, float) and said.is_integer() else said
 
 
@@ -220,12 +220,12 @@ def test_a_reader_that_looks_at_spelling_is_seen(monkeypatch: pytest.MonkeyPatch
         ("array beside text", ["1"], ["nan"] * 2, 1, ""),
     ]
     assert not any(set(changed_rows(*case)) - {1} for case in cases)
-    monkeypatch.setattr(columns, "plain", OLD[bug])
+    monkeypatch.setattr(columns, "says", OLD[bug])
     assert any(set(changed_rows(*case)) - {1} for case in cases)
 
 
 @pytest.mark.parametrize(
-    ("cell", "says"),
+    ("cell", "expected"),
     [
         *((cell, 1.0) for cell in (1, 1.0, "1", "1.0", " 1", True, "TRUE", b"1", "(1+0j)", 1 + 0j, np.float32(1))),
         *((cell, None) for cell in (None, np.nan, "nan", pd.NA, pd.NaT, np.timedelta64("NaT"))),
@@ -240,12 +240,12 @@ def test_a_reader_that_looks_at_spelling_is_seen(monkeypatch: pytest.MonkeyPatch
         (pd.Interval(0, 1), pd.Interval(0, 1)),
     ],
 )
-def test_what_a_cell_says(cell: Any, says: Any) -> None:
-    assert plain(cell) == says
-    assert type(plain(cell)) is type(says)
+def test_what_a_cell_says(cell: Any, expected: Any) -> None:
+    assert says(cell) == expected
+    assert type(says(cell)) is type(expected)
 
 
 @pytest.mark.parametrize("cell", [SURROGATE, b"\xff"])
 def test_what_is_no_text_equals_nothing(cell: Any) -> None:
-    assert plain(cell) not in (cell, None)
-    assert not isinstance(plain(cell), str | float)
+    assert says(cell) not in (cell, None)
+    assert not isinstance(says(cell), str | float)

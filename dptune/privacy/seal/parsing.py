@@ -2,9 +2,9 @@
 
 A container has one type for many cells: NumPy, pandas, Arrow and CSV readers choose it by looking at all of them. One
 person's "?" turns a column of numbers into text, one missing value turns whole numbers into floats. So a cell is read
-by :func:`plain`, which sees this cell only and undoes what the others may have done to it:
+by :func:`says`, which sees this cell only and undoes what the others may have done to it:
 
-    what becomes of a cell beside another                    plain() of both
+    what becomes of a cell beside another                    says() of both
     "007", "1.50", "1e3", "TRUE" -> 7, 1.5, 1000.0, True     the float that the text spells
     1 -> 1.0 -> (1+0j), True -> 1, 1 -> timedelta64(1)       the same float
     1 -> "1", 1.5 -> "1.5", True -> "True", b"a" -> "a"      what the text spells
@@ -14,7 +14,7 @@ by :func:`plain`, which sees this cell only and undoes what the others may have 
     "a" with NUL characters at its end -> "a"                "a"
 
 **Why one cell costs its own row only.** Let a container turn cells c_1 ... c_n into r_1 ... r_n. If each change is one
-of the table, plain(r_i) = plain(c_i), and all that is made of cell i is made of plain(r_i) and of public facts. So a
+of the table, says(r_i) = says(c_i), and all that is made of cell i is made of says(r_i) and of public facts. So a
 change of c_j, with whatever it does to the types of the others, changes what is made of cell j only. Public text that
 spells a number is looked up by that number for the same reason: "1" and 1.0 may be one person's cell.
 
@@ -39,7 +39,7 @@ UNREADABLE = object()  # equal to no cell
 CHUNK = 1 << 16  # cells that are written as text at a time
 
 
-def plain(entry: Any) -> Any:
+def says(entry: Any) -> Any:
     """Return the number that a cell is or spells, as a float; else its text; None if it is missing; else the cell.
 
     Text that UTF-8 cannot encode, which Arrow refuses with its whole column, is ``UNREADABLE``.
@@ -66,7 +66,7 @@ def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
     values = np.array([number(cell) for cell in cells], dtype=np.float64)
     odd = np.zeros(array.size, dtype=bool)
     for i in np.flatnonzero(np.isnan(values)):
-        odd[i] = plain(cells[i]) is not None
+        odd[i] = says(cells[i]) is not None
     return values.reshape(array.shape), odd.reshape(array.shape)
 
 
