@@ -10,8 +10,8 @@ from dptune.search.gp.kernels import RBF
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 exchange = Exchange(folder / "shared", timeout=120)
 table = exchange.table()  # waits for the curator
-print(f"{len(table.values)} rows, noise {table.about.sigma:.3f}. The table: {table.about.promise}")
-print(f"The outputs: {table.about.outputs}")
+print(f"{len(table.values)} rows, noise {table.facts.sigma:.3f}. The table: {table.facts.promise}")
+print(f"The outputs: {table.facts.outputs}")
 
 modeler = OutsourcedModeler(table, RBF(8.0, variance=4.0), noise_variance=0.01, mean=6.0, exploration=0.2)
 for row, y in exchange.history():  # after a restart

@@ -138,7 +138,7 @@ class OutsourcedCurator:
         if charge.value is None:
             charge = self._draw_and_record(charge, event.sigma)
         data, digest = self._kept(charge)
-        exchange.publish(data, self._about(event, digest))
+        exchange.publish(data, self._facts(event, digest))
         return charge
 
     def _digest(self, event: TableRelease) -> str:
@@ -146,7 +146,7 @@ class OutsourcedCurator:
         question = json.dumps([event.describe(), self._scale.tolist(), self._middle.tolist(), self._W.tolist()])
         return hashlib.sha256(question.encode()).hexdigest()
 
-    def _about(self, event: TableRelease, digest: str) -> TableFacts:
+    def _facts(self, event: TableRelease, digest: str) -> TableFacts:
         promise = f"mu = {event.mu:g} GDP: {self.ledger.adjacency}" if self.private else "NOT PRIVATE"
         return TableFacts(event.sigma, self.outputs.maximise, promise, self.outputs.words, digest)
 

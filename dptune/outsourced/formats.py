@@ -52,7 +52,7 @@ class Table:
     """A released table: Z (n, k), read-only, and what it is."""
 
     values: Matrix
-    about: TableFacts
+    facts: TableFacts
 
 
 def to_bytes(values: Matrix) -> bytes:
@@ -78,12 +78,12 @@ class Exchange:
 
     # ---- the curator's half ------------------------------------------------------------------
 
-    def publish(self, data: bytes, about: TableFacts) -> None:
+    def publish(self, data: bytes, facts: TableFacts) -> None:
         """Show a table, or show it again; a folder with another table is refused."""
-        if (shown := self._read("table.json")) is not None and shown.get("digest") != about.digest:
+        if (shown := self._read("table.json")) is not None and shown.get("digest") != facts.digest:
             raise InputError(f"{str(self.folder)!r} holds another table; give every export a folder of its own.")
         self._write("table.npy", data)
-        self._write("table.json", _json(asdict(about)))
+        self._write("table.json", _json(asdict(facts)))
 
     def query(self, t: int, n: int) -> int:
         """Wait for the row, of n, that the modeler asks for in round ``t``, from 1."""
@@ -104,18 +104,18 @@ class Exchange:
         """Wait for the table."""
         found = self._wait(lambda: self._read("table.json"), "a table", "curator")
         try:
-            about = TableFacts(**found)
-            positive("sigma", about.sigma)
+            facts = TableFacts(**found)
+            positive("sigma", facts.sigma)
         except (TypeError, InputError):
             raise InputError("table.json does not describe a table of this version of dptune.") from None
         data = (self.folder / "table.npy").read_bytes()
-        if hashlib.sha256(data).hexdigest() != about.digest:
+        if hashlib.sha256(data).hexdigest() != facts.digest:
             raise InputError("table.npy is not the file that table.json describes; ask the curator to publish again.")
         values = np.load(io.BytesIO(data), allow_pickle=False)
         if values.ndim != 2 or values.dtype != np.float64 or not np.isfinite(values).all():
             raise InputError("table.npy must hold finite float64 numbers in rows.")
         values.setflags(write=False)
-        return Table(values, about)
+        return Table(values, facts)
 
     def ask(self, row: int) -> int:
         """Ask for the output of a row; return the round: of two trials at the same time each gets its own."""

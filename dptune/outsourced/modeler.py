@@ -68,9 +68,9 @@ class OutsourcedModeler:
     ) -> None:
         if not isinstance(kernel, RBF):
             raise InputError("kernel must be an RBF: its mean under the table's noise is known in closed form.")
-        self.Z, self._sign = table.values, 1.0 if table.about.maximise else -1.0
+        self.Z, self._sign = table.values, 1.0 if table.facts.maximise else -1.0
         n, k = self.Z.shape
-        self.kernel = noisy_kernel(kernel, table.about.sigma, k)
+        self.kernel = noisy_kernel(kernel, table.facts.sigma, k)
         self._prior = kernel.variance  # k(z, z), of one row with itself
         self.noise_variance = positive("noise_variance", noise_variance)
         self.delta, self.exploration = share("delta", positive("delta", delta)), positive("exploration", exploration)

@@ -57,7 +57,7 @@ class POGPUCBSampler(SpaceSampler):
     @property
     def direction(self) -> str:
         """The direction that a study must have."""
-        return "maximize" if self._table.about.maximise else "minimize"
+        return "maximize" if self._table.facts.maximise else "minimize"
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {self._name: self._rows}

@@ -51,7 +51,7 @@ def test_a_weaker_promise_is_said_in_the_statement_and_nothing_says_replace(tmp_
     text = ledger.statement(delta=1e-5).to_text()
     assert "changes by a vector of L2 norm at most 0.5" in text
     assert "replace all records" not in text
-    assert "norm at most 0.5" in Exchange(tmp_path / "shared").table().about.promise
+    assert "norm at most 0.5" in Exchange(tmp_path / "shared").table().facts.promise
     again = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0))
     assert "norm at most 0.5" in again.adjacency
     with pytest.raises(BudgetMismatch, match="adjacency"):
@@ -89,7 +89,7 @@ def test_seeded_noise_says_not_private_everywhere(ledger: PrivacyLedger, tmp_pat
     made.export(tmp_path / "shared", mu=0.5)
     assert "NOT PRIVATE" in repr(made)
     assert "NOT PRIVATE" in ledger.statement(delta=1e-5).to_text()
-    assert Exchange(tmp_path / "shared").table().about.promise == "NOT PRIVATE"
+    assert Exchange(tmp_path / "shared").table().facts.promise == "NOT PRIVATE"
 
 
 # ---- once, and only once -------------------------------------------------------------------------------

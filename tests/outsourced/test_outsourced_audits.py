@@ -111,14 +111,14 @@ def means_in_the_note(patch: pytest.MonkeyPatch) -> None:
 
 
 def scale_fitted_to_the_rows_is_told(patch: pytest.MonkeyPatch) -> None:
-    true = OutsourcedCurator._about
+    true = OutsourcedCurator._facts
 
     def about(self: Any, event: Any, digest: str) -> Any:
         told = true(self, event, digest)
         object.__setattr__(told, "outputs", f"deviation {np.nanstd(self._cells):.3g}")
         return told
 
-    patch.setattr(OutsourcedCurator, "_about", about)
+    patch.setattr(OutsourcedCurator, "_facts", about)
 
 
 FOUND: list[tuple[Bug, Audit]] = [
