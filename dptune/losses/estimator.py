@@ -11,20 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Vector
-from dptune._checks import attempt
-from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
+from dptune.losses.examples import Data, Examples, PrivateExamples
 from dptune.losses.functions import label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
-from dptune.losses.steady import depends_on_others, specimens
+from dptune.losses.rows import Rows
+from dptune.losses.steady import depends_on_others
 from dptune.privacy.seal.copied import copied
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
 from dptune.privacy.seal.quiet import quietly
-from dptune.privacy.seal.reachable import refuse_reachable
 
 Function: TypeAlias = Callable[[Any], Any]
-Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
 
 
 def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.ArrayLike, *, like: Any = None) -> Vector:
@@ -58,13 +55,8 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
             answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
     """
-    table = read_rows(X, like, columns_of(estimator))
-    answers = as_array(y)
-    if answers is None:
-        raise InputError(f"y cannot be read as an array; it is a {type(y).__name__}")
-    if answers.shape != (len(table),):
-        raise InputError(f"X has {len(table)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-    return _Asked(as_loss(loss), estimator, table, specimens(table, like)).losses(answers)
+    examples = Examples.of(Rows(X, y, like), columns_of(estimator))
+    return _Asked(as_loss(loss), estimator, examples).losses()
 
 
 class EstimatorLosses:
@@ -85,74 +77,44 @@ class EstimatorLosses:
         trains_in_public: bool,
     ) -> None:
         self._loss = as_loss(loss)  # refuses a metric that is no mean
-        self._function, self._rows, self._data = function, rows, data
-        self.trains_in_public = trains_in_public
-        self._loaded: Rows | None = None
-        self._table: ParsedRows | None = None
-        self._loading = ForkSafeLock()
-        if callable(data):
-            refuse_reachable(function, data)
-        else:
-            self._examples()
+        self._function, self.trains_in_public = function, trains_in_public
+        self._private = PrivateExamples(function, data, rows)
 
-    def __call__(self, argument: Any) -> Array:
+    def __call__(self, argument: Any) -> npt.NDArray[Any]:
         """Return the losses of the model that is trained at ``argument`` (rows,)."""
         return self.losses_of(self.train(argument))
 
     def train(self, argument: Any) -> Any:
         """Return the user's model."""
-        self._examples()  # first: without them there is nothing to train for
+        self._private.load()  # first: without them there is nothing to train for
         return self._function(argument)
 
-    def losses_of(self, model: Any) -> Array:
+    def losses_of(self, model: Any) -> npt.NDArray[Any]:
         """Return the losses of the private examples (rows,)."""
-        return self.try_out(model).losses(self._examples().y)
+        return self.try_out(model).losses()
 
     def try_out(self, model: Any) -> _Asked:
         """Refuse a model that does not answer one public row; in public, if its training is."""
-        examples = self._examples()
+        self._private.load()
         try:
-            table = self._table
-            if table is None:
-                table = read_rows(examples.X, examples.like, columns_of(model))
-            return _Asked(self._loss, model, table, specimens(table, examples.like))
+            return _Asked(self._loss, model, self._private.read(columns_of(model)))
         except InputError as error:
             mistake = str(error) if self.trains_in_public else None
         raise ObjectiveRefused(mistake) if mistake else RuntimeError("the model was refused")
 
-    def _examples(self) -> Rows:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = self._read(_load(self._data) if callable(self._data) else self._data)
-            return self._loaded
-
-    def _read(self, data: Data) -> Rows:
-        """Check the examples, and keep their rows as a model is given them."""
-        examples = _checked(data, self._rows)
-        try:
-            refuse_reachable(self._function, examples.X, examples.y, loaded=callable(self._data))
-            if not needs_columns(examples.X, examples.like):
-                self._table = read_rows(examples.X, examples.like)
-        except InputError as error:
-            mistake = str(error)
-        else:
-            return examples
-        raise ObjectiveRefused(mistake)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loaded": None, "_table": None}  # a copy in another process loads there
-
 
 class _Asked:
-    """A copy of a fitted model, as one loss asks it about the rows of a table; the model itself is never asked.
+    """A copy of a fitted model, as one loss asks it about private examples; the model itself is never asked.
 
     Raises:
         InputError: it cannot be copied, or does not give one public row one answer; says what is wrong with it, the
             loss or ``like``.
     """
 
-    def __init__(self, loss: NamedLoss, estimator: Any, table: ParsedRows, public: ParsedRows | None) -> None:
-        self._loss, self._table, self._name = loss, table, type(estimator).__name__
+    def __init__(self, loss: NamedLoss, estimator: Any, examples: Examples) -> None:
+        table, public = examples.rows, examples.public
+        self._loss, self._table, self._answers = loss, table, examples.answers
+        self._name = type(estimator).__name__
         _method(loss, estimator)  # refused before it is copied
         model = copied(estimator)
         self._method, self._labels = _method(loss, model), _classes(loss, model)
@@ -183,8 +145,8 @@ class _Asked:
             lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
         )
         if output is None:
-            return np.full(len(answers), np.nan)
-        y = _read_answers(answers, self._labels)
+            return np.full(len(failing), np.nan)
+        y = _read_answers(self._answers, self._labels)
         losses = quietly(lambda y: self._loss(y, output, labels=self._labels), y)
         if isinstance(losses, BaseException):
             raise losses
@@ -338,52 +300,3 @@ def _without_bad_rows(ask: Callable[[Indices], Array | None], failing: Mask) -> 
         elif ask(part) is None:
             parts += np.array_split(part, 2)
     return ask_all(), failing
-
-
-def _load(loader: Callable[[], Data]) -> Data:
-    try:
-        return loader()
-    except KeyboardInterrupt:
-        failure = None
-    except BaseException as error:  # noqa: BLE001 - its message and its frames may hold private values
-        failure = type(error).__name__
-    if failure is None:
-        raise KeyboardInterrupt
-    raise ObjectiveRefused(
-        f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
-    )
-
-
-def _checked(data: Any, rows: int) -> Rows:
-    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
-    examples = data if isinstance(data, Rows) else attempt(_pair, data, failed=None)
-    if examples is None:
-        raise ObjectiveRefused(
-            f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
-        )
-    y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
-    if y is None:
-        raise ObjectiveRefused(
-            f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "
-            "an array or a list (of a tensor, y.detach().cpu().numpy())."
-        )
-    if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(
-            f"X and y of data= must have {rows} rows each, as the privatizer was told by n= or groups=."
-        )
-    if y.ndim > 1:
-        raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
-    return Rows(examples.X, y, examples.like)
-
-
-def _pair(data: Any) -> Rows | None:
-    if not isinstance(data, tuple | list):
-        return None
-    X, y = data
-    return Rows(X, y)
-
-
-def _has_rows(X: Any, rows: int) -> bool:
-    shape = getattr(X, "shape", None)
-    n = len(X) if shape is None else next(iter(shape))
-    return bool(n == rows)

@@ -23,7 +23,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
 from dptune._checks import text
 from dptune.errors import InputError, ObjectiveRefused
-from dptune.losses.estimator import Data, EstimatorLosses, Function
+from dptune.losses.estimator import EstimatorLosses, Function
+from dptune.losses.examples import Data
 from dptune.losses.named import NamedLoss
 from dptune.privacy.seal.private import PerExampleLosses, without_traceback
 

@@ -110,6 +110,24 @@ def test_trying_a_model_out_tells_what_is_wrong_with_it(model: Any, loss: str, s
     assert isinstance(outcome.error, InputError)
 
 
+def test_private_rows_are_read_once_for_all_models() -> None:
+    class Counted(list[Any]):
+        reads = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            Counted.reads += 1
+            return super().__getitem__(place)
+
+    rows = Counted(X.tolist())
+    model = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
+    function = losses_function(lambda _: model, "log_loss", (rows, Y), rows=N)
+    first = call_guarded(function, None, np.asarray).or_raise()
+    read = Counted.reads
+    assert read >= N
+    assert np.array_equal(call_guarded(function, None, np.asarray).or_raise(), first)
+    assert Counted.reads == read
+
+
 def test_trying_a_model_out_asks_for_no_private_row() -> None:
     asked = []
 

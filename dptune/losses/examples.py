@@ -1,0 +1,152 @@
+"""Private examples on their way in: loaded once a process, checked, and read once into what models are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+from dptune._arrays import Array
+from dptune._checks import attempt
+from dptune._locks import ForkSafeLock
+from dptune.errors import InputError, ObjectiveRefused
+from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
+from dptune.losses.steady import specimens
+from dptune.privacy.seal.parsing import as_array
+from dptune.privacy.seal.reachable import refuse_reachable
+
+Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Examples:
+    """Private examples as they were read.
+
+    Attributes:
+        rows: as a model is given them.
+        answers: (n,), private.
+        public: a few public rows of the same columns; None: there are none.
+    """
+
+    rows: ParsedRows
+    answers: Array
+    public: ParsedRows | None
+
+    @classmethod
+    def of(cls, data: Rows, columns: int | None = None) -> Examples:
+        """Read examples; ``columns`` of a list of rows without ``like``, as a model says.
+
+        Raises:
+            InputError: X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
+        """
+        rows, answers = read_rows(data.X, data.like, columns), as_array(data.y)
+        if answers is None:
+            raise InputError(f"y cannot be read as an array; it is a {type(data.y).__name__}")
+        if answers.shape != (len(rows),):
+            raise InputError(f"X has {len(rows)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
+        return cls(rows, answers, specimens(rows, data.like))
+
+
+class PrivateExamples:
+    """The ``data=`` of a user's function; a copy in another process loads it there.
+
+    Args:
+        function: that trains; it must not reach the examples.
+        data: the examples, or a function that loads them.
+        rows: how many they are.
+
+    Raises:
+        ObjectiveRefused: the data cannot be used, or the function can reach it.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], data: Data | Callable[[], Data], rows: int) -> None:
+        self._function, self._data, self._rows = function, data, rows
+        self._loaded: Rows | None = None
+        self._read: dict[int | None, Examples] = {}  # by the number of columns, where only a model says it
+        self._loading = ForkSafeLock()
+        if callable(data):
+            refuse_reachable(function, data)
+        else:
+            self.load()
+
+    def load(self) -> Rows:
+        """Return the examples as they were given; what can be read without a model is read."""
+        with self._loading:
+            if self._loaded is None:
+                data = _checked(_load(self._data) if callable(self._data) else self._data, self._rows)
+                self._refuse(data)
+                self._loaded = data
+            return self._loaded
+
+    def _refuse(self, data: Rows) -> None:
+        try:
+            refuse_reachable(self._function, data.X, data.y, loaded=callable(self._data))
+            if not needs_columns(data.X, data.like):
+                self._read[None] = Examples.of(data)
+        except InputError as error:
+            mistake = str(error)
+        else:
+            return
+        raise ObjectiveRefused(mistake)
+
+    def read(self, columns: int | None) -> Examples:
+        """Return the examples for a model that was fitted on so many columns, if it says so."""
+        data = self.load()
+        wanted = columns if needs_columns(data.X, data.like) else None
+        if wanted not in self._read:
+            self._read[wanted] = Examples.of(data, wanted)
+        return self._read[wanted]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loaded": None, "_read": {}}
+
+
+def _load(loader: Callable[[], Data]) -> Data:
+    try:
+        return loader()
+    except KeyboardInterrupt:
+        failure = None
+    except BaseException as error:  # noqa: BLE001 - its message and its frames may hold private values
+        failure = type(error).__name__
+    if failure is None:
+        raise KeyboardInterrupt
+    raise ObjectiveRefused(
+        f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
+    )
+
+
+def _checked(data: Any, rows: int) -> Rows:
+    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
+    examples = data if isinstance(data, Rows) else attempt(_pair, data, failed=None)
+    if examples is None:
+        raise ObjectiveRefused(
+            f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
+        )
+    y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
+    if y is None:
+        raise ObjectiveRefused(
+            f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "
+            "an array or a list (of a tensor, y.detach().cpu().numpy())."
+        )
+    if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
+        raise ObjectiveRefused(
+            f"X and y of data= must have {rows} rows each, as the privatizer was told by n= or groups=."
+        )
+    if y.ndim > 1:
+        raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
+    return Rows(examples.X, y, examples.like)
+
+
+def _pair(data: Any) -> Rows | None:
+    if not isinstance(data, tuple | list):
+        return None
+    X, y = data
+    return Rows(X, y)
+
+
+def _has_rows(X: Any, rows: int) -> bool:
+    shape = getattr(X, "shape", None)
+    n = len(X) if shape is None else next(iter(shape))
+    return bool(n == rows)
