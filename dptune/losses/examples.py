@@ -56,9 +56,6 @@ class PrivateExamples:
         function: that trains; it must not reach the examples.
         data: the examples, or a function that loads them.
         rows: how many they are.
-
-    Raises:
-        ObjectiveRefused: the data cannot be used, or the function can reach it.
     """
 
     def __init__(self, function: Callable[[Any], Any], data: Data | Callable[[], Data], rows: int) -> None:
