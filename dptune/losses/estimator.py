@@ -80,7 +80,7 @@ class EstimatorLosses:
         self._function, self.trains_in_public = function, trains_in_public
         self._private = PrivateExamples(function, data, rows)
 
-    def __call__(self, argument: Any) -> npt.NDArray[Any]:
+    def __call__(self, argument: Any) -> Array:
         """Return the losses of the model that is trained at ``argument`` (rows,)."""
         return self.losses_of(self.train(argument))
 
@@ -89,7 +89,7 @@ class EstimatorLosses:
         self._private.load()  # first: without them there is nothing to train for
         return self._function(argument)
 
-    def losses_of(self, model: Any) -> npt.NDArray[Any]:
+    def losses_of(self, model: Any) -> Array:
         """Return the losses of the private examples (rows,)."""
         return self.try_out(model).losses()
 
@@ -139,7 +139,7 @@ class _Asked:
                 "IterativeImputer(sample_posterior=True) does. Nothing was charged for this model."
             )
 
-    def losses(self, answers: Array) -> Vector:
+    def losses(self) -> Vector:
         """Steps 2 to 4 of :func:`estimator_losses`: whatever is raised here is private."""
         output, failing = _without_bad_rows(
             lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
