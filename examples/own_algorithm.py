@@ -46,14 +46,14 @@ def losses(config):  # private: how far each of 500 people is from what they wou
     return ((np.random.default_rng(0).normal(0.3, 0.1, (500, 2)) - [config["a"], config["b"]]) ** 2).mean(axis=1)
 
 
-own = {"method": Method("random", plan, RandomPoints, shared_slots=True)}  # all that a front end needs to know
+own = Method("random", plan, RandomPoints, shared_slots=True)  # all that a front end needs to know
 privatizer = LossPrivatizer(PrivacyLedger(sys.argv[1] + "/own.db", Budget.gdp(mu=2.0)), n=500, clip=(0.0, 1.0))
 if "ray" in sys.argv:
-    search = type("Random", (SpaceSearch,), own)(privatizer, {x: uniform(0, 1) for x in "ab"}, n_trials=48, mode="min")
+    search = SpaceSearch(privatizer, {x: uniform(0, 1) for x in "ab"}, method=own, n_trials=48, mode="min")
     Tuner(search.trainable(losses), tune_config=TuneConfig(search_alg=search, num_samples=48, reuse_actors=True)).fit()
     print(search.recommend())
 else:
-    sampler = type("RandomSampler", (PrivateSampler,), own)(privatizer, n_trials=48)
+    sampler = PrivateSampler(privatizer, method=own, n_trials=48)
     study = optuna.create_study(sampler=sampler)
     study.optimize(sampler.objective(lambda t: losses({x: t.suggest_float(x, 0, 1) for x in "ab"})), n_trials=48)
     print(sampler.recommend(study))

@@ -1,9 +1,8 @@
 """Private search methods as Optuna samplers. A sampler only translates; its run (:class:`dptune.SearchRun`) decides.
 
-Example: any method becomes a sampler in one line, and is used as in :mod:`dptune_optuna`::
+Example: a method of your own, used as in :mod:`dptune_optuna`::
 
-    class MySampler(PrivateSampler):
-        method = MY_METHOD  # a dptune.search.Method
+    sampler = PrivateSampler(privatizer, space, method=MY_METHOD)  # a dptune.search.Method
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ class UnprotectedValueWarning(UserWarning):
 
 
 class PrivateSampler(SpaceSampler):
-    """Searches with one private run a study; a subclass names its :attr:`method`.
+    """Searches with one private run a study.
 
     Decorate the objective with :meth:`objective`; it returns per-example losses. A method for numbers searches float
-    and int parameters, and the others are drawn at random; :attr:`method` says whether it searches any space.
+    and int parameters, and the others are drawn at random.
 
     Args:
         privatizer: holds the losses and pays.
@@ -54,6 +53,7 @@ class PrivateSampler(SpaceSampler):
             ``dptune.Space``, which may have conditions. It is fixed when the study begins, in the ledger, and
             parameters outside it are drawn at random. Default: those of the study's first finished trial; with a method
             for any space what later trials suggest beyond them joins the search.
+        method: a :class:`dptune.search.Method`; a subclass such as :class:`CentredSampler` has its own.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
@@ -69,13 +69,14 @@ class PrivateSampler(SpaceSampler):
         settings: of the method's planner.
     """
 
-    method: ClassVar[dptune.search.Method]
+    _method: ClassVar[dptune.search.Method | None] = None
 
     def __init__(
         self,
         privatizer: dptune.LossPrivatizer,
         space: Mapping[str, BaseDistribution] | dptune.Space | None = None,
         *,
+        method: dptune.search.Method | None = None,
         mu: float | None = None,
         n_trials: int | None = None,
         seed: int | None = None,
@@ -86,12 +87,14 @@ class PrivateSampler(SpaceSampler):
         unprotected: Literal["refuse", "allow"] = "refuse",
         **settings: Any,
     ) -> None:
-        name, self._choices = type(self).__name__, self.method.any_space
-        self.method.refuse_unknown(settings, front_end=name)
+        name = type(self).__name__
+        method = dptune.search.Method.chosen(self._method, method, front_end=name)
+        method.refuse_unknown(settings, front_end=name)
+        self._choices = method.any_space
         self._allowed = allows_unprotected(unprotected)
         about = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
+        request = SearchRequest(method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
         super().__init__(
             seed=request.seed,
             independent_sampler=independent_sampler,
@@ -252,7 +255,7 @@ class CentredSampler(PrivateSampler):
     :func:`dptune.search.algorithms.centred_plan.plan_centred`.
     """
 
-    method = dptune.CENTRED
+    _method = dptune.CENTRED
 
 
 class DPGIBOSampler(PrivateSampler):
@@ -264,7 +267,7 @@ class DPGIBOSampler(PrivateSampler):
     :func:`dptune.search.algorithms.gibo_plan.plan_gibo`: ``steps`` and ``batch`` are T and b, instead of ``n_trials``.
     """
 
-    method = dptune.GIBO
+    _method = dptune.GIBO
 
 
 def _in_optimize(study: optuna.Study) -> bool:

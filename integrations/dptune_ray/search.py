@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class SpaceSearch(RunSearch):
-    """A Tune searcher with a vault; a subclass names the method: ``method = METHOD``.
+    """A Tune searcher with a vault.
 
     Uniform and log-uniform floats and integers, quantised or not, are searched; by a method for any space ``choice``
     among plain values, too. ``sample_from`` and choices of objects are drawn.
@@ -51,6 +51,7 @@ class SpaceSearch(RunSearch):
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
         name: the run's name in the ledger. The same name continues the run.
+        method: a :class:`dptune.search.Method`; a subclass such as :class:`CentredSearch` has its own.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         default: your default configuration, with every searched parameter that is active in it: it is tried first, the
@@ -67,7 +68,7 @@ class SpaceSearch(RunSearch):
         settings: further keyword arguments of the method's planner.
     """
 
-    method: ClassVar[dptune.search.Method]
+    _method: ClassVar[dptune.search.Method | None] = None
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class SpaceSearch(RunSearch):
         param_space: Mapping[str, Any] | None = None,
         *,
         name: str = "tune",
+        method: dptune.search.Method | None = None,
         mu: float | None = None,
         n_trials: int | None = None,
         default: Mapping[str, Any] | None = None,
@@ -90,15 +92,17 @@ class SpaceSearch(RunSearch):
         self._allows = allows_unprotected(unprotected)
         if getattr(privatizer, "pending", None) is not None:
             raise dptune.InputError("on Ray losses wait in the vault: make the privatizer without pending=.")
-        self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here
+        front_end = type(self).__name__
+        method = dptune.search.Method.chosen(self._method, method, front_end=front_end)
+        method.refuse_unknown(settings, front_end=front_end)  # "trials" too: it is n_trials here
         self._request = SearchRequest(
-            self.method,
+            method,
             privatizer,
             mu=mu,
             seed=seed,
             settings={"trials": n_trials, **settings},
             default=flat(default) if isinstance(default, Mapping) else default,
-            front_end=type(self).__name__,
+            front_end=front_end,
             start_from=start_from,
             takes_reports=True,
         )
@@ -110,12 +114,12 @@ class SpaceSearch(RunSearch):
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
     def _known_space(self) -> dptune.Space | None:
-        return to_space(self._domains, choices=self.method.any_space, when=self._when)
+        return to_space(self._domains, choices=self._request.method.any_space, when=self._when)
 
     def _space(self) -> dptune.Space | None:
         space = self._known_space() or self._request.stored_space(self._name)
         if space is None:
-            what = "parameter" if self.method.any_space else "numerical parameter"
+            what = "parameter" if self._request.method.any_space else "numerical parameter"
             raise dptune.InputError(f"the search space has no {what} with more than one value to search.")
         return space
 
@@ -346,7 +350,7 @@ class CentredSearch(SpaceSearch):
         MissingExtra: cmaes is not installed; when the run begins.
     """
 
-    method = dptune.CENTRED
+    _method = dptune.CENTRED
 
 
 class SelectionSearch(SpaceSearch):
@@ -357,7 +361,7 @@ class SelectionSearch(SpaceSearch):
     :meth:`recommend` returns it. Losses live in the vault: if that dies, as many trials are needed again.
     """
 
-    method = dptune.search.SELECTION
+    _method = dptune.search.SELECTION
 
 
 class DPGIBOSearch(SpaceSearch):
@@ -368,4 +372,4 @@ class DPGIBOSearch(SpaceSearch):
     :func:`dptune.search.algorithms.gibo_plan.plan_gibo`.
     """
 
-    method = dptune.GIBO
+    _method = dptune.GIBO

@@ -299,14 +299,24 @@ def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_traini
     assert open_ledger(fast_path).count() == 0
 
 
-class OwnSampler(PrivateSampler):
-    method = dptune.search.Method("my search", plan_centred, dptune.search.CentredCMA, shared_slots=True)
+OWN = dptune.search.Method("my search", plan_centred, dptune.search.CentredCMA, shared_slots=True)
 
 
-def test_any_method_is_a_sampler_in_one_line(fast_path):
-    sampler = OwnSampler(open_privatizer(fast_path), SPACE, n_trials=12, seed=1)
+def test_a_sampler_takes_any_method(fast_path):
+    sampler = PrivateSampler(open_privatizer(fast_path), SPACE, method=OWN, n_trials=12, seed=1)
     study = create(None, sampler)
     study.optimize(sampler.objective(people_s_losses), n_trials=sampler.n_trials)
     assert sampler.run_of(study).complete
-    with pytest.raises(dptune.InputError, match="OwnSampler has no option 'sigmaa'"):
-        OwnSampler(open_privatizer(fast_path), SPACE, sigmaa=1)
+    with pytest.raises(dptune.InputError, match="PrivateSampler has no option 'sigmaa'"):
+        PrivateSampler(open_privatizer(fast_path), SPACE, method=OWN, sigmaa=1)
+
+
+@pytest.mark.parametrize("method", [None, "centred", 3])
+def test_a_sampler_without_a_method_of_its_own_needs_one(fast_path, method):
+    with pytest.raises(dptune.InputError, match="PrivateSampler needs method="):
+        PrivateSampler(open_privatizer(fast_path), SPACE, method=method)
+
+
+def test_a_sampler_with_a_method_of_its_own_takes_no_other(fast_path):
+    with pytest.raises(dptune.InputError, match="CentredSampler has a method of its own"):
+        CentredSampler(open_privatizer(fast_path), SPACE, method=OWN)

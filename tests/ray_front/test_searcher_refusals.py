@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dptune
 from by_hand import CONFIG, Half, begin, local, made, on_all, on_both, open_private, run
-from dptune_ray import CentredSearch, DPGIBOSearch, PrivateSearcher
+from dptune_ray import CentredSearch, DPGIBOSearch, PrivateSearcher, SpaceSearch
 from dptune_ray.spaces import flat
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
 from ray_people import N, losses
@@ -33,6 +33,17 @@ def test_a_default_that_is_no_point_of_the_space_is_refused_before_a_trial(tmp_p
     with pytest.raises(dptune.InputError, match=says):
         begin(opened(open_privatizer(tmp_path), default=default))
     assert open_ledger(tmp_path).spent() == 0.0
+
+
+@pytest.mark.parametrize("method", [None, "centred"])
+def test_a_searcher_without_a_method_of_its_own_needs_one(tmp_path, method):
+    with pytest.raises(dptune.InputError, match="SpaceSearch needs method="):
+        SpaceSearch(open_privatizer(tmp_path), SPACE, method=method)
+
+
+def test_a_searcher_with_a_method_of_its_own_takes_no_other(tmp_path):
+    with pytest.raises(dptune.InputError, match="CentredSearch has a method of its own"):
+        CentredSearch(open_privatizer(tmp_path), SPACE, method=dptune.GIBO)
 
 
 def test_an_estimate_that_cannot_be_made_is_refused_before_anything_is_run(tmp_path):

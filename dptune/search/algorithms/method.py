@@ -178,6 +178,16 @@ class Method:
     joined: Callable[..., Rounds] | None = field(default=None, compare=False)
     restored: Callable[[Mapping[str, Any], Space | None], Any] | None = field(default=None, compare=False)
 
+    @classmethod
+    def chosen(cls, own: Method | None, given: object, *, front_end: str) -> Method:
+        """Return the method of what the user called, or, if that has none of its own, the method that is given."""
+        if own is not None and given is None:
+            return own
+        if own is None and isinstance(given, cls):
+            return given
+        needs = "needs method=, a dptune.search.Method" if own is None else "has a method of its own: omit method="
+        raise InputError(f"{front_end} {needs}. Nothing was charged.")
+
     def plan(
         self,
         people: PeopleFacts,
