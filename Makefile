@@ -31,7 +31,7 @@ demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choi
 	$(BIN)/dptune certificate out/demo/public_first.db --registry examples/about.toml > out/demo/registry.yaml
 	@echo "Done: an Optuna search on 100 public tumours, then one private choice by 400 patients, at epsilon = 4."
 	@echo "Open out/demo.png: finalists, improvement and budget. Ledger: out/demo/public_first.db."
-	@echo "Statement: dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
+	@echo "Statement: $(BIN)/dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup --durations=30  # one of three has the Ray cluster, and mostly waits

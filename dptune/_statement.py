@@ -44,7 +44,7 @@ class Statement:
         accountant: how epsilon was computed.
         noise: how noise is drawn.
         warnings: what a reader must see before the numbers.
-        guarantee: rows of what is promised, and of what was made of it so far.
+        guarantee: rows of what is promised and what is spent.
         numbers: the same as JSON data.
         curve: delta of everything that the ledger may spend, at every epsilon; None if only the pair is known.
         unprotected: rows of what no release protects, because the user said that it need not.
@@ -86,12 +86,12 @@ class Statement:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """What is not protected and what is not covered, for whoever lists both."""
+        """What is not protected and what is not covered, in one list."""
         return tuple(filter(None, (self.not_protected, *self.not_covered)))
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Warnings and remarks in sentences, for whoever shows the numbers without the statement."""
+        """Warnings and remarks in sentences, to print with the numbers."""
         return (*self.warnings, *(f"{name}: {text}." for name, text in self.remarks))
 
     def rows(self) -> Rows:

@@ -134,8 +134,8 @@ class Mark:
             raise InputError(f"a mark is what ledger.mark() returned, with ledger, seq and hash; got {shown(mark)}.")
         if mark["ledger"] != identity:
             raise LedgerError(
-                f"{name} is another ledger than the one this study was begun with, so the budget of that one does not "
-                "hold here. Open the ledger of the study (check the path and the working directory), or begin a new "
+                f"{name} is another ledger than the one that this study started with, so its budget does not "
+                "hold here. Open the ledger of the study (check the path and the working directory), or start a new "
                 "study."
             )
         return cls(at_least("seq of a mark", mark["seq"], 0), str(mark["hash"]))
@@ -145,15 +145,15 @@ def behind(name: str, mark: Mark) -> LedgerError:
     """Return the refusal of a ledger that does not hold a row which was seen."""
     return LedgerError(
         f"the ledger {name} is behind: it does not hold its row {mark.seq}, which was seen before. An older copy was "
-        "put back, or a part of the file was lost. What was spent since is in the newest file: put that one back."
+        "restored, or a part of the file was lost. Restore the newest file: it has all charges."
     )
 
 
 def damaged(name: str, what: str) -> LedgerError:
     """Return the refusal of a ledger that contradicts itself."""
     return LedgerError(
-        f"the ledger {name} is damaged ({what}); nothing was charged. Put the newest intact copy back. What was spent "
-        "since then is not in it: count it as spent."
+        f"the ledger {name} is damaged ({what}); nothing was charged. Restore the newest intact copy. It lacks later "
+        "charges: count them as spent."
     )
 
 

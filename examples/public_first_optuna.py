@@ -40,6 +40,7 @@ study.enqueue_trial({"C": 1.0, "gamma": 1 / 30})  # scikit-learn's defaults
 study.optimize(objective, n_trials=60, show_progress_bar=True)
 print("Best public accuracy by cross-validation:", round(study.best_value, 3))
 
+optuna.logging.set_verbosity(optuna.logging.INFO)  # five lines, before anything is charged
 budget = dptune.Budget.approximate_dp(epsilon=4, delta=1e-5)
 ledger = dptune.PrivacyLedger(f"{folder}/public_first.db", budget, dataset="tumours", unit="one patient")
 choice = dptune_optuna.choose(

@@ -53,7 +53,7 @@ class Audit:
         losses: (X, y) -> losses (n,) of these rows, as the search would read them, at one configuration.
         X: (n, d) rows to audit with.
         y: (n,) answers.
-        clip: (low, high), as in the search.
+        clip: (low, high) of the search.
         mu: of one release.
         people: how many rows are replaced, each in several ways.
         answers: how many releases about each of two neighbours an attack may see.

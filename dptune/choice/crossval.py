@@ -36,7 +36,7 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
     Args:
         X, y: public rows (N, d) and answers (N,).
         cv: number of folds, a scikit-learn splitter, or the folds themselves. For losses that use labels whole numbers
-            mean stratified folds, as in scikit-learn.
+            mean stratified folds, like in scikit-learn.
         groups: of the public rows (N,), for splitters that need them.
 
     Raises:

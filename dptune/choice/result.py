@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from dptune.choice.paired import PairedEstimate
-from dptune.search.answer import Estimate
+from dptune.search.answer import SEEDED, Estimate, improvement_in_words, next_step
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Selection:
         """
         among = f"{self.finalists} finalists" if self.finalists else f"{self.candidates} candidates"
         lines = [
-            "" if self.private else "NOT PRIVATE: the noise was seeded.",
+            "" if self.private else SEEDED,
             self._verdict_in_words(),
             f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} (mu={self.mu:.3g}).",
         ]
@@ -71,7 +71,9 @@ class Selection:
                 f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}."
             )
             if gain.surprising:
-                lines.append("Public rows predicted something else: populations differ, or the search has overfitted.")
+                lines.append(
+                    "Noise does not explain the difference: the populations differ, or the search has overfitted."
+                )
         if self.estimate is not None:
             lines.append(f"Its mean loss: {self.estimate}.")
         lines += [left, self._next_step()]
@@ -82,23 +84,12 @@ class Selection:
             return "Keep the default: the private people prefer no finalist to it."
         if (gain := self.improvement) is None:
             return "" if self.default is not None else "No default= was given, so nothing says how much better it is."
-        low, high = gain.interval()
-        words = {"better": "Better than the default", "worse": "Worse than the default"}
-        return (
-            f"{words.get(gain.verdict, 'Not distinguishable from the default')}: the mean loss improves by "
-            f"{gain.value:.3g} (95% interval of the noise: {low:.3g} to {high:.3g})."
-        )
+        return improvement_in_words(gain, "the default")
 
     def _next_step(self) -> str:
         if self.index == self.default:
             return "Next: keep what you have, and publish the statement."
-        people = f"It holds for these {self.people} people; another {self.people} may differ."
-        steps = {
-            "better": f"Next: take the model, and publish the statement. {people}",
-            "worse": f"Next: keep the default. {people}",
-            "not distinguishable": f"Next: keep the default, or ask more people. {people}",
-        }
-        return steps.get(self.verdict, "")
+        return "" if self.improvement is None else next_step(self.verdict, self.people)
 
     def to_dict(self) -> dict[str, object]:
         """Return plain JSON data, for attributes of a study; the interval and verdict of the improvement with it."""

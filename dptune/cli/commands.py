@@ -48,7 +48,10 @@ from dptune.training.profiles import epsilon_of
 def audit(
     file: Annotated[Path, typer.Argument(help="Python file that sets audit = dptune.audit.Audit(...)")],
 ) -> None:
-    """Check your losses and settings on public or made-up rows, and print what each check proves."""
+    """Check your losses and settings on public or made-up rows, and print what each check proves.
+
+    Example: dptune audit my_audit.py
+    """
     if not file.exists():
         raise InputError(f"there is no file {file}.")
     found = runpy.run_path(str(file)).get("audit")
@@ -58,7 +61,7 @@ def audit(
     for finding in found.run():
         typer.echo(finding)
         broken += not finding.holds
-    typer.echo("An audit finds what breaks a promise. That nothing was found is not a proof: see docs/privacy.md.")
+    typer.echo("An audit finds what breaks the guarantee. It does not prove the guarantee: see docs/privacy.md.")
     if broken:
         raise typer.Exit(1)
 
@@ -82,7 +85,10 @@ def convert(
         ),
     ] = None,
 ) -> None:
-    """Convert a budget between mu-GDP and (epsilon, delta); or say what a DP-SGD training costs, which has no mu."""
+    """Convert a budget between mu-GDP and (epsilon, delta), or print the epsilon of a DP-SGD training.
+
+    Example: dptune convert --epsilon 4 --delta 1e-5
+    """
     if sum(given is not None for given in (mu, epsilon, dp_sgd)) != 1:
         raise typer.BadParameter(f"give one of --mu, --epsilon and --dp-sgd. {_NO_BRIDGE}")
     if dp_sgd is not None:
@@ -150,7 +156,7 @@ def plan(
     ] = False,
     format: Listing = Listing.text,
 ) -> None:
-    """Say how large the noise will be, and which improvement shows. Reads no data.
+    """Print how large the noise will be, and which improvement a run can show. Reads no data.
 
     Example: dptune plan --n 400 --loss hinge --epsilon 4
     """
@@ -210,7 +216,10 @@ def certificate(
         Path | None, typer.Option(help="print a record for the registry of deployments, with what this TOML file says")
     ] = None,
 ) -> None:
-    """Print the statement and its risk in words; or a record for the public registry."""
+    """Print the statement and its risk in words, or a record for the public registry.
+
+    Example: dptune certificate ledger.db --delta 1e-5
+    """
     opened = open_any(ledger)
     if registry is not None:
         typer.echo(to_yaml(record(_statement(_central(opened), delta), About.read(registry))), nl=False)
@@ -223,8 +232,8 @@ def certificate(
 def _central(opened: AnyLedger) -> CentralLedger:
     if isinstance(opened, UserLedger):
         raise InputError(
-            "a record is of a curator's ledger; this one is of users' own devices, each of which keeps a "
-            "ledger of its own. `dptune certificate` without --registry says what it promises, and its risk in words."
+            "a registry record needs a curator's ledger; this ledger belongs to users' own devices. `dptune "
+            "certificate` without --registry prints its guarantee and its risk in words."
         )
     return opened
 
@@ -249,7 +258,10 @@ def statement(
         bool, typer.Option("--disjoint", help="nobody is in two of the ledgers: the largest epsilon, not the sum")
     ] = False,
 ) -> None:
-    """Print the privacy statement of a ledger, or one statement for several: of training and validation people."""
+    """Print the privacy statement of a ledger, or one statement for several ledgers.
+
+    Example: dptune statement ledger.db --delta 1e-5 --format markdown
+    """
     opened = [open_any(ledger) for ledger in ledgers]
     if len(opened) == 1 and not disjoint:
         found = _statement(opened[0], delta)
@@ -267,7 +279,10 @@ def _statement(opened: AnyLedger, delta: float | None) -> Statement:
 
 @app.command()
 def show(ledger: Ledger, format: Listing = Listing.text) -> None:
-    """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent."""
+    """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent.
+
+    Example: dptune show ledger.db
+    """
     show_contents(contents_of(open_any(ledger)), format)
 
 
@@ -278,7 +293,10 @@ def raise_budget(
     epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
     delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
 ) -> None:
-    """Allow more to be spent from a ledger, for good; every statement will say so. Run once for all processes."""
+    """Raise the budget of a ledger, for good. Every statement will show it. Run it once for all processes.
+
+    Example: dptune raise-budget ledger.db --mu 1.5
+    """
     if (mu is None) == (epsilon is None):
         raise typer.BadParameter("give one of --mu and --epsilon.")
     opened = PrivacyLedger(ledger)
@@ -294,7 +312,10 @@ def plot(
     delta: Delta = None,
     dark: Annotated[bool, typer.Option("--dark", help="on dark paper")] = False,
 ) -> None:
-    """Draw released losses and the budget of a study to a file."""
+    """Draw released losses and the budget of a study to a file.
+
+    Example: dptune plot ledger.db ledger.png --study svm
+    """
     from dptune.figures import save_figure
 
     typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta, dark=dark)}")
@@ -308,7 +329,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="draw it to this file, too")] = None,
     dark: Annotated[bool, typer.Option("--dark", help="on dark paper")] = False,
 ) -> None:
-    """Print a report of a final model that `dptune.report` released, or draw it. Reads the ledger only."""
+    """Print a report of a final model that `dptune.report` released, or draw it. Reads the ledger only.
+
+    Example: dptune report ledger.db --name report --out report.png
+    """
     found = stored_report(PrivacyLedger(ledger), name)
     if format is Format.json:
         typer.echo(json.dumps(found.to_dict(), indent=2))

@@ -34,7 +34,10 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="print one frame and stop")] = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="time between two looks")] = 2.0,
 ) -> None:
-    """Show budget, progress, noise and released values of a ledger, and follow them until Ctrl-C."""
+    """Show budget, progress, noise and released values of a ledger, and follow them until Ctrl-C.
+
+    Example: dptune watch ledger.db --once
+    """
     opened, console, runs = open_any(ledger), Console(), Runs()
     if once:
         console.print(frame(opened, runs))
@@ -61,7 +64,7 @@ class Runs(dict[str, RunView | None]):
         found = run.so_far()
         if found is None:
             return "nothing is released yet that says where to look"
-        return f"{parameters_in_words(found)}. {found.summary()}"
+        return found.summary()
 
 
 def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> RenderableType:

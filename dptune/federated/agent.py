@@ -163,7 +163,7 @@ class FTSAgent:
         return self._best(values, features, omega[None], float(own.lengthscale.min()))
 
     def hyperparameters(self) -> Hyperparameters:
-        """Return the agent's hyperparameters, fitted to its own observations only, anew after every ``refit``."""
+        """Return the agent's hyperparameters, fitted to its own observations only, after every ``refit``."""
         if len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit):
             self._own, self._fitted = fit(self.X, self.y, self._own), len(self)
         return self._own

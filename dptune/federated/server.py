@@ -76,7 +76,7 @@ class FTSServer:
         wanted = json.loads(json.dumps(settings.describe()))
         if ledger.fix("federation", "settings", wanted) != wanted:
             raise BudgetMismatch(
-                "this ledger's plan was begun with other settings; they fix the weights and so the noise, for good. "
+                "this ledger's plan was started with other settings; they fix the weights and so the noise, for good. "
                 "Continue with them, or make a ledger of its own for other agents."
             )
         self._noise = noise_source(noise)

@@ -58,8 +58,8 @@ class Charge:
         seq: position in the ledger, from 1.
         scope: the study that paid.
         key: the release's idempotency key within the scope.
-        mu: what it cost, in GDP; None of a release without a price in GDP, as of a fixed plan. It is also None of a
-            choice that is held to the limit of choices, whose ``description`` has its bounded range.
+        mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. It is also
+            None for a choice that is held to the limit of choices, whose ``description`` has its bounded range.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.

@@ -134,9 +134,9 @@ class _Asked:
         if public is not None and depends_on_others(self._ask, public):
             raise InputError(
                 f"the {loss.output} of this {self._name} answers a public row differently when another row of the call "
-                "is replaced or the call is repeated: one person's row would move everybody's loss. Fit every step on "
-                "training rows, predict in evaluation mode, and draw nothing at random when predicting, as "
-                "IterativeImputer(sample_posterior=True) does. Nothing was charged for this model."
+                "is replaced or the call is repeated. One person's row would move everybody's loss. Fit every step on "
+                "training rows, predict in evaluation mode, and avoid random predictions, such as those of "
+                "IterativeImputer(sample_posterior=True). Nothing was charged for this model."
             )
 
     def losses(self) -> Vector:

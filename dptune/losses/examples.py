@@ -110,7 +110,7 @@ def _load(loader: Callable[[], Data]) -> Data:
     if failure is None:
         raise KeyboardInterrupt
     raise ObjectiveRefused(
-        f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
+        f"the function given as data= failed ({failure}); nothing was trained or charged. Call it yourself to see why."
     )
 
 
@@ -129,7 +129,7 @@ def _checked(data: Any, rows: int) -> Rows:
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
         raise ObjectiveRefused(
-            f"X and y of data= must have {rows} rows each, as the privatizer was told by n= or groups=."
+            f"X and y of data= must have {rows} rows each, as n= or groups= of the privatizer says."
         )
     if y.ndim > 1:
         raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")

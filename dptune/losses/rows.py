@@ -241,7 +241,7 @@ def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
     shape = (d,) if shape is None and d is not None else shape
     if shape is None:
         raise InputError(
-            "how many columns a list or a vector of rows has is not told by private rows, nor by a model without "
+            "the number of columns of a list or a vector of rows must come from public facts, and this model has no "
             "n_features_in_ (is it fitted?). Give data=Rows(X, y, like=public rows), or an array of numbers."
         )
     table = np.full((len(X), *shape), UNREADABLE, dtype=object)
@@ -260,7 +260,7 @@ def _frame(X: Any, like: Any) -> ParsedRows:
         )
     if list(X.columns) != list(like.columns) or len(like) == 0:
         raise InputError(
-            "X and like= (public rows, as those that train) must have the same columns; like= has "
+            "X and like= (public rows, such as those that train) must have the same columns; like= has "
             f"{len(like)} rows of {list(like.columns)}."
         )
     dtypes = list(like.dtypes)

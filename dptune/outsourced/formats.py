@@ -65,8 +65,8 @@ def to_bytes(values: Matrix) -> bytes:
 class Exchange:
     """The shared folder, used by both halves; made if it is missing.
 
-    ``timeout`` is how many seconds to wait for the other half. Whoever waits longer, or finds something else than the
-    other half writes, gets an `InputError`.
+    ``timeout`` is how many seconds to wait for the other half. A longer wait raises an `InputError`, and so does a file
+    that the other half does not write.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, timeout: float = 600.0) -> None:
@@ -145,7 +145,7 @@ class Exchange:
         return row, y
 
     def history(self) -> list[tuple[int, float]]:
-        """Return the pairs (row, y) answered so far, in order: what a modeler that starts again is told first."""
+        """Return the pairs (row, y) answered so far, in order: which a restarted modeler reads first."""
         found: list[tuple[int, float]] = []
         while (pair := self.answered(len(found) + 1)) is not None:
             found.append(pair)

@@ -116,8 +116,8 @@ class AutoClip:
         whole = most if mu is None else math.hypot(mu, price)
         if whole > (most if shares else allowance.left):
             raise InputError(
-                f"mu={mu:.4g} leaves no room in the ledger for choosing the clip, which takes mu={price:.3g} in "
-                "addition. Leave mu= out, and the run takes what is left, or give clip=(low, high)."
+                f"mu={mu:.4g} leaves no room in the ledger for choosing the clip, which takes mu={price:.3g} more. "
+                "Omit mu=, so that the run takes what is left, or give clip=(low, high)."
             )
         if shares:
             gaussian, eta = divided(whole, shares)
@@ -207,9 +207,8 @@ class ClipRule:
             return cls(most * 2.0**octaves, ABOVE, -PREFERS_CAP * octaves, far=far)
         if n * eta < FEWEST:
             raise InputError(
-                f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and less "
-                f"than {FEWEST:g} tells nothing. Give clip=(low, high), or AutoClip(share=) a larger share. Nothing "
-                "was spent."
+                f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and it must "
+                f"be at least {FEWEST:g}. Give clip=(low, high), or AutoClip(share=) a larger share. Nothing was spent."
             )
         octaves = np.arange(*OF_ALL, STEP)
         handicaps = np.where(octaves > 0, PREFERS_ABOVE, -PREFERS) * octaves

@@ -39,7 +39,8 @@ enable_features("contrib")
 
 
 class NoiseSource(Protocol):
-    """Draws noise. Whoever releases takes one as ``noise=``, and says NOT PRIVATE of all but :class:`OpenDPNoise`."""
+    """Draws noise. A class that releases takes one as ``noise=``, and says NOT PRIVATE of all but
+    :class:`OpenDPNoise`."""
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""
@@ -88,7 +89,7 @@ class OpenDPNoise:
 class SeededNoise:
     """NOT PRIVATE. Reproducible noise for tests and figures; every charge made with it says so.
 
-    A copy, or what is unpickled, draws from the seed anew.
+    A copy, or what is unpickled, starts again from the seed.
 
     Raises:
         InputError: the seed is not a whole number from 0.

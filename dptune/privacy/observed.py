@@ -94,8 +94,8 @@ class ObservedLosses(ABC):
     def _hold(self, clip: Interval | None) -> StoredLosses:
         if clip is None:
             raise InputError(
-                'clip="auto" is chosen from the losses of your default configuration, and was not yet: front ends do '
-                "it in their first trial; without one call privatizer.choose_clip(losses) before the run begins."
+                'clip="auto" is not chosen yet. A front end chooses it in its first trial, from the losses of your '
+                "default configuration. Without a front end call privatizer.choose_clip(losses) before the run starts."
             )
         with self._lock:
             if self._rows is None:

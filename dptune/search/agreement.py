@@ -79,7 +79,9 @@ def agree_on_plan(
             _warn_if_planned(ledger.allowance(), scope, mu)
         stored = ledger.fix_plan(scope, begin)
     if not isinstance(stored, dict) or "seed" not in stored:
-        raise BudgetMismatch(f"the name {scope!r} belongs to a choice, or to no run: give the study a new name.")
+        raise BudgetMismatch(
+            f"the name {scope!r} belongs to a choice or another release, not to a run: give the study a new name."
+        )
     _agree_on_people(privatizer, scope)
     drawn = stored["seed"] if seed is None else seed
     plan = make_plan(stored["mu"] if mu is None else mu, drawn)
@@ -89,7 +91,7 @@ def agree_on_plan(
     if wanted != stored:
         raise BudgetMismatch(
             f"the run {scope!r} was planned with other settings or another search space, which are fixed when a run "
-            f"begins. {_difference(wanted, stored)} Continue it as it was begun, extend it when it is complete "
+            f"begins. {_difference(wanted, stored)} Continue it with its own settings, extend it when it is complete "
             "(docs/optuna.md), or give a new study a new name."
         )
     return plan
@@ -99,7 +101,7 @@ def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> No
     """Refuse a default configuration that is no point of the search space, as far as that is known."""
     if default is not None and space is not None and (wrong := space.validation_error(default)):
         raise InputError(
-            f"default= must have every active searched parameter, within its range: {wrong}. Leave default= out to "
+            f"default= must have every active searched parameter, within its range: {wrong}. Omit default= to "
             "compare with the centre of the search space."
         )
 
@@ -139,7 +141,7 @@ def _warn_if_planned(rest: Allowance, scope: str, mu: float) -> None:
     if rest.holders and mu > rest.unplanned * (1 + 1e-9):
         names = ", ".join(map(repr, rest.holders))
         warnings.warn(
-            f"the run {scope!r} begins with mu={mu:.4g}, of which other runs ({names}) have planned a part: they may "
+            f"the run {scope!r} starts with mu={mu:.4g}. Other runs ({names}) have planned a part of it: they may "
             "end early, or without their final estimate.",
             stacklevel=2,
         )
@@ -154,8 +156,8 @@ def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: Plan) -> bool:
         return False
     other = f"of the run {filter.holder!r}" if filter.holder else "of a release without a choice"
     warnings.warn(
-        f"the run {scope!r} has planned mu={plan.mu:.4g} with a choice that counts less than in GDP, but the charge "
-        f"{other} came first and has the reserve for choices. The run may end early, without its choice, or "
+        f"the run {scope!r} has planned mu={plan.mu:.4g} and counts on the ledger's reserve for choices, but the "
+        f"charge {other} came first and took it. The run may end early, without its choice, or "
         "without its final estimate. A new run under another name is planned with what is left.",
         stacklevel=3,
     )
@@ -173,7 +175,7 @@ def _agree_on_people(privatizer: LossPrivatizer, scope: str) -> None:
     other = sorted(name for name in wanted if begun.get(name) != wanted[name])
     if other:
         raise BudgetMismatch(
-            f"the run {scope!r} was begun with another privatizer (other {', '.join(other)}); continue it with the "
+            f"the run {scope!r} was started with another privatizer (other {', '.join(other)}); continue it with the "
             "same one, or give a new run a new name."
         )
 
@@ -237,8 +239,8 @@ def _starting_from(
     other = [name for name, agrees in same.items() if not agrees]
     if other:
         raise InputError(
-            f"start_from={scope!r}: that run has another {' and another '.join(other)}, so its answers say nothing "
-            "here. Begin a run that starts from nothing, or with what the other one has."
+            f"start_from={scope!r}: that run has another {' and another '.join(other)}, so its answers do not "
+            "apply. Omit start_from=, or use what that run has."
         )
     return {"scope": scope, "last": max((c.seq for c in _charges(ledger, scope)), default=0), "in_all": in_all}
 
@@ -280,8 +282,8 @@ def wanted_in_all(ledger: PrivacyLedger, scope: str, trials: int, mu: float | No
     if trials <= had or (mu is not None and mu <= spent):
         given = "" if mu is None else f" and mu={mu:.4g}"
         raise InputError(
-            f"trials={trials}{given} are what the run {scope!r} is to have in all, and it has {had} trials and "
-            f"mu={spent:.4g}; give more of both."
+            f"trials={trials}{given} must be the totals of the run {scope!r}, which has {had} trials and "
+            f"mu={spent:.4g} already; give more of both."
         )
     return wanted
 

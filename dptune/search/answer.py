@@ -104,6 +104,25 @@ class Estimate:
         return text if self.improvement is None else f"{text}, {self.improvement.compared('the defaults')}"
 
 
+@dataclass(frozen=True)
+class RunFacts:
+    """What a summary says about the run; all of it is public.
+
+    Attributes:
+        made: how many of the planned trials are made, in words.
+        people: number of private people.
+        loss: the recommended parameters' released mean loss; None without one.
+        left: a line on what is left of the ledger's budget.
+        resume: how a run that is not complete continues, as its front end's user knows it.
+    """
+
+    made: str
+    people: int
+    loss: Estimate | None
+    left: str
+    resume: str = ""
+
+
 class Recommendation(dict[str, Any]):
     """Recommended parameters: a dictionary, with what is known about them beside it.
 
@@ -115,8 +134,10 @@ class Recommendation(dict[str, Any]):
             are clipped, and it knows nothing of what clipping took away: no evidence, and never called "better".
         at_edge: names of parameters at an end of their range: a wider range might be better.
         reason: why there is no improvement, in a sentence; "" if there is one.
+        remedy: what to do to get one.
         missing: what the run has still to release and how to resume it; "" if it is complete.
         kept: whether the search has an answer, and it is the default configuration.
+        run: what the summary says about the run; None where there is none.
     """
 
     def __init__(
@@ -128,20 +149,23 @@ class Recommendation(dict[str, Any]):
         hint: Estimate | None = None,
         at_edge: tuple[str, ...] = (),
         reason: str = "",
+        remedy: str = "",
         missing: str = "",
         kept: bool = False,
+        run: RunFacts | None = None,
     ) -> None:
         super().__init__(parameters)
         self.defaults, self.improvement, self.hint, self.at_edge = dict(defaults), improvement, hint, at_edge
-        self.reason, self.missing, self.kept = reason, missing, kept
+        self.reason, self.remedy, self.missing, self.kept, self.run = reason, remedy, missing, kept, run
 
-    def renamed(
-        self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], *, reason: str | None = None
-    ) -> Recommendation:
-        """Return the same with parameters, defaults and reason as a front end's user knows them."""
-        known = {name: value for name, value in vars(self).items() if name != "defaults"}
-        known["reason"] = self.reason if reason is None else reason
-        return Recommendation(parameters, defaults=defaults, **known)
+    def renamed(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **known: Any) -> Recommendation:
+        """Return the same with parameters and defaults as a front end's user knows them, and other facts."""
+        mine = {name: value for name, value in vars(self).items() if name != "defaults"}
+        return Recommendation(parameters, defaults=defaults, **{**mine, **known})
+
+    def resumed(self, how: str) -> Recommendation:
+        """Return the same, with how a run that is not complete continues."""
+        return self.renamed(self, self.defaults, run=None if self.run is None else replace(self.run, resume=how))
 
     @property
     def distinguishable(self) -> bool:
@@ -149,19 +173,60 @@ class Recommendation(dict[str, Any]):
         return self.improvement is not None and self.improvement.verdict == "better"
 
     def summary(self) -> str:
-        """Return what is known about the recommendation, in a few sentences."""
-        edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
+        """Return five lines: the verdict, the parameters, the private loss, the budget left and the next step."""
+        known = (self.hint, self.improvement, None if self.run is None else self.run.loss)
+        seeded = any(one is not None and not one.private for one in known)
+        lines = [SEEDED if seeded else "", self._verdict(), self._chosen()]
+        if self.run is not None:
+            loss = "not released" if self.run.loss is None else str(replace(self.run.loss, improvement=None))
+            lines += [f"Private loss: {loss}. Public rows predicted none: this search asks private people throughout."]
+            lines += [self.run.left]
+        return "\n".join(line for line in [*lines, self._next_step()] if line)
+
+    def _verdict(self) -> str:
         than = parameters_in_words(self.defaults) or "the defaults"
-        seeded = " NOT PRIVATE." if any(one and not one.private for one in (self.hint, self.improvement)) else ""
-        resume = f" The run is not complete: {self.missing}" if self.missing else ""
         if self.kept:
-            return f"The search found nothing that it prefers to {than}: stay there.{seeded}{resume}"
+            return f"Keep {than}: the search prefers no other configuration."
         if self.improvement is not None:
-            return f"In the mean {self.improvement.compared(than)}.{edge}{resume}"
-        told = f"Whether it is better than {than} was not released{self.reason and f': {self.reason}'}."
-        if self.hint is not None:
-            told += f" A model of the clipped releases hints at an improvement of {self.hint.value:.3g}.{seeded}"
-        return told + edge + resume
+            return improvement_in_words(self.improvement, than)
+        hint = "" if self.hint is None else f" A model of the released values expects {self.hint.value:.3g} less loss."
+        return f"No comparison with {than} was released{self.reason and f': {self.reason}'}.{hint}"
+
+    def _chosen(self) -> str:
+        after = "" if self.run is None else f", after {self.run.made}"
+        edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
+        return f"{'So far' if self.missing else 'Chosen'}: {parameters_in_words(self)}{after}.{edge}"
+
+    def _next_step(self) -> str:
+        if self.missing:
+            return f"Next: {self.missing} {self.run.resume if self.run else ''}".rstrip()
+        if self.kept:
+            return "Next: keep what you have, and publish the statement."
+        if self.improvement is not None:
+            return next_step(self.improvement.verdict, None if self.run is None else self.run.people)
+        return self.remedy and f"Next: {self.remedy}"
+
+
+SEEDED = "NOT PRIVATE: the noise was seeded."
+
+
+def improvement_in_words(gain: Estimate, than: str) -> str:
+    """Return the verdict of a released improvement over ``than``, with its 95% interval."""
+    grows, (low, high) = gain.verdict == "worse", gain.interval()
+    value, low, high = (-gain.value, -high, -low) if grows else (gain.value, low, high)
+    verdict = f"{gain.verdict.capitalize()} {'from' if gain.verdict.startswith('not') else 'than'} {than}"
+    cut = "" if gain.cut is None else f" Larger losses count as {gain.cut:.3g}."
+    return (
+        f"{verdict}: the mean loss {'rises' if grows else 'improves'} by {value:.3g} (95% interval of the noise: "
+        f"{low:.3g} to {high:.3g}).{cut}"
+    )
+
+
+def next_step(verdict: str, people: int | None) -> str:
+    """Return what to do after a verdict about so many people."""
+    these = "" if people is None else f" It holds for these {people} people; another {people} may differ."
+    steps = {"better": "take the model, and publish the statement.", "worse": "keep the default."}
+    return f"Next: {steps.get(verdict, 'keep the default, or ask more people.')}{these}"
 
 
 def parameters_in_words(parameters: Mapping[str, Any], quote: str = "") -> str:

@@ -41,9 +41,9 @@ class AskedLoss:
         before = ledger.fact(scope, _LOSS)
         if self.name != UNNAMED and before not in (None, self.name):
             raise BudgetMismatch(
-                f"the trials of the run {scope!r} were asked for {before}, and this objective is about {self.name}: "
-                "their answers say nothing about it. Nothing was trained or charged. Give the new run another name, "
-                "and mu= if the first run is to continue."
+                f"the run {scope!r} minimises {before}, and this objective returns {self.name}. Its answers do not "
+                "apply. Nothing was trained or charged. Give the new run another name, and mu= if the first run is to "
+                "continue."
             )
 
     def keep(self, ledger: PrivacyLedger, scope: str) -> None:

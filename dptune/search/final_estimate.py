@@ -93,8 +93,8 @@ class FinalEstimate:
             raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
         if self.space is not None and (wrong := self.space.validation_error(parameters)):
             raise InputError(
-                f"the run's one final estimate is for a point of its search space, and {wrong}. Ask for it at what "
-                "recommend() returns; nothing was trained or spent."
+                f"the run's one final estimate is for a point of its search space: {wrong}. Give what recommend() "
+                "returns. Nothing was trained or spent."
             )
         made = self.charge
         if made is None:
@@ -102,8 +102,7 @@ class FinalEstimate:
         elif self._searched(made.note["parameters"]) != self._searched(parameters) and not self.recorded(parameters):
             raise KeyConflict(
                 f"the run {self.scopes[0]!r} has its one final estimate, at {made.note['parameters']}; nothing was "
-                "trained or spent. Ask for it there, as often as you like; the loss at other parameters would be a "
-                "release that the run did not plan."
+                "trained or spent. Estimating there again is free. The run plans no release at other parameters."
             )
 
     def release_held(self, parameters: Parameters, point: str, default: str) -> None:
@@ -124,7 +123,7 @@ class FinalEstimate:
             self._release(parameters, names)
             known = self.recorded(parameters)
         if known is None:
-            raise InputError("the final estimate is paid for, and its value was lost with the process that drew it.")
+            raise InputError("the final estimate was charged, but its value was lost with the process that drew it.")
         return known
 
     def _names(self, parameters: Parameters) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dptune._checks import at_least
 from dptune.ledger.approximate import Limits
-from dptune.ledger.gdp import Budget
+from dptune.ledger.gdp import Budget, Spent
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.parameters import Categorical, Float
 from dptune.privacy.privatizer import LossPrivatizer
@@ -40,10 +40,10 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
     return f"mu={mu:.4g} of the ledger's {whole}"
 
 
-def left_in_words(ledger: PrivacyLedger) -> str:
-    """Return a line on what is left of a ledger's budget for other releases."""
-    left = math.floor(1e4 * ledger.remaining()) / 1e4
-    return f"Budget left: mu={left:g} of {ledger.mu:.4g}."
+def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
+    """Return a line on what is left of a ledger's budget; ``planned``: a run has plans for some of it."""
+    left = math.floor(1e4 * (ledger.remaining() if spent is None else ledger.filter.left(spent))) / 1e4
+    return f"Budget left: mu={left:g} of {ledger.mu:.4g}{', some of it planned by this run' if planned else ''}."
 
 
 def risk_in_words(privatizer: LossPrivatizer) -> str:

@@ -67,8 +67,8 @@ class SearchRequest:
             raise InputError(f"default must be a dict, of names and values; got {type(self.default).__name__}.")
         if self.settings.get("rung_share") and not self.takes_reports:
             raise InputError(
-                f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing: it "
-                "sees a model only when it is trained. The samplers for Optuna and the searchers for Ray can."
+                f"{self.front_end} cannot stop trials by private losses, so rung_share= would be wasted: it sees "
+                "trained models only. Use a sampler for Optuna or a searcher for Ray."
             )
         self.method.refuse_unknown([name for name in self.settings if name != "trials"], front_end=self.front_end)
         check_fields(self)
@@ -110,7 +110,7 @@ class SearchRequest:
 
         Raises:
             BudgetExhausted: the ledger has not that much left, for the clip and the run; before ``losses`` is called.
-            BudgetMismatch: the run was begun with a clip.
+            BudgetMismatch: the run was started with a clip.
             InputError: a setting of the run is not usable, or the default configuration failed; nothing was spent.
         """
         people = self.privatizer
@@ -119,7 +119,7 @@ class SearchRequest:
         begun: Any = self.ledger.fact(scope, PRIVATIZER)
         if begun is not None:
             raise BudgetMismatch(
-                f"the run {scope!r} was begun with clip={begun['clip']}; give that, or another name to a new run. "
+                f"the run {scope!r} was started with clip={begun['clip']}; give that, or another name to a new run. "
                 "Nothing was trained or spent."
             )
         if self.start_from is not None:
@@ -170,7 +170,7 @@ class SearchRequest:
     def check_public(self, words: str | None) -> None:
         """Refuse trials that show a public quantity (``words`` say which), where private losses stop them."""
         if words is not None and self.settings.get("rung_share"):
-            raise InputError("give public= or rung_share=: a trial is stopped by one of them.")
+            raise InputError("give one of public= and rung_share=: only one of them can stop a trial.")
 
     def check_start(self, scope: str, space: Space | None = None) -> None:
         """Refuse, before a model is trained, a run that could not begin: the ledger has not ``mu`` left, or nothing."""
@@ -181,7 +181,7 @@ class SearchRequest:
         """Begin the run, or continue it, or what it was extended to, from the ledger.
 
         Raises:
-            BudgetMismatch: it was begun with other settings or another privatizer.
+            BudgetMismatch: it was started with other settings or another privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
         run = SearchRun(
@@ -212,9 +212,9 @@ class SearchRequest:
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:
             given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
-            planned += f" (the number that it plans for {given})"
+            planned += f" (the default for {given})"
         elif asked is not None and run.trials < asked:
-            planned += f" (not {asked}: they come in rounds of equal size)"
+            planned += f" (not {asked}: rounds have equal size)"
         planned += (
             " that train to their end; others take the places of those that are stopped" if plan.rung_share else ""
         )

@@ -207,14 +207,14 @@ class SearchRun(AskingRun):
             return self._values[trial]
 
     def stopped(self, trial: str, parameters: Mapping[str, Value]) -> None:
-        """Take note that a public quantity has ended a trial before it handed in losses; it costs nothing.
+        """Record that a public quantity has ended a trial before it returned losses; it costs nothing.
 
         It is one of the trials that were planned, so that stopping trials saves training: in the questions about its
         generation it counts as a failed evaluation does. It takes no place where each trial has a release of its own,
         before any trial has succeeded, or where two generations in a row were stopped.
 
         Raises:
-            PlanComplete: no trial of the first round handed in losses, or too many in a row were stopped.
+            PlanComplete: no trial of the first round returned losses, or too many in a row were stopped.
         """
         point = point_name(self.scope, trial, parameters)
         with self.lock:
@@ -261,9 +261,9 @@ class SearchRun(AskingRun):
             self.replay.sync()
             if not (early or self.used_up or self.lacks is Lacks.ESTIMATE or self.final.charge):
                 raise InputError(
-                    f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
-                    f"that it ends with: nothing was trained or spent. {self.missing()} If it is to end here, "
-                    "say so: early=True."
+                    f"the run {self.scope!r} is not complete, and its one final estimate is for its last "
+                    f"recommendation. Nothing was trained or spent. {self.missing()} To end the run here, give "
+                    "early=True."
                 )
 
     def estimate(
@@ -314,8 +314,8 @@ class SearchRun(AskingRun):
         if not run.complete:
             had, _ = agreement.totals(run.ledger, run.scope)
             raise InputError(
-                f"the run {run.scope!r} is not complete, and only then it can be extended. Let it make the {had} "
-                "trials that it planned, or begin a new run that starts from it (start_from=)."
+                f"the run {run.scope!r} cannot be extended before it is complete. Let it make its {had} planned "
+                "trials, or start a new run from it (start_from=)."
             )
         return run._extended(wanted)
 

@@ -61,10 +61,12 @@ class Rungs:
             InputError: the plan pays for no decisions, the step is no whole number, or the losses have a wrong shape.
         """
         if self.run.plan.rung_share == 0:
-            raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
+            raise InputError(
+                "the plan of this run has no decisions on private losses: give it a rung_share=, such as 0.2."
+            )
         refuse_name(trial)
         if (found := whole(step)) is None or found < 0:  # not quoted: it may be a loss, in the step's place
-            raise InputError("the step of a report must be a whole number >= 0, as 1, 2, ... epochs.")
+            raise InputError("the step of a report must be a whole number >= 0, such as an epoch: 1, 2, ...")
         step = found
         point = point_name(self.run.scope, f"{trial} at step {step}", parameters)
         submit_losses(self.run.privatizer, point, losses)

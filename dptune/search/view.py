@@ -27,9 +27,10 @@ from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.algorithms.method import Method, Plan
 from dptune.search.algorithms.one_shot import SELECTION, VALUES
 from dptune.search.algorithms.rounds import Rounds
-from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_values, difference_of_values
+from dptune.search.answer import Estimate, Recommendation, RunFacts, at_edge, best_of_values, difference_of_values
 from dptune.search.final_choice import chosen
 from dptune.search.final_estimate import FinalEstimate
+from dptune.search.outlook import left_in_words
 from dptune.search.replay import VALUE, Replay
 from dptune.space import Space, Value
 
@@ -159,27 +160,39 @@ class RunView:
             x, y = self.space.encode(defaults), self.space.encode(found)
             gain = self.algorithm.difference(x, y) or difference_of_values(self.space, values, x, y)
             edge = at_edge(self.space, found)
-        known = self.final.latest(found)
+        known, missing = self.final.latest(found), self.missing()
+        reason, remedy = self._reason() if known is None or known.improvement is None else ("", "")
         return Recommendation(
             found,
             defaults=defaults,
             improvement=None if known is None else known.improvement,
             hint=None if gain is None else Estimate(*gain, self._private),
             at_edge=edge,
-            reason=self._reason() if known is None or known.improvement is None else "",
-            missing=self.missing(),
+            reason=reason,
+            remedy=remedy,
+            missing=missing,
             kept=found == defaults and (gain is not None or (self.space is not None and self._knows)),
+            run=RunFacts(
+                f"{self._count_made()} of {self.trials} planned trials",
+                self.privatizer.n,
+                known,
+                left_in_words(self.ledger, self.replay.spent, planned=bool(missing)),
+            ),
         )
 
-    def _reason(self) -> str:
-        """Why nothing is released about the recommendation and the default together."""
+    def _reason(self) -> tuple[str, str]:
+        """Why nothing is released about the recommendation and the default together, and what to do."""
         if not self.default:
-            return "the run was begun without default=, a configuration to compare with"
+            return "the run has no default=", "give the next run default=, the configuration that you use today."
         if self.plan.final_mu == 0:
-            return "final_share=0 keeps no budget for an estimate"
+            return "final_share=0 reserves no budget for it", "leave final_share= out in the next run."
         if self.final.charge is not None and self.lacks is not Lacks.ESTIMATE:
-            return "the run's one final estimate was made at other parameters, or without the default"
-        return "the final estimate compares the two, and is not made yet: call estimate() with the recommendation"
+            made = "the run has made its one final estimate at other parameters, or without the default"
+            return made, "begin another run to compare the two."
+        return (
+            "the final estimate is not made yet",
+            "call estimate() with this recommendation. It releases both losses.",
+        )
 
     def answer(self, space: Space) -> dict[str, Value]:
         """Return the point that was chosen at the end; before that, what the algorithm makes of the answers so far.
@@ -362,16 +375,23 @@ class RunView:
         again = "Resume the run with more trials; with several processes use threads (n_jobs) or fewer processes."
         return f"{self._trials_made()}{spent}" if spent else f"{self._rounds_made()} {again}"
 
-    def _trials_made(self) -> str:
+    def _count_made(self) -> int:
+        """Trials that are made, with those of the runs that this one extends."""
+        if self.lacks not in (Lacks.ROUNDS, Lacks.VALUES):
+            return self.trials
         algorithm = self.algorithm
         made = (algorithm.t - algorithm.before) * algorithm.batch + algorithm.batch - algorithm.missing()
         made = self.replay.answered_values if self.plan.monitor_mu > 0 else made
+        return self.trials - self.plan.trials + made
+
+    def _trials_made(self) -> str:
+        algorithm = self.algorithm
         rounds = (
             f", and {algorithm.t} of {algorithm.rounds} {algorithm.unit}s"
             if algorithm.t or self.plan.choice_mu == 0
             else ""
         )
-        return f"{self.trials - self.plan.trials + made} of {self.trials} planned trials are made{rounds}."
+        return f"{self._count_made()} of {self.trials} planned trials are made{rounds}."
 
     def _rounds_made(self) -> str:
         outside = f", and {self._outside} of this process's trials were not" if self._outside else ""

@@ -116,8 +116,8 @@ def _refuse_incomparable(parts: Sequence[Statement]) -> None:
     for part in parts:
         if part.adjacency not in (REPLACE_ONE, REMOVE_ONE):
             raise InputError(
-                f"the ledger of {part.dataset!r} promises something else, which adds to nothing: {part.adjacency}. "
-                "Ledgers of disjoint people can be joined all the same (--disjoint)."
+                f"the guarantee of the ledger of {part.dataset!r} cannot be added to another: {part.adjacency}. "
+                "Ledgers of disjoint people can still be joined (--disjoint)."
             )
 
 
@@ -231,8 +231,8 @@ def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> l
             whole = other.with_other(plan)
             if whole is None and surely:
                 raise InputError(
-                    "two of the ledgers are of one selection of the same people, and both train: their costs do not "
-                    "add up. Give these people one ledger, whose plan has one training and one score."
+                    "two of the ledgers train in one selection of the same people: their costs do not add up. Give "
+                    " these people one ledger, whose plan has one training and one score."
                 )
             if whole is not None:
                 found[place] = whole, others or question

@@ -95,7 +95,7 @@ def _check_step(
     except InputError as error:
         raise PrivacyError(f"the training has changed since it began: {error}") from None
     if seed is not None and torch.initial_seed() != seed:
-        raise PrivacyError("PyTorch was seeded during a private training: who knows the seed knows the noise.")
+        raise PrivacyError("PyTorch was seeded during a private training: the seed reveals the noise.")
     if optimizer.accumulated_iterations != 1:
         raise PrivacyError("gradients of several Poisson samples were added up in one step, which is not planned.")
 

@@ -128,7 +128,7 @@ class Repeats:
         return cls(mean, None)
 
     def draw(self) -> int:
-        """Draw K from the operating system's randomness: secret, and drawn anew in every call."""
+        """Draw K from the operating system's randomness: secret, and drawn in every call."""
         k, log_p = (0, -self.mean) if self.shape is None else (1, self._log_first())  # logarithms do not underflow
         left = SystemRandom().random()
         while (left := left - math.exp(log_p)) > 0 and (k < self.mean or math.exp(log_p) > 0):

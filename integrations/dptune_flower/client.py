@@ -33,8 +33,8 @@ def answer(
 ) -> Message:
     """Evaluate where the last broadcast leads, and return the agent's message of the open round.
 
-    An evaluation that raises counts as one that was not made, and is logged here, on the agent's machine. The
-    agent sends its message all the same, because who sends must not depend on data.
+    An evaluation that raises counts as one that was not made, and is logged here, on the agent's machine. The agent
+    still sends its message, because the set of senders must not depend on data.
 
     Args:
         message: the server's question.

@@ -108,7 +108,7 @@ class MLflowRun:
             self.recommend(recommended)
             told.append(f"**Recommended** {parameters_in_words(recommended, '`')}")
         if isinstance(recommended, Recommendation):
-            told.append(recommended.summary())
+            told.append(recommended.summary().replace("\n", "\n\n"))
             numbers.update(_interval("improvement", recommended.improvement))
         if estimate is not None:
             numbers.update({**_interval("loss", estimate), **_interval("improvement", estimate.improvement)})

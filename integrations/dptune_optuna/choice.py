@@ -48,7 +48,7 @@ from dptune.choice.proposals import (
     is_estimator,
 )
 from dptune_optuna.spaces import logger
-from dptune_optuna.studies import ATTRIBUTE, TITLE, write_note
+from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
 
 CHOICE = ATTRIBUTE + "choice"  # study user attribute: the choice, released facts
 TUNED = "lightgbm_tuner:lgbm_params"  # trial system attribute of LightGBMTuner: all parameters that it trained with
@@ -147,7 +147,7 @@ def choose(
     threads = _Threads(study, _training(train, options), given, workers=workers, progress=shows)
     choice = choose_among(proposals, threads, options, logger.info, logger.warning)
     study.set_user_attr(CHOICE, {"params": dict(choice.params), **choice.selection.to_dict()})
-    write_note(study, f"{TITLE} choice\n\n{choice.summary()}".replace("\n", "\n\n"))
+    write_note(study, f"{TITLE} choice\n\n{paragraphs(choice.summary())}")
     return choice
 
 
@@ -197,7 +197,7 @@ class _Objective:
         self._answers.add(hashlib.sha256(repr(np.asarray(y).tolist()).encode()).hexdigest())
         if len(self._answers) > 1:
             raise dptune.InputError(
-                "two candidates were handed over with different public rows: candidates are compared on the same rows. "
+                "two candidates came with different public rows: candidates are compared on the same rows. "
                 "Give train_test_split a random_state. Nothing was charged."
             )
         fit, cv = _fitted(handed.model), self._cv

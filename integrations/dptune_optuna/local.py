@@ -241,6 +241,6 @@ def randomizers_of(study: optuna.Study) -> list[Mapping[str, Any]]:
 def another_randomizer(study: optuna.Study) -> dptune.InputError:
     """Return the refusal of a second randomiser."""
     return dptune.InputError(
-        f"the study {study.study_name!r} was begun with another randomiser; its attributes {RANDOMIZER}... have the "
+        f"the study {study.study_name!r} was started with another randomiser; its attributes {RANDOMIZER}... have the "
         "settings. A study has one randomiser: give the same epsilon, bound and invalid, or begin a new study."
     )

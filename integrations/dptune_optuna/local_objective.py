@@ -75,7 +75,7 @@ class LocalObjective:
         Raises:
             CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` goes on with others.
             PrivacyError: the function used ``trial.report`` or the like.
-            InputError: before the function is called: the study was begun with another randomiser, or its direction
+            InputError: before the function is called: the study was started with another randomiser, or its direction
                 makes the randomiser's ``invalid`` the best value. After it, with the user charged: it did not suggest
                 the parameters that its sampler searches; no reply is sent.
         """

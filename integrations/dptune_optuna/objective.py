@@ -34,7 +34,7 @@ from dptune.search.run import SearchRun
 from dptune_optuna.ending import Ending, stop
 from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
 from dptune_optuna.spaces import logger
-from dptune_optuna.studies import StudyRuns, show
+from dptune_optuna.studies import RESUME, StudyRuns, show
 
 
 class PrivateFunction:
@@ -259,7 +259,8 @@ class PrivateObjective(PrivateFunction):
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         privatizer: holds the losses and pays.
-        n_trials: that the budget is divided among; default as many as n and mu let values be told apart.
+        n_trials: that the budget is divided among; default as many as n and mu allow for values that can be
+        distinguished.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases
@@ -299,7 +300,7 @@ class PrivateObjective(PrivateFunction):
         """
         run = self._begun(study, "there is nothing to recommend")
         self._runs.say_end(study, self._counted)
-        return run.recommend()
+        return run.recommend().resumed(RESUME)
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:

@@ -27,7 +27,7 @@ from dptune.search.run import SearchRun
 from dptune.space import Value
 from dptune_optuna.objective import PrivateFunction
 from dptune_optuna.spaces import SpaceSampler, given_space, within
-from dptune_optuna.studies import StudyRuns
+from dptune_optuna.studies import RESUME, StudyRuns
 
 _ENDED = (TrialState.COMPLETE, TrialState.FAIL)  # in place of one that was pruned another is to come
 _DECORATE = (
@@ -211,7 +211,7 @@ class PrivateSampler(SpaceSampler):
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
         decides = self._runs.request.settings.get("rung_share")
         self._runs.say_end(study, (TrialState.COMPLETE,) if decides else (TrialState.COMPLETE, TrialState.PRUNED))
-        best, space = run.recommend(), run.space
+        best, space = run.recommend().resumed(RESUME), run.space
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         near = [(math.dist(space.encode(t.params), space.encode(best)), t) for t in trials if space.contains(t.params)]
         if near:

@@ -165,7 +165,7 @@ def _refuse_unstorable(trial: Trial | FixedTrial, name: str, choices: Sequence[A
     if other := [choice for choice in choices if not isinstance(choice, str | int | float | bool | NoneType)]:
         raise dptune.InputError(
             f"the choices of {name!r} have {other[0]!r}, a {type(other[0]).__name__}: a stored study gives it back as "
-            "something else and could not be resumed. Choose among names, as in "
+            "something else and could not be resumed. Choose among names, such as "
             f'sizes[trial.suggest_categorical({name!r}, ["small", "large"])], or create the study without storage=.'
         )
 

@@ -49,6 +49,7 @@ _TITLE = f"{TITLE} search"
 _NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
 _PART = 2045  # in parts of this length
 LossesAt = Callable[[Mapping[str, Any]], PerExampleLosses | None]
+RESUME = "To continue, call study.optimize(objective) without n_trials: the study stops when its plan is complete."
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
@@ -131,8 +132,7 @@ class StudyRuns:
         relative = f" A trial's value is the {run.value_is('loss')}: a callback must not compare it with a loss."
         return (
             f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is divided among "
-            f"all of them.{'' if run.plan.monitor_mu > 0 else relative} "
-            "To continue, call study.optimize(objective) without n_trials: the study stops when its plan is complete."
+            f"all of them.{'' if run.plan.monitor_mu > 0 else relative} " + RESUME
         )
 
     def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: AskedLoss) -> None:
@@ -276,7 +276,12 @@ def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
     found = run.so_far()
     if found is None:
         return "when something is released that says where to look"
-    return f"{'' if run.complete else 'so far: '}{parameters_in_words(found, '`')}\n\n{found.summary()}"
+    return f"{'' if run.complete else 'so far: '}{parameters_in_words(found, '`')}\n\n{paragraphs(found.summary())}"
+
+
+def paragraphs(lines: str) -> str:
+    """Return lines as paragraphs of Markdown."""
+    return lines.replace("\n", "\n\n")
 
 
 def write_note(study: optuna.Study, text: str) -> None:

@@ -59,7 +59,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
 
     @abc.abstractmethod
     def _stored_mode(self) -> str | None:
-        """Return the mode the run was begun with, or None if it has not begun."""
+        """Return the mode the run was started with, or None if it has not begun."""
 
     def _serve(self, kind: type, *args: Any) -> None:
         if self._handle is None or not self._client.runs():

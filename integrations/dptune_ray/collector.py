@@ -103,7 +103,7 @@ class Collector:
     def _agree(self, ask: ReplyRequest) -> None:
         if self._log.fix(DEVICE, ask.describe()) != ask.describe():
             raise dptune.InputError(
-                f"the run {self._log.run!r} was begun with another randomiser; give the same, or a new name."
+                f"the run {self._log.run!r} was started with another randomiser; give the same, or a new name."
             )
 
     def _known(self, ask: ReplyRequest) -> float | None:

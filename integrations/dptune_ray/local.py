@@ -211,7 +211,7 @@ class LDPSearch(RunSearch):
         Raises:
             InputError: ``function`` is not one, only one of ledger and user is given, or the settings are for replies
                 that the randomiser does not make. Later, when mode and run are known: a failure would be the best
-                value, or the run was begun with another randomiser.
+                value, or the run was started with another randomiser.
         """
         if not callable(function):
             raise dptune.InputError(f"the objective must be a function; got {type(function).__name__}.")

@@ -99,7 +99,7 @@ class TrialLog:
     def agree_on_mode(self, mode: str) -> None:
         if self.fix("mode", mode) != mode:
             raise dptune.InputError(
-                f"the run {self.run!r} was begun with the other mode; give a new search a new name."
+                f"the run {self.run!r} was started with the other mode; give a new search a new name."
             )
 
     def _insert(self, row: str, *values: str | float) -> None:

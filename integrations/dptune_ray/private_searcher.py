@@ -143,6 +143,6 @@ def _guarded(call: Callable[..., object], *args: Any, **further: Any) -> None:
     try:
         call(*args, **further)
     except NotImplementedError:
-        _logger.info("the inner searcher cannot be told values of earlier trials.")
+        _logger.info("the inner searcher does not accept values of earlier trials.")
     except Exception as error:  # noqa: BLE001 - whatever another library raises
         _logger.warning(f"the inner searcher refused a released value: {error!r}")

@@ -49,7 +49,7 @@ def repeat_and_select(
 
     Args:
         function: configuration -> (model, losses (n,) of the scoring people). The model is sent back: it must pickle.
-        param_space: Tune search space; every repeat draws its configuration anew, without a seed.
+        param_space: Tune search space; every repeat draws its own configuration, without a seed.
         ledgers: see :func:`dptune.training.repeats.repeat_and_select`; so for ``clip``, ``secure``, ``noise``.
         candidates: a public list of configurations, such as :func:`dptune.training.quasi_random` makes (names are
             paths): each repeat draws one of them, with replacement. What a candidate does not name is drawn as usual.

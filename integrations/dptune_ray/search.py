@@ -59,8 +59,8 @@ class SpaceSearch(RunSearch):
             search space is compared with.
         start_from: name of a run of this ledger with the same method, space and privatizer, whose released answers are
             learned before the first trial: they cost nothing (docs/optuna.md).
-        when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where one does not hold the parameter has no say,
-            and its value in the configuration is drawn; for methods for any space.
+        when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where a condition does not hold, the parameter is
+            ignored and its value is drawn. For methods for any space.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
@@ -182,7 +182,7 @@ class SpaceSearch(RunSearch):
             raise dptune.InputError('loss= is minimised: set TuneConfig(mode="min"), or return scores yourself.')
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """End the experiment if the value is not the one that the vault told the trial."""
+        """End the experiment if the value is not the one that the vault returned to the trial."""
         self._refuse_untold(trial_id, result)
 
     def _refuse_untold(self, trial: str, result: Mapping[str, Any]) -> None:
@@ -278,13 +278,14 @@ class SpaceSearch(RunSearch):
         run = self._read()
         found = run.recommend()
         if not run.complete:
-            _logger.warning(
-                f"The run {self._name!r} is not complete. {run.missing()} To resume, fit a Tuner with num_samples=-1 "
-                "and a searcher of this name."
-            )
+            _logger.warning(f"The run {self._name!r} is not complete. {run.missing()} {self._how_to_resume}")
         best, others = self._nested(found), without(self._default or {}, self._space() or ())
         whole = merge_dicts(merge_dicts(constants(self._param_space), others), best)
-        return found.renamed(whole, self._default or self._nested(found.defaults))
+        return found.renamed(whole, self._default or self._nested(found.defaults)).resumed(self._how_to_resume)
+
+    @property
+    def _how_to_resume(self) -> str:
+        return f"To resume, fit a Tuner with num_samples=-1 and a searcher named {self._name!r}."
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return a point of the search space as the trials get it."""

@@ -21,10 +21,10 @@ class VaultRun:
     mode: str  # "min": the function returns losses; "max": it returns scores
 
     def begin(self) -> dptune.SearchRun:
-        """Begin the run, or continue it from the ledger, unless it was begun with the other mode."""
+        """Begin the run, or continue it from the ledger, unless it was started with the other mode."""
         if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
             raise dptune.errors.BudgetMismatch(
-                f"the run {self.scope!r} was begun with the other mode; give a new search a new name."
+                f"the run {self.scope!r} was started with the other mode; give a new search a new name."
             )
         return self.request.begin(self.scope, self.space)
 

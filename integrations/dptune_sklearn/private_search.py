@@ -97,7 +97,8 @@ class PrivateSearch(WrappedEstimator):
         settings: with ``cv=`` ``public_weight``, ``estimate_share`` and ``finalists`` of :class:`dptune.PublicChoice`;
             else of the method's planner, e.g. ``{"final_share": 0.1}``, and of "selection" ``estimate_share`` and
             ``method``.
-        name: of the search in the ledger; default made of everything public, training rows included. Under its name a
+        name: of the search in the ledger; default a digest of everything public, training rows included. Under its
+        name a
             search that is complete is returned again, at no cost.
         warm_start: with ``cv=None``, True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` extends the search
             with fewer. That one is found in the ledger, in another process too.

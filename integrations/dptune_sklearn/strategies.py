@@ -20,9 +20,9 @@ from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
 from dptune.search import VALUES, drive
 from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
-from dptune.search.answer import Recommendation
+from dptune.search.answer import Recommendation, RunFacts
 from dptune.search.asked_loss import AskedLoss
-from dptune.search.outlook import risk_in_words, share_in_words
+from dptune.search.outlook import left_in_words, risk_in_words, share_in_words
 from dptune.search.replay import VALUE
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -112,8 +112,16 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     chosen = select_named(named_losses(), privatizer, name, settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
-    reason = "the choice releases which candidate it is, and no difference of losses"
-    told = Recommendation(best, defaults=first or {}, reason=reason, kept=keeps and chosen.index == 0)
+    told = Recommendation(
+        best,
+        defaults=first or {},
+        reason="a choice without public rows releases no difference of losses",
+        remedy='to compare, let public rows propose: leave out cv=None and method="selection".',
+        kept=keeps and chosen.index == 0,
+        run=RunFacts(
+            f"one choice among {len(points)} candidates", privatizer.n, chosen.estimate, left_in_words(ledger)
+        ),
+    )
     return SearchResult(told, models.fitted(best), chosen.estimate)
 
 
@@ -309,10 +317,13 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> SearchResult:
             model = models.fitted(where.user(told))
         best = told
     defaults = where.user(best.defaults) if best.defaults else {}
-    why = "the estimator's own parameters are no point of the search space" if run.default is None else None
-    return SearchResult(best.renamed(where.user(best), defaults, reason=why), model, run.estimated(best) or loss)
+    why = (
+        {} if run.default is not None else {"reason": OUTSIDE, "remedy": "give default=, parameters within the space."}
+    )
+    return SearchResult(best.renamed(where.user(best), defaults, **why), model, run.estimated(best) or loss)
 
 
+OUTSIDE = "the estimator's own parameters lie outside the search space"
 METHODS: Mapping[str, Strategy] = {
     "centred": partial(propose, dptune.CENTRED),
     "dp-gibo": partial(propose, dptune.GIBO),

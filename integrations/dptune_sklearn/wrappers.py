@@ -83,7 +83,7 @@ class StopsEarly(WrappedEstimator):
     nothing of private people.
 
     Args:
-        estimator: whose ``fit`` takes ``eval_set``, with its own rule to stop, as in
+        estimator: whose ``fit`` takes ``eval_set``, with its own rule to stop, such as
             ``XGBClassifier(early_stopping_rounds=10)`` or ``LGBMClassifier(early_stopping_round=10)``. Its parameters
             are searched as ``estimator__name``.
         fraction: of the training rows, held out to stop on.

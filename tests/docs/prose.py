@@ -21,7 +21,9 @@ PROOFS = {"docs/privacy.md", "docs/frontier.md"}  # and everything under docs/re
 BANNED = re.compile(
     r"(?<!here )\b(?:[Ii]s|[Aa]re) (?:none|no (?!longer|more|less|smaller|larger|later|earlier)\w+)"
     r"|\b(?:[Tt]ells?|told) whether\b|\b[Ww]ho reads\b|\b(?:[Gg]oes|[Gg]o|went) on\b|\bthat of the other\b"
-    r"|\b[Bb]eside\b"
+    r"|\b[Bb]eside\b|\b[Tt]old\b|\b[Ss]hall\b|\ball the same\b|\bwill not do\b|\bno say\b|\bone's own\b|\b[Aa]new\b"
+    r"|\b[Ww]hoever\b|^That (?:of|nothing|numbers|they|a)\b|, as (?:with|in|of|for|those)\b"
+    r"|\b[Hh]and(?:s|ed)? (?:in|over)\b|\bmade of\b|\b(?:will|did) tell\b|\btaken for\b"
 )
 CALLS = {"warn", "warning", "info", "debug", "error", "critical", "exception", "echo", "Option", "Argument"}
 SKIPPED = {"Args:", "Returns:", "Raises:", "Attributes:", "Example:", "Yields:", "Notation:"}
@@ -166,11 +168,16 @@ def public_names() -> frozenset[str]:
 
 def _public(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
     for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in public_names():
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (node.name in public_names() or _is_command(node)):
             yield node
             for inner in node.body if isinstance(node, ast.ClassDef) else []:
                 if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
                     yield inner
+
+
+def _is_command(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    """Whether the docstring is the help text of a command."""
+    return any(ast.unparse(decorator) in ("app.command()", "app.callback()") for decorator in node.decorator_list)
 
 
 def _says(call: ast.Call) -> bool:

@@ -36,6 +36,8 @@ def test_a_page_is_short_unless_it_is_a_proof(path: Path) -> None:
         ("A named actor is no wall.", "phrase 'is no wall'"),
         ("It tells whether the run is complete.", "phrase 'tells whether'"),
         ("The run goes on.", "phrase 'goes on'"),
+        ("People who shall be protected.", "phrase 'shall'"),
+        ("Draw nothing at random, as in training.", "phrase ', as in'"),
         ("word " * 25, "125 characters"),
     ],
 )
@@ -47,6 +49,12 @@ def test_what_breaks_a_rule_is_found(text: str, rule: str, tmp_path: Path, monke
     assert rule in {fault.rule for fault in prose.faults(page)}
     if "characters" not in rule:
         assert [fault.rule for fault in prose.faults(module)] == [rule]
+
+
+def test_help_texts_of_commands_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    (tmp_path / "commands.py").write_text('@app.command()\ndef show():\n    """The ledger tells whether it is."""\n')
+    assert [fault.rule for fault in prose.faults(tmp_path / "commands.py")] == ["phrase 'tells whether'"]
 
 
 def test_code_and_tables_are_not_one_long_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

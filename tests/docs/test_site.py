@@ -23,7 +23,7 @@ from page_tools import ROOT
 SITE = Path(os.environ.get("DPTUNE_SITE", ROOT / "out" / "site"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MUST = os.environ.get("DPTUNE_CHROMIUM") == "1"
-SECONDS = 1800
+SECONDS = 600  # for all pages; seventy on a machine with ten times as much to do as it has cores
 CHECK = """<!doctype html><meta charset="utf-8"><body><script>
 const pages = PAGES, found = [];
 const visible = (frame, element) => element.getClientRects().length > 0;

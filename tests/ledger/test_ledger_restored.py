@@ -41,7 +41,7 @@ def test_restores_of_older_files_are_each_noticed(fast_path: Path, put_back: Cal
         shutil.copy(path, new)
         put_back(old, path)
         for use in (ledger.spent, lambda: pay(ledger, "again", 0.1), lambda: ledger.check(0.1)):
-            with pytest.raises(LedgerError, match=r"is behind.*put that one back"):
+            with pytest.raises(LedgerError, match=r"is behind.*Restore the newest file"):
                 use()
         if kept:
             with pytest.raises(LedgerError, match="is behind"):

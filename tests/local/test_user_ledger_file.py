@@ -124,7 +124,7 @@ def test_a_value_without_its_charge_is_not_sent(ledger: UserLedger) -> None:
         ledger.path.write_bytes(before)  # somebody puts an old copy back
         return 0.5
 
-    with pytest.raises(LedgerError, match="An older copy was put back"):
+    with pytest.raises(LedgerError, match="An older copy was restored"):
         ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
     with closing(sqlite3.connect(ledger.path)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (0,)

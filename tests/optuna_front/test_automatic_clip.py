@@ -210,7 +210,7 @@ def test_a_run_that_was_begun_with_a_clip_keeps_it_and_an_automatic_one_is_not_p
     study.optimize(given.objective(**about("squared_error"))(Fitting()), n_trials=1)
     spent = ledger.spent()
     study, objective = sampled(ledger, mu=0.5)(Fitting(), "squared_error")
-    with pytest.raises(BudgetMismatch, match="was begun with clip"):
+    with pytest.raises(BudgetMismatch, match="was started with clip"):
         study.optimize(objective, n_trials=1)
     assert ledger.spent() == spent
 

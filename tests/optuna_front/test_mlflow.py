@@ -100,7 +100,7 @@ def test_the_answer_stands_with_the_study(tmp_path: Path, where: Any, kind: str)
     assert (numbers["loss"], numbers["loss_sigma"]) == (estimate.value, estimate.sigma)
     assert (numbers["loss_low"], numbers["loss_high"]) == estimate.interval()
     assert str(estimate) in tags["mlflow.note.content"]
-    assert best.summary() in tags["mlflow.note.content"]
+    assert best.summary().replace("\n", "\n\n") in tags["mlflow.note.content"]
     assert tags["private"] == "True"
     assert artifact(client, parent, "statement.txt") == run.ledger.statement(delta=1e-5).to_text()
     rows, charges = csv.DictReader(artifact(client, parent, "released.csv").splitlines()), run.ledger.charges("study")

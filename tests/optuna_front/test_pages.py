@@ -101,7 +101,7 @@ def test_the_note_has_the_budget_and_in_the_end_the_recommendation(tmp_path: Pat
     text = note_of(study)
     assert "95%: mu = 0.975 of 1 is spent" in text
     assert f"x = `{recommended['x']:.4g}`" in text
-    assert recommended.summary() in text
+    assert recommended.summary().replace("\n", "\n\n") in text
     objective.estimate(study, recommended)
     assert f"`{'█' * 30}` 100%: mu = 1 of 1 is spent" in note_of(study)
 

@@ -132,7 +132,7 @@ def test_a_study_keeps_its_loss(tmp_path, kind):
         run(fitted, loss="brier", **data)  # of which nothing comes: it may be corrected under the same name
     run(fitted, loss="squared_error", **data)
     spent, fits = open_ledger(tmp_path).spent(), []
-    with pytest.raises(dptune.errors.BudgetMismatch, match=r"asked for squared_error.*absolute_error.*another"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match=r"minimises squared_error.*absolute_error.*another"):
         run(lambda trial: fits.append(1) or fitted(trial), loss="absolute_error", **data)
     assert (open_ledger(tmp_path).spent(), fits) == (spent, [])
     run(people_s_losses)  # nobody knows which loss that is
@@ -282,7 +282,9 @@ def test_a_study_refuses_a_ledger_that_did_not_pay_for_it_before_training(fast_p
         shutil.copy(fast_path / "ledger.db", elsewhere)
         run(storage, open_ledger(fast_path))
     calls = []
-    with pytest.raises(dptune.LedgerError, match="put that one back" if other == "older" else "ledger of the study"):
+    with pytest.raises(
+        dptune.LedgerError, match="Restore the newest file" if other == "older" else "ledger of the study"
+    ):
         run(storage, open_ledger(elsewhere), calls)
     assert calls == []
     run(storage, open_ledger(fast_path), calls)  # with its own it goes on

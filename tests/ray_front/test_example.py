@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 ROOT = Path(__file__).parent.parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
 EXAMPLES = sorted((ROOT / "examples").glob("ray*.py"))
+KEYS = r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Budget left|Next)\b"
+VERDICT = r"^(?:Better than|Worse than|Not distinguishable from|Keep) the default"
 
 
 def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, capfd):
@@ -82,13 +85,21 @@ def test_the_readme_s_third_script_runs_as_pasted_after_the_first(fast_path, mon
 
 
 @pytest.mark.slow
-def test_the_tutorial_runs(fast_path, monkeypatch, capsys):
+def test_the_tutorial_runs_and_prints_what_it_says(fast_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(fast_path)
     names = {}
     for number in range(1, 5):
         run_block(number, names, ("num_samples=20", "num_samples=4"), page="tutorial_ray.md")
     assert names["choice"].params.keys() == {"C", "gamma"}
-    assert "one patient in 'tumours', n = 400" in capsys.readouterr().out
+    said = "\n".join(["", capsys.readouterr().out, *caplog.messages])
+    assert re.search(VERDICT, said, re.MULTILINE)
+    text = (ROOT / "docs" / "tutorial_ray.md").read_text()
+    for kind, block in re.findall(r"^```(text|output)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if kind == "text":
+            assert {line for line in block.splitlines() if line not in said.splitlines()} == {"  ..."}
+        else:  # of one run: the numbers of another one differ
+            assert re.search(KEYS, block, re.MULTILINE)
+            assert {key for key in re.findall(KEYS, block, re.MULTILINE) if f"\n{key}" not in said} == set()
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallo
     with pytest.raises(dptune.InputError, match=says):
         played(search, search.trainable(function))
     if not unplanned:
-        with pytest.raises(dptune.InputError, match="public= or rung_share="):
+        with pytest.raises(dptune.InputError, match="public= and rung_share="):
             search.trainable(public="the weather")(function)
     assert open_ledger(tmp_path, MU).spent() == 0
     dptune_ray.report_private(np.zeros(N), 1)  # outside a trial: nothing

@@ -248,7 +248,7 @@ def test_another_loss_under_the_name_of_a_run_is_refused(tmp_path, opened):
     again("zero_one")
     again("zero_one")
     with pytest.raises(
-        dptune.errors.BudgetMismatch, match="asked for zero_one_loss, and this objective is about brier_loss"
+        dptune.errors.BudgetMismatch, match="minimises zero_one_loss, and this objective returns brier_loss"
     ):
         again("brier")
     assert open_ledger(tmp_path).spent() == 0

@@ -227,7 +227,7 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger, kind: Kind) -> None:
     assert estimate.sigma == pytest.approx(1 / (kind.n * run.plan.final_mu), rel=1e-5)
     run.check_estimate(best)
     for refuse in (run.check_estimate, lambda x: run.estimate(x, losses)):
-        with pytest.raises(KeyConflict, match=r"one final estimate, at .*as often as you like") as refused:
+        with pytest.raises(KeyConflict, match=r"one final estimate, at .*again is free") as refused:
             refuse({**best, "a": best["a"] / 2})
         assert "new name" not in str(refused.value)
     assert all("final" not in point for point in run.privatizer.points())
@@ -255,7 +255,7 @@ def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(
     point, spent = dict(run.space.centre()), ledger.spent()
     losses = losses_of(point, kind.n)
     for refused in (run.check_estimate, lambda x: run.estimate(x, losses)):
-        with pytest.raises(InputError, match=r"is not complete.*nothing was trained or spent.*early=True"):
+        with pytest.raises(InputError, match=r"is not complete.*Nothing was trained or spent.*early=True"):
             refused(point)
     assert ledger.spent() == spent
     with pytest.raises(InputError, match="early must be True or False"):

@@ -154,7 +154,7 @@ def test_progress_tells_the_budget_that_another_process_has_raised(ledger: Priva
 
 def test_an_extension_needs_a_complete_run_and_more_of_both(ledger: PrivacyLedger) -> None:
     run = TOY_RUN.start(ledger, mu=0.6)
-    with pytest.raises(InputError, match=r"not complete.*start_from="):
+    with pytest.raises(InputError, match=r"before it is complete.*start_from="):
         run.extend(trials=24, mu=1.0)
     to_the_end(run)
     for count, mu in ((12, 1.0), (24, 0.6), (24, 0.1), (3, None)):

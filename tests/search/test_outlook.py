@@ -81,7 +81,7 @@ def test_what_is_announced_is_of_the_run_itself(ledger: PrivacyLedger) -> None:
         request = SearchRequest(CENTRED, privatizer, 0.1, settings={"trials": trials, "population": 6})
         return request.announcement(request.begin(f"run {trials}", SPACE))
 
-    assert "makes 24 trials (not 25: they come in rounds of equal size).\n" in announced(25)
+    assert "makes 24 trials (not 25: rounds have equal size).\n" in announced(25)
     assert "makes 24 trials.\n" in announced(24)
     request = SearchRequest(CENTRED, privatizer, 1.0, settings={"trials": 8, "population": 4})
     run = request.begin("run", SPACE)
@@ -103,7 +103,7 @@ def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_o
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=300, clip=(0.0, 3.0))
     request = SearchRequest(CENTRED, privatizer, default={"a": 0.5, "b": 1.0})
     announced = request.announcement(request.begin("run", SPACE))
-    assert "(the number that it plans for 2 coordinates)" in announced
+    assert "(the default for 2 coordinates)" in announced
     sigma = 2 * 3.0 / (300 * 0.05**0.5)  # of the difference of two levels, released jointly for 5% of mu^2
     shows = (1.96 + NormalDist().inv_cdf(0.95)) * sigma  # above 1.96 sigma after noise, in 95% of runs
     assert f"Shows: an improvement over the default of {shows:.3g} in 95% of runs" in announced

@@ -18,7 +18,7 @@ from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, Search
 from dptune.privacy.noise import SeededNoise
 from dptune.privacy.query import Interval
 from dptune.search import SELECTION, VALUES
-from dptune.search.answer import Estimate, Recommendation
+from dptune.search.answer import Estimate, Recommendation, RunFacts
 from dptune.search.final_estimate import FinalEstimate
 from dptune.search.view import RunView
 
@@ -65,10 +65,12 @@ def audit_intervals(folder: Path) -> None:
         run = a_run(folder / str(losses[0]), losses=losses)
         best, usual, sigma = released(run)
         wanted = [tuple(min(max(x, CLIP[0]), CLIP[1]) for x in (best, best - Z * sigma, best + Z * sigma))]
-        wanted += [(usual - best, *(usual - best + side * Z * 2**0.5 * sigma for side in (-1, 1)))]
-        printed = [found for text in texts(run) for found in RANGE.findall(text)]
-        printed += RANGE.findall(str(run.estimated(BEST)))
-        assert {tuple(f"{x:.4g}" for x in numbers) for numbers in wanted} == set(printed)
+        gain = (usual - best, *(usual - best + side * Z * 2**0.5 * sigma for side in (-1, 1)))
+        printed = {found for text in texts(run) for found in RANGE.findall(text)}
+        in_summary = gain if gain[2] >= 0 else (-gain[0], -gain[2], -gain[1])  # a loss that rises has its own sign
+        assert printed == {tuple(f"{x:.4g}" for x in numbers) for numbers in (*wanted, gain)} | {
+            tuple(f"{x:.3g}" for x in in_summary)
+        }
         known = run.estimated(BEST)
         assert known is not None
         for confidence in (0.5, 0.68, 0.9, 0.95, 0.999):
@@ -86,7 +88,8 @@ def audit_borders(folder: Path) -> None:
                 said = verdict if sure else "not distinguishable from"
                 assert improvement.verdict == said.rsplit(" ", 1)[0]
                 assert improvement.compared("C = 2").startswith(f"{said} C = 2: improvement")
-                assert found.summary().startswith(f"In the mean {said} C = 2: improvement")
+                change = "rises" if said.startswith("worse") else "improves"
+                assert found.summary().startswith(f"{said.capitalize()} C = 2: the mean loss {change} by ")
                 assert found.distinguishable is (sure and sign > 0)
                 assert f"{said} the defaults" in str(Estimate(0.5, sigma, True, improvement))
     assert Estimate(0.0, 1.0, True).verdict == "not distinguishable"
@@ -174,7 +177,7 @@ def no_stamp(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_stamp_in_summaries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Recommendation, "summary", lambda self: SUMMARY(self).replace(" NOT PRIVATE", ""))
+    patch.setattr(Recommendation, "summary", lambda self: SUMMARY(self).replace("NOT PRIVATE", ""))
 
 
 def noise_of_one_loss_for_a_difference(patch: pytest.MonkeyPatch) -> None:
@@ -247,22 +250,27 @@ def summary_of(folder: Path, trials: int, **about: Any) -> str:
 @pytest.mark.parametrize(
     ("about", "trials", "says"),
     [
-        ({}, 24, r"^In the mean better than a = 0.9, b = 0.8: improvement"),
+        ({}, 24, r"^Better than a = 0.9, b = 0.8: the mean loss improves by"),
         (
             {},
             12,
-            r"not released: the final estimate compares the two.*not complete: 12 of 24 planned trials are made, and",
+            r"was released: the final estimate is not made yet(?s:.*)So far: .*, after 12 of 24 planned trials\.\n"
+            r"(?s:.*)Next: 12 of 24 planned trials are made, and .* Resume the run",
         ),
-        ({"default": None}, 24, r"not released: the run was begun without default=, a configuration to compare with\."),
-        ({"final_share": 0.0}, 24, r"not released: final_share=0 keeps no budget for an estimate\."),
-        ({"choice_share": 0.0}, 24, r"not released: the final estimate compares the two, and is not made yet: call"),
-        ({"method": SELECTION}, 24, r"^In the mean better than a = 0.9, b = 0.8: improvement"),
+        ({"default": None}, 24, r"released: the run has no default=\.(?s:.*)\nNext: give the next"),
+        ({"final_share": 0.0}, 24, r"released: final_share=0 reserves no budget for it\.(?s:.*)\nNext: leave"),
+        ({"choice_share": 0.0}, 24, r"released: the final estimate is not made yet\.(?s:.*)\nNext: call est"),
+        ({"method": SELECTION}, 24, r"^Better than a = 0.9, b = 0.8: the mean loss improves by"),
         (
             {"method": SELECTION},
             23,
-            r"not released: the final.*not complete: 23 of 24 planned trials are made\. A process",
+            r"So far: .*, after 23 of 24 planned trials\.\n(?s:.*)\nNext: 23 of 24 planned trials are made\. A process",
         ),
-        ({"method": SELECTION, "default": {"a": 0.3, "b": 0.0}}, 24, r"^The search found nothing.*: stay there\.$"),
+        (
+            {"method": SELECTION, "default": {"a": 0.3, "b": 0.0}},
+            24,
+            r"^Keep a = 0.3, b = 0: .*\nChosen: .*, after 24 of 24 planned trials\..*\n(?s:.*)\nNext: keep what",
+        ),
     ],
 )
 def test_a_summary_gives_the_reason_that_holds(fast_path: Path, about: Any, trials: int, says: str) -> None:
@@ -270,7 +278,25 @@ def test_a_summary_gives_the_reason_that_holds(fast_path: Path, about: Any, tria
 
 
 def test_partial_words_stay_out_of_a_complete_summary(fast_path: Path) -> None:
-    assert "not complete" not in summary_of(fast_path, 24)
+    summary = summary_of(fast_path, 24)
+    assert "So far" not in summary
+    heads = [line.split(" ")[0] for line in summary.splitlines()]
+    assert heads == ["Better", "Chosen:", "Private", "Budget", "Next:"]
+    assert summary.endswith(f"It holds for these {N} people; another {N} may differ.")
+    assert "Private loss: not released" not in summary
+
+
+def test_an_incomplete_summary_says_how_the_front_end_continues() -> None:
+    facts = RunFacts("40 of 120 planned trials", 300, None, "Budget left: mu=0.5 of 1.")
+    missing = "40 of 120 planned trials are made."
+    found = Recommendation({"C": 1}, defaults={"C": 2}, reason="it is early", missing=missing, run=facts)
+    assert found.resumed("Call fit again.").summary().splitlines() == [
+        "No comparison with C = 2 was released: it is early.",
+        "So far: C = 1, after 40 of 120 planned trials.",
+        "Private loss: not released. Public rows predicted none: this search asks private people throughout.",
+        "Budget left: mu=0.5 of 1.",
+        "Next: 40 of 120 planned trials are made. Call fit again.",
+    ]
 
 
 def test_a_printed_loss_lies_within_its_clip() -> None:

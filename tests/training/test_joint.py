@@ -106,7 +106,7 @@ def test_two_ledgers_of_one_selection_are_one_plan(
     assert join([ledgers[0], other], delta=DELTA).epsilon == pytest.approx(sum_of_two, abs=0.02)
     twin = TrainingLedger(fast_path / "twin.db", SelectionPlan(law, ONE), n=900, dataset="twin")
     twin.begin_selection("one question", secure=True)
-    with pytest.raises(InputError, match="both train"):
+    with pytest.raises(InputError, match="train in one selection"):
         join([*ledgers, twin], delta=DELTA)
 
 

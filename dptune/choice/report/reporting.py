@@ -56,7 +56,7 @@ def report(
 
     Guarantee: ``mu``-GDP under replacing all records of one person, with n public, for a trusted curator (this
     process): one release of the Gaussian mechanism (:mod:`dptune.privacy.table` has the proof). Bins, their number and
-    everything else that the question is made of come from public rows.
+    all other parts of the question come from public rows.
 
     Args:
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
@@ -66,7 +66,7 @@ def report(
         mu: GDP price; default all that the ledger has not planned otherwise.
         name: of the report in the ledger.
         by: a column, by name or place: the same for each of its values. Values come from the public rows.
-        positive: the positive label of two; default the second of ``model.classes_``, as in scikit-learn.
+        positive: the positive label of two; default the second of ``model.classes_``, like in scikit-learn.
         threshold: the positive class is decided above it; default 0.5 of probabilities, 0 of decision values.
         scores: cross-validated ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, where
             scikit-learn cannot clone the model. Default: ``cross_val_predict``.

@@ -139,8 +139,8 @@ class PendingLosses:
 
     def _other(self, why: str) -> InputError:
         return InputError(
-            f"the pending losses in {self._path} cannot be taken back: {why}. Give what they were written with, or "
-            "delete the file: its trials are trained again then."
+            f"the pending losses in {self._path} cannot be restored: {why}. Give what they were written with, or "
+            "delete the file; then its trials are trained again."
         )
 
     def _change(self, statement: str, rows: list[tuple[object, ...]]) -> None:
@@ -155,7 +155,9 @@ class PendingLosses:
         return f"PendingLosses({str(self._path)!r}, <key>)"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("the key of pending losses does not travel: make them in the process that holds the losses.")
+        raise TypeError(
+            "pending losses cannot be pickled, because of their key: make them in the process that holds the losses."
+        )
 
 
 def _cryptography() -> Any:

@@ -107,7 +107,7 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     if array.ndim != 1 or array.size == 0:
         raise InputError(
             f"per-example losses must be a vector with one loss per example; got {type(values).__name__} of shape "
-            f"{array.shape}. A mean, a score or an empty result will not do: return the losses before averaging, of a "
-            "column losses.ravel(); with loss= and data= return the fitted model."
+            f"{array.shape}. Return the losses before averaging, not a mean, a score or an empty result. Of a column "
+            "return losses.ravel(). With loss= and data= return the fitted model."
         )
     return numbers(array)[0]

@@ -48,8 +48,8 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
             load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
             raise InputError(
                 f"the function can reach the private data= through {way}: training, early stopping or an eval_set on "
-                "private rows would show them without noise. Stop early on public rows; name copies of the public part "
-                f"that are made outside of the function (X_train = X[:n].copy()) in the place of {name}; or let {load}."
+                "private rows would show them without noise. Stop early on public rows. Use copies of the public part "
+                f"that are made outside of the function (X_train = X[:n].copy()) instead of {name}, or let {load}."
             )
 
 

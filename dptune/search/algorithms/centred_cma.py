@@ -21,7 +21,7 @@ RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many
 
 
 class CentredCMA(Centred):
-    """The search for numbers: CMA-ES, told the surrogate's means.
+    """The search for numbers: CMA-ES on the surrogate's means.
 
     The first points come from CMA-ES's first distribution, until what was released tells points apart, or are a Halton
     sequence; CMA-ES begins at the weighted mean of their better half. A search that follows its first few points gets
@@ -41,7 +41,7 @@ class CentredCMA(Centred):
         return self.means[0]
 
     def ask(self, slot: int) -> Vector:
-        """Likewise. A Halton sequence has no point twice, whether slots continue, as Optuna's trials, or start anew."""
+        """Likewise. A Halton sequence repeats no point, whether slots continue across processes or restart."""
         s, had = self.settings, sum(generation.new for generation in self.generations)
         if not (self.explores and s.halton) or (slot == 0 and self.t == 0 and s.default is not None):
             return super().ask(slot)

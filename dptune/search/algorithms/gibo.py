@@ -201,7 +201,7 @@ class DPGIBO(Rounds):
     """The algorithm; holds public data only. See :class:`dptune.search.algorithms.rounds.Rounds` for its use.
 
     One step: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each, have the ``question()`` answered and
-    ``learn`` the answer. More points than asked for, or points of one's own, are welcome: any point observed is
+    ``learn`` the answer. It accepts more points than it asked for, and other points: any point observed is
     information. Points are in the unit cube.
     """
 
@@ -276,7 +276,7 @@ class DPGIBO(Rounds):
         return simplex_design(self.theta, s.kernel, s.noise_variance, b, rng, covariance=covariance)
 
     def observe(self, name: str, x: Vector) -> None:
-        """Line 5: the losses at x (d,) are with the curator under ``name``; told twice, counted once."""
+        """Line 5: the losses at x (d,) are with the curator under ``name``; observed twice, counted once."""
         self._batch_of.setdefault(name, self._batches)
         super().observe(name, x)
 

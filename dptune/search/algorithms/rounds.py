@@ -164,7 +164,7 @@ class Rounds:
     # ---- points --------------------------------------------------------------------------------------
 
     def observe(self, name: str, x: Vector) -> None:
-        """The losses at x (d,) are with the curator under ``name``; told twice, counted once."""
+        """The losses at x (d,) are with the curator under ``name``; observed twice, counted once."""
         if name not in self._points:
             self._points[name] = np.array(x, dtype=np.float64)
             self._waiting.append(name)
