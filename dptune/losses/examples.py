@@ -128,9 +128,7 @@ def _checked(data: Any, rows: int) -> Rows:
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(
-            f"X and y of data= must have {rows} rows each, as n= or groups= of the privatizer says."
-        )
+        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as n= or groups= of the privatizer says.")
     if y.ndim > 1:
         raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
     return Rows(examples.X, y, examples.like)
