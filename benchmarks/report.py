@@ -25,6 +25,25 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 A = TypeVar("A")
 
 
+class Stored(list[dict[str, Any]]):
+    """The results in `<out>/results/<name>.jsonl`, a line each, written as it comes: what was stopped goes on there."""
+
+    def __init__(self, name: str, out: Path) -> None:
+        self._path = out / "results" / f"{name}.jsonl"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(map(json.loads, self._path.read_text().splitlines()) if self._path.exists() else ())
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Keep one more."""
+        self.append(result)
+        with self._path.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+
+    def save(self) -> None:
+        """Write all of them anew, after a change."""
+        self._path.write_text("".join(json.dumps(result) + "\n" for result in self))
+
+
 def in_parallel(
     work: Callable[[A], dict[str, object]], items: Sequence[A], *, jobs: int, name: str, out: Path
 ) -> list[dict[str, object]]:
@@ -59,18 +78,14 @@ def run_missing(
         name: of the file, a line for each run, written as it ends: what was stopped goes on from there.
         out: folder.
     """
-    path = out / "results" / f"{name}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    kept = Stored(name, out)
     done = [{key: value for key, value in result.items() if key != "test_loss"} for result in kept]
     known = {json.dumps(about, sort_keys=True) for about in done}
     rest = [run for run in runs if json.dumps(asdict(run), sort_keys=True) not in known]
-    with ProcessPoolExecutor(jobs) as pool, path.open("a") as file:
+    with ProcessPoolExecutor(jobs) as pool:
         waiting = {pool.submit(measure, run): run for run in rest}
         for future in tqdm(as_completed(waiting), total=len(rest), desc=name, smoothing=0.02):
-            kept.append({**asdict(waiting[future]), "test_loss": future.result()})
-            file.write(json.dumps(kept[-1]) + "\n")
-            file.flush()
+            kept.add({**asdict(waiting[future]), "test_loss": future.result()})
     return kept
 
 

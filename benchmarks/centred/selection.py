@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.data import Array, Split, load_split
 from benchmarks.digits_tasks import elastic_net_task, gradient_boosting_task
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger, select
@@ -206,15 +206,11 @@ def main() -> None:
     if asked.pair:
         print(compare_at_a_pair(asked.seeds))
         return
-    path = asked.out / "results" / "selection.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("selection", asked.out)
     known = {(result["task"], result["people"], result["seed"]) for result in results}
     cells = [Cell(t, n, seed) for seed in range(asked.seeds) for n in asked.people for t in asked.tasks]
     for cell in tqdm([cell for cell in cells if (cell.task, cell.people, cell.seed) not in known]):
-        results.append({**asdict(cell), "test_loss": measure(cell)})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({**asdict(cell), "test_loss": measure(cell)})
     print(json.dumps(machine()))
     print(table(results))
 

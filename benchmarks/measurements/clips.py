@@ -41,7 +41,7 @@ from tqdm import tqdm
 from benchmarks.frontier.tasks import FrontierTask
 from benchmarks.measurements.tails.__main__ import recommended
 from benchmarks.measurements.tails.tasks import kept, make
-from benchmarks.report import DOCS, machine, markdown
+from benchmarks.report import DOCS, Stored, machine, markdown
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
@@ -281,9 +281,7 @@ def main() -> None:
         print(table_of_chances(min(PEOPLE), min(BUDGETS)))
         return
     logging.getLogger("dptune").setLevel(logging.ERROR)  # a new ledger says so
-    path = asked.out / "results" / "clips.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("clips", asked.out)
     done = {tuple(result[key] for key in KEYS) for result in results}
     cells = [cell for cell in design(asked.seeds, asked.trials) if tuple(cell[key] for key in KEYS) not in done]
     end = time.monotonic() + 60 * asked.minutes
@@ -292,9 +290,7 @@ def main() -> None:
             break
         name, seed = cell["task"], cell["seed"]
         about = make(name, cell["n"], seed), cell["method"], cell["mu"], cell["trials"], seed
-        results.append({**cell, **measure(*about, bound=BOUNDS[name], most=MOST.get(name))})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({**cell, **measure(*about, bound=BOUNDS[name], most=MOST.get(name))})
         if cell["method"] == METHODS[-1]:
             kept(name, seed).save()
     print(json.dumps(machine()), report(results), sep="\n\n")

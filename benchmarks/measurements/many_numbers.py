@@ -30,7 +30,7 @@ from benchmarks.frontier.methods import OWN, run, selection
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.people import PENSIONS, ROTTERDAM, WILMS, People, rows
 from benchmarks.frontier.tasks import FrontierTask, Known, make
-from benchmarks.report import DOCS, machine, markdown
+from benchmarks.report import DOCS, Stored, machine, markdown
 from dptune import CENTRED
 
 FIRST, SEEDS, TRIALS = 1000, 6, 100  # splits that the frontier does not have
@@ -101,15 +101,12 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    path = asked.out / "results" / "many_numbers.jsonl"
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("many_numbers", asked.out)
     done = {(r["task"], r["n"], r["mu"], r["seed"]) for r in results}
     cells = [(t, n, mu, s) for s in range(asked.seeds) for t in TASKS for n in (300, 1000) for mu in (0.5, 1.0)]
     for cell in tqdm([] if asked.show else [cell for cell in cells if cell not in done]):
         about = dict(zip(("task", "n", "mu", "seed"), cell, strict=True))
-        results.append({**about, "test_loss": measure(*cell)})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({**about, "test_loss": measure(*cell)})
     print(json.dumps(machine()), table(results), sep="\n\n")
 
 

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from benchmarks.curator import Curator
 from benchmarks.loops import NO_PRIVACY
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from benchmarks.space_tasks import KINDS, SpaceTask, space_task
 from dptune import CENTRED, Categorical, Int, SearchRun
 from dptune.ledger.approximate import largest_plan
@@ -269,21 +269,17 @@ def main() -> None:
     if asked.pair:
         print(at_a_pair(asked.tasks, asked.seeds))
         return
-    path = asked.out / "results" / "spaces.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("spaces", asked.out)
     if asked.again:
         for result in tqdm(results):
             cell = Cell(**{name: value for name, value in result.items() if name != "test_loss"})
             result["test_loss"].update(measure_again(cell, asked.again))
-            path.write_text("".join(json.dumps(result) + "\n" for result in results))
+            results.save()
     known = [{name: value for name, value in result.items() if name != "test_loss"} for result in results]
     seeds, tasks = range(asked.seeds), asked.tasks
     cells = [Cell(t, n, trials, seed) for trials in asked.trials for seed in seeds for n in asked.people for t in tasks]
     for cell in tqdm([cell for cell in cells if asdict(cell) not in known and not asked.show]):
-        results.append({**asdict(cell), "test_loss": measure(cell)})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({**asdict(cell), "test_loss": measure(cell)})
     print(json.dumps(machine()))
     print(table(results), ratios(results), shares(results), sep="\n\n")
 

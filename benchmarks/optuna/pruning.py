@@ -31,7 +31,7 @@ from sklearn.neural_network import MLPClassifier
 from tqdm import tqdm
 
 import dptune
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from dptune_optuna import CentredSampler
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -221,16 +221,12 @@ def main() -> None:
     asked = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    path = asked.out / "results" / "pruning.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("pruning", asked.out)
     known = {(r["task"], r["search"], r["seed"]) for r in results}
     wanted = [(task, search, seed) for seed in range(asked.seeds) for task in TASKS for search in SEARCHES]
     wanted.sort(key=lambda one: list(SEARCHES).index(one[1]) > 2)  # what is compared first, the others as time allows
     for one in tqdm([] if asked.show else [one for one in wanted if one not in known]):
-        results.append(measure(*one))
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add(measure(*one))
     print(table(results))
     print(json.dumps(machine()))
 

@@ -37,7 +37,7 @@ from tqdm import tqdm
 
 import dptune
 from benchmarks.data import Array, load_table
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from dptune.losses.estimator import estimator_losses
 from dptune_sklearn import PrivateSearch
 
@@ -248,15 +248,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path = asked.out / "results" / "sklearn_search.jsonl"
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("sklearn_search", asked.out)
     known = {(r["task"], r["search"], r["seed"]) for r in results}
     cells = [(task, search, seed) for seed in range(asked.seeds) for task in TASKS for search in SEARCHES]
-    path.parent.mkdir(parents=True, exist_ok=True)
     for cell in tqdm([] if asked.show else [cell for cell in cells if cell not in known]):
-        results.append(measure(*cell))
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add(measure(*cell))
     print(json.dumps(machine()))
     print(table([result for result in results if result["seed"] < asked.seeds]))
 

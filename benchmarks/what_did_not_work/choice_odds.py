@@ -39,7 +39,7 @@ from tqdm import tqdm
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.measurements.tails.tasks import kept, make
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from benchmarks.space_tasks import space_task
 from dptune import CENTRED, SearchRun
 from dptune.ledger.gdp import bounded_range_from_mu
@@ -161,17 +161,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    path = asked.out / "results" / "choice_odds.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("choice_odds", asked.out)
     done = {(r["task"], r["n"], r["mu"], r["seed"]) for r in results}
     cells = [
         (name, n, mu, seed) for seed in range(asked.seeds) for name in asked.tasks for n in PEOPLE for mu in BUDGETS
     ]
     for cell in tqdm([] if asked.show else [cell for cell in cells if cell not in done]):
-        results.append({**dict(zip(("task", "n", "mu", "seed"), cell, strict=True)), **measure(*cell)})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({**dict(zip(("task", "n", "mu", "seed"), cell, strict=True)), **measure(*cell)})
     print(json.dumps(machine()), report(results), sep="\n\n")
 
 

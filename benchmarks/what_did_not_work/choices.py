@@ -31,7 +31,7 @@ from tqdm import tqdm
 from benchmarks.centred import selection
 from benchmarks.data import Array
 from benchmarks.measurements.tails.tasks import make
-from benchmarks.report import DOCS, machine, markdown
+from benchmarks.report import DOCS, Stored, machine, markdown
 from benchmarks.space_tasks import KINDS, space_task
 from dptune.ledger.approximate import divided, largest_plan
 from dptune.ledger.gdp import delta_from_mu
@@ -343,15 +343,11 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    path = asked.out / "results" / "choices.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("choices", asked.out)
     known = {(result["task"], result["seed"]) for result in results}
     cells = [(name, seed) for seed in range(asked.seeds) for tasks in GROUPS.values() for name in tasks]
     for name, seed in tqdm([cell for cell in cells if cell not in known and not asked.show]):
-        results.append({"task": name, "seed": seed, **measure(name, seed)})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({"task": name, "seed": seed, **measure(name, seed)})
     print(json.dumps(machine()))
     print(prices(), excess(results), against_default(results), how_many(results), judged(results), sep="\n\n")
 

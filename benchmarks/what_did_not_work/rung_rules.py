@@ -41,7 +41,7 @@ from benchmarks.optuna.pruning import (
     Problem,
     log_losses,
 )
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
 from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Query
@@ -255,8 +255,7 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    path = asked.out / "results" / "rung_rules.jsonl"
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored("rung_rules", asked.out)
     known = {(r["rule"], r["task"], r["split"], r["seed"]) for r in results}
     kinds = [] if asked.show else [*product(TASKS, SPLITS)]
     of = {(task, split): Curves(task, split, Path("out") / "curves") for task, split in kinds}
@@ -268,9 +267,7 @@ def main() -> None:
     for seed, (task, split), rule in tqdm([*product(range(asked.seeds), of, RULES)]):
         if (rule, task, split, seed) not in known:
             about = {"rule": rule, "task": task, "split": split, "seed": seed}
-            results.append({**about, **simulate(of[task, split], RULES[rule], seed)})
-            with path.open("a") as file:
-                file.write(json.dumps(results[-1]) + "\n")
+            results.add({**about, **simulate(of[task, split], RULES[rule], seed)})
     print(table(results))
     print(json.dumps(machine()))
 

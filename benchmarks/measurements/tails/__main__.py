@@ -32,7 +32,7 @@ from benchmarks.frontier.methods import KEEPING, METHODS, OWN
 from benchmarks.frontier.tasks import FrontierTask
 from benchmarks.measurements.tails import report
 from benchmarks.measurements.tails.tasks import FAMILIES, NAMES, kept, make, people
-from benchmarks.report import DOCS, machine
+from benchmarks.report import DOCS, Stored, machine
 from dptune import CENTRED, SearchRun
 from dptune.search.answer import Recommendation
 
@@ -119,8 +119,7 @@ def main() -> None:
     asked = parser.parse_args()
     part, parts = map(int, asked.part.split("/"))
     name = "tails_calibration" if asked.calibration else "tails"
-    path = asked.out / "results" / f"{name}{'' if parts == 1 else f'-{part}'}.jsonl"
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    results = Stored(f"{name}{'' if parts == 1 else f'-{part}'}", asked.out)
     keys = ("task", "n", "mu", "trials", "method", "split", "seed")
     done = {tuple(result.get(key) for key in keys) for result in results}
     cells = calibration(asked.runs, asked.trials) if asked.calibration else comparison(asked.seeds, asked.trials)
@@ -138,9 +137,7 @@ def main() -> None:
         task = make(cell["task"], cell["n"], split)
         about = task, cell["mu"], cell["trials"], cell["seed"]
         found = said(*about) if asked.calibration else {"test_loss": measure(task, cell["method"], *about[1:])}
-        results.append({**cell, **found})
-        with path.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+        results.add({**cell, **found})
     print(
         json.dumps(machine()),
         *([report.calibration(results)] if asked.calibration else [report.comparison(results), report.harm(results)]),
