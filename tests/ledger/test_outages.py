@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -187,7 +188,16 @@ ACTS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-@pytest.fixture(params=["committed", "rolled back", "committed later"])
+OUTCOMES = ("committed", "rolled back", "committed later")
+
+
+def every_outcome(names: Sequence[str], whole: int) -> list[tuple[str, str]]:
+    """Pairs of a name and an outcome: the first ``whole`` names with each outcome, the others in turn."""
+    pairs = itertools.product(enumerate(names), enumerate(OUTCOMES))
+    return [(name, outcome) for (i, name), (j, outcome) in pairs if i < whole or i % len(OUTCOMES) == j]
+
+
+@pytest.fixture
 def lost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The next commit's answer is lost; the list holds what became of commits."""
     seen: list[str] = []
@@ -223,7 +233,7 @@ def lost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         thread.join()
 
 
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize(("name", "lost"), every_outcome([*ACTS], 2), indirect=["lost"])
 def test_a_lost_commit_is_looked_up_and_made_once(postgresql: Callable[[], str], name: str, lost: list[str]) -> None:
     url, (act, wanted) = postgresql(), ACTS[name]
     ledger = PrivacyLedger(url, Budget.gdp(1.0))
@@ -251,6 +261,7 @@ def rows(ledger: PrivacyLedger) -> dict[str, int]:
         return {t: connection.exec_driver_sql(f"SELECT count(*) FROM dptune_{t}").scalar_one() for t in tables}
 
 
+@pytest.mark.parametrize("lost", OUTCOMES, indirect=True)
 def test_a_training_is_begun_once_where_the_commit_was_lost(postgresql: Callable[[], str], lost: list[str]) -> None:
     """Its key is drawn, so that every call is another training; but not every try of one call."""
     ledger = TrainingLedger(postgresql(), TRAININGS, n=29)
@@ -259,14 +270,14 @@ def test_a_training_is_begun_once_where_the_commit_was_lost(postgresql: Callable
     assert (first.seq, second.seq, ledger.count()) == (1, 2, 2)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(("kind", "lost"), every_outcome([*KINDS], 1), indirect=["lost"])
 def test_a_ledger_is_made_once_where_the_commit_was_lost(
-    postgresql: Callable[[], str], kind: Any, lost: list[str]
+    postgresql: Callable[[], str], kind: str, lost: list[str]
 ) -> None:
     lost.clear()
     url = postgresql()
-    ledger = kind.new(url)
-    assert kind.opener(url).identity == ledger.identity
+    ledger = KINDS[kind].new(url)
+    assert KINDS[kind].opener(url).identity == ledger.identity
     assert rows(ledger)["ledger"] == 1
 
 

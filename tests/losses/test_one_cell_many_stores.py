@@ -85,8 +85,9 @@ def test_a_lone_surrogate_costs_its_own_row_only(store: str) -> None:
     assert np.isnan(b[WHO])
 
 
-@pytest.mark.parametrize("store", ["str", "string[pyarrow]", "arrow"])
-@pytest.mark.parametrize("repeats", [True, False])
+@pytest.mark.parametrize(
+    ("store", "repeats"), [("str", True), ("string[pyarrow]", True), ("arrow", True), ("arrow", False)]
+)
 def test_a_cell_of_which_no_frame_can_be_built_costs_its_own_row_only(
     monkeypatch: pytest.MonkeyPatch, store: str, repeats: bool
 ) -> None:

@@ -46,7 +46,13 @@ people = X_private / X[:200].std(axis=0), y_private
 """
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*.py")))
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path.name, marks=() if path.stem in ("simple", "xgboost_pruning") else pytest.mark.slow)
+        for path in sorted(SCRIPTS.glob("*.py"))
+    ],
+)
 def test_a_script_becomes_private_with_six_added_lines_and_no_changed_one(tmp_path: Path, script: str) -> None:
     for package in ("lightgbm", "xgboost", "optuna_integration"):
         pytest.importorskip(package)

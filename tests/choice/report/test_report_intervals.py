@@ -17,8 +17,8 @@ from dptune.choice.report.plan import Groups, Plan
 from dptune.choice.report.regression import Ranges
 from dptune.choice.report.result import residuals_of
 
-RUNS = 400
-NEEDED = 0.93 - 2.5 * math.sqrt(0.07 * 0.93 / RUNS)  # 93%, seen in 400 runs
+RUNS = 200
+NEEDED = 0.93 - 2.5 * math.sqrt(0.07 * 0.93 / RUNS)  # 93%, seen in 200 runs
 CASES = {  # area, prevalence, n, mu
     "usual": (0.85, 0.375, 400, 1.0),
     "little budget": (0.85, 0.375, 300, 0.25),
