@@ -129,7 +129,7 @@ def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(l
     for i in range(4):
         run.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
     more = run.extend(trials=6, mu=0.8)
-    with pytest.raises(InputError, match="not complete"):
+    with pytest.raises(InputError, match="before it is complete"):
         more.extend(trials=8, mu=1.0)
     for i in range(4, 6):
         more.finish(str(i), {"a": i / 10}, np.full(30, 1.0))
@@ -158,7 +158,7 @@ def test_an_extension_needs_a_complete_run_and_more_of_both(ledger: PrivacyLedge
         run.extend(trials=24, mu=1.0)
     to_the_end(run)
     for count, mu in ((12, 1.0), (24, 0.6), (24, 0.1), (3, None)):
-        with pytest.raises(InputError, match=r"in all, and it has 12 trials and mu=0\.6; give more"):
+        with pytest.raises(InputError, match=r"which has 12 trials and mu=0\.6 already; give more"):
             run.extend(trials=count, mu=mu)
     with pytest.raises(InputError, match="trials must be"):
         run.extend(trials=0)
