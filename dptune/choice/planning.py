@@ -9,16 +9,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from dptune.choice.public import BY_RANK, NEAR, Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.choice.public import BY_RANK, Matrix, PublicLosses, Vector, centred, law, prior
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
-FULL = 400.0  # n eta, below which finalists are nearer to the best on public rows than NEAR
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
+SMALL_SHARES, ENOUGH = (0.1, 0.05), 550.0  # instead, where (eps, delta) is divided and n eta would be below ENOUGH
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
@@ -48,7 +48,7 @@ class Plan:
         share: of mu^2, for the estimate.
         finalists: places of the candidates among which people choose, the best on public rows first.
         radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
-        public_weight: of a public row's vote.
+        public_weight: as how many rows a public row counts in the prior.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
     """
 
@@ -95,18 +95,20 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, defau
         kept = 1 - wanted.report_share
         return rest.whole(kept * (1 - share)) * math.sqrt(kept) if wanted.mu is None else wanted.mu
 
+    def eta(share: float) -> float:
+        return bounded_range_from_mu(whole(share) * math.sqrt(1 - share))
+
     share = wanted.estimate_share
     if default is None:
         share = 0.0
     elif share is None:
         share = _share(public, default, lambda each: unit(whole(each) * math.sqrt(each)) if whole(each) > 0 else 1.0)
+        share = share or usual_share(lambda each: n * eta(each), divides=rest.divides and wanted.mu is None)
     mu = whole(share)
     if mu <= 0:
         return Plan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
-    eta = bounded_range_from_mu(mu * math.sqrt(1 - share))
-    near = NEAR * min(1.0, (n * eta / FULL) ** 0.25)
-    finalists = public.finalists(wanted.finalists or _most(n * eta), near)
-    r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
+    finalists = public.finalists(wanted.finalists or _most(n * eta(share)))
+    r = simulated_radius(public, n, eta(share), wanted.public_weight, finalists)
     apart = r
     if default is not None and share:
         apart = estimate_radius(public, default, finalists, unit(mu * math.sqrt(share)))
@@ -120,13 +122,24 @@ def _most(said: float) -> int:
 
 
 def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
-    """Return the least share with which the improvement that public rows predict shows in 95% of runs."""
+    """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
     best, near = public.order[0], public.finalists(FEWEST)
     for share in SHARES:
         r = estimate_radius(public, default, near, sigma(share))
         if public.difference(default, best, r)[0] >= SHOWN * r * 2 * sigma(share):
             return share
-    return USUAL_SHARE
+    return 0.0
+
+
+def usual_share(said: Callable[[float], float], *, divides: bool) -> float:
+    """Return the share of an estimate that public rows do not expect to show.
+
+    Args:
+        said: n eta of the choice, for a share.
+        divides: whether choice and estimate divide a budget in (epsilon, delta), where an estimate takes much from eta.
+    """
+    shares = (USUAL_SHARE, *SMALL_SHARES) if divides else (USUAL_SHARE,)
+    return next((share for share in shares if said(share) >= ENOUGH), shares[-1])
 
 
 # ---- radii -----------------------------------------------------------------------------------------------------------
@@ -164,9 +177,9 @@ def simulate(
         times = np.bincount(rng.integers(0, people.shape[1], size=n), minlength=people.shape[1])  # each row is drawn
         alone.append(float(judged[np.argmin(voting.mean(axis=1))]))
         found.append([])
+        odds = np.log(prior(voting, weight))
         for r in radii:
-            odds = prior(votes(voting, r, weight), r, eta)
-            exponents = np.clip(people, -r, r) @ times * eta / (4 * r) - np.log(odds)
+            exponents = np.clip(people, -r, r) @ times * eta / (4 * r) - odds
             found[-1].append(float(law(exponents) @ judged))
     return np.array(found), np.array(alone)
 
@@ -256,14 +269,15 @@ def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, un
     )  # fmt: skip
 
 
-def choice_forecast(n: int, width: float, mu: float) -> dict[str, object]:
+def choice_forecast(n: int, width: float, mu: float, share: float) -> dict[str, object]:
     """Return what a choice on public rows can show, before any row is seen: a row of ``dptune plan``.
 
     Args:
         n: number of private people.
         width: of the clip. Each person's difference is assumed to be cut at half of it, which is typical.
         mu: what choice and estimate cost together, in GDP.
+        share: of mu^2, for the estimate.
     """
-    sigma = width / (n * mu * math.sqrt(USUAL_SHARE))
+    sigma = width / (n * mu * math.sqrt(share))
     named = {"method": "one private choice on public rows", "mu": mu, "trials": "any", "noise of": "the improvement"}
     return {**named, "sigma": sigma, "shows": SHOWN * sigma, "warning": ""}

@@ -5,7 +5,8 @@ Notation (theory.md, section 11): candidates j = 1..m, public rows k = 1..N, pri
     V_kj   loss of public row k under candidate j, trained without the row's fold      (m, N), public
     L_ij   loss of person i under candidate j, trained on all public rows              private
     r      radius: a row's losses, less their own median over the finalists, are cut to [-r, r]
-    pi_j   prior of the choice:  (1 - h) softmax_j(-(eta w / 4 r) sum_k cut(V_kj)) + h / s,  h = MIXED
+    z_j    how many paired standard errors the mean public loss lies above the best finalist's
+    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight
 
 The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)). Everything here is a function of public rows, n and the
 price. So it is known before a private loss is read, and costs no budget.
@@ -25,10 +26,11 @@ from dptune.errors import InputError
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
+STEEP = 2.0  # how fast the prior's logarithm falls with each paired standard error
 MIXED = 0.1  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
-NEAR = 2.5  # paired standard errors between the best candidate and a finalist, at most
+NEAR = 3.0  # paired standard errors between the best candidate and a finalist, at most
 ALWAYS = 20  # candidates, the best on public rows, that count as near in any case
 BY_RANK = 30  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
@@ -92,17 +94,16 @@ class PublicLosses:
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
-    def finalists(self, most: int, near: float = NEAR) -> tuple[int, ...]:
+    def finalists(self, most: int) -> tuple[int, ...]:
         """Return at most so many candidates, the best on public rows first.
 
-        Near are the best ALWAYS ones and those whose paired mean difference to the best is within ``near`` standard
+        Near are the best ALWAYS ones and those whose paired mean difference to the best is within NEAR standard
         errors. Of these the best is taken, and then the farthest from all that were taken, by the mean absolute
         difference of public losses: near copies of each other fit the same public rows by luck. Among fewer than
         BY_RANK finalists ranks decide.
         """
         ranked, V = np.array(self.order), self.clipped
-        apart = V[ranked] - V[ranked[0]]  # (s, N)
-        close = apart.mean(axis=1) <= near * apart.std(axis=1) / apart.shape[1] ** 0.5
+        close = distances(V[ranked]) <= NEAR
         close[:ALWAYS] = True
         kept = ranked[close] if most >= BY_RANK else ranked[:most]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
@@ -154,14 +155,22 @@ def centred(losses: Matrix) -> Matrix:
     return losses - np.median(losses, axis=0)
 
 
-def votes(losses: Matrix, r: float, weight: float) -> Vector:
-    """Return minus the exponent that public rows give each finalist, in units of eta / 4r: w sum_k cut(V_kj) (s,)."""
-    return weight * np.asarray(np.clip(centred(losses), -r, r).sum(axis=1))
+def distances(losses: Matrix) -> Vector:
+    """Return z (s,): how many paired standard errors each mean of public losses (s, N) lies above the smallest."""
+    apart = losses - losses[np.argmin(losses.mean(axis=1))]
+    error = apart.std(axis=1) / losses.shape[1] ** 0.5
+    far = np.full(len(losses), np.inf)  # worse by the same amount for every row
+    return np.where(apart.mean(axis=1) > 0, np.divide(apart.mean(axis=1), error, out=far, where=error > 0), 0.0)
 
 
-def prior(votes_: Vector, r: float, eta: float) -> Vector:
-    """Return pi (s,), the softmax of the votes mixed with a uniform law; it sums to 1."""
-    return (1 - MIXED) * law(votes_ * eta / (4 * r)) + MIXED / len(votes_)
+def prior(losses: Matrix, weight: float) -> Vector:
+    """Return pi (s,) by the finalists' public losses (s, N); it sums to 1, and no entry is below MIXED / s.
+
+    It falls like a Laplace law, not like a normal one: the mean of another population may lie farther away than
+    standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform.
+    """
+    steps = STEEP * weight**0.5 * distances(losses) if weight else np.zeros(len(losses))
+    return (1 - MIXED) * law(steps) + MIXED / len(losses)
 
 
 def law(exponents: Vector) -> Vector:

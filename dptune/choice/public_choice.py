@@ -30,11 +30,10 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, share, text
 from dptune.choice import planning
 from dptune.choice.paired import PairedEstimate
-from dptune.choice.public import PublicLosses, prior, votes
+from dptune.choice.public import PublicLosses, prior
 from dptune.choice.result import Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import NoisyMin
@@ -59,7 +58,7 @@ class PublicChoice:
         default: place, from 0, of the candidate that you have today. It is what the estimate compares with.
         loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
-        public_weight: of a public row's vote against a person's; below 1 for rows that are known to be unlike.
+        public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show.
         finalists: number of finalists; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
@@ -234,8 +233,7 @@ class PublicChoice:
         r, mu = self._plan.radius, self._plan.choice_mu
         points = tuple(map(self._point, left))
         query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred=True)
-        tally = votes(self.public.clipped[left], r, self._plan.public_weight)
-        odds = prior(tally, r, bounded_range_from_mu(mu)).tolist()
+        odds = prior(self.public.clipped[left], self._plan.public_weight).tolist()
         self._privatizer.release(
             query, scope=self.name, key=INDEX, note=self._note(left), mechanism=partial(NoisyMin, prior=odds)
         )

@@ -12,7 +12,7 @@ import pytest
 import dptune
 from dptune.choice import planning
 from dptune.choice.choosing import private_losses
-from dptune.choice.public import PublicLosses, centred, law, prior, votes
+from dptune.choice.public import PublicLosses, centred, distances, law, prior
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy import TableQuery
 from dptune.privacy.mechanism import NoisyMin
@@ -57,8 +57,9 @@ def test_the_exponents_are_those_of_the_formula(tmp_path: Path) -> None:
     found, plan = chosen(choice, L), choice._plan
     eta, r, f = bounded_range_from_mu(plan.choice_mu), plan.radius, list(choice.finalists)
     cut = np.clip(L[f] - np.median(L[f], axis=0), -r, r).sum(axis=1)
-    tally = np.clip(V[f] - np.median(V[f], axis=0), -r, r).sum(axis=1)
-    pi = 0.9 * law(tally * eta / (4 * r)) + 0.1 / len(f)
+    apart = V[f] - V[f[0]]  # the first finalist has the smallest mean
+    z = np.divide(apart.mean(axis=1), apart.std(axis=1) / N**0.5, out=np.zeros(len(f)), where=apart.any(axis=1))
+    pi = 0.9 * np.exp(-2 * z) / np.exp(-2 * z).sum() + 0.1 / len(f)
     expected = cut * eta / (4 * r) - np.log(pi)
     np.testing.assert_allclose(noise.statistics[0], expected, rtol=1e-4, atol=1e-4)  # rows are kept in float32
     assert found.index == f[int(np.argmin(expected))]
@@ -213,13 +214,45 @@ class Canned(Noise):
         return 2
 
 
-def test_a_vote_weighs_as_much_as_a_person() -> None:
-    """n people with the losses of the public rows, or these rows with weight 1, give the same odds but for the mix."""
+def test_the_prior_falls_with_paired_standard_errors() -> None:
     V = losses(0, N)
-    r, eta = 0.7, 2.0
-    people = law(np.clip(centred(V), -r, r).sum(axis=1) * eta / (4 * r))
-    np.testing.assert_allclose(prior(votes(V, r, 1.0), r, eta), 0.9 * people + 0.1 / len(V))
-    assert prior(votes(V, r, 1e6), r, eta).min() >= 0.1 / len(V)  # misled people lose log 10 at most
+    V[3] = V[-1]  # equal to the best
+    V[4] = V[-1] + 1e-9  # worse for every row
+    z, odds = distances(V), prior(V, 1.0)
+    assert odds.sum() == pytest.approx(1.0)
+    assert z[3] == z[-1] == 0.0
+    assert z[4] > 1e6
+    assert (z[:3] > 1).all()
+    assert odds[3] == odds[-1] == odds.max()
+    assert odds[4] == pytest.approx(0.1 / len(V))  # misled people lose log 10 and log s at most
+    np.testing.assert_allclose(odds, 0.9 * law(2 * z) + 0.1 / len(V))
+
+
+def test_a_public_row_of_weight_four_counts_as_four() -> None:
+    V = losses(0, N)
+    np.testing.assert_allclose(prior(V, 4.0), prior(np.tile(V, (1, 4)), 1.0))
+    np.testing.assert_allclose(prior(V, 0.0), 1 / len(V))
+
+
+@pytest.mark.parametrize(
+    ("budget", "n", "share"),
+    [
+        (dptune.Budget.approximate_dp(1.0, 1e-5), 300, 0.05),
+        (dptune.Budget.approximate_dp(1.0, 1e-5), 1000, 0.1),
+        (dptune.Budget.approximate_dp(1.0, 1e-5), 1100, 0.2),
+        (dptune.Budget.approximate_dp(4.0, 1e-5), 300, 0.2),
+        (dptune.Budget.gdp(0.25), 300, 0.2),
+    ],
+)
+def test_an_estimate_that_will_hardly_show_leaves_the_choice_what_it_needs(
+    tmp_path: Path, budget: dptune.Budget, n: int, share: float
+) -> None:
+    """Of a budget in (epsilon, delta) a fifth of mu^2 for the estimate takes half of eta from the choice."""
+    V = losses(0, N) / 100 + losses(2, N, 1)  # candidates hardly differ
+    p = dptune.LossPrivatizer(dptune.PrivacyLedger(tmp_path / "ledger.db", budget), n=n)
+    plan = dptune.PublicChoice(V, p, name="x", default=0)._plan
+    assert plan.share == share
+    assert plan.estimate_mu > 0
 
 
 def test_a_prior_is_part_of_the_digest(tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def test_without_noise_the_transcripts_differ(tmp_path: Path, capfd: Any) -> Non
 
 
 def the_vote_reads_private_rows(patch: pytest.MonkeyPatch, losses: Any) -> None:
-    votes = public_choice.votes
-    patch.setattr(public_choice, "votes", lambda V, r, w: votes(V, r, w) + losses()[: len(V)])
+    prior = public_choice.prior
+    patch.setattr(public_choice, "prior", lambda V, w: prior(V + losses()[: len(V), None], w))
 
 
 def r_from_private_rows(patch: pytest.MonkeyPatch, losses: Any) -> None:
