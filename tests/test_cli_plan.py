@@ -38,6 +38,7 @@ def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_l
     assert here["mu"] > 1.3  # the pair buys a choice more than the mu of .92 through it
     assert here["sigma"] == pytest.approx(2 * 1.5 / (400 * here["mu"] * math.sqrt(0.2)))  # cut at half of the clip
     assert here["shows"] == pytest.approx((1.959964 + 1.644854) * here["sigma"])
+    assert half["sigma"] == pytest.approx(2 * 1.5 / (400 * half["mu"] * math.sqrt(0.05)))  # an estimate is dear there
 
 
 @pytest.mark.parametrize(

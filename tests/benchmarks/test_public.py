@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import dptune
 from benchmarks.frontier.methods import CMA, OWN, START, TPE
-from benchmarks.public import report, searches
+from benchmarks.public import constants, report, searches
 from benchmarks.public.measure import (
     BUDGETS,
     CV,
@@ -24,6 +27,7 @@ from benchmarks.public.measure import (
 )
 from benchmarks.public.tables import TRIALS, Table
 from benchmarks.report import DOCS
+from dptune.ledger.gdp import bounded_range_from_mu
 
 
 def table(seed: int = 0) -> Table:
@@ -45,6 +49,27 @@ def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> N
     told = rivals(table(), 1000, "epsilon = 4")
     assert told[EXACT] <= told[CV] + 0.1 <= told[DEFAULT]
     assert told[EXACT] <= told[RANDOM] <= told[DEFAULT]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_constants_are_compared_on_the_plan_that_a_user_gets(tmp_path: Path, budget: str) -> None:
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", BUDGETS[budget])
+    choice = dptune.PublicChoice(table().public, dptune.LossPrivatizer(ledger, n=300), name="x", default=0)
+    made = constants.planned(table(), 300, budget)
+    assert made.judge.tolist() == table().judge[list(choice.finalists)].tolist()
+    assert made.r == pytest.approx(choice._plan.radius)
+    assert made.eta == pytest.approx(bounded_range_from_mu(choice._plan.choice_mu))
+    assert min(made.judge) <= constants.expected(table(), 300, budget) < 0.5
+
+
+def test_a_changed_constant_changes_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {("bowl", 0, shifted): table(seed) for seed, shifted in ((0, False), (1, True))}
+    mine = constants.row(tables)
+    for module, name, value in constants.VARIANTS:
+        if name in ("STEEP", "MIXED", "WIDER"):
+            with monkeypatch.context() as patch:
+                patch.setattr(module, name, value)
+                assert constants.row(tables) != mine, name
 
 
 def test_every_cell_stands_once() -> None:
