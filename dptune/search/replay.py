@@ -3,9 +3,9 @@
 The ledger is a run's only memory. An algorithm's state follows from the answers in it, so a restart, a second process
 or a copy comes to the same state. ::
 
-    fold = Replay(CENTRED, privatizer, "svm", plan, space)
-    fold.sync()                      # reads what is new
-    fold.algorithm.ask(0)
+    replay = Replay(CENTRED, privatizer, "svm", plan, space)
+    replay.sync()                    # reads what is new
+    replay.algorithm.ask(0)
 """
 
 from __future__ import annotations

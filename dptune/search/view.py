@@ -57,9 +57,8 @@ class RunView:
         default: the user's default configuration.
 
     Attributes:
-        fold: what it knows of its ledger.
-        trials: planned, with those of the runs that this one extends.
-        trials_failed: of this process.
+        replay: what it knows of its ledger.
+        trials, trials_failed: planned, with those of the runs that this one extends; failed, of this process.
     """
 
     def __init__(
