@@ -76,20 +76,6 @@ def test_package_and_citation_name_the_same_authors_and_version() -> None:
     assert ("repository-code" in citation) == ("urls" in PROJECT), "both, once the repository has a public address"
 
 
-def test_dp_gibo_is_named_by_the_title_of_its_last_version() -> None:
-    assert "*Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*, arXiv 2502.06044v3" in (
-        " ".join(README.split())
-    )
-    sources = [
-        *ROOT.glob("docs/*.md"),
-        *ROOT.glob("dptune/search/gp/*.py"),
-        *ROOT.glob("benchmarks/**/*.py"),
-        ROOT / "README.md",
-    ]
-    old = re.compile(r"Scalable\s+Differentially\s+Private\s+Bayesian")
-    assert [path.name for path in sources if old.search(path.read_text(encoding="utf-8"))] == []
-
-
 def test_a_package_index_shows_no_link_that_only_a_checkout_can_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin: Any = SimpleNamespace(MetadataHookInterface=object)
     monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", plugin)
