@@ -385,11 +385,8 @@ class RunView:
 
     def _trials_made(self) -> str:
         algorithm = self.algorithm
-        rounds = (
-            f", and {algorithm.t} of {algorithm.rounds} {algorithm.unit}s"
-            if algorithm.t or self.plan.choice_mu == 0
-            else ""
-        )
+        counts = algorithm.t > 0 or self.plan.choice_mu == 0
+        rounds = f", and {algorithm.t} of {algorithm.rounds} {algorithm.unit}s" if counts else ""
         return f"{self._count_made()} of {self.trials} planned trials are made{rounds}."
 
     def _rounds_made(self) -> str:
