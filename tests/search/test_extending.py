@@ -281,7 +281,7 @@ def admits_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Spent, "admits", lambda self, mu, budget: True)
 
 
-@pytest.mark.filterwarnings("ignore:the run 'run, extended' begins with")
+@pytest.mark.filterwarnings("ignore:the run 'run, extended' starts with")
 @pytest.mark.parametrize(
     ("bug", "steps"),
     [(whole_budget_again, BUSY), (admits_everything, [step for step in BUSY if step[1] != "raise"])],

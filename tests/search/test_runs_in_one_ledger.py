@@ -65,7 +65,7 @@ def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> Non
 def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledger: PrivacyLedger) -> None:
     trial(start(ledger, mu=3.0), "0")
     trial(start(ledger, scope="beside", mu=math.sqrt(7) - 1e-3), "0")  # there is room
-    with pytest.warns(UserWarning, match=r"'takes' begins with mu=1, of which other runs \('beside', 'run'\)") as told:
+    with pytest.warns(UserWarning, match=r"'takes' starts with mu=1\. Other runs \('beside', 'run'\)") as told:
         start(ledger, scope="takes", mu=1.0)
     assert len(told) == 1
     start(ledger, scope="takes", mu=1.0)  # goes on, and says nothing

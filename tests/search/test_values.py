@@ -43,7 +43,7 @@ def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger
     run = values(ledger)
     run.finish("0", {"C": 1}, np.full(N, 0.5))
     with pytest.raises(
-        InputError, match=r"1 of 5 planned trials have a value\. Resume the run with more trials\. If it is to end here"
+        InputError, match=r"1 of 5 planned trials have a value\. Resume the run with more trials\. To end the run here"
     ):
         run.check_estimate({"C": 1})
 
