@@ -8,8 +8,9 @@ about everybody. What is stored in docs/results/final_reports.jsonl is not run a
 are not imported).
 
 "alone" is the standard deviation of one metric that is released by itself at the whole budget, with the numbers of
-people per class given away: a mean of losses in [0, 1] has sensitivity 1/n, a share of one class 1/n_class. Of k
-metrics each would have sqrt(k) times that.
+people per class given away: a mean of losses in [0, 1] has sensitivity 1/n, a share of one class 1/n_class, and the
+area, a mean over pairs of which one person is in n_0 or n_1, the larger of 1/n_0 and 1/n_1. Of k metrics each would
+have sqrt(k) times that.
 """
 
 from __future__ import annotations
@@ -208,8 +209,8 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
 
 def show(results: list[dict[str, Any]]) -> str:
     """The tables of docs/research/report.md."""
-    lines = ["| model: table | n | mu | bins | AUC: sd, bias | accuracy: sd, bias | recall: sd | pays from |",
-             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| model: table | n | mu | bins | AUC: sd, bias | alone | accuracy: sd, bias | recall: sd | pays from |",
+             "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     results = sorted(results, key=lambda each: (each["n"], -each["mu"]))
     for each in results:
         of = each["of"]
@@ -219,7 +220,8 @@ def show(results: list[dict[str, Any]]) -> str:
         ratios = [math.ceil((m["sd"] / m["alone"]) ** 2) for m in of.values() if "alone" in m]
         lines.append(
             f"| {each['task']} | {each['n']} | {each['mu']:g} | {each['bins']} | "
-            f"{area['sd']:.3f}, {area['bias']:+.3f} | {right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | "
+            f"{area['sd']:.3f}, {area['bias']:+.3f} | {area['alone']:.3f} | "
+            f"{right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | "
             f"{np.median(ratios):g} |"
         )
     lines += ["", "| people | μ of the report | accuracy ± | AUC ± |", "|---|---|---|---|"]

@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from dptune._numbers import COUNTABLE, real, whole
-from dptune.errors import InputError
+from dptune.errors import BudgetMismatch, InputError
 
 T = TypeVar("T")
+_NOTHING = "Nothing was charged."
+
+
+@contextmanager
+def nothing_charged() -> Iterator[None]:
+    """Say so at the end of what is refused inside, which comes before a charge."""
+    try:
+        yield
+    except (InputError, BudgetMismatch) as error:
+        if not str(error).endswith(_NOTHING):
+            error.args = (f"{error} {_NOTHING}",)
+        raise
 
 
 def shown(value: object) -> str:

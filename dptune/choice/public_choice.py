@@ -275,6 +275,8 @@ class PublicChoice:
                 f"the choice {self.name!r} was charged, and its answer is not recorded: call choose again."
             )
         chosen = self._chosen(made)
+        if chosen == self.default and self._plan.estimate_mu > 0:
+            self._privatizer.ledger.end_plan(self.name)  # nothing is compared: a report may have the estimate's part
         improvement = None
         if told is not None and told.value is not None and self.default is not None:
             sigma, note = float(told.description["sigma"]), told.note

@@ -22,6 +22,7 @@ from dptune.ledger.filter import Allowance, Division, GdpFilter, filter_of, is_p
 from dptune.ledger.gdp import Budget, Spent
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
+_ENDED = "ended"  # the fact of a scope that will spend no more of its plan
 _PLANNED_AT = "planned at"  # and when, if the ledger may be divided by it; or what a clip asks for a run to come
 
 _f = schema.facts.c
@@ -203,6 +204,11 @@ class BudgetLedger(DurableLedger):
                 entries.fixed(connection, scope, _PLANNED_AT, lambda: {"at": entries.now()})
             return plan
 
+    def end_plan(self, scope: str) -> None:
+        """Leave to new runs what a run has planned and will not spend. What it has spent stays spent."""
+        if self.fact(scope, _ENDED) is None:
+            self.fix(scope, _ENDED, value=True)
+
     def announce_division(self, scope: str, division: Division) -> None:
         """Store when it was known which division this scope will ask for, if it makes the first charge."""
         self.fix(scope, _PLANNED_AT, {"at": entries.now(), **asdict(division)})
@@ -219,7 +225,8 @@ class BudgetLedger(DurableLedger):
         for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
             spent_of[scope] = spent_of.get(scope, Spent()).plus(mu)
         plans = connection.execute(sa.select(_f.scope, _f.value).where(_f.name == PLAN))
-        begun = {scope: value["is"] for scope, value in plans if scope in spent_of}
+        ended = set(connection.execute(sa.select(_f.scope).where(_f.name == _ENDED)).scalars())
+        begun = {scope: value["is"] for scope, value in plans if scope in spent_of and scope not in ended}
         return self.filter.allowance(state.spent, spent_of, begun)
 
 

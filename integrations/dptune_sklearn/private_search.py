@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 import dptune
-from dptune._checks import boolean
+from dptune._checks import boolean, nothing_charged
 from dptune.choice import Report
 from dptune.errors import InputError
 from dptune.ledger import BudgetStatement
@@ -313,8 +313,10 @@ class PrivateSearch(WrappedEstimator):
             BudgetExhausted: the ledger has not that much left; before private rows are read.
             InputError: a setting is not usable. Nothing was charged.
         """
-        _, private = given_halves(X, y, X_val, y_val, groups, None, {})
-        privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
+        check_is_fitted(self, "best_estimator_")
+        with nothing_charged():
+            _, private = given_halves(X, y, X_val, y_val, groups, None, {})
+            privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
         settings = {"name": f"{self.name_} report", **settings}
         return dptune.report(self.best_estimator_, privatizer, data=private.rows, public=(X, y), **settings)
 

@@ -295,6 +295,29 @@ def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path, budget: dptu
     assert found == dptune.select(L, p, name="x", public=V, default=0, estimate_share=0.2, report_share=0.36)
 
 
+@pytest.mark.parametrize("budget", [dptune.Budget.gdp(2.0), dptune.Budget.approximate_dp(4.0, 1e-5)], ids=["mu", "eps"])
+def test_a_choice_of_the_default_leaves_the_estimate_s_part(tmp_path: Path, budget: dptune.Budget) -> None:
+    V, L = losses(0, N)[::-1], losses(1, PEOPLE)[::-1]  # the default, 0, is the best one
+    p = privatizer(tmp_path, budget=budget, noise=Noise(0))
+    choice = dptune.PublicChoice(V, p, name="x", default=0, estimate_share=0.2, report_share=0.36)
+    assert choice.finalists[0] == 0
+    found, spent = chosen(choice, L), p.ledger.spent()
+    assert found.index == 0
+    assert found.improvement is None
+    left = p.ledger.allowance()
+    assert left.holders == ()
+    assert left.unplanned == left.left  # all that is not spent, with the estimate's part
+    assert left.unplanned > 1.01 * 0.75 * found.mu  # the report's part alone
+    again = dptune.PrivacyLedger(tmp_path / "ledger.db")
+    assert again.allowance() == left
+    assert again.spent() == spent
+    p.release_table(
+        TableQuery((np.eye(3),), left.unplanned, "a table", "t"), lambda: np.zeros(PEOPLE), scope="r", key="r"
+    )
+    with pytest.raises(dptune.BudgetExhausted):
+        p.release_table(TableQuery((np.eye(3),), 0.1, "a table", "t"), lambda: np.zeros(PEOPLE), scope="s", key="r")
+
+
 def test_a_share_for_a_report_goes_with_public_rows_and_without_mu(tmp_path: Path) -> None:
     V, L, p = losses(0, N), losses(1, PEOPLE), privatizer(tmp_path)
     for settings, words in (

@@ -16,6 +16,7 @@ import dptune_optuna
 import dptune_ray
 from dptune.privacy.noise import SeededNoise
 from dptune_ray.choice import _ranked
+from dptune_sklearn import PrivateSearch
 from ray_harness import folder_bytes, found, object_store_bytes, open_ledger, random_search
 
 pytestmark = pytest.mark.ray
@@ -80,6 +81,36 @@ def test_finalists_train_in_tasks_and_the_choice_is_that_of_the_other_front_end(
     assert made[0].params == made[1].params
     assert made[0].selection == made[1].selection
     np.testing.assert_array_equal(made[0].model.coef_, made[1].model.coef_)
+
+
+def test_every_front_end_leaves_the_same_share_for_a_report(results, tmp_path):
+    for name in ("optuna", "sklearn"):
+        (tmp_path / name).mkdir()
+    made = {"ray": chosen(tmp_path, results, default={"C": 1e-3}, report_share=0.36)}
+    study = dptune_optuna.choice.optuna.create_study()
+    space = {"C": dptune_optuna.choice.optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
+    for place, C in enumerate([1e-3, 1e-1, 10.0]):
+        trial = dptune_optuna.choice.optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place))
+        study.add_trial(trial)
+    about = {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "report_share": 0.36}
+    made["optuna"] = dptune_optuna.choose(
+        study, lambda trial, X, y: logit(trial.params, X, y), ledger=open_ledger(tmp_path / "optuna"),
+        default={"C": 1e-3}, progress=False, **about,
+    )  # fmt: skip
+    search = PrivateSearch(
+        LogisticRegression(), {"C": [1e-3, 1e-1, 10.0]}, ledger=open_ledger(tmp_path / "sklearn"), loss="log_loss",
+        n_trials=3, cv=3, report_share=0.36, default={"C": 1e-3},
+    ).fit(*PUBLIC, X_val=PEOPLE[0], y_val=PEOPLE[1])  # fmt: skip
+    selections = {"": made["ray"].selection, "optuna": made["optuna"].selection, "sklearn": search.selection_}
+    for folder, selection in selections.items():
+        assert selection.mu == pytest.approx(0.8)
+        ledger = open_ledger(tmp_path / folder)
+        found = dptune.report(made["ray"].model, dptune.LossPrivatizer(ledger, n=N), data=PEOPLE, public=PUBLIC)
+        if selection.improvement is None:  # the default won: what its estimate would have cost is the report's, too
+            assert found.mu > 0.6
+        else:
+            assert found.mu == pytest.approx(0.6)
+        assert ledger.spent() == pytest.approx(1.0)
 
 
 def test_an_estimator_will_do_and_the_answer_is_kept(results, tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import loguniform
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import dptune
@@ -36,6 +37,13 @@ def test_a_search_leaves_a_share_for_its_report(tmp_path: Path) -> None:
         other.fit(*public, **private)
 
 
+def test_a_report_of_no_search_is_refused(tmp_path: Path) -> None:
+    public, private = people()
+    search = PrivateSearch(LogisticRegression(), {"C": [0.1, 1.0]}, ledger=tmp_path / "ledger.db", loss="zero_one")
+    with pytest.raises(NotFittedError, match="not fitted"):
+        search.report(*public, **private)
+
+
 def test_a_search_reports_on_its_best_estimator(tmp_path: Path) -> None:
     public, private = people()
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
@@ -49,5 +57,10 @@ def test_a_search_reports_on_its_best_estimator(tmp_path: Path) -> None:
     assert search.report(*public, **private).to_dict() == found.to_dict()
     assert stored_report(ledger, f"{search.name_} report").to_dict() == found.to_dict()
     assert ledger.spent() == pytest.approx(1.0)
+    fewer = {"X_val": private["X_val"][:9], "y_val": private["y_val"][:9]}
+    for wrong in (fewer, {**private, "y_val": None}, {**private, "y_val": private["y_val"][:9]}):
+        with pytest.raises(dptune.DptuneError, match=r"Nothing was charged\.$"):
+            search.report(*public, **wrong, name="wrong")
+    assert ledger.count() == ledger.count(search.name_) + 1  # the report is one charge
     with pytest.raises(dptune.BudgetExhausted):
         search.report(*public, **private, name="another", mu=0.5)

@@ -6,8 +6,8 @@ is read from them. Two biases are taken off the area under the ROC curve:
 - *Spread within a bin.* Of two people in one bin the positive one tends to have the larger score. A bin's people lie at
   the scores of its public rows, points of rank r; the share of positives there is proportional to
   h(r) = 1 / (1 + exp(-alpha - beta logit r)), whose two numbers are fitted to the released table and the public rows'.
-- *Known sum.* Moving the counts onto their known sum correlates the noise of two cells by -sigma^2 / m; over all pairs
-  that takes sigma^2 B / 4 from the numerator, and sigma^2 B / 2 from n_0 n_1.
+- *Known sum.* Moving the counts onto their known sum correlates the noise of the two classes; the sum of these
+  covariances over all pairs is taken off the numerator, and off n_0 n_1.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from dptune.choice.report.bins import POINTS, Bins
-from dptune.choice.report.metric import WHOLE, Z_95, Cells, Metric, Range, Vector, mean_of, nonnegative
+from dptune.choice.report.metric import WHOLE, Z_95, Cells, Matrix, Metric, Range, Vector, mean_of, nonnegative
 
-Matrix = npt.NDArray[np.float64]
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
 
 
@@ -34,21 +33,21 @@ class BinaryTable:
     Attributes:
         bins: of the scores.
         released: (2, B) noisy counts, the negative class first.
-        sigma: standard deviation of the noise of a cell.
+        noise: (2 B, 2 B) covariance of their noise.
         total: number of people where it is public, as of everybody; None of a subgroup.
         probabilities: whether scores are probabilities, so that they can be calibrated.
     """
 
     bins: Bins
     released: Matrix = field(repr=False)
-    sigma: float
+    noise: Matrix = field(repr=False)
     total: float | None
     probabilities: bool = True
 
     @cached_property
     def cells(self) -> Cells:
         """The counts (2 B,) on their known sum; not cut at 0."""
-        return Cells.of(self.released.ravel(), self.sigma, self.total)
+        return Cells.of(self.released.ravel(), self.noise, self.total)
 
     @cached_property
     def _counts(self) -> Matrix:
@@ -108,12 +107,13 @@ class BinaryTable:
         """Numerator, number of pairs n_0 n_1, and what the spread within bins adds to the numerator."""
         c0, c1 = self._counts
         below = np.cumsum(c0) - c0 / 2
-        known = self.sigma**2 * self.bins.count if self.cells.known_sum else 0.0
+        B = self.bins.count
+        tied = self.cells.noise[B:, :B]
         p0, p1 = self.table
         within = float(p0 * p1 @ self._ahead)
         n0, n1 = float(c0.sum()), float(c1.sum())
-        pairs = n0 * n1 + known / 2 if min(n0, n1) > 0 else 0.0
-        return float(c1 @ below) + known / 4 + within, pairs, within
+        pairs = n0 * n1 - float(tied.sum()) if min(n0, n1) > 0 else 0.0
+        return float(c1 @ below) - float((tied * _order(B)).sum()) + within, pairs, within
 
     @cached_property
     def roc_auc_score(self) -> Metric:
@@ -122,8 +122,6 @@ class BinaryTable:
         if pairs <= 0:
             return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
         n0, n1 = self._counts.sum(axis=1)
-        p0, p1 = self.table
-        ranks = float((p0 * p1 * (p0 + p1)).sum()) / 12  # of the few people in a bin
         people = pairs**2 * _sampling_variance(_GRID, max(n1, 1.0), max(n0, 1.0))
         distance = np.abs(numerator - _GRID * pairs)
         value = min(max(numerator / pairs, 0.0), 1.0)
@@ -133,7 +131,7 @@ class BinaryTable:
             return (min(float(grid[0]), value), max(float(grid[-1]), value)) if len(grid) else (value, value)
 
         both = self._area_variance(_GRID)
-        return Metric("roc_auc_score", value, kept(both + ranks), kept(both + people)).unless_hidden(WHOLE)
+        return Metric("roc_auc_score", value, kept(both + self._unread), kept(both + people)).unless_hidden(WHOLE)
 
     def _area_variance(self, area: Vector) -> Vector:
         """Variance of (numerator - area n_0 n_1) by noise, and by half of what the spread within bins adds."""
@@ -141,16 +139,27 @@ class BinaryTable:
         B, n0, n1 = self.bins.count, float(c0.sum()), float(c1.sum())
         a = np.concatenate([np.cumsum(c1[::-1])[::-1] - c1 / 2, np.cumsum(c0) - c0 / 2])  # gradient of the numerator
         b = np.repeat([n1, n0], B)  # and of n_0 n_1
-        squares = self.sigma**4 * (B * (B - 1) / 2 + B / 4)  # of products of two noises
+        noise0, noise1, K, pairs = self.cells.noise[:B, :B], self.cells.noise[B:, B:], _order(B), np.ones((B, B))
+        of, cross, whole = (
+            float(((left @ noise0 @ right.T) * noise1).sum()) for left, right in ((K, K), (K, pairs), (pairs, pairs))
+        )
+        squares = of - 2 * area * cross + area**2 * whole  # variance of what products of two noises add
         noise = self.cells.variance(a) - 2 * area * self.cells.covariance(a, b) + area**2 * self.cells.variance(b)
         _, _, within = self._area()
         return np.asarray(noise + squares + (within / 2) ** 2)
 
     @property
+    def _unread(self) -> float:
+        """Variance of the numerator by the order of the few people in a bin, which is not released."""
+        p0, p1 = self.table
+        return float((p0 * p1 * (p0 + p1)).sum()) / 12
+
+    @property
     def area_error(self) -> float:
-        """Standard error of the area by noise and by the spread within bins; infinite if the noise hides a class."""
+        """Standard error of the area by noise and by what is not read within bins; infinite if noise hides a class."""
         _, pairs, _ = self._area()
-        return math.sqrt(float(self._area_variance(np.array(self.area())))) / pairs if pairs > 0 else math.inf
+        variance = float(self._area_variance(np.array(self.area()))) + self._unread
+        return math.sqrt(variance) / pairs if pairs > 0 else math.inf
 
     # ---- probabilities ---------------------------------------------------------------------------
 
@@ -190,7 +199,8 @@ class BinaryTable:
         p, c = points.mean(axis=1), self._counts
         z = c[1] - p * c.sum(axis=0)
         own = self.table.sum(axis=0)
-        noise = self.sigma**2 * ((1 - p) ** 2 + p**2) + np.var(points, axis=1) * (own + own**2 / self.bins.rows)
+        gaps = np.hstack([np.diag(-p), np.diag(1 - p)])
+        noise = np.diag(gaps @ self.cells.noise @ gaps.T) + np.var(points, axis=1) * (own + own**2 / self.bins.rows)
         with np.errstate(all="ignore"):
             people = noise + np.nan_to_num(self.table.prod(axis=0) / own)
         value, interval = _scaled_sum(z, np.sqrt(noise))
@@ -205,7 +215,7 @@ class BinaryTable:
             per_person(value),
             (per_person(interval[0]), per_person(interval[1])),
             (per_person(population[0]), per_person(population[1])),
-        )
+        ).unless_hidden(WHOLE)
 
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names; those of probabilities only where scores are probabilities."""
@@ -281,10 +291,14 @@ class Decisions:
         return nonnegative(sums, float(sums.sum())).reshape(2, 2)
 
     @property
-    def accuracy_error(self) -> float:
-        """Standard error of the accuracy by noise."""
-        tn, _, _, tp = self._forms
-        return math.sqrt(self.cells.variance(tn + tp)) / float(self.cells.counts.sum())
+    def error(self) -> float:
+        """Standard errors by noise of accuracy, sensitivity and specificity, added; infinite if noise hides a class."""
+        tn, fp, fn, tp = self._forms
+        found = 0.0
+        for part, whole in ((tn + tp, tn + fp + fn + tp), (tp, tp + fn), (tn, tn + fp)):
+            A, B = float(part @ self.cells.counts), float(whole @ self.cells.counts)
+            found += math.sqrt(self.cells.variance(part - A / B * whole)) / B if B > 0 else math.inf
+        return found
 
     @property
     def accuracy_score(self) -> Metric:
@@ -340,6 +354,11 @@ def exact_area(scores: Vector, positive: npt.NDArray[np.bool_]) -> float:
     c0, c1 = (np.bincount(places[kind], minlength=len(values)) for kind in (~positive, positive))
     pairs = float(c0.sum() * c1.sum())
     return float(c1 @ (np.cumsum(c0) - c0 / 2)) / pairs if pairs else math.nan
+
+
+def _order(B: int) -> Matrix:
+    """(B, B): how often a positive of the first bin is above a negative of the second."""
+    return np.tri(B, k=-1) + np.eye(B) / 2
 
 
 def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:

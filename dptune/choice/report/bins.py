@@ -3,13 +3,15 @@
 Edges are quantiles of cross-validated scores of the public rows, with equal weight on both classes; one edge is the
 decision threshold, so that everything that follows from the decision is exact up to the noise.
 
-More bins mean a finer curve and more noise. Their number has the least expected error of area and accuracy for n people
-who are spread over the bins as the public rows are. Nothing is drawn: the noise's variance is known.
+More bins mean a finer curve and more noise. A part of the budget goes to the four counts of (class, decision). Number
+and part have the least expected error of area, accuracy, sensitivity and specificity, for n people who are spread over
+the bins as the public rows are. Nothing is drawn: the variances are known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -24,6 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 CANDIDATES = (3, 4, 5, 6, 8, 10, 12, 16, 20)
 _FEWEST_IN_BIN = 6  # public rows of either class
+ON_DECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # candidates, too
 POINTS = 16  # that stand for the public scores of a bin
 
 
@@ -36,12 +39,14 @@ class Bins:
         threshold: the edge above which the positive class is predicted.
         table: (2, B) public rows of the negative and of the positive class.
         points: (B, 16) means of sixteenths of the bin's scores, increasing.
+        on_decisions: w in (0, 1), see :attr:`strategy`.
     """
 
     edges: tuple[float, ...]
     threshold: float
     table: tuple[tuple[float, ...], ...]
     points: tuple[tuple[float, ...], ...]
+    on_decisions: float
 
     @property
     def count(self) -> int:
@@ -57,6 +62,21 @@ class Bins:
         """Return the bin of each score (n,); a score that is NaN is in none, -1."""
         with np.errstate(all="ignore"):
             return np.where(np.isnan(scores), -1, np.searchsorted(self.edges, scores, side="left"))
+
+    @cached_property
+    def strategy(self) -> Matrix:
+        """(4 + 2 B, 2 B), of counts of (class, bin): sqrt(w) times the four counts of (class, decision), then
+        sqrt(1 - w) times the counts themselves.
+
+        Two columns are sqrt(2) apart at most, as of the counts alone: the first part costs no noise of its own.
+        """
+        w, up = self.on_decisions, np.arange(self.count) >= self.cut
+        decisions = np.kron(np.eye(2), np.stack([~up, up]).astype(float))
+        return np.vstack([math.sqrt(w) * decisions, math.sqrt(1 - w) * np.eye(2 * self.count)])
+
+    def noise(self, sigma: float) -> Matrix:
+        """Return the covariance (2 B, 2 B) of counts that are read from :attr:`strategy` by least squares."""
+        return np.asarray(sigma**2 * np.linalg.inv(self.strategy.T @ self.strategy))
 
     @cached_property
     def rows(self) -> Vector:
@@ -81,13 +101,13 @@ class Bins:
         return np.asarray((second < first) + (second == first) / 2)
 
     @classmethod
-    def at(cls, edges: Vector, threshold: float, scores: Vector, positive: Mask) -> Self:
+    def at(cls, edges: Vector, threshold: float, scores: Vector, positive: Mask, on_decisions: float = 0.3) -> Self:
         """Return the bins with these edges, as public scores (N,) of either class are spread in them."""
         bins, count = np.searchsorted(edges, scores, side="left"), len(edges) + 1
         ends = np.concatenate([[min(scores.min(), edges[0])], edges, [max(scores.max(), edges[-1])]])
         points = tuple(_points(scores[bins == b], ends[b], ends[b + 1]) for b in range(count))
         table = tuple(tuple(np.bincount(bins[kind], minlength=count).tolist()) for kind in (~positive, positive))
-        return cls(tuple(edges.tolist()), threshold, table, points)
+        return cls(tuple(edges.tolist()), threshold, table, points, on_decisions)
 
     @classmethod
     def read(cls, stored: dict[str, Any]) -> Self:
@@ -98,7 +118,10 @@ class Bins:
         """Return JSON data, points in eight significant digits."""
         points = [[float(f"{each:.8g}") for each in row] for row in self.points]
         table = [list(row) for row in self.table]
-        return {"edges": list(self.edges), "threshold": self.threshold, "table": table, "points": points}
+        return {
+            "edges": list(self.edges), "threshold": self.threshold, "table": table, "points": points,
+            "on_decisions": self.on_decisions,
+        }  # fmt: skip
 
 
 def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
@@ -123,26 +146,27 @@ def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vec
 
 
 def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None) -> Bins:
-    """Return the bins with the least expected error of area and accuracy for n people and noise sigma a cell.
+    """Return the bins with the least expected error for n people and noise sigma of a released number.
 
     Args:
         scores: (N,) cross-validated scores of the public rows.
         positive: (N,) whether a row is of the positive class.
         threshold: of the decision.
         n: number of private people.
-        sigma: standard deviation of the noise of one count.
+        sigma: standard deviation of the noise.
         bins: their number, if it is given; else it is chosen.
     """
     most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
     wanted = [bins] if bins is not None else [b for b in CANDIDATES if b <= most] or [most]
     made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
-    return made[0] if len(made) == 1 else min(made, key=lambda each: _expected_error(each, n, sigma))
+    tried = (replace(each, on_decisions=w) for each in made for w in ON_DECISIONS)
+    return min(tried, key=lambda each: _expected_error(each, n, sigma))
 
 
 def _expected_error(bins: Bins, n: int, sigma: float) -> float:
-    """Standard errors of area and accuracy, added, if n people are spread as the public rows are."""
+    """Standard errors of four metrics, added, if n people are spread as the public rows are."""
     from dptune.choice.report.binary import BinaryTable
 
     counts = np.asarray(bins.table)
-    table = BinaryTable(bins, counts * n / counts.sum(), sigma, total=float(n))
-    return table.area_error + table.decisions.accuracy_error
+    table = BinaryTable(bins, counts * n / counts.sum(), bins.noise(sigma), total=float(n))
+    return table.area_error + table.decisions.error

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.metric import Cells, Metric, Vector, mean_of, nonnegative
+from dptune.choice.report.metric import Cells, Matrix, Metric, Vector, mean_of, nonnegative
 
 
 @dataclass(frozen=True)
@@ -20,21 +20,21 @@ class Confusion:
     Attributes:
         classes: the k labels.
         released: (k k,) noisy counts, row by row.
-        sigma: standard deviation of the noise of a cell.
+        noise: (k k, k k) covariance of their noise.
         total: number of people where it is public, as of everybody; None of a subgroup.
         rest: one table for each class against the others; () where no curves were released.
     """
 
     classes: tuple[Any, ...]
     released: Vector = field(repr=False)
-    sigma: float
+    noise: Matrix = field(repr=False)
     total: float | None
     rest: tuple[BinaryTable, ...] = field(default=(), repr=False)
 
     @cached_property
     def cells(self) -> Cells:
         """The counts (k k,) on their known sum; not cut at 0."""
-        return Cells.of(self.released, self.sigma, self.total)
+        return Cells.of(self.released, self.noise, self.total)
 
     @property
     def _k(self) -> int:

@@ -1,7 +1,8 @@
 """A metric with its two intervals, and how intervals of shares are made.
 
-A table of counts x (m,) is released as x + N(0, sigma^2 I). All people together are n, which is public, so the counts
-are first moved onto the plane of that sum: the noise of what is left has covariance sigma^2 (I - 11^T / m).
+A table of counts x (m,) is read from a release as x + N(0, C). All people together are n, which is public, so the
+counts are first moved onto the plane of that sum, along C 1: what is left has noise of covariance
+C - C 1 1^T C / (1^T C 1).
 
 A share r = a.x / b.x (accuracy, sensitivity, precision, ...) is read from sums of cells that are **not** cut at 0:
 cutting moves every sum up. Its interval holds all r that the release does not contradict (Fieller 1954)::
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
 Range = tuple[float, float]
 
 Z_95 = 1.959964
@@ -80,25 +82,24 @@ class Cells:
 
     Attributes:
         counts: not cut at 0.
-        sigma: standard deviation of the noise of a cell, before the sum was used.
-        known_sum: whether the sum is public.
+        noise: (m, m) covariance of their noise.
     """
 
     counts: Vector
-    sigma: float
-    known_sum: bool
+    noise: Matrix
 
     @classmethod
-    def of(cls, released: Vector, sigma: float, total: float | None) -> Cells:
-        """Return the cells of released counts whose sum is ``total``, if that is public."""
+    def of(cls, released: Vector, noise: Matrix, total: float | None) -> Cells:
+        """Return the cells of noisy counts whose sum is ``total``, if that is public."""
         if total is None:
-            return cls(released, sigma, known_sum=False)
-        return cls(released + (total - released.sum()) / len(released), sigma, known_sum=True)
+            return cls(released, noise)
+        towards = noise.sum(axis=1)
+        whole = towards.sum()
+        return cls(released + towards * ((total - released.sum()) / whole), noise - np.outer(towards, towards) / whole)
 
     def covariance(self, a: Vector, b: Vector) -> float:
         """Return the covariance of the noise of a.x and b.x."""
-        tied = a.sum() * b.sum() / len(self.counts) if self.known_sum else 0.0
-        return float(self.sigma**2 * (a @ b - tied))
+        return float(a @ self.noise @ b)
 
     def variance(self, a: Vector) -> float:
         """Return the variance of the noise of a.x."""

@@ -118,10 +118,10 @@ class Plan:
             blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]
             statistic = "means and table of the residuals of a final model"
         elif self.two_classes:
-            blocks = [np.eye(self.groups * 2 * self.bins[0].count + 1)]
+            blocks = [_with_unknown(np.kron(np.eye(self.groups), self.bins[0].strategy))]
             statistic = "table of true class and score bin of a final model"
         else:
-            blocks = [np.eye(self.groups * k * k + 1), *(np.eye(2 * bins.count + 1) for bins in self.bins)]
+            blocks = [np.eye(self.groups * k * k + 1), *(_with_unknown(bins.strategy) for bins in self.bins)]
             statistic = "tables of true class and decision or score bin of a final model"
         return TableQuery(tuple(blocks), self.mu, statistic, meaning=json.dumps(self.stored(), sort_keys=True))
 
@@ -145,6 +145,13 @@ class Plan:
         return (
             in_two_classes(self.asked(), self.bins[0]) if self.two_classes else in_many_classes(self.asked(), self.bins)
         )
+
+
+def _with_unknown(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The block, and a count of people whose cell is unknown."""
+    found = np.pad(block, ((0, 1), (0, 1)))
+    found[-1, -1] = 1.0
+    return found
 
 
 def make_plan(
@@ -174,6 +181,8 @@ def make_plan(
     unit = math.sqrt(2) / mu * n * largest_weight  # noise of a count, if there is one block
     if threshold is not None and asked.positive is None:
         raise InputError("threshold= goes with scores of a classifier of two labels. Nothing was charged.")
+    if threshold is not None and asked.output == "predict_proba" and not 0 <= threshold < 1:
+        raise InputError(f"threshold= is a probability here: it must lie in [0, 1); got {threshold:g}.")
     if asked.labels is None:
         ranges = Ranges.of(*scores.T)
     elif asked.positive is not None:

@@ -49,7 +49,9 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
     classes = getattr(model, "classes_", None)
     if classes is None:
         if positive is not None:
-            raise InputError("positive= goes with a classifier of two labels; this model has no classes_.")
+            raise InputError(
+                "positive= goes with a classifier of two labels; this model has no classes_. Nothing was charged."
+            )
         if not hasattr(model, "predict"):
             raise InputError(f"the model must be fitted and have predict; got {shown(model)}. Nothing was charged.")
         return Asked("predict", None, None)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dptune._checks import at_least, shown, text
+from dptune._checks import at_least, nothing_charged, shown, text
 from dptune._checks import positive as positive_number
 from dptune._numbers import real
 from dptune.choice.report.cells import cells_loss, group_codes, read_codes, with_groups
@@ -82,6 +82,27 @@ def report(
         BudgetMismatch: the name belongs to a report of another model or with other settings, or to a search.
         MissingExtra: scikit-learn is not installed.
     """
+    with nothing_charged():
+        plan, examples = _prepared(
+            model, privatizer, data=data, public=public, mu=mu, name=name, by=by, positive=positive,
+            threshold=threshold, scores=scores, cv=cv, bins=bins,
+        )  # fmt: skip
+
+    def read() -> Any:
+        codes = read_codes(_function(plan, examples, privatizer.rows), model)
+        if codes is None or plan.by is None or examples.loaded is None:
+            return codes
+        groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
+        return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
+
+    return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
+
+
+def _prepared(
+    model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, mu: Any, name: Any, by: Any, positive: Any,
+    threshold: Any, scores: Any, cv: Any, bins: Any,
+) -> tuple[Plan, _Examples]:  # fmt: skip
+    """Check everything public, and fix the plan."""
     if not isinstance(privatizer, LossPrivatizer):
         raise InputError(f"a LossPrivatizer must come after the model; got {type(privatizer).__name__}.")
     name, ledger = text("name", name), privatizer.ledger
@@ -110,15 +131,7 @@ def report(
     _function(plan, examples, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
     if known is None:
         plan = _agreed(ledger.fix_plan(name, lambda rest: wanted.stored()), wanted, name, price)
-
-    def read() -> Any:
-        codes = read_codes(_function(plan, examples, privatizer.rows), model)
-        if codes is None or plan.by is None or examples.loaded is None:
-            return codes
-        groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
-        return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
-
-    return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
+    return plan, examples
 
 
 def stored_report(ledger: PrivacyLedger, name: str = "report") -> Report:

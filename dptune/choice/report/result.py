@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,7 @@ import numpy as np
 from dptune._numbers import rounded_up
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
-from dptune.choice.report.metric import Cells, Metric, Vector
+from dptune.choice.report.metric import Cells, Matrix, Metric, Vector
 from dptune.choice.report.plan import Plan
 from dptune.choice.report.regression import WEIGHT, Ranges, Residuals
 from dptune.ledger.ledger import Charge
@@ -66,18 +66,19 @@ class Report:
         if plan.ranges is not None:
             everybody, groups, unknown = residuals_of(plan, plan.ranges, counts, noise)
             return cls(name, plan, everybody, groups, noise, unknown, charge.private, value)
-        made = [_known(each, noise, float(plan.n)) for each in counts]
-        first, total, unknown = made[0]
+        made = [_known(M, each, noise, float(plan.n)) for M, each in zip(plan.query().blocks, counts, strict=True)]
+        first, spread, total, unknown = made[0]
         by_group = first.reshape(plan.groups, -1)
-        found = _classified(plan, by_group.sum(axis=0), noise * math.sqrt(plan.groups), total)
+        own = spread[: by_group.shape[1], : by_group.shape[1]]  # the same of each group, and independent
+        found = _classified(plan, by_group.sum(axis=0), own * plan.groups, total)
         if isinstance(found, Confusion):
             rest = tuple(
-                BinaryTable(bins, cells.reshape(2, -1), noise, n)
-                for bins, (cells, n, _) in zip(plan.bins, made[1:], strict=True)
+                BinaryTable(bins, cells.reshape(2, -1), spread, n)
+                for bins, (cells, spread, n, _) in zip(plan.bins, made[1:], strict=True)
             )
-            found = Confusion(found.classes, found.released, found.sigma, found.total, rest)
+            found = replace(found, rest=rest)
         levels = () if plan.by is None else plan.by.levels
-        groups = {str(level): _classified(plan, by_group[i], noise, None) for i, level in enumerate(levels)}
+        groups = {str(level): _classified(plan, by_group[i], own, None) for i, level in enumerate(levels)}
         return cls(name, plan, found, groups, noise, unknown, charge.private, value)
 
     # ---- metrics -----------------------------------------------------------------------------------
@@ -197,12 +198,16 @@ def report_of(plan: Plan, released: Released, name: str) -> Report:
     return Report.of_charge(plan, released.charge, name)
 
 
-def _known(counts: Vector, noise: float, n: float) -> tuple[Vector, float | None, float]:
-    """The counts of known cells, their sum where it is as good as public, and how many people are in none."""
-    unknown = Cells.of(counts, noise, n).counts[-1]
-    if unknown <= _UNKNOWN * noise:
-        return counts[:-1], n, 0.0
-    return counts[:-1], None, float(unknown)
+def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector, Matrix, float | None, float]:
+    """Counts of known cells and the covariance of their noise, their sum if it is as good as public, people in none.
+
+    Counts are read from the released M counts + N(0, noise^2 I) by least squares.
+    """
+    inverse = np.linalg.inv(M.T @ M)
+    counts, spread = inverse @ (M.T @ released), noise**2 * inverse
+    unknown = float(Cells.of(counts, spread, n).counts[-1])
+    seen = unknown > _UNKNOWN * noise
+    return counts[:-1], spread[:-1, :-1], None if seen else n, unknown if seen else 0.0
 
 
 def residuals_of(
@@ -223,7 +228,7 @@ def residuals_of(
     return everybody, found, 0.0 if all_known else unknown
 
 
-def _classified(plan: Plan, counts: Vector, noise: float, total: float | None) -> BinaryTable | Confusion:
+def _classified(plan: Plan, counts: Vector, noise: Matrix, total: float | None) -> BinaryTable | Confusion:
     if plan.two_classes:
         return BinaryTable(plan.bins[0], counts.reshape(2, -1), noise, total, plan.output == "predict_proba")
     return Confusion(plan.labels, counts, noise, total)

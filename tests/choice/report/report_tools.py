@@ -10,7 +10,9 @@ import numpy.typing as npt
 from noises import NoNoise
 from sklearn.linear_model import LogisticRegression
 
+import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.choice import Report
 
 Array = npt.NDArray[Any]
 SEED = 7
@@ -24,6 +26,7 @@ def people(n: int, *, seed: int = SEED, classes: int = 2, signal: float = 1.2) -
 
 
 PUBLIC = people(300, seed=1)
+PRIVATE = people(400)
 MODEL = LogisticRegression().fit(*PUBLIC)
 
 
@@ -38,3 +41,8 @@ def privatizer(path: Path | None = None, *, mu: float = 2.0, noise: Any = None, 
 def silent(path: Path, **who: Any) -> LossPrivatizer:
     """Return a privatizer without noise."""
     return privatizer(path, noise=NoNoise(), **who)
+
+
+def report(mine: LossPrivatizer, model: Any = MODEL, data: Any = PRIVATE, **settings: Any) -> Report:
+    """Return a report with the usual model, people and public rows, unless others are given."""
+    return dptune.report(model, mine, data=data, **{"public": PUBLIC, "mu": 0.5, **settings})

@@ -92,7 +92,7 @@ def test_one_person_moves_the_table_by_one_cell(
         dptune.report(MODEL, privatizer(tmp_path / name, n=60), data=data, public=PUBLIC, mu=0.5)
     moved = np.abs(tables[0] - tables[1]) * 60
     people_replaced = 2 if neighbour == "another person" else 1  # there: one leaves at the front, one comes at the end
-    assert moved.sum() <= 2 * people_replaced + 1e-9
+    assert (moved > 1e-9).sum() <= 4 * people_replaced  # one cell, and the count of decisions that holds it
     assert np.linalg.norm(moved) <= np.sqrt(2) * people_replaced + 1e-9
 
 

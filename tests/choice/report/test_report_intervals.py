@@ -75,8 +75,10 @@ def test_intervals_cover_and_bias_is_small(case: str) -> None:
             truth = exact(*population, bins)
         s, y = drawn(rng, n, area, prevalence)
         place = bins.of(s)
-        counts = np.array([np.bincount(place[kind], minlength=bins.count) for kind in (~y, y)])
-        table = BinaryTable(bins, counts + rng.normal(0, sigma, counts.shape), sigma, float(n))
+        counts = np.concatenate([np.bincount(place[kind], minlength=bins.count) for kind in (~y, y)])
+        released = bins.strategy @ counts + rng.normal(0, sigma, len(bins.strategy))
+        read = np.linalg.lstsq(bins.strategy, released)[0].reshape(2, -1)
+        table = BinaryTable(bins, read, bins.noise(sigma), float(n))
         own = exact(s, y, bins)
         for name, metric in table.metrics().items():
             if math.isnan(own[name]):
@@ -100,7 +102,7 @@ def test_a_share_near_0_and_1_is_covered(rate: float) -> None:
     held = []
     for _ in range(RUNS):
         yes = rng.binomial(n, rate)
-        cells = Cells.of(np.array([n - yes, yes]) + rng.normal(0, sigma, 2), sigma, float(n))
+        cells = Cells.of(np.array([n - yes, yes]) + rng.normal(0, sigma, 2), sigma**2 * np.eye(2), float(n))
         found = cells.share("rate", np.array([0.0, 1.0]), np.ones(2))
         held.append(
             (
@@ -112,7 +114,7 @@ def test_a_share_near_0_and_1_is_covered(rate: float) -> None:
 
 
 def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
-    cells = Cells.of(np.array([3.0, -2.0, 50.0]), 20.0, None)
+    cells = Cells.of(np.array([3.0, -2.0, 50.0]), 400.0 * np.eye(3), None)
     found = cells.share("share", np.array([1.0, 0, 0]), np.array([1.0, 1.0, 0]))
     assert found.interval == (0.0, 1.0)
     assert math.isnan(found.value)
@@ -125,9 +127,35 @@ def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
 def test_an_area_that_the_noise_hides_has_no_value() -> None:
     scores = np.linspace(0.0, 1.0, 100)
     bins = Bins.at(np.array([0.25, 0.5, 0.75]), 0.5, scores, scores > 0.6)
-    table = BinaryTable(bins, np.array([[2.0, -1.0, 1.0, 0.0], [90.0, 100.0, 110.0, 100.0]]), 5.0, 400.0)
+    table = BinaryTable(bins, np.array([[2.0, -1.0, 1.0, 0.0], [90.0, 100.0, 110.0, 100.0]]), bins.noise(5.0), 400.0)
     assert table.roc_auc_score.interval == (0.0, 1.0)
     assert math.isnan(table.roc_auc_score.value)
+
+
+def test_counts_of_decisions_cost_no_sensitivity_and_make_shares_more_exact() -> None:
+    scores = np.linspace(0.0, 1.0, 201)
+    bins = Bins.at(np.arange(1, 8) / 8, 0.5, scores, scores > 0.6, on_decisions=0.5)
+    columns = bins.strategy.T
+    far = max(float(np.linalg.norm(a - b)) for a in columns for b in columns)
+    assert far == pytest.approx(math.sqrt(2))
+    counts = np.arange(16.0) + 5.0
+    table = BinaryTable(bins, counts.reshape(2, -1), bins.noise(1.0), float(counts.sum()))
+    alone = BinaryTable(bins, counts.reshape(2, -1), np.eye(16), float(counts.sum()))
+    tn, _, _, tp = table.decisions._forms
+    assert alone.cells.variance(tn + tp) == pytest.approx(8 / 2)
+    assert table.cells.variance(tn + tp) == pytest.approx(1 / (0.5 + 0.5 * 2 / 8))  # both parts, by their precision
+
+
+def test_noise_of_counts_on_a_known_sum_is_that_of_the_nearest_ones() -> None:
+    """Conditioning on the sum, checked against many draws."""
+    rng, bins = np.random.default_rng(0), Bins.at(np.array([0.5]), 0.5, np.linspace(0, 1, 50), np.arange(50) > 20, 0.4)
+    noise, counts = bins.noise(3.0), np.array([30.0, 10.0, 20.0, 40.0])
+    draws = rng.multivariate_normal(np.zeros(4), noise, size=20_000)
+    moved = np.array([Cells.of(counts + each, noise, 100.0).counts for each in draws])
+    assert moved.sum(axis=1) == pytest.approx(100.0)
+    wanted = Cells.of(counts, noise, 100.0).noise
+    assert np.abs(np.cov(moved.T) - wanted).max() < 0.05 * wanted.max()
+    assert np.abs(moved.mean(axis=0) - counts).max() < 0.1
 
 
 def test_the_nearest_counts_without_negative_ones() -> None:
@@ -169,7 +197,7 @@ def test_one_edge_is_the_threshold_and_a_score_on_it_is_negative() -> None:
 
 def test_scores_that_are_all_equal_make_two_bins() -> None:
     bins = choose(np.full(50, 0.3), np.arange(50) % 2 == 0, 0.5, n=100, sigma=1.0)
-    table = BinaryTable(bins, np.array([[60.0, 0.0], [40.0, 0.0]]), 1.0, 100.0)
+    table = BinaryTable(bins, np.array([[60.0, 0.0], [40.0, 0.0]]), bins.noise(1.0), 100.0)
     assert table.roc_auc_score.value == pytest.approx(0.5, abs=0.02)
     assert table.at(0.2).recall_score.value == pytest.approx(1.0)
 

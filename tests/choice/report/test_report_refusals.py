@@ -1,0 +1,176 @@
+"""A report that is asked twice is paid once; what is refused costs nothing, and says so."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_tools import MODEL, PRIVATE, PUBLIC, privatizer, report, silent
+from sklearn import metrics as exact
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import dptune
+from dptune import BudgetExhausted, InputError, Rows
+from dptune.choice import stored_report
+from dptune.errors import BudgetMismatch
+
+ANSWERS = PUBLIC[0], PUBLIC[0].sum(axis=1)
+RIDGE = Ridge().fit(*ANSWERS)
+
+# ---- paid once -------------------------------------------------------------------------------------------
+
+
+def test_the_same_report_again_is_free_also_from_the_ledger_alone(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path)
+    first = report(mine)
+    again = report(privatizer(tmp_path))
+    alone = stored_report(dptune.PrivacyLedger(tmp_path / "ledger.db"))
+    assert first.to_dict() == again.to_dict() == alone.to_dict()
+    assert mine.ledger.spent() == 0.5
+    assert "table of true class and score bin of a final model" in mine.ledger.statement(delta=1e-5).to_text()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mu": 0.4},
+        {"positive": 0},
+        {"threshold": 0.3},
+        {"by": 0},
+        {"model": LogisticRegression(C=0.01).fit(*PUBLIC)},
+    ],
+)
+def test_a_name_belongs_to_one_report(tmp_path: Path, settings: dict[str, Any]) -> None:
+    rounded = PUBLIC[0].copy(), PUBLIC[1]
+    rounded[0][:, 0] = np.round(rounded[0][:, 0]).clip(-1, 2)
+    mine = privatizer(tmp_path)
+    report(mine, public=rounded)
+    with pytest.raises(BudgetMismatch, match=r"another name=. Nothing was charged"):
+        report(mine, **{"public": rounded, **settings})
+    assert mine.ledger.spent() == 0.5
+
+
+def test_the_name_of_a_choice_is_not_that_of_a_report(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path)
+    dptune.select(np.random.default_rng(0).random((3, 400)), mine, mu=0.5, name="report")
+    with pytest.raises(BudgetMismatch, match=r"Nothing was charged\.$"):
+        report(mine)
+
+
+def test_a_report_takes_what_is_left_by_default(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path, mu=1.0)
+    report(mine, mu=0.6)
+    assert report(mine, mu=None, name="second").mu == pytest.approx(0.8)
+    with pytest.raises(BudgetExhausted):
+        report(mine, name="third")
+
+
+calls: list[int] = []
+
+
+class Counting(LogisticRegression):
+    """Keeps how many rows it was asked about."""
+
+    def predict_proba(self, X: Any) -> Any:
+        calls.append(len(X))
+        return super().predict_proba(X)
+
+
+def test_nothing_is_read_when_the_budget_does_not_suffice(tmp_path: Path) -> None:
+    calls.clear()
+    model = Counting().fit(*PUBLIC)
+    with pytest.raises(BudgetExhausted):
+        report(privatizer(tmp_path, mu=0.1), model)
+    assert 400 not in calls
+    report(privatizer(tmp_path, mu=0.1), model, mu=0.1)
+    assert 400 in calls
+
+
+# ---- public mistakes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model": LogisticRegression()}, "not fitted|fitted"),
+        ({"model": None}, "predict"),
+        ({"public": None}, "X_train"),
+        ({"public": (PUBLIC[0][:5], PUBLIC[1][:5])}, "20 rows"),
+        ({"public": (PUBLIC[0], PUBLIC[1] + 1)}, "does not know"),
+        ({"public": (PUBLIC[0], np.ones(300, dtype=int))}, "one label|cross-validated"),
+        ({"data": (PRIVATE[0][:7], PRIVATE[1][:7])}, "400 rows"),
+        ({"data": (PRIVATE[0][:, :2], PRIVATE[1])}, "columns|shape"),
+        ({"data": lambda: 1 / 0}, "failed"),
+        ({"positive": 7}, "positive="),
+        ({"threshold": math.nan}, "threshold"),
+        ({"threshold": 50}, r"must lie in \[0, 1\)"),
+        ({"by": "sex"}, "by="),
+        ({"by": 0}, "2 to 12"),
+        ({"mu": 0.0}, "mu"),
+        ({"bins": 1}, "bins"),
+        ({"name": ""}, "name"),
+        ({"scores": np.full((300, 2), np.nan)}, "finite"),
+        ({"scores": MODEL.decision_function(PUBLIC[0])}, "must lie in"),
+        ({"scores": np.ones((3, 2))}, "300 public rows"),
+        ({"data": (PRIVATE[0], np.ones((400, 2)))}, "shape"),
+        ({"data": 3}, "must be"),
+        ({"data": (PRIVATE[0], object())}, "400 rows"),
+        ({"cv": 1}, "cross-validated"),
+        ({"mu": "much"}, "mu"),
+        ({"model": RIDGE, "public": (PUBLIC[0], np.ones(300))}, "equal answers"),
+        ({"model": RIDGE, "public": ANSWERS, "threshold": 0.5}, "threshold= goes"),
+        ({"model": RIDGE, "public": ANSWERS, "positive": 1}, "no classes_"),
+        ({"model": RIDGE, "public": (PUBLIC[0], np.full(300, np.nan))}, "finite|NaN"),
+    ],
+)
+def test_a_public_mistake_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    mine = privatizer(tmp_path)
+    with pytest.raises(InputError, match=words) as refused:
+        report(mine, **settings)
+    assert str(refused.value).endswith("Nothing was charged.")
+    assert mine.ledger.charges() == []
+    assert mine.ledger.fact("report", "plan") is None
+    assert report(mine).mu == 0.5  # mended
+
+
+def test_a_report_needs_a_privatizer(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a LossPrivatizer must come .* Nothing was charged\.$"):
+        report(privatizer(tmp_path).ledger)  # type: ignore[arg-type]
+
+
+def test_private_rows_among_the_public_ones_are_refused(tmp_path: Path) -> None:
+    X = np.concatenate([PUBLIC[0], PRIVATE[0]])
+    y = np.concatenate([PUBLIC[1], PRIVATE[1]])
+    mine = privatizer(tmp_path)
+    with pytest.raises(InputError, match=r"can reach the private.*Nothing was charged\.$"):
+        report(mine, data=(X[300:], y[300:]), public=(X, y))
+    assert mine.ledger.spent() == 0.0
+
+
+class Foreign:
+    """No estimator of scikit-learn."""
+
+    classes_, n_features_in_ = MODEL.classes_, 3
+
+    def predict_proba(self, X: Any) -> Any:
+        return MODEL.predict_proba(X)
+
+
+def test_a_model_that_cannot_be_cloned_needs_scores(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="scores="):
+        report(privatizer(tmp_path, mu=100.0), Foreign())
+    found = report(privatizer(tmp_path, mu=100.0, n=400), Foreign(), scores=MODEL.predict_proba(PUBLIC[0]), mu=90.0)
+    assert found.accuracy_score.value == pytest.approx(np.mean(MODEL.predict(PRIVATE[0]) == PRIVATE[1]), abs=0.01)
+
+
+def test_labels_of_text_and_a_loader(tmp_path: Path) -> None:
+    words = np.array(["well", "sick"])
+    model = LogisticRegression().fit(PUBLIC[0], words[PUBLIC[1]])
+    found = report(silent(tmp_path), model, lambda: Rows(PRIVATE[0], words[PRIVATE[1]]), positive="sick",
+                   public=(PUBLIC[0], words[PUBLIC[1]]))  # fmt: skip
+    wanted = exact.recall_score(words[PRIVATE[1]], model.predict(PRIVATE[0]), pos_label="sick")
+    assert found.recall_score.value == pytest.approx(wanted)
+    assert found.to_dict()["positive"] == "sick"
