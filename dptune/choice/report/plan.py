@@ -118,7 +118,7 @@ class Plan:
             blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]
             statistic = "means and table of the residuals of a final model"
         elif self.two_classes:
-            blocks = [_with_unknown(np.kron(np.eye(self.groups), self.bins[0].strategy))]
+            blocks = [_with_unknown(np.asarray(np.kron(np.eye(self.groups), self.bins[0].strategy), dtype=np.float64))]
             statistic = "table of true class and score bin of a final model"
         else:
             blocks = [np.eye(self.groups * k * k + 1), *(_with_unknown(bins.strategy) for bins in self.bins)]

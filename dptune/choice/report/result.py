@@ -203,7 +203,7 @@ def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector,
 
     Counts are read from the released M counts + N(0, noise^2 I) by least squares.
     """
-    inverse = np.linalg.inv(M.T @ M)
+    inverse: Matrix = np.linalg.inv(M.T @ M).astype(np.float64)
     counts, spread = inverse @ (M.T @ released), noise**2 * inverse
     unknown = float(Cells.of(counts, spread, n).counts[-1])
     seen = unknown > _UNKNOWN * noise

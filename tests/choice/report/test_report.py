@@ -255,12 +255,6 @@ def test_many_bad_rows_are_told_of_as_a_noisy_number(tmp_path: Path) -> None:
     assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(PRIVATE[1][200:], decided))
 
 
-def test_labels_that_nobody_knows_have_no_metric(tmp_path: Path) -> None:
-    found = report(privatizer(tmp_path), data=(PRIVATE[0], np.full(400, "?")))
-    assert all(math.isnan(metric.value) for metric in found.metrics.values())
-    assert found.unknown == pytest.approx(400, abs=40)
-
-
 def test_one_class_only_has_no_area(tmp_path: Path) -> None:
     found = report(silent(tmp_path), data=(PRIVATE[0], np.ones(400, dtype=int)))
     assert math.isnan(found.roc_auc_score.value)

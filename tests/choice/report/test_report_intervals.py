@@ -130,6 +130,9 @@ def test_an_area_that_the_noise_hides_has_no_value() -> None:
     table = BinaryTable(bins, np.array([[2.0, -1.0, 1.0, 0.0], [90.0, 100.0, 110.0, 100.0]]), bins.noise(5.0), 400.0)
     assert table.roc_auc_score.interval == (0.0, 1.0)
     assert math.isnan(table.roc_auc_score.value)
+    nobody = BinaryTable(bins, np.array([[6.0, -4.0, 3.0, -5.0], [4.0, -7.0, 5.0, 2.0]]), bins.noise(5.0), None)
+    assert nobody.calibration_error.interval == (0.0, 1.0)
+    assert {name for name, metric in nobody.metrics().items() if not math.isnan(metric.value)} == set()
 
 
 def test_counts_of_decisions_cost_no_sensitivity_and_make_shares_more_exact() -> None:
