@@ -14,7 +14,10 @@ from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge, PrivacyLedger
+from dptune.privacy.query import Interval
+from dptune.search.agreement import PRIVATIZER
 from dptune.search.algorithms.centred import GENERATION, Generation
+from dptune.search.answer import Estimate
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.search.replay import FINAL, VALUE
 
@@ -87,7 +90,7 @@ def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedg
         draw_improvement(middle, charges)
     else:
         left, right = figure.subplots(1, 2)
-        _draw_losses(left, charges)
+        _draw_losses(left, charges, ledger)
     draw_budget(right, charges, ledger, delta)
     if not ledger.private:
         figure.suptitle("NOT PRIVATE: seeded noise", color="crimson", fontweight="bold")
@@ -127,12 +130,12 @@ def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
     axes.plot(middles, averages, "-", color="C0", label="mean of a generation")
 
 
-def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
+def _draw_losses(axes: Axes, charges: list[Charge], ledger: PrivacyLedger) -> None:
     generations = [c for c in charges if c.key.startswith(GENERATION)]
     if generations:
         _draw_generations(axes, generations)
         axes.set(xlabel="trial", ylabel="mean loss less that at the centre", title="What the released differences say")
-        _draw_estimate(axes, charges, None)
+        _draw_estimate(axes, charges, ledger, None)
         return
     shown = [c for c in charges if c.key.startswith(VALUE) and c.value is not None]
     values = np.array([c.value[0] for c in shown if c.value is not None])  # (trials,)
@@ -148,19 +151,24 @@ def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
             trials[window - 1 :], kept - band, kept + band, color="C0", alpha=0.15, label="95% noise band"
         )
     axes.set(xlabel="trial", ylabel="mean clipped loss", title="Released loss")
-    _draw_estimate(axes, charges, len(values))
+    _draw_estimate(axes, charges, ledger, len(values))
 
 
-def _draw_estimate(axes: Axes, charges: list[Charge], trial: int | None) -> None:
+def _draw_estimate(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, trial: int | None) -> None:
     """The recommended model's released loss, at a trial; None: a line of the legend, as differences have no level."""
     final = next((c for c in charges if c.key == FINAL and c.value is not None), None)
     if final is not None and final.value:
-        mean, half = final.value[0], 1.96 * float(final.description["sigma"])
+        people: Any = ledger.fact(final.scope, PRIVATIZER)
+        sigma = float(final.description["sigma"])
+        mean, low, high = Estimate.of_loss(
+            final.value[0], sigma, Interval(*people["clip"]), private=final.private
+        ).shown()
         if trial is None:
-            label = f"recommended: {mean:.3g}, 95% {mean - half:.3g} to {mean + half:.3g}"
+            label = f"recommended: {mean:.3g}, 95% {low:.3g} to {high:.3g}"
             axes.plot([], [], "o", color="C1", label=label)
         else:
-            axes.errorbar(trial, mean, yerr=half, fmt="o", color="C1", capsize=3, label="recommended, 95%")
+            error = [[mean - low], [high - mean]]
+            axes.errorbar(trial, mean, yerr=error, fmt="o", color="C1", capsize=3, label="recommended, 95%")
     axes.legend(fontsize="x-small")
 
 

@@ -32,7 +32,7 @@ from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN
-from dptune.losses.named import NamedLoss
+from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, call_guarded, losses_function
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.seal.private import PerExampleLosses
@@ -59,7 +59,8 @@ def select(
     """Choose one of m candidates by its mean loss on private people, once.
 
     The choice is kept in the ledger under ``name``: asked again, also in another process, it is returned and costs
-    nothing. Other candidates need another name. Losses are held in memory until the choice is made.
+    nothing. Another loss, and models of another class or with other parameters, are refused under an old name. Whatever
+    else differs, such as the training rows, needs another name. Losses are held in memory until the choice is made.
 
     Args:
         candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate
@@ -101,10 +102,11 @@ def select(
     settings = ChoiceSettings(mu, default, estimate_share or 0.0)
     check_choice(privatizer, name, settings)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
-    given = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         settings.refuse_other_places(len(candidates))
-    named = ((json.dumps([name, place]), losses) for place, losses in enumerate(given))
+    asked = None if loss is None else as_loss(loss).name
+    given = _losses(candidates, function, privatizer.rows)
+    named = ((json.dumps([name, place, asked, facts]), losses) for place, (facts, losses) in enumerate(given))
     return select_named(named, privatizer, name, settings)
 
 
@@ -249,14 +251,25 @@ def _itself(model: Any) -> Any:
     return model
 
 
-def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None, rows: int) -> Iterator[Losses | None]:
+def _losses(
+    candidates: Iterable[Any], function: Callable[[Any], Any] | None, rows: int
+) -> Iterator[tuple[object, Losses | None]]:
+    """Return what is public about each candidate, and its losses."""
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and function is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
         raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
     if function is None:
-        return iter(candidates)
-    return (private_losses(function, candidate, rows) for candidate in candidates)
+        return ((None, losses) for losses in candidates)
+    return ((_facts(candidate), private_losses(function, candidate, rows)) for candidate in candidates)
+
+
+def _facts(model: Any) -> list[object]:
+    """Return a model's class and its plain parameters, by which a ledger recognises the choice."""
+    found = model.get_params() if hasattr(model, "get_params") and not isinstance(model, type) else {}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    kinds = bool | int | float | str | None
+    return [type(model).__name__, {name: plain[name] for name in sorted(plain) if isinstance(plain[name], kinds)}]
 
 
 def private_losses(function: Callable[[Any], Any], argument: Any, rows: int) -> Losses:

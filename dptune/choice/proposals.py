@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Required, TypedDict
@@ -24,7 +25,7 @@ import dptune
 from dptune._checks import at_least
 from dptune.choice.choosing import private_losses
 from dptune.choice.crossval import cross_validated_losses, public_folds
-from dptune.errors import BudgetExhausted, InputError, ObjectiveRefused
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, ObjectiveRefused
 from dptune.losses.models import BoosterModel
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
@@ -36,6 +37,7 @@ from dptune.search.outlook import left_in_words
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share")  # of a PublicChoice
 Say = Callable[[str], object]  # shows a public line
+_CANDIDATES = "candidates"  # the fact of a choice that says which configurations it is among
 CANDIDATES = 200  # of a search, the best of them, that are cross-validated
 
 
@@ -220,7 +222,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
             nothing was charged.
         UnsupportedMetric: the loss is not a mean over people.
         BudgetExhausted: the ledger has not the price left; before a model is trained.
-        BudgetMismatch: the name belongs to a choice with other public losses or settings.
+        BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
     privatizer, loss = _privatizer(options), options["loss"]
     most = at_least("candidates", options.get("candidates", CANDIDATES), 2)
@@ -252,6 +254,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     public = _matrix(trainer.losses(candidates) if given is None else given, default, warn)
     settings: Any = {setting: value for setting, value in options.items() if setting in SETTINGS}
     choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
+    _agree_on_candidates(privatizer.ledger, name, candidates, default, loss)
     say(str(choice.outlook))
     models = _trained(choice.to_train, candidates, trainer, warn)
     selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
@@ -293,10 +296,25 @@ def _privatizer(options: ChoiceOptions) -> LossPrivatizer:
 
 def _usual_name(search: str | None, candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
     """Return a choice's name where the user gives none; of a search without a name a digest of what it proposes."""
-    if search is not None:
-        return f"{search} (choice)"
+    return f"choice {_digest(candidates, default, loss)}" if search is None else f"{search} (choice)"
+
+
+def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
     proposed = json.dumps([[_key(each.parameters) for each in candidates], default, as_loss(loss).name])
-    return f"choice {hashlib.sha256(proposed.encode()).hexdigest()[:16]}"
+    lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # an address is another one in each process
+    return hashlib.sha256(lasting.encode()).hexdigest()[:16]
+
+
+def _agree_on_candidates(
+    ledger: dptune.PrivacyLedger, name: str, candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss
+) -> None:
+    """Refuse, under an old name, other configurations with the same public losses: an index would mean another one."""
+    mine = _digest(candidates, default, loss)
+    if ledger.fix(name, _CANDIDATES, mine) != mine:
+        raise BudgetMismatch(
+            f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
+            "Nothing was charged."
+        )
 
 
 def _key(parameters: Parameters) -> str:

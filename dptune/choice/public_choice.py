@@ -92,6 +92,7 @@ class PublicChoice:
             raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
         self._privatizer, self.name = privatizer, text("name", name)
         self.public = PublicLosses.of(public, _known_range(privatizer, loss))
+        self._loss = None if loss is None else as_loss(loss).name
         self.default = None if default is None else self._place(default)
         asked = planning.Wanted(
             mu=None if mu is None else positive("mu", mu),
@@ -143,7 +144,7 @@ class PublicChoice:
         return noise_scale(sensitivity=weight, mu=mu, dimension=1)
 
     def _digest(self, wanted: planning.Wanted) -> str:
-        settings = [self.public.digest, self.default, *vars(wanted).values()]
+        settings = [self.public.digest, self._loss, self.default, *vars(wanted).values()]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 
     # ---- before ----------------------------------------------------------------------------------

@@ -82,7 +82,8 @@ class LossPrivatizer(ObservedLosses):
     def describe(self) -> dict[str, object]:
         """Return the public settings as plain JSON data, without seed and groups, by which a run is recognised."""
         clip = [self.interval.low, self.interval.high]
-        return {"n": self.n, "rows": self.rows, "clip": clip, "dtype": self.dtype.__name__, "private": self.private}
+        facts = {"n": self.n, "rows": self.rows, "clip": clip, "dtype": self.dtype.__name__, "private": self.private}
+        return {**facts, "person_weights": self._people.weights_digest()}
 
     def fingerprint(self) -> str:
         """Return a digest of all settings, with seed, groups and weights; to compare in memory, never to store.
@@ -210,7 +211,7 @@ class LossPrivatizer(ObservedLosses):
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         self._require(query.points, scope, key)
-        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}"
+        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
 
         def draw() -> Vector:
             drawn = how.draw(self._held.mean(query), scale)
@@ -242,7 +243,7 @@ class LossPrivatizer(ObservedLosses):
         how, sensitivity = GaussianMechanism(self._noise), query.diameter * self.largest_weight
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
-        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
+        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{self._people.weights_digest()}"
 
         def draw() -> Vector:
             codes = read()

@@ -6,6 +6,7 @@ public weights. The sensitivity is that of the query's clip, whatever the losses
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,6 +59,12 @@ class People:
     def n(self) -> int:
         """Number of people."""
         return len(self.weights)
+
+    def weights_digest(self) -> str | None:
+        """Return a digest of the public weights, by which a run is recognised; None if all are equal."""
+        if (self.weights == self.weights[0]).all():
+            return None
+        return hashlib.sha256(self.weights.tobytes()).hexdigest()[:16]
 
     def means(self, values: Vector) -> Vector:
         """Return each person's mean (n,) over their rows (rows,)."""

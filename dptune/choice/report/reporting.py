@@ -127,10 +127,11 @@ def _prepared(
         bins=number,
     )
     examples = _Examples(data, public[0], model)
-    plan = wanted if known is None else _agreed(known, wanted, name, price)
+    plan = wanted if known is None else _agreed(known, wanted, name, price, bins=number is not None)
     _function(plan, examples, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
     if known is None:
-        plan = _agreed(ledger.fix_plan(name, lambda rest: wanted.stored()), wanted, name, price)
+        known = ledger.fix_plan(name, lambda rest: wanted.stored())
+        plan = _agreed(known, wanted, name, price, bins=number is not None)
     return plan, examples
 
 
@@ -191,8 +192,8 @@ def _mu_of(known: Any) -> float:
     return 1.0 if plan is None else plan.mu
 
 
-def _agreed(known: Any, wanted: Plan, name: str, mu: float | None) -> Plan:
-    """Return the plan that the ledger has.
+def _agreed(known: Any, wanted: Plan, name: str, mu: float | None, *, bins: bool) -> Plan:
+    """Return the plan that the ledger has; with ``bins`` it must have as many bins as the wanted one.
 
     Raises:
         BudgetMismatch: it is of another model, has other settings, or is not of a report.
@@ -201,6 +202,8 @@ def _agreed(known: Any, wanted: Plan, name: str, mu: float | None) -> Plan:
     differs = ["its kind"] if plan is None else same_settings(plan, wanted)
     if plan is not None and mu is not None and abs(mu - plan.mu) > 1e-12 * mu:
         differs = [*differs, "mu"]
+    if plan is not None and bins and [each.count for each in plan.bins] != [each.count for each in wanted.bins]:
+        differs = [*differs, "bins"]
     if plan is None or differs:
         raise BudgetMismatch(
             f"the name {name!r} belongs to something else in this ledger: it differs in {', '.join(differs)}. "

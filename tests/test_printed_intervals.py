@@ -1,0 +1,241 @@
+"""Every interval that is printed is the release and 1.96 of its noise to either side, recomputed from the ledger.
+
+The verdicts of a run have their own contracts in `tests/search/test_verdicts.py`, MLflow's in `tests/optuna_front`, and
+reports in `tests/choice/report`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import optuna
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+from sklearn.linear_model import LogisticRegression
+
+import dptune
+from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune.choice.paired import PairedEstimate
+from dptune.choice.planning import Plan
+from dptune.choice.result import Selection
+from dptune.cli.watch import Runs, frame
+from dptune.figures import save_figure
+from dptune.ledger.ledger import PLAN
+from dptune.search import VALUES
+from dptune.search.answer import Estimate
+from dptune_optuna import choose
+from dptune_sklearn import PrivateSearch
+
+Z = NormalDist().inv_cdf(0.975)
+N, MU, SHARE = 80, 1.0, 0.3
+RANGE = re.compile(r"(-?\d\S*?),? \(?95%[^:\d]*(?:: | )(-?\d\S*) to (-?[\d.e+-]*\d)")
+RNG = np.random.default_rng(0)
+Y = np.tile([0, 1], 30)
+X = RNG.normal(size=(60, 2)) + 4.0 * Y[:, None]
+PRIVATE = np.vstack([X[:N], X[: N - 60]]), np.r_[Y, Y[: N - 60]]
+LOSSES, PUBLIC = (RNG.uniform(size=(4, rows)) + np.arange(4)[::-1, None] for rows in (N, 40))
+
+
+def people(folder: Path) -> LossPrivatizer:
+    return LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(MU)), n=N, clip=(0.0, 4.0))
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Texts, and the one release that their intervals are about.
+
+    Attributes:
+        scope, key: of the release in the ledger.
+        width: by how much one person's part of the mean can move.
+        mu: its price.
+        texts: at least one interval each.
+        range: to which an interval is cut.
+        digits: of each number.
+    """
+
+    scope: str
+    key: str
+    width: float
+    mu: float
+    texts: list[str]
+    range: tuple[float, float] = (-np.inf, np.inf)
+    digits: int = 3
+
+
+def told(interval: list[float], value: float) -> str:
+    """Numbers of a dictionary as a text."""
+    return f"{value:.3g} (95%: {interval[0]:.3g} to {interval[1]:.3g})"
+
+
+def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
+    plan = Plan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
+    return Printed(name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts))
+
+
+def selection(folder: Path) -> Printed:
+    found = dptune.select(LOSSES, people(folder), name="x", estimate_share=SHARE)
+    return Printed("x", "estimate", 4.0, MU * SHARE**0.5, [str(found), found.summary()], (0.0, 4.0), 4)
+
+
+def public_choice(folder: Path) -> Printed:
+    about: dict[str, Any] = {"name": "x", "default": 0, "estimate_share": SHARE}
+    found = dptune.select(LOSSES, people(folder), public=PUBLIC, **about)
+    stored: Any = found.to_dict()["improvement"]
+    return of_a_choice(folder, "x", str(found), found.summary(), told(stored["interval"], stored["value"]))
+
+
+def in_optuna(folder: Path) -> Printed:
+    study = optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_float("C", 10.0, 1e3, log=True), 3)
+    found = choose(
+        study,
+        lambda trial, A, b: LogisticRegression(**trial.params).fit(A, b),
+        loss="brier", data=PRIVATE, public=(X, Y), default={"C": 1e-9}, estimate_share=SHARE,
+        privatizer=LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(MU)), n=N), progress=False,
+        finalists=2,
+    )  # fmt: skip
+    stored: Any = study.user_attrs["dptune:choice"]["improvement"]
+    notes = study._storage.get_study_system_attrs(study._study_id)
+    note = "".join(str(part) for key, part in sorted(notes.items()) if key.startswith("dashboard:note_str"))
+    texts = [found.summary(), told(stored["interval"], stored["value"]), note]
+    return of_a_choice(folder, "s (choice)", *texts)
+
+
+def in_sklearn(folder: Path) -> Printed:
+    search = PrivateSearch(
+        LogisticRegression(C=1e-9), {"C": [10.0, 100.0, 1000.0]}, ledger=PrivacyLedger(folder / "ledger.db",
+        Budget.gdp(MU)), loss="brier", name="x",
+    ).fit(X, Y, X_val=PRIVATE[0], y_val=PRIVATE[1])  # fmt: skip
+    return of_a_choice(folder, "x", search.summary())
+
+
+def a_run(folder: Path) -> SearchRun:
+    run = SearchRun(VALUES, people(folder), scope="x", space=None, trials=1, final_share=0.5)
+    run.finish("0", {"a": 0.5}, np.full(N, 0.01))
+    run.estimate({"a": 0.5}, np.full(N, 0.01))
+    return run
+
+
+def watched(folder: Path) -> Printed:
+    run = a_run(folder)
+    console = Console(width=140)
+    with console.capture() as captured:
+        console.print(frame(run.ledger, Runs()))
+    text = " ".join(captured.get().replace("│", " ").split())
+    return Printed("x", "final", 4.0, run.plan.final_mu, [text], (0.0, 4.0), 4)
+
+
+def plotted(folder: Path) -> Printed:
+    run = a_run(folder)
+    drawn: list[str] = []
+    keep = Figure.savefig
+
+    def read(self: Figure, *given: Any, **how: Any) -> None:
+        legends = [axes.get_legend() for axes in self.axes]
+        drawn.extend(text.get_text() for legend in legends if legend for text in legend.get_texts())
+        bars = [bar for axes in self.axes for bar in axes.containers if hasattr(bar, "has_yerr") and bar.has_yerr]
+        for bar in bars:
+            (low, high), (value,) = bar.lines[2][0].get_segments()[0][:, 1], bar.lines[0].get_ydata()
+            drawn.append(f"{value:.4g} (95%: {low:.4g} to {high:.4g})")
+        keep(self, *given, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", read)
+        save_figure(run.ledger, folder / "out.png")
+    plt.close("all")
+    texts = [text for text in drawn if RANGE.search(text)]
+    return Printed("x", "final", 4.0, run.plan.final_mu, texts, (0.0, 4.0), 4)
+
+
+WHERE: dict[str, Callable[[Path], Printed]] = {
+    "select": selection,
+    "select with public=": public_choice,
+    "Optuna": in_optuna,
+    "scikit-learn": in_sklearn,
+    "dptune watch": watched,
+    "dptune plot": plotted,
+}
+
+
+def check(folder: Path, where: str) -> None:
+    """Recompute what is printed."""
+    said = WHERE[where](folder)
+    charge = PrivacyLedger(folder / "ledger.db").find(said.scope, said.key)
+    assert charge is not None, f"no release: {said.texts}"
+    assert charge.value is not None
+    sigma = charge.description["sigma"]
+    people_ = PrivacyLedger(folder / "ledger.db").n
+    assert sigma == pytest.approx(said.width / people_ / said.mu, rel=1e-4)
+    value = charge.value[0]
+    low, high = said.range
+    wanted = [f"{min(max(x, low), high):.{said.digits}g}" for x in (value, value - Z * sigma, value + Z * sigma)]
+    assert said.texts
+    for text in said.texts:
+        found = RANGE.findall(text)
+        assert found, f"no interval in {text!r}"
+        assert {tuple(map(float, each)) for each in found} == {tuple(map(float, wanted))}
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_printed_interval_is_that_of_the_release(fast_path: Path, where: str) -> None:
+    check(fast_path, where)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_an_interval_of_90_percent_is_found(fast_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = Estimate.interval
+    monkeypatch.setattr(Estimate, "interval", lambda self, confidence=0.9: true(self, confidence))
+    with pytest.raises(AssertionError, match=r"^assert \{\("):
+        check(fast_path, where)
+
+
+# ---- borders of a choice's verdict ---------------------------------------------------------------------
+
+
+def of_value(value: float, sigma: float, *, predicted: float = 0.0, off: float = 0.0) -> Selection:
+    gain = PairedEstimate(value, sigma, True, radius=1.0, predicted=predicted, predicted_sigma=off)
+    return Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=N)
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 0.1, 30.0])
+@pytest.mark.parametrize("far", [1 - 1e-6, 1 + 1e-6, 0.01, 3.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(sigma: float, far: float, sign: int) -> None:
+    found = of_value(sign * far * Z * sigma, sigma)
+    said = {1: "better", -1: "worse"}[sign] if far > 1 else "not distinguishable"
+    assert found.verdict == found.to_dict()["verdict"] == said
+    assert str(found.improvement).startswith(f"{said}: ")
+    words = f"{said.capitalize()} {'from' if far < 1 else 'than'} the default: the mean loss improves by "
+    assert words in found.summary()
+    steps = {"better": "take the model", "worse": "Next: keep the default. ", "not distinguishable": "ask more people"}
+    assert [step in found.summary() for step in steps.values()] == [said == verdict for verdict in steps]
+
+
+def test_at_the_border_nothing_is_distinguishable() -> None:
+    assert of_value(0.0, 1.0).verdict == "not distinguishable"
+    at = Estimate(Z, 1.0, True)
+    low, high = at.interval()
+    assert at.verdict == ("better" if low > 0 else "not distinguishable")
+    assert high > 0
+
+
+@pytest.mark.parametrize("far", [2.9, 3 - 1e-6, 3 + 1e-6, 3.1])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_public_rows_that_predicted_something_else_are_named_beyond_three_deviations(far: float, sign: int) -> None:
+    found = of_value(0.5 + sign * far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
+    assert ("predicted something else" in found.summary()) is (far > 3)
+
+
+@pytest.mark.parametrize(("index", "verdict"), [(0, "the default"), (1, "no default")])
+def test_without_a_release_no_verdict_is_given(index: int, verdict: str) -> None:
+    found = Selection(index, 4, None, 1.0, "exponential selection", True, default=0 if index == 0 else None, people=N)
+    assert found.verdict == verdict
+    assert not RANGE.search(found.summary())

@@ -1,0 +1,379 @@
+"""Every setting that decides an answer belongs to the answer's name: with another one the old answer is not returned.
+
+Settings are read off signatures and dataclasses, so that a new one without a case here fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+
+import dptune
+from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.choice.proposals import ChoiceOptions
+from dptune.errors import BudgetMismatch, KeyConflict, LedgerError
+from dptune.losses.named import NamedLoss
+from dptune.privacy.noise import SeededNoise
+from dptune.search.algorithms.centred_settings import Tuning
+from dptune.training import Repeats, SelectionPlan, TrainingLedger
+from dptune.training.repeats import repeat_and_select
+from dptune_optuna import choose
+from dptune_optuna import repeat_and_select as in_optuna
+
+N = 40
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(60, 2)), RNG.integers(2, size=60)
+PRIVATE = RNG.normal(size=(N, 2)), RNG.integers(2, size=N)
+LOSSES, PUBLIC = RNG.uniform(size=(4, N)), RNG.uniform(size=(4, 30))
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+OWN = NamedLoss("own", lambda y, p: np.abs(y - p))
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A function whose answers a ledger keeps.
+
+    Attributes:
+        answer: (folder, settings) -> what is returned; the first call pays for it.
+        fields: names of its settings.
+        base: settings of the first call.
+        changed: of each setting that decides the answer what is changed.
+        free: the others, and why another value may return the old answer.
+    """
+
+    answer: Callable[[Path, Settings], Any]
+    fields: tuple[str, ...]
+    base: Settings
+    changed: Mapping[str, Settings]
+    free: Mapping[str, str]
+
+
+def parameters(function: Callable[..., Any], *without: str) -> tuple[str, ...]:
+    return tuple(name for name in inspect.signature(function).parameters if name not in without)
+
+
+NAME = "it is the name"
+PEOPLE = "private: no ledger keeps a digest of it"
+
+
+def people(folder: Path, **changed: Any) -> LossPrivatizer:
+    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(2.0))
+    return LossPrivatizer(ledger, **{"n": N, "clip": (0.0, 1.0), **changed})
+
+
+# ---- choices -------------------------------------------------------------------------------------------
+
+
+def models(*strengths: float) -> list[LogisticRegression]:
+    return [LogisticRegression(C=C).fit(X, Y) for C in strengths]
+
+
+def selected(folder: Path, given: Settings) -> Any:
+    settings = dict(given)
+    who = people(folder, **settings.pop("privatizer", {}))
+    return dptune.select(settings.pop("candidates"), who, name="x", **settings)
+
+
+OF_MODELS = Surface(
+    selected,
+    parameters(dptune.select, "public", "public_weight", "finalists", "report_share"),
+    {
+        "candidates": models(0.1, 1.0, 9.0),
+        "mu": 0.5,
+        "loss": "zero_one",
+        "data": PRIVATE,
+        "default": 0,
+        "estimate_share": 0.2,
+    },
+    {
+        "candidates": {"candidates": models(0.1, 2.0, 9.0)},
+        "privatizer": {"privatizer": {"clip": (0.0, 2.0)}},
+        "mu": {"mu": 0.6},
+        "loss": {"loss": OWN},
+        "default": {"default": 1},
+        "estimate_share": {"estimate_share": 0.3},
+    },
+    {"name": NAME, "data": PEOPLE},
+)
+OF_PUBLIC_LOSSES = Surface(
+    selected,
+    parameters(dptune.select),
+    {"candidates": LOSSES, "public": PUBLIC, "mu": 0.5, "default": 0, "estimate_share": 0.2, "finalists": 3},
+    {
+        "public": {"public": PUBLIC[:, ::-1]},
+        "privatizer": {"privatizer": {"clip": (0.0, 2.0)}},
+        "mu": {"mu": 0.6},
+        "loss": {"candidates": models(0.1, 1.0, 2.0, 9.0), "loss": "brier", "data": PRIVATE},
+        "default": {"default": 1},
+        "estimate_share": {"estimate_share": 0.3},
+        "public_weight": {"public_weight": 0.5},
+        "finalists": {"finalists": 2},
+        "report_share": {"mu": None, "report_share": 0.2},
+    },
+    {"name": NAME, "data": PEOPLE, "candidates": "their public losses stand for them"},
+)
+
+
+@cache
+def study(trials: int = 4) -> optuna.Study:
+    found = optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0))
+    found.optimize(lambda trial: trial.suggest_float("C", 1e-3, 1e3, log=True), trials)
+    return found
+
+
+def trained(trial: Any, A: Any, b: Any) -> Any:
+    return LogisticRegression(**trial.params).fit(A, b)
+
+
+def other(trial: Any, A: Any, b: Any) -> Any:
+    return LogisticRegression(fit_intercept=False, **trial.params).fit(A, b)
+
+
+def chosen(folder: Path, given: Settings) -> Any:
+    settings = dict(given)
+    proposing, train = study(settings.pop("study", 4)), settings.pop("train", trained)
+    return choose(proposing, train, progress=False, **{"privatizer": people(folder), **settings}).selection
+
+
+OF_A_STUDY = Surface(
+    chosen,
+    ("study", "train", *ChoiceOptions.__annotations__),
+    {
+        "loss": "zero_one",
+        "data": PRIVATE,
+        "public": (X, Y),
+        "default": {"C": 1.0},
+        "mu": 0.5,
+        "name": "x",
+        "estimate_share": 0.2,
+        "cv": KFold(3),
+        "finalists": 3,
+    },
+    {
+        "study": {"study": 5},
+        "train": {"train": other},
+        "loss": {"loss": "brier"},
+        "public": {"public": (X, Y[::-1])},
+        "cv": {"cv": KFold(4)},
+        "public_losses": {"public_losses": PUBLIC, "default": None},
+        "default": {"default": {"C": 7.0}},
+        "candidates": {"candidates": 3},
+        "mu": {"mu": 0.6},
+        "public_weight": {"public_weight": 0.5},
+        "estimate_share": {"estimate_share": 0.3},
+        "finalists": {"finalists": 2},
+        "report_share": {"mu": None, "report_share": 0.2},
+    },
+    {
+        "name": NAME,
+        "data": PEOPLE,
+        "ledger": "it holds the answers",
+        "privatizer": "of it, see that of a run",
+        "n": "a ledger protects one number of people",
+    },
+)
+
+# ---- runs ----------------------------------------------------------------------------------------------
+
+
+def begun(folder: Path, given: Settings) -> Any:
+    """A run's answer is its recommendation; it begins with the agreement on its plan."""
+    settings = dict(given)
+    method, who = settings.pop("method", CENTRED), people(folder, **settings.pop("privatizer", {}))
+    run = SearchRun(method, who, scope="x", **settings)
+    if settings == BEGUN:
+        for i in range(run.plan.trials):
+            at = run.ask(i)
+            run.finish(str(i), at, np.full(N, at["a"]))
+    return run.recommend()
+
+
+BEGUN = {"space": SPACE, "mu": 0.5, "seed": 1, "default": {"a": 0.5, "b": 0.5}, "trials": 16}
+TUNED = {
+    "quantile": 0.6, "rate": 0.5, "floor": 0.02, "radius_share": 0.1, "references": 1, "sigma": 0.3, "explored": 3,
+    "most_explored": 9, "spread": 0.7, "candidates": 7, "average": 3, "reach": 0.3, "steps": (0.25, 0.25),
+    "saturation": 3.0, "saturated": 0.3,
+}  # fmt: skip
+OF_TUNING = Surface(
+    begun,
+    tuple(each.name for each in dataclasses.fields(Tuning)),
+    BEGUN,
+    {name: {"tuning": {name: value}} for name, value in TUNED.items()},
+    {},
+)
+OF_A_RUN = Surface(
+    begun,
+    (*parameters(SearchRun, "settings"), "trials", *CENTRED.options),
+    BEGUN,
+    {
+        "method": {"method": dptune.GIBO},
+        "privatizer": {"privatizer": {"clip": (0.0, 2.0)}},
+        "space": {"space": Space({"a": Float(0.0, 2.0), "b": Float(0.0, 1.0)})},
+        "mu": {"mu": 0.6},
+        "seed": {"seed": 2},
+        "default": {"default": {"a": 0.5, "b": 0.4}},
+        "trials": {"trials": 24},
+        "population": {"population": 5},
+        "radius": {"radius": 0.3},
+        "choice_share": {"choice_share": 0.2},
+        "rung_share": {"rung_share": 0.2},
+        "rungs": {"rung_share": 0.2, "rungs": 2},
+        "rung_radius": {"rung_share": 0.2, "rung_radius": 0.2},
+        "final_share": {"final_share": 0.2},
+        "tuning": {"tuning": {"sigma": 0.3}},
+    },
+    {"scope": NAME, "start_from": "see tests/search/test_extending.py", "in_all": "of an extension, by itself"},
+)
+OF_PEOPLE = Surface(
+    begun,
+    parameters(LossPrivatizer),
+    BEGUN,
+    {
+        "n": {"privatizer": {"n": N - 1}},
+        "groups": {"privatizer": {"n": None, "groups": np.arange(2 * N) // 2}},
+        "clip": {"privatizer": {"clip": (0.0, 2.0)}},
+        "person_weights": {"privatizer": {"person_weights": np.arange(1, N + 1)}},
+        "dtype": {"privatizer": {"dtype": np.float64}},
+        "noise": {"privatizer": {"noise": SeededNoise(0)}},
+    },
+    {"ledger": "it holds the answers", "pending": "where losses wait decides nothing"},
+)
+
+# ---- reports, repeats ----------------------------------------------------------------------------------
+
+
+def reported(folder: Path, given: Settings) -> Any:
+    settings = dict(given)
+    who = people(folder, **settings.pop("privatizer", {}))
+    return dptune.report(settings.pop("model"), who, **settings)
+
+
+KINDS = RNG.integers(2, size=60)
+WITH_KINDS = np.column_stack([X, KINDS])
+OF_A_REPORT = Surface(
+    reported,
+    parameters(dptune.report),
+    {
+        "model": LogisticRegression().fit(WITH_KINDS, Y),
+        "data": (WITH_KINDS[:N].copy(), Y[:N].copy()),
+        "public": (WITH_KINDS, Y),
+        "mu": 0.5,
+        "bins": 3,
+    },
+    {
+        "model": {"model": LogisticRegression(C=0.01).fit(WITH_KINDS, Y)},
+        "privatizer": {"privatizer": {"person_weights": np.arange(1, N + 1)}},
+        "public": {"public": (WITH_KINDS[::-1], Y[::-1])},
+        "mu": {"mu": 0.6},
+        "by": {"by": 2},
+        "positive": {"positive": 0},
+        "threshold": {"threshold": 0.6},
+        "bins": {"bins": 6},
+    },
+    {
+        "name": NAME,
+        "data": PEOPLE,
+        "scores": "they place the bins, which the first call has fixed",
+        "cv": "as scores",
+    },
+)
+
+
+def repeated(folder: Path, given: Settings) -> Any:
+    plan = SelectionPlan(Repeats.geometric(3), score_mu=0.5)
+    ledgers = [TrainingLedger(folder / f"{name}.db", plan, n=N) for name in given.pop("ledgers", ["score"])]
+    if "study" in given:
+        return in_optuna(given.pop("study"), lambda trial: ("model", np.full(N, 0.5)), ledgers, **given)
+    return repeat_and_select(lambda: ({"a": 1}, "model", np.full(N, 0.5)), ledgers, **given)
+
+
+OF_REPEATS = Surface(
+    lambda folder, given: repeated(folder, dict(given)),
+    (*parameters(repeat_and_select), *parameters(in_optuna, *parameters(repeat_and_select))),
+    {"clip": (0.0, 1.0)},
+    {"clip": {"clip": (0.0, 2.0)}, "noise": {"noise": SeededNoise(0)}},
+    {
+        "secure": "the ledger says how the trainings that were paid for drew their noise",
+        "once": "a ledger pays for one selection, whatever it repeats",
+        "ledgers": "they hold the answer",
+        "study": "as once",
+        "objective": "as once",
+        "candidates": "as once",
+        "odds": "as once",
+    },
+)
+
+SURFACES = {
+    "select": OF_MODELS,
+    "select with public=": OF_PUBLIC_LOSSES,
+    "choose": OF_A_STUDY,
+    "Tuning": OF_TUNING,
+    "SearchRun": OF_A_RUN,
+    "LossPrivatizer": OF_PEOPLE,
+    "report": OF_A_REPORT,
+    "repeat_and_select": OF_REPEATS,
+}
+CASES = [(name, field) for name, surface in SURFACES.items() for field in surface.changed]
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_every_setting_has_a_case(name: str) -> None:
+    surface = SURFACES[name]
+    assert sorted([*surface.changed, *surface.free]) == sorted(surface.fields)
+
+
+@pytest.fixture(scope="module")
+def paid() -> Iterator[Callable[[str], tuple[Path, Any]]]:
+    """The folder of each surface whose base was asked, and the answer."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        @cache
+        def first(name: str) -> tuple[Path, Any]:
+            own = Path(folder) / name
+            own.mkdir()
+            return own, SURFACES[name].answer(own, SURFACES[name].base)
+
+        yield first
+
+
+def charges(folder: Path) -> list[Any]:
+    opened: list[Any] = []
+    for path in sorted(folder.glob("*.db")):
+        opened.append(PrivacyLedger(path) if path.stem == "ledger" else TrainingLedger(path))
+    return [charge for ledger in opened for charge in ledger.charges()]
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_the_same_settings_return_the_same_answer_at_no_cost(paid: Any, name: str) -> None:
+    folder, answer = paid(name)
+    before = charges(folder)
+    again = SURFACES[name].answer(folder, SURFACES[name].base)
+    assert charges(folder) == before != []
+    if name == "repeat_and_select":  # the model is not kept
+        again, answer = (dataclasses.replace(one, model=None) for one in (again, answer))
+    assert str(again) == str(answer)
+
+
+@pytest.mark.parametrize(("name", "field"), CASES, ids=lambda part: part)
+def test_with_another_setting_the_old_answer_is_not_returned(paid: Any, name: str, field: str) -> None:
+    folder, _ = paid(name)
+    before, surface = charges(folder), SURFACES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises((BudgetMismatch, KeyConflict, LedgerError)):
+            surface.answer(folder, {**surface.base, **surface.changed[field]})
+    assert charges(folder) == before
