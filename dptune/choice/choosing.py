@@ -102,10 +102,10 @@ def select(
     settings = ChoiceSettings(mu, default, estimate_share or 0.0)
     check_choice(privatizer, name, settings)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
+    given = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         settings.refuse_other_places(len(candidates))
     asked = None if loss is None else as_loss(loss).name
-    given = _losses(candidates, function, privatizer.rows)
     named = ((json.dumps([name, place, asked, facts]), losses) for place, (facts, losses) in enumerate(given))
     return select_named(named, privatizer, name, settings)
 
