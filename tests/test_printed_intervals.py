@@ -213,8 +213,11 @@ def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(sigma: float, fa
     said = {1: "better", -1: "worse"}[sign] if far > 1 else "not distinguishable"
     assert found.verdict == found.to_dict()["verdict"] == said
     assert str(found.improvement).startswith(f"{said}: ")
-    words = f"{said.capitalize()} {'from' if far < 1 else 'than'} the default: the mean loss improves by "
-    assert words in found.summary()
+    words = f"{said.capitalize()} {'from' if far < 1 else 'than'} the default: the mean loss "
+    moved = -1 if said == "worse" else 1  # a loss rises where it does not improve
+    ends = sorted(moved * each for each in (found.improvement or Estimate(0, 1, True)).interval())
+    text = f"{words}{'rises' if said == 'worse' else 'improves'} by {moved * sign * far * Z * sigma:.3g} (95% interval"
+    assert f"{text} of the noise: {ends[0]:.3g} to {ends[1]:.3g})" in found.summary()
     steps = {"better": "take the model", "worse": "Next: keep the default. ", "not distinguishable": "ask more people"}
     assert [step in found.summary() for step in steps.values()] == [said == verdict for verdict in steps]
 
@@ -229,9 +232,9 @@ def test_at_the_border_nothing_is_distinguishable() -> None:
 
 @pytest.mark.parametrize("far", [2.9, 3 - 1e-6, 3 + 1e-6, 3.1])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_public_rows_that_predicted_something_else_are_named_beyond_three_deviations(far: float, sign: int) -> None:
+def test_populations_that_differ_are_named_beyond_three_deviations(far: float, sign: int) -> None:
     found = of_value(0.5 + sign * far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
-    assert ("predicted something else" in found.summary()) is (far > 3)
+    assert ("Noise does not explain the difference" in found.summary()) is (far > 3)
 
 
 @pytest.mark.parametrize(("index", "verdict"), [(0, "the default"), (1, "no default")])
