@@ -35,7 +35,7 @@ ROUNDS, SYNTHETIC_ROUNDS, SYNTHETIC_N = 60, 40, 200
 N = 29
 DELTA = N**-1.1
 
-# The paper's landmine settings (theory.md); its shared length-scale, 0.01, is a method of its own below.
+# The paper's landmine settings (Dai, Low, Jaillet 2021); its shared length-scale, 0.01, is a method of its own below.
 PAPER = FTSSettings(agents=N, d=2, M=100, lengthscale=0.25, noise=0.01, regions=(2, 2), S=22.0, spread=1.0, initial=10)
 # One region, posterior means instead of samples, half the features, the clip at the size of such a message.
 FOUND = replace(PAPER, M=50, noise=0.1, regions=(), S=3.0, spread=0.0)

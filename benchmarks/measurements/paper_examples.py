@@ -1,6 +1,6 @@
 """Examples 4.1 to 4.3 of the GIBO paper as tasks, one synthetic data set per seed.
 
-Sizes, kernels and budgets follow the paper (theory.md, section 3). **Ours** are the laws of the data (4.1 is a location
+Sizes, kernels and budgets follow the paper (arXiv 2502.06044). **Ours** are the laws of the data (4.1 is a location
 model there, 4.2 has normal noise and B = 1), the start at the centre (4.3 starts at random there), the boxes, the
 ridge, the clips, step sizes and the surrogate's length-scale.
 

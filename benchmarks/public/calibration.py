@@ -1,8 +1,8 @@
-"""Is "better" false in at most 2.5% of runs? `python -m benchmarks.public.calibration [--runs 400]`.
+"""How often is "better" false? `python -m benchmarks.public.calibration [--runs 400]`.
 
 Made-up losses of candidates that are no better than the default in the mean, where a verdict is most easily wrong, and
 the real code path: :func:`dptune.select` with ``public=``, its defaults, a ledger on disk, unseeded noise. Each run has
-new people. "Better" is false if the uncut mean difference of these people is not above 0.
+new people. "Better" is false here if the uncut mean difference of these people is not above 0.
 """
 
 from __future__ import annotations

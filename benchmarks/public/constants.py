@@ -1,6 +1,7 @@
-"""The table by which the choice's constants were chosen: `python -m benchmarks.public.constants`.
+"""What the choice's constants change: `python -m benchmarks.public.constants`.
 
-On splits that no other table uses, one constant is changed, and the others are as in the package. A cell is the test
+On splits that no other table uses, three of the five on which STEEP, NEAR, SMALL_SHARES and ENOUGH were chosen, one
+constant is changed, and the others are as in the package. A cell is the test
 loss over that of the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric
 mean over tasks and splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
 """

@@ -141,8 +141,8 @@ def _words(ratio: tuple[float, float, float]) -> str:
 
 
 def shifted(found: Results) -> str:
-    """The same where public rows are from another population: loss over that of the exact choice."""
-    lines = ["| n | budget | way to choose | loss over the exact choice |", "|---|---|---|---|"]
+    """The same where public rows are from another population: loss over that of the exact choice among TPE's trials."""
+    lines = ["| n | budget | way to choose | loss over the exact choice among TPE's trials |", "|---|---|---|---|"]
     for n in PEOPLE:
         for budget in BUDGETS:
             key = (True, n, budget)

@@ -1,6 +1,6 @@
 """What public rows say about a choice before it is made: the range of a loss, the finalists, a radius and a prior.
 
-Notation (theory.md, section 11): candidates j = 1..m, public rows k = 1..N, private people i = 1..n.
+Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1..N, private people i = 1..n.
 
     V_kj   loss of public row k under candidate j, trained without the row's fold      (m, N), public
     L_ij   loss of person i under candidate j, trained on all public rows              private

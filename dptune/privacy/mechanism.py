@@ -93,7 +93,9 @@ class NoisyMin(Mechanism):
         prior: (m,) positive public weights of the candidates, known before the losses are read; () for equal ones.
 
     Guarantee: ``query.mu``-GDP under replacing one person, whatever the prior
-    (:class:`dptune.ledger.events.SelectionRelease`).
+    (:class:`dptune.ledger.events.SelectionRelease`). Noisy entries are compared exactly. Rounding of the entries
+    themselves adds at most 8 2^-53 (H + n eta / 4) to the bounded range, with H the largest entry of the handicap, at
+    least 1. The scale pays SLACK eta for it; below the smallest price times H that would not cover H (docs/privacy.md).
 
     Raises:
         InputError: the prior is not usable, or the price so small that rounding shows; before anything is charged.

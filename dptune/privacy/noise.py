@@ -3,7 +3,7 @@
 A statistic s in R^p with L2 sensitivity Delta is scaled to unit noise, s/sigma, rounded to OpenDP's
 grid of 2^-40, given exact discrete Gaussian noise of standard deviation 1, and scaled back. Scaling
 back is post-processing; working at unit scale makes the grid 2^-40 standard deviations wide for every
-statistic, so the distance to the ideal rounded Gaussian stays below 1e-20 (theory.md, section 1).
+statistic, so the distance to the ideal rounded Gaussian stays below 1e-20 (docs/privacy.md).
 
 What rounding can add to the sensitivity is paid for in sigma::
 

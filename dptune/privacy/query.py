@@ -1,6 +1,6 @@
 """What an algorithm may ask, and what it gets back. Both are public.
 
-The one primitive (theory.md, section 2): person i has a loss L_i in R^m at m evaluated points; with
+The one primitive (proof in docs/privacy.md): person i has a loss L_i in R^m at m evaluated points; with
 public weights W (p, m) and public person weights w,
 
     g_i = W L_i,   c_i = clip(g_i),   release  sum_i w_i c_i / sum_i w_i + N(0, sigma^2 I_p)

@@ -1,8 +1,8 @@
 """DP-GIBO: differentially private, gradient-informative Bayesian optimisation.
 
 Sopa, Marusic, Avella-Medina, Cunningham, *Differentially Private Hyperparameter Tuning using Local Bayesian
-Optimization* (arXiv 2502.06044), Algorithm 1 and section 3.4; line numbers are Algorithm 1's. Corrections: theory.md,
-section 3.
+Optimization* (arXiv 2502.06044), Algorithm 1 and section 3.4; line numbers are Algorithm 1's.
+Correction of section 3.4: a training that is itself private has mu / sqrt(b T), not mu / (b sqrt(T)).
 
     theta_t      iterate in the unit cube [0, 1]^d
     b_t          points evaluated in step t: constant in Algorithm 1, or given. (Algorithm 2, which chooses
