@@ -42,8 +42,12 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
 
 def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
     """Return a line on what is left of a ledger's budget; ``planned``: a run has plans for some of it."""
-    left = math.floor(1e4 * (ledger.remaining() if spent is None else ledger.filter.left(spent))) / 1e4
-    return f"Budget left: mu={left:g} of {ledger.mu:.4g}{', some of it planned by this run' if planned else ''}."
+    if spent is None:
+        left, whole = ledger.remaining(), ledger.mu
+    else:  # a run has read the ledger just now
+        left, whole = ledger.filter.left(spent), ledger.filter.exposure.gdp
+    left = math.floor(1e4 * left) / 1e4
+    return f"Budget left: mu={left:g} of {whole:.4g}{', some of it planned by this run' if planned else ''}."
 
 
 def risk_in_words(privatizer: LossPrivatizer) -> str:

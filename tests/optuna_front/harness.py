@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import sqlite3
@@ -112,6 +113,7 @@ def storage_of(kind: str, folder: Path) -> Any:
 def transcript(folder: Path, run: Callable[[Any], object], *, sqlite: bool = False) -> str:
     """Run a study against a fresh storage; return storage, ledger and log lines without their clocks."""
     folder.mkdir()
+    gc.collect()  # studies of earlier tests say now how far they came
     lines: list[str] = []
 
     class Collect(logging.Handler):

@@ -37,7 +37,7 @@ def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_p
 
 def test_an_extension_that_the_ledger_cannot_pay_names_the_remedy(tmp_path):
     sampler, study, objective = ran("centred", tmp_path, 4, n_trials=8)
-    with pytest.raises(dptune.InputError, match="not complete"):
+    with pytest.raises(dptune.InputError, match="before it is complete"):
         objective.extend(study, n_trials=16)
     study.optimize(objective, n_trials=20)
     with pytest.raises(dptune.BudgetExhausted):

@@ -204,7 +204,6 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
     with pytest.raises((tune.TuneError, dptune.InputError)) as caught:
         tuner(trainable, search, fast_path, num_samples=9, param_space=given).fit()
     assert "reach the private data= through both" in shown(caught.value)
-    assert "in the place of both" in shown(caught.value)
     assert "instead of from both" in shown(caught.value)
     assert len([record for record in caplog.records if "Trial task failed" in record.message]) == 1
     public = both[1][:N].copy()

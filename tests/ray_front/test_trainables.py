@@ -28,7 +28,7 @@ from dptune_ray import vault_client, worker
 from dptune_ray.actors import ActorClient
 from dptune_ray.vault import LossesMissing, Upload
 from dptune_ray.worker import PickledFunction, WorkerTrial, losses_at, resources
-from ray_harness import open_ledger, open_privatizer
+from ray_harness import open_centred, open_ledger, open_privatizer
 from ray_people import N, losses
 
 MODULE = """
@@ -325,6 +325,6 @@ def test_a_result_shows_the_noise_of_a_released_value_and_nothing_else(tmp_path,
     result = a_trial(trainable, "a", search.suggest("a")).step()
     paid = open_ledger(tmp_path).find("run", "value/a")
     assert result.keys() == {"loss", "done"} | ({"sigma"} if paid else set())
-    assert (paid is None) == (search.method is dptune.CENTRED)  # it has no release of its own
+    assert (paid is None) == (opened is open_centred)  # it has no release of its own
     if paid is not None:
         assert (result["loss"], result["sigma"]) == (paid.value[0], paid.description["sigma"])
