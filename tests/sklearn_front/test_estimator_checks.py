@@ -18,7 +18,7 @@ from dptune_sklearn.naming import name_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "research" / "sklearn.md"
 EXCLUDED = {
-    "check_dtype_object": "what training raised is shown with its traceback, as an InputError, which is not a TypeError",
+    "check_dtype_object": "what training raised is shown with its traceback, as an InputError, not as a TypeError",
     "check_estimators_empty_data_messages": "rows without columns are refused in dptune's words, before training",
 }
 
