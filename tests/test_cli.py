@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import dptune
+from dptune._numbers import rounded_up
 from dptune.cli import app, main
-from dptune.figures import save_figure, style
+from dptune.cli.releases import release_rows
+from dptune.figures import draw_budget, save_figure, style
+from dptune.ledger.approximate import composed_epsilon
 from dptune.local import InsecureRandomizer
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
+from dptune.search.outlook import left_in_words
 
 
 def values(privatizer, scope, trials):
@@ -98,13 +105,93 @@ def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
 
 def test_show_rounds_up_and_says_what_each_study_spent(path, tmp_path):
     shown = json.loads(invoke("show", path, "--format", "json"))
-    assert (shown["private"], shown["budget"]["mu"], shown["spent"]["mu"]) == (True, 1.0, pytest.approx(1.0))
-    assert shown["studies"] == [{"study": "study", "releases": 5, "mu": pytest.approx(1.0), "private": True}]
+    assert shown["private"] is True
+    assert shown["budget"] == {"epsilon": None, "delta": None, "mu": 1.0, "eta": 0.0, "mu_in_gdp": 1.0}
+    assert shown["spent"] == {"mu": pytest.approx(1.0), "eta": 0.0, "mu_in_gdp": pytest.approx(1.0)}
+    assert shown["studies"] == [{"study": "study", "releases": 5, "mu_in_gdp": pytest.approx(1.0), "private": True}]
     assert "NOT PRIVATE" not in invoke("show", path)
     dptune.local.UserLedger(tmp_path / "users.db", cap=1.0000012)
     assert "a cap of epsilon = 1.00001 for" in invoke("show", str(tmp_path / "users.db"))
     dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=0.71723))
     assert "mu 0 of 0.7173 spent" in invoke("show", str(tmp_path / "l.db"))
+
+
+@pytest.fixture
+def choice(tmp_path):
+    """A choice on public rows that spends a budget in (epsilon, delta), and its selection."""
+    rng = np.random.default_rng(0)
+    public, private = (np.abs(rng.normal(0.5 + 0.1 * np.arange(4)[:, None], 0.1, (4, n))) for n in (60, 200))
+    ledger = dptune.PrivacyLedger(tmp_path / "choice.db", dptune.Budget.approximate_dp(4, 1e-5))
+    privatizer = dptune.LossPrivatizer(ledger, n=200)
+    return ledger, dptune.select(private, privatizer, name="svc", public=public, default=3)
+
+
+def test_a_spent_pair_is_not_shown_as_overspent(choice, tmp_path):
+    ledger, _ = choice
+    shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--format", "json"))
+    budget, spent = shown["budget"], shown["spent"]
+    assert list(budget) == ["epsilon", "delta", "mu", "eta", "mu_in_gdp"]
+    assert (budget["epsilon"], budget["delta"]) == (4.0, 1e-5)
+    assert (budget["mu"], budget["eta"]) == (ledger.filter.limits.mu, ledger.filter.limits.eta)
+    assert composed_epsilon(budget["mu"], budget["eta"], 1e-5) == pytest.approx(4.0, rel=1e-6)
+    assert budget["mu_in_gdp"] > ledger.budget.mu
+    for name, most in spent.items():
+        assert most == pytest.approx(budget[name], rel=1e-6)
+        assert most <= budget[name] * (1 + 1e-12)
+    text = invoke("show", str(tmp_path / "choice.db"))
+    gdp = rounded_up(ledger.mu)
+    assert f"epsilon 4 at delta 1e-05; in GDP mu {gdp} of {gdp} spent" in text
+    assert left_in_words(ledger) == "Budget left: 0 of epsilon = 4 (delta = 1e-05)."
+    axes = Figure().subplots()
+    draw_budget(axes, ledger.charges("svc"), ledger, 1e-5)
+    assert axes.lines[1].get_label() == f"budget: mu = {gdp} (eps = 4 at delta = 1e-05)"
+    assert axes.lines[1].get_ydata()[0] == ledger.mu
+
+
+def test_the_limits_of_a_pair_are_open_until_the_first_charge(tmp_path):
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.approximate_dp(4, 1e-5))
+    budget = json.loads(invoke("show", str(tmp_path / "l.db"), "--format", "json"))["budget"]
+    assert budget == {"epsilon": 4.0, "delta": 1e-5, "mu": None, "eta": None, "mu_in_gdp": ledger.mu}
+    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0))
+    privatizer.observe("x", np.zeros(5))
+    privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k")
+    left = math.floor(1e4 * math.sqrt(ledger.budget.mu**2 - 0.25)) / 1e4
+    assert left_in_words(ledger) == f"Budget left: mu={left:g} of epsilon = 4 (delta = 1e-05)."
+
+
+def test_releases_are_listed_with_what_a_record_needs(choice, tmp_path):
+    ledger, found = choice
+    shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--releases", "--format", "json"))
+    index, improvement = shown["releases"]
+    plan, limits, gain = ledger.fact("svc", "plan"), ledger.filter.limits, found.improvement
+    assert (shown["people"], shown["budget"]["eta"], shown["spent"]["eta"]) == (200, limits.eta, limits.eta)
+    assert (index["study"], index["release"], index["candidate"]) == ("svc", "index", found.index)
+    assert (index["cut"], index["eta"], index["mu"], index["intervals"]) == (plan["radius"], limits.eta, None, None)
+    assert index["sensitivity"] == pytest.approx(2 * plan["radius"] / 200)
+    assert index["sigma"] == pytest.approx(2 * index["sensitivity"] / limits.eta, rel=1e-5)
+    assert (improvement["release"], improvement["candidate"], improvement["eta"]) == ("improvement", None, None)
+    assert (improvement["value"], improvement["sigma"]) == ([gain.value], gain.sigma)
+    assert (improvement["cut"], improvement["mu"]) == (plan["estimate_radius"], ledger.charges("svc")[1].mu)
+    assert improvement["intervals"] == [list(gain.interval())]
+    half = 1.959964 * gain.sigma
+    assert improvement["intervals"][0] == pytest.approx([gain.value - half, gain.value + half], rel=1e-6)
+    text = invoke("show", str(tmp_path / "choice.db"), "--releases")
+    low, high = gain.interval()
+    assert f"{low:.4g} to {high:.4g}" in text
+    assert "None" not in text
+
+
+def test_releases_without_a_choice_or_a_value_are_listed(path, users, monkeypatch):
+    shown = json.loads(invoke("show", path, "--releases", "--format", "json"))["releases"]
+    charges = dptune.PrivacyLedger(path).charges()
+    assert [row["value"] for row in shown] == [list(charge.value) for charge in charges]
+    assert [row["mu"] for row in shown] == [charge.mu for charge in charges]
+    assert {(row["cut"], row["candidate"], row["eta"]) for row in shown} == {(None, None, None)}
+    lost = replace(charges[0], value=None)
+    monkeypatch.setattr(dptune.PrivacyLedger, "charges", lambda self, scope=None: [lost])
+    (row,) = release_rows(dptune.PrivacyLedger(path))
+    assert (row["value"], row["intervals"], row["mu"]) == (None, None, charges[0].mu)
+    assert "--releases" in one_line(monkeypatch, "show", users, "--releases")
 
 
 def test_names_are_no_markup_and_are_not_cut(path, tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ from dptune.cli.shared import (
     delta_of,
     open_any,
     print_contents,
+    releases_of,
     show_contents,
 )
 from dptune.errors import InputError
@@ -285,12 +286,19 @@ def _statement(opened: AnyLedger, delta: float | None) -> Statement:
 
 
 @app.command()
-def show(ledger: Ledger, format: Listing = Listing.text) -> None:
+def show(
+    ledger: Ledger,
+    format: Listing = Listing.text,
+    releases: Annotated[
+        bool, typer.Option("--releases", help="every release: value, noise, cut, price and 95% interval")
+    ] = False,
+) -> None:
     """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent.
 
-    Example: dptune show ledger.db
+    Example: dptune show ledger.db --releases
     """
-    show_contents(contents_of(open_any(ledger)), format)
+    opened = open_any(ledger)
+    show_contents(releases_of(opened) if releases else contents_of(opened), format)
 
 
 @app.command()

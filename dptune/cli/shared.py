@@ -15,6 +15,8 @@ from rich.text import Text
 
 import dptune
 from dptune._numbers import rounded_up
+from dptune.cli.releases import release_rows
+from dptune.errors import InputError
 from dptune.ledger.entries import cost_of
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.ledger.plan_ledger import PlanLedger
@@ -97,13 +99,45 @@ def contents_of(opened: AnyLedger) -> Contents:
 
 
 def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
-    title = f"{opened.dataset}: mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent"
+    title = f"{opened.dataset}: {_spent_in_words(opened)}"
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
         mu, private = cost_of(charges).mu, all(c.private for c in charges)
-        rows.append({"study": scope, "releases": len(charges), "mu": mu, "private": private})
-    return title, {"budget": asdict(opened.budget), "spent": {"mu": opened.spent()}, "studies": rows}, "studies"
+        rows.append({"study": scope, "releases": len(charges), "mu_in_gdp": mu, "private": private})
+    return title, {**budget_and_spent(opened), "studies": rows}, "studies"
+
+
+def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]]:
+    """Return the limits of a ledger's budget, and what was spent of each; the limits are None until they are fixed."""
+    budget, whole = opened.budget, opened.mu  # reads the filter
+    spent, limits = cost_of(opened.charges()), None if opened.filter.undivided else opened.filter.limits
+    stated = {"epsilon": budget.stated_epsilon, "delta": budget.stated_delta}
+    return {
+        "budget": {
+            **stated,
+            "mu": None if limits is None else limits.mu,
+            "eta": None if limits is None else limits.eta,
+            "mu_in_gdp": whole,
+        },
+        "spent": {"mu": spent.gaussian, "eta": float(spent.choices), "mu_in_gdp": spent.mu},
+    }
+
+
+def _spent_in_words(opened: PrivacyLedger) -> str:
+    words, budget = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent", opened.budget
+    if budget.stated_epsilon is None or budget.stated_delta is None:
+        return words
+    return f"epsilon {budget.stated_epsilon:g} at delta {budget.stated_delta:g}; in GDP {words}"
+
+
+def releases_of(opened: AnyLedger) -> Contents:
+    """Return every release of a ledger of releases with a price of their own."""
+    if not isinstance(opened, PrivacyLedger):
+        raise InputError("--releases lists those of a PrivacyLedger; this ledger has another kind. Leave it out.")
+    title, facts, _ = _studies(opened)
+    of_all = {"dataset": opened.dataset, "people": opened.n, "private": opened.private, **facts}
+    return Contents(title, {**of_all, "releases": release_rows(opened)}, "releases")
 
 
 def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], str]:
@@ -144,10 +178,18 @@ def table_of(found: Contents) -> Table:
     return table
 
 
-_WIDE = 100_000
+_WIDE, _SHOWN = 100_000, 3  # columns of a file; numbers of a vector in a table
+
+
+def _number(value: Any) -> str:
+    return f"{value[0]:.4g} to {value[1]:.4g}" if isinstance(value, list) else f"{value:.6g}"
 
 
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "NO"
+    if value is None:
+        return ""
+    if isinstance(value, list):  # of released numbers, or of pairs of them
+        return ", ".join(_number(each) for each in value) if len(value) <= _SHOWN else f"{len(value)} numbers"
     return rounded_up(value) if isinstance(value, float) else str(value)  # the numbers are what was spent

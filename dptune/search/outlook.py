@@ -43,11 +43,15 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
 def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
     """Return a line on what is left of a ledger's budget; ``planned``: a run has plans for some of it."""
     if spent is None:
-        left, whole = ledger.remaining(), ledger.mu
+        left, whole, budget = ledger.remaining(), ledger.mu, ledger.budget
     else:  # a run has read the ledger just now
-        left, whole = ledger.filter.left(spent), ledger.filter.exposure.gdp
+        left, whole, budget = ledger.filter.left(spent), ledger.filter.exposure.gdp, ledger.filter.budget
     left = math.floor(1e4 * left) / 1e4
-    return f"Budget left: mu={left:g} of {whole:.4g}{', some of it planned by this run' if planned else ''}."
+    some = ", some of it planned by this run" if planned else ""
+    if budget.stated_epsilon is None or budget.stated_delta is None:
+        return f"Budget left: mu={left:g} of {whole:.4g}{some}."
+    stated = f"epsilon = {budget.stated_epsilon:g} (delta = {budget.stated_delta:g})"
+    return f"Budget left: {f'mu={left:g}' if left else '0'} of {stated}{some}."
 
 
 def risk_in_words(privatizer: LossPrivatizer) -> str:

@@ -134,7 +134,7 @@ def test_what_the_readers_of_the_crashed_ledger_say_is_right(fast_path: Path) ->
     assert ledger.allowance().unplanned == pytest.approx(3**0.5, rel=1e-12)
     assert staircase(path)[-1] == pytest.approx(spent, rel=1e-12)
     shown = json.loads(dptune("show", path, "--format", "json"))
-    assert shown["spent"]["mu"] == shown["studies"][0]["mu"] == pytest.approx(spent, rel=1e-12)
+    assert shown["spent"]["mu_in_gdp"] == shown["studies"][0]["mu_in_gdp"] == pytest.approx(spent, rel=1e-12)
     assert (shown["studies"][0]["releases"], ledger.statement(delta=1e-5).releases) == (3, 3)
     with pytest.raises(BudgetExhausted):
         ledger.check(1.81)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from sklearn.svm import SVC
 import dptune
 from benchmarks.choose import __main__ as budgets
 from dptune.cli import app
+from dptune.cli.releases import release_rows
+from dptune.cli.shared import budget_and_spent
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, SelectionObjective
 from dptune_sklearn import PrivateSearch
@@ -54,7 +57,7 @@ SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-
 PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
        "docs/tutorial_optuna.md", "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger",
-       "docs/cli.md#watch-a-run",
+       "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run",
        ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
 
 
@@ -129,6 +132,12 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     commands = {(command.name or command.callback.__name__).replace("_", "-") for command in app.registered_commands}
     assert commands >= {"statement", "plan"}
     assert {name for name in commands if f"`{name}`" not in page("docs/cli.md")} == set()
+    run("docs/cli.md#a-record-to-sign")
+    shown = f"{{{next(text for _, text in blocks(page('docs/cli.md#a-record-to-sign'), 'json'))}}}"
+    (row, *_), known = release_rows(held.ledger), budget_and_spent(held.ledger)
+    for example, printed in zip(json.loads(shown)["releases"], (row, row), strict=True):
+        assert [*example] == [name for name in printed if name != "what"]
+    assert {name: [*json.loads(shown)[name]] for name in known} == {name: [*facts] for name, facts in known.items()}
     run("docs/cli.md#watch-a-run")
 
 

@@ -1,0 +1,63 @@
+"""The releases of a ledger as a list: what was published, how noisy it is, and what it cost. Public facts only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dptune.choice.public_choice import IMPROVEMENT, INDEX
+from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
+from dptune.search.answer import Estimate
+
+_RADIUS = {INDEX: "radius", IMPROVEMENT: "estimate_radius"}  # key of a release -> its radius in the plan of the choice
+
+
+def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
+    """Return a row for each release, in the order of the charges, as JSON data.
+
+    Keys of a row:
+        study, release: name of the run, and of the release in it.
+        what: the released statistic, in words.
+        value: the released numbers; None if a crash lost them. Of a choice: the place among its candidates, from 0.
+        candidate: of a choice on public rows, the place among all candidates; else None.
+        sigma: standard deviation of the noise per number; of a choice, the scale of its exponential mechanism.
+        cut: r or r' of a choice on public rows, at which each person's difference is cut; else None.
+        sensitivity: the most that replacing one person moves the statistic.
+        mu: what counts within the limit mu; None of what counts within the limit eta, or of a fixed plan.
+        eta: bounded range of a choice; else None.
+        intervals: 95% intervals of the Gaussian noise, a pair for each number; None of a choice.
+        private: False if the noise was seeded.
+    """
+    return [_row(charge, ledger.fact(charge.scope, PLAN)) for charge in ledger.charges()]
+
+
+def _row(charge: Charge, plan: object) -> dict[str, Any]:
+    known, value = charge.description, None if charge.value is None else list(charge.value)
+    sigma, eta = known.get("sigma"), known.get("eta")
+    gaussian = eta is None and isinstance(sigma, float) and value is not None
+    return {
+        "study": charge.scope,
+        "release": charge.key,
+        "what": known.get("statistic", ""),
+        "value": value,
+        "candidate": _candidate(charge),
+        "sigma": sigma,
+        "cut": _cut(charge.key, plan),
+        "sensitivity": known.get("sensitivity"),
+        "mu": charge.mu,
+        "eta": eta,
+        "intervals": [list(Estimate(x, sigma, charge.private).interval()) for x in value or ()] if gaussian else None,
+        "private": charge.private,
+    }
+
+
+def _cut(key: str, plan: object) -> object:
+    chosen_on_public_rows = isinstance(plan, Mapping) and "estimate_radius" in plan
+    return plan.get(_RADIUS.get(key, "")) if chosen_on_public_rows and isinstance(plan, Mapping) else None
+
+
+def _candidate(charge: Charge) -> int | None:
+    finalists = charge.note.get("finalists")
+    if charge.key != INDEX or charge.value is None or not isinstance(finalists, list):
+        return None
+    return int(finalists[int(charge.value[0])])
