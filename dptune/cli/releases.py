@@ -33,27 +33,31 @@ def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
 
 def _row(charge: Charge, plan: object) -> dict[str, Any]:
     known, value = charge.description, None if charge.value is None else list(charge.value)
-    sigma, eta = known.get("sigma"), known.get("eta")
-    gaussian = eta is None and isinstance(sigma, float) and value is not None
     return {
         "study": charge.scope,
         "release": charge.key,
         "what": known.get("statistic", ""),
         "value": value,
         "candidate": _candidate(charge),
-        "sigma": sigma,
+        "sigma": known.get("sigma"),
         "cut": _cut(charge.key, plan),
         "sensitivity": known.get("sensitivity"),
         "mu": charge.mu,
-        "eta": eta,
-        "intervals": [list(Estimate(x, sigma, charge.private).interval()) for x in value or ()] if gaussian else None,
+        "eta": known.get("eta"),
+        "intervals": _intervals(charge),
         "private": charge.private,
     }
 
 
+def _intervals(charge: Charge) -> list[list[float]] | None:
+    sigma = charge.description.get("sigma")
+    if charge.value is None or not isinstance(sigma, float) or "eta" in charge.description:
+        return None
+    return [list(Estimate(value, sigma, charge.private).interval()) for value in charge.value]
+
+
 def _cut(key: str, plan: object) -> object:
-    chosen_on_public_rows = isinstance(plan, Mapping) and "estimate_radius" in plan
-    return plan.get(_RADIUS.get(key, "")) if chosen_on_public_rows and isinstance(plan, Mapping) else None
+    return plan.get(_RADIUS.get(key, "")) if isinstance(plan, Mapping) and "estimate_radius" in plan else None
 
 
 def _candidate(charge: Charge) -> int | None:
