@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
@@ -70,9 +71,9 @@ class Plan:
         """GDP price of the estimate."""
         return self.mu * math.sqrt(self.share)
 
-    def describe(self, digest: str) -> dict[str, object]:
-        """Return JSON data for the ledger; ``shares`` is what divides its budget."""
-        known = {**asdict(self), "choice": digest}
+    def describe(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """Return JSON data for the ledger; ``asked`` says of what choice, and ``shares`` is what divides its budget."""
+        known = {**asdict(self), "asked": dict(asked)}
         return {**known, "shares": {"choice": 1 - self.share}} if self.divides else known
 
     @classmethod
@@ -217,6 +218,7 @@ class Outlook:
         gain: by how much the choice's mean loss is expected to lie below that of cross-validation alone, in units of
             the loss, by a simulation on split public rows; what private people differ in is not in it.
         shows: an improvement over the default that the estimate shows in 95% of runs; None without an estimate.
+        expected: the improvement that public rows expect of their best candidate; None without an estimate.
         mu: GDP price of choice and estimate together.
         clip: range of one person's loss.
         name: of the choice in the ledger.
@@ -231,6 +233,7 @@ class Outlook:
     default_loss: float | None
     gain: float
     shows: float | None
+    expected: float | None
     mu: float
     clip: tuple[float, float]
     name: str
@@ -244,17 +247,30 @@ class Outlook:
             f"Public loss: best {self.best_loss:.4g}{default}.",
             f"Spends: {self.spends}. Each loss is clipped to ({self.clip[0]:g}, {self.clip[1]:.4g}).",
             self._shows(),
+            self._expects(),
             self.risk,
             f"Stop: now, and nothing is charged. Rerun as {self.name!r} to resume; a recorded answer is free.",
         ]
         return "\n".join(line for line in lines if line)
 
     def _shows(self) -> str:
-        gain = f"{self.gain:.2g}" if self.gain > 0 else "none"
+        gain = f"{self.gain:.2g}" if self.gain > 0 else "none: you pay for the verdict"
         expected = f"Expected gain over cross-validation alone: {gain}."
         if self.shows is None:
             return f"Shows: which finalist is chosen; without default= nothing is compared. {expected}"
         return f"Shows: an improvement over the default of {self.shows:.3g}, in 95% of runs. {expected}"
+
+    def _expects(self) -> str:
+        """How often the estimate would show what public rows expect, where that is in less than 95% of runs."""
+        if self.shows is None or self.expected is None or self.expected >= self.shows:
+            return ""
+        if self.expected <= 0:
+            return "Public rows expect no improvement over the default."
+        often = NormalDist().cdf(SHOWN * self.expected / self.shows - Z_95)
+        return (
+            f"Public rows expect an improvement of {self.expected:.3g}, which the estimate would show in {often:.0%} of "
+            "runs."
+        )
 
 
 def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, unit: Unit, **known: Any) -> Outlook:
@@ -262,10 +278,12 @@ def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, un
     eta = bounded_range_from_mu(plan.choice_mu)
     chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])
     shows = SHOWN * 2 * plan.estimate_radius * unit(plan.estimate_mu) if plan.share else None
+    compared = default is not None and plan.share
+    expected = public.difference(default, public.order[0], plan.estimate_radius)[0] if compared else None
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
-        None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, plan.mu,
-        (public.low, public.high), **known,
+        None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, expected,
+        plan.mu, (public.low, public.high), **known,
     )  # fmt: skip
 
 

@@ -255,7 +255,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     settings: Any = {setting: value for setting, value in options.items() if setting in SETTINGS}
     choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
     _agree_on_candidates(privatizer.ledger, name, candidates, default, loss)
-    say(str(choice.outlook))
+    say(choice.announcement)
     models = _trained(choice.to_train, candidates, trainer, warn)
     selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
     if selection.index not in models:  # the ledger has the answer

@@ -31,7 +31,8 @@ MIXED = 0.1  # of the prior, uniform: public rows that mislead cost log(1 / MIXE
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
 NEAR = 3.0  # paired standard errors between the best candidate and a finalist, at most
-ALWAYS = 20  # candidates, the best on public rows, that count as near in any case
+ALWAYS = 20  # candidates, the best on public rows, that count as near up to FAR
+FAR, FAR_ROWS = 8.0, 200  # hopeless, it would only widen the radii: farther by so many standard errors of these rows
 BY_RANK = 30  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
@@ -98,14 +99,16 @@ class PublicLosses:
         """Return at most so many candidates, the best on public rows first.
 
         Near are the best ALWAYS ones and those whose paired mean difference to the best is within NEAR standard
-        errors. Of these the best is taken, and then the farthest from all that were taken, by the mean absolute
-        difference of public losses: near copies of each other fit the same public rows by luck. Among fewer than
-        BY_RANK finalists ranks decide.
+        errors. Those beyond FAR standard errors are left out, except the best two; more than FAR_ROWS rows count as so
+        many, since a small difference is not hopeless because it is known well. Of these the best is taken, and then
+        the farthest from all that were taken, by the mean absolute difference of public losses: near copies of each
+        other fit the same public rows by luck. Among fewer than BY_RANK finalists ranks decide.
         """
         ranked, V = np.array(self.order), self.clipped
-        close = distances(V[ranked]) <= NEAR
-        close[:ALWAYS] = True
-        kept = ranked[close] if most >= BY_RANK else ranked[:most]
+        apart, place = distances(V[ranked]), np.arange(len(ranked))
+        possible = (apart <= FAR * max(1.0, V.shape[1] / FAR_ROWS) ** 0.5) | (place < 2)
+        near = (apart <= NEAR) | (place < ALWAYS)
+        kept = ranked[possible & (near if most >= BY_RANK else place < most)]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
             distance[taken] = -1.0  # equal candidates are 0 apart

@@ -18,7 +18,6 @@ cost is that of the two releases (docs/privacy.md).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -60,13 +59,13 @@ class PublicChoice:
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show.
-        finalists: number of finalists; default by n and the price.
+        finalists: number of finalists at most; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.
 
     Attributes:
         finalists: places of the candidates among which people choose, the best public loss first.
-        outlook: what can be said before anything is spent.
+        outlook: what can be said before anything is spent; ``announcement`` says one line if the answer is recorded.
 
     Raises:
         InputError: an argument is not usable. Nothing was charged.
@@ -128,24 +127,41 @@ class PublicChoice:
             plan = planning.plan(self.public, rest, wanted, n=self._privatizer.n, default=self.default, unit=self._unit)
             if plan.choice_mu <= 0:
                 raise BudgetExhausted(wanted.mu or ledger.budget.mu, rest.left, ledger.budget.mu)
-            return plan.describe(self._digest(wanted))
+            return plan.describe(asked)
 
+        asked = self._asked(wanted)
         stored: Any = ledger.fix_plan(self.name, make)
-        if not isinstance(stored, dict) or stored.get("choice") != self._digest(wanted):
-            raise BudgetMismatch(
-                f"the name {self.name!r} belongs to a choice with other candidates, public losses or settings, or to a "
-                "search. Give this choice another name. Nothing was charged."
-            )
+        found = stored.get("asked") if isinstance(stored, dict) else None
+        if found != asked:
+            raise BudgetMismatch(self._other(found, asked))
         return planning.Plan.read(stored)
+
+    def _other(self, found: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
+        """Say how a choice differs from the one that has its name; both are public."""
+        if found is None:
+            differs, kept = "belongs to a search or a report", ""
+        else:
+            changed = [name for name in asked if found.get(name) != asked[name]]
+            if "candidates" in changed:  # other public losses, and other places, follow from it
+                changed = [name for name in changed if name not in ("public losses", "default")]
+            told = [name if "losses" in name else f"{name} ({found.get(name)}, now {asked[name]})" for name in changed]
+            differs = f"belongs to another choice: it differs in {'; '.join(told)}"
+            kept = " The answer of that choice stays recorded." if self._made(INDEX) else ""
+        return (
+            f"the name {self.name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
+            "charged again), or what it had. Nothing was charged."
+        )
 
     def _unit(self, mu: float) -> float:
         """Standard deviation of the noise of a mean that one person moves by 1 / n."""
         weight = float(self._privatizer.person_weights.max())
         return noise_scale(sensitivity=weight, mu=mu, dimension=1)
 
-    def _digest(self, wanted: planning.Wanted) -> str:
-        settings = [self.public.digest, self._loss, self.default, *vars(wanted).values()]
-        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    def _asked(self, wanted: planning.Wanted) -> dict[str, object]:
+        """What a name stands for, public: the ledger keeps it with the plan."""
+        m, rows = self.public.values.shape
+        of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest}
+        return {**of_public, "loss": self._loss, "default": self.default, **vars(wanted)}
 
     # ---- before ----------------------------------------------------------------------------------
 
@@ -173,6 +189,13 @@ class PublicChoice:
             spends=share_in_words(ledger.budget, ledger.filter_for(self.name).limits, plan.mu),
             risk=risk_in_words(self._privatizer),
         )
+
+    @property
+    def announcement(self) -> str:
+        """What to print before :meth:`choose`: the outlook, or one line if the answer is recorded already."""
+        if self.to_train:
+            return str(self.outlook)
+        return f"Recorded answer of {self.name!r}; nothing is charged."
 
     @property
     def to_train(self) -> tuple[int, ...]:

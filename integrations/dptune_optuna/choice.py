@@ -47,6 +47,7 @@ from dptune.choice.proposals import (
     choose_among,
     is_estimator,
 )
+from dptune.errors import BudgetMismatch
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
 
@@ -145,7 +146,12 @@ def choose(
     )
     given, shows = (train, options.get("public")), boolean("progress", progress)
     threads = _Threads(study, _training(train, options), given, workers=workers, progress=shows)
-    choice = choose_among(proposals, threads, options, logger.info, logger.warning)
+    try:
+        choice = choose_among(proposals, threads, options, logger.info, logger.warning)
+    except BudgetMismatch as error:
+        if CHOICE in study.user_attrs:
+            error.add_note(f"The study's last answer is in study.user_attrs[{CHOICE!r}].")
+        raise
     study.set_user_attr(CHOICE, {"params": dict(choice.params), **choice.selection.to_dict()})
     write_note(study, f"{TITLE} choice\n\n{paragraphs(choice.summary())}")
     return choice

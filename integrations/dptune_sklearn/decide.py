@@ -62,7 +62,7 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         **settings,
     )
     keep(privatizer.ledger, search.name_, search._means)
-    announce(search, privatizer, str(choice.outlook))
+    announce(search, privatizer, choice.announcement)
     selection = choice.recorded()
     if selection is None:
         places = choice.to_train

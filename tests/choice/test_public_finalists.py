@@ -1,0 +1,135 @@
+"""Candidates that public rows show to be hopeless, and what a choice says before and after it is made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune.choice.public import FAR, PublicLosses, distances
+from dptune.errors import BudgetMismatch
+
+ROWS, PEOPLE = 150, 300
+
+
+def few(rows: int = ROWS, seed: int = 0) -> np.ndarray:
+    """Losses (9, rows): five candidates that are much alike, and four, the last, that a training lost."""
+    rng = np.random.default_rng(seed)
+    usual = rng.gamma(1.0, 0.1, size=rows)
+    alike = [usual + 0.04 * rng.normal(size=rows) + 0.005 * j for j in range(5)]
+    return np.array([*alike, *(usual + rng.uniform(1.0, 5.0, size=rows) for _ in range(4))])
+
+
+def choice_in(folder: Path, V: np.ndarray, **about: Any) -> dptune.PublicChoice:
+    folder.mkdir(exist_ok=True)
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=2.0), unit="one patient")
+    return dptune.PublicChoice(V, dptune.LossPrivatizer(ledger, n=PEOPLE), name="x", **{"default": 0, **about})
+
+
+@pytest.mark.parametrize("most", [20, 100])
+def test_hopeless_candidates_are_no_finalists_however_few_there_are(most: int) -> None:
+    assert sorted(PublicLosses.of(few(), None).finalists(most)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("most", [20, 100])
+def test_two_finalists_are_left_where_all_but_one_are_hopeless(most: int) -> None:
+    assert PublicLosses.of(few()[[0, 5, 6, 7]], None).finalists(most)[0] == 0
+    assert len(PublicLosses.of(few()[[0, 5, 6, 7]], None).finalists(most)) == 2
+
+
+def test_below_far_the_best_twenty_are_finalists_as_before() -> None:
+    rng = np.random.default_rng(1)
+    V = np.abs(rng.normal(size=200) + 0.3 * rng.normal(size=(30, 200))) + 0.003 * np.arange(30)[:, None]
+    public = PublicLosses.of(V, None)
+    assert distances(public.clipped[list(public.order[:20])]).max() < FAR
+    assert public.finalists(20) == public.order[:20]
+
+
+def test_many_public_rows_do_not_make_a_slightly_worse_candidate_hopeless() -> None:
+    public = PublicLosses.of(few(20_000), None)
+    assert distances(public.clipped)[4] > 2 * FAR
+    assert sorted(public.finalists(20)) == [0, 1, 2, 3, 4]
+
+
+def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
+    V = few()
+    plans = [choice_in(tmp_path / name, which)._plan for name, which in (("all", V), ("alike", V[:5]))]
+    assert plans[0].estimate_radius == pytest.approx(plans[1].estimate_radius)
+    assert plans[0].radius == pytest.approx(plans[1].radius)
+    assert plans[0].estimate_radius < 0.2
+
+
+def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> None:
+    V, L = few(), few(PEOPLE, 1)
+    choice = choice_in(tmp_path, V, default=5)
+    assert 5 not in choice.finalists
+    assert 5 in choice.to_train
+    assert choice._plan.radius < 0.2 < 1.0 < choice._plan.estimate_radius
+    found = choice.choose({j: L[j] for j in choice.to_train})
+    assert found.improvement is not None
+    assert found.improvement.verdict == "better"
+
+
+# ---- what is said ----------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(tmp_path: Path) -> None:
+    V = few()
+    rarely = choice_in(tmp_path / "a", V, default=4, mu=0.1).outlook
+    assert rarely.shows is not None
+    assert rarely.expected == pytest.approx(0.02, abs=0.01)
+    assert rarely.expected < rarely.shows
+    (line,) = (line for line in str(rarely).splitlines() if line.startswith("Public rows"))
+    said = re.fullmatch(
+        r"Public rows expect an improvement of (0\.0\d+), which the estimate would show in (\d+)% of runs\.", line
+    )
+    assert said is not None
+    assert float(said[1]) == pytest.approx(rarely.expected, rel=0.01)
+    sigma = rarely.shows / (1.959964 + 1.644854)
+    shown = np.random.default_rng(0).normal(rarely.expected, sigma, size=200_000) > 1.959964 * sigma
+    assert int(said[2]) == pytest.approx(100 * shown.mean(), abs=1)
+    assert "Public rows expect no improvement over the default." in str(choice_in(tmp_path / "b", V).outlook)
+    assert "Public rows expect" not in str(choice_in(tmp_path / "c", V, default=5).outlook)  # it shows
+    assert "Public rows expect" not in str(choice_in(tmp_path / "d", V, default=None).outlook)
+
+
+def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
+    V, L = few(), few(PEOPLE, 1)
+    choice = choice_in(tmp_path, V)
+    assert choice.announcement == str(choice.outlook)
+    choice.choose({j: L[j] for j in choice.to_train})
+    again = choice_in(tmp_path, V)
+    assert again.announcement == choice.announcement == "Recorded answer of 'x'; nothing is charged."
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"public": few()[:7]}, "it differs in candidates (9, now 7). "),
+        ({"public": few() + 1e-9}, "it differs in public losses. "),
+        ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160); public losses. "),
+        ({"default": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
+        ({"loss": "hinge"}, "it differs in loss (None, now hinge_loss). "),
+    ],
+)
+def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    usual: dict[str, Any] = {"public": few(), "mu": 1.0}
+    choice, L = choice_in(tmp_path, usual["public"], mu=1.0), few(PEOPLE, 1)
+    choice.choose({j: L[j] for j in choice.to_train})
+    spent = choice._privatizer.ledger.spent()
+    about = {**usual, **change}
+    with pytest.raises(BudgetMismatch, match=re.escape(said) + "The answer of that choice stays recorded. Give this"):
+        choice_in(tmp_path, about.pop("public"), **about)
+    assert choice._privatizer.ledger.spent() == spent
+
+
+def test_a_name_of_a_search_is_refused_as_one(tmp_path: Path) -> None:
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
+    ledger.fix_plan("x", lambda rest: {"mu": 1.0})
+    privatizer = dptune.LossPrivatizer(ledger, n=PEOPLE)
+    with pytest.raises(BudgetMismatch, match="'x' belongs to a search or a report. Give this choice another name="):
+        dptune.PublicChoice(few(), privatizer, name="x")
