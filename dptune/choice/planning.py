@@ -254,11 +254,12 @@ class Outlook:
         return "\n".join(line for line in lines if line)
 
     def _shows(self) -> str:
-        gain = f"{self.gain:.2g}" if self.gain > 0 else "none: you pay for the verdict"
-        expected = f"Expected gain over cross-validation alone: {gain}."
+        expected = f" Expected gain over cross-validation alone: {self.gain:.2g}."
+        if self.gain <= 0:
+            expected = "\nExpected gain over cross-validation alone: none: you pay for the verdict."
         if self.shows is None:
-            return f"Shows: which finalist is chosen; without default= nothing is compared. {expected}"
-        return f"Shows: an improvement over the default of {self.shows:.3g}, in 95% of runs. {expected}"
+            return f"Shows: which finalist is chosen; without default= nothing is compared.{expected}"
+        return f"Shows: an improvement over the default of {self.shows:.3g}, in 95% of runs.{expected}"
 
     def _expects(self) -> str:
         """How often the estimate would show what public rows expect, where that is in less than 95% of runs."""
@@ -267,10 +268,8 @@ class Outlook:
         if self.expected <= 0:
             return "Public rows expect no improvement over the default."
         often = NormalDist().cdf(SHOWN * self.expected / self.shows - Z_95)
-        return (
-            f"Public rows expect an improvement of {self.expected:.3g}, which the estimate would show in {often:.0%} of "
-            "runs."
-        )
+        shown = f"which the estimate would show in {often:.0%} of runs"
+        return f"Public rows expect an improvement of {self.expected:.3g}, {shown}."
 
 
 def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, unit: Unit, **known: Any) -> Outlook:
@@ -278,8 +277,9 @@ def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, un
     eta = bounded_range_from_mu(plan.choice_mu)
     chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])
     shows = SHOWN * 2 * plan.estimate_radius * unit(plan.estimate_mu) if plan.share else None
-    compared = default is not None and plan.share
-    expected = public.difference(default, public.order[0], plan.estimate_radius)[0] if compared else None
+    expected = None
+    if default is not None and plan.share:
+        expected = public.difference(default, public.order[0], plan.estimate_radius)[0]
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, expected,

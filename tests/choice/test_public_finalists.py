@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,13 @@ def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(t
     assert "Public rows expect" not in str(choice_in(tmp_path / "d", V, default=None).outlook)
 
 
+def test_a_plan_says_what_is_gained_over_cross_validation(tmp_path: Path) -> None:
+    outlook = choice_in(tmp_path, few()).outlook
+    for gain, said in ((0.0123, " 0.012."), (0.0, " none: you pay for the verdict."), (-1.0, " none: you pay for")):
+        assert f"Expected gain over cross-validation alone:{said}" in str(replace(outlook, gain=gain))
+        assert max(map(len, str(replace(outlook, gain=gain)).splitlines())) <= 120
+
+
 def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
     V, L = few(), few(PEOPLE, 1)
     choice = choice_in(tmp_path, V)
@@ -122,7 +130,7 @@ def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict
     choice.choose({j: L[j] for j in choice.to_train})
     spent = choice._privatizer.ledger.spent()
     about = {**usual, **change}
-    with pytest.raises(BudgetMismatch, match=re.escape(said) + "The answer of that choice stays recorded. Give this"):
+    with pytest.raises(BudgetMismatch, match=re.escape(f"{said}The answer of that choice stays recorded. Give this")):
         choice_in(tmp_path, about.pop("public"), **about)
     assert choice._privatizer.ledger.spent() == spent
 
@@ -131,5 +139,5 @@ def test_a_name_of_a_search_is_refused_as_one(tmp_path: Path) -> None:
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
     ledger.fix_plan("x", lambda rest: {"mu": 1.0})
     privatizer = dptune.LossPrivatizer(ledger, n=PEOPLE)
-    with pytest.raises(BudgetMismatch, match="'x' belongs to a search or a report. Give this choice another name="):
+    with pytest.raises(BudgetMismatch, match=r"'x' belongs to a search or a report\. Give this choice another name="):
         dptune.PublicChoice(few(), privatizer, name="x")

@@ -22,6 +22,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 import dptune
+import dptune_optuna
 from benchmarks.choose import __main__ as budgets
 from dptune.cli import app
 from dptune.cli.releases import release_rows
@@ -219,7 +220,21 @@ def digits() -> dict[str, Any]:
     return {**rows, "MLPClassifier": partial(MLPClassifier, 4)}
 
 
-@pytest.mark.parametrize("block", [0, 1])
+def test_a_study_for_choose_prunes_as_usual() -> None:
+    held = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "dptune_optuna": dptune_optuna}
+    code = (
+        blocks(page(PRUNING), "python")[0][1]
+        .replace("n_trials=40", "n_trials=8")
+        .replace("range(1, 21)", "range(1, 5)")
+    )
+    known: dict[str, Any] = {**held, **digits(), "ledger": privatizer("pruned.db").ledger}
+    exec(code, known)
+    assert "PRUNED" in {trial.state.name for trial in known["study"].trials}
+    assert known["choice"].params in [trial.params for trial in known["study"].trials]
+    assert known["choice"].model.predict(known["X_val"]).shape == (400,)
+
+
+@pytest.mark.parametrize("block", [1, 2])
 def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     space = {"rate": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True)}
     sampler = CentredSampler(privatizer(mu=100.0), space, n_trials=8, seed=1)  # noise would lead to what is pruned

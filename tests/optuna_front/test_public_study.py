@@ -30,8 +30,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path) -> None:
     made = chosen(tmp_path, default={"C": 1e-4}, report_share=0.36)
     assert made.selection.mu == pytest.approx(0.8)
-    who = dptune.LossPrivatizer(ledger_in(tmp_path), n=N)
-    assert dptune.report(made.model, who, data=PEOPLE, public=PUBLIC).mu == pytest.approx(0.6)
+    assert dptune.report(made.model, ledger_in(tmp_path), data=PEOPLE, public=PUBLIC).mu == pytest.approx(0.6)
 
 
 # ---- other people's scripts ------------------------------------------------------------------------------
@@ -108,7 +107,9 @@ def test_the_study_keeps_the_choice_as_an_attribute_and_a_note(tmp_path: Path, s
     assert [trial.params for trial in study.trials] == [{"C": C} for C in CS]  # as it was
 
 
-def test_asked_again_the_choice_is_the_same_free_and_only_the_chosen_model_is_trained(tmp_path: Path) -> None:
+def test_asked_again_the_choice_is_the_same_free_and_only_the_chosen_model_is_trained(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     whole: list[float] = []
 
     def train(trial: Any, X: Any, y: Any) -> Any:
@@ -117,10 +118,15 @@ def test_asked_again_the_choice_is_the_same_free_and_only_the_chosen_model_is_tr
             whole.append(trial.params["C"])
         return model
 
+    caplog.set_level("INFO", "optuna.dptune")
     study = study_of()
     first = chosen(tmp_path, study, train, default={"C": 1e-4})
+    assert "Plan: " in caplog.text
+    caplog.clear()
     trained, spent = len(whole), ledger_in(tmp_path).spent()
     again = chosen(tmp_path, study, train, default={"C": 1e-4})
+    said = [each.getMessage() for each in caplog.records if each.name == "optuna.dptune"]
+    assert said == ["Recorded answer of 'logit (choice)'; nothing is charged."]
     assert (again.params, again.selection) == (first.params, first.selection)
     assert whole[trained:] == [first.params["C"]]
     assert ledger_in(tmp_path).spent() == spent
@@ -330,6 +336,15 @@ def test_a_changed_study_under_an_old_name_is_refused(tmp_path: Path) -> None:
     chosen(tmp_path, mu=0.5)
     with pytest.raises(dptune.errors.BudgetMismatch, match="another name"):
         chosen(tmp_path, study_of([{"C": C} for C in (0.5, 5.0, 50.0)], [1.0, 2.0, 3.0]), mu=0.5)
+    study = study_of()
+    for C in (2e-4, 0.2):
+        study.add_trial(
+            optuna.trial.create_trial(params={"C": C}, distributions=study.trials[0].distributions, value=9.0)
+        )
+    study.set_user_attr(CHOICE, {"params": {"C": 0.1}})
+    with pytest.raises(dptune.errors.BudgetMismatch, match=r"\(6, now 8\)\. The answer .* recorded") as refused:
+        chosen(tmp_path, study, mu=0.5)
+    assert refused.value.__notes__ == ["The study's last answer is in study.user_attrs['dptune:choice']."]
     assert ledger_in(tmp_path).spent() == pytest.approx(0.5)
 
 

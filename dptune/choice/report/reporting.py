@@ -11,7 +11,7 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ KEY = "report"
 
 def report(
     model: Any,
-    privatizer: LossPrivatizer,
+    privatizer: LossPrivatizer | PrivacyLedger,
     *,
     data: Data | Callable[[], Data],
     public: tuple[Any, Any],
@@ -60,7 +60,8 @@ def report(
 
     Args:
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
-        privatizer: pays and adds noise; its clip plays no part.
+        privatizer: pays and adds noise; its clip plays no part. Or a ``PrivacyLedger``, where ``data`` is (X, y) or
+            ``Rows`` with one row for each person.
         data: (X, y) or ``Rows`` of the private people, or a function that loads them.
         public: (X, y) of the rows that trained the model, or others that need no protection: 20 at least.
         mu: GDP price; default all that the ledger has not planned otherwise.
@@ -82,6 +83,7 @@ def report(
         BudgetMismatch: the name belongs to a report of another model or with other settings, or to a search.
         MissingExtra: scikit-learn is not installed.
     """
+    privatizer = _paid_by(privatizer, data)
     with nothing_charged():
         plan, examples = _prepared(
             model, privatizer, data=data, public=public, mu=mu, name=name, by=by, positive=positive,
@@ -98,13 +100,29 @@ def report(
     return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
 
 
+def _paid_by(given: object, data: object) -> LossPrivatizer:
+    """Return the privatizer, or one of a ledger with one person for each private row."""
+    if isinstance(given, LossPrivatizer):
+        return given
+    if not isinstance(given, PrivacyLedger):
+        raise InputError(
+            f"a LossPrivatizer or a PrivacyLedger must come after the model; got {type(given).__name__}. "
+            "Nothing was charged."
+        )
+    answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
+    if not isinstance(answers, Sized):
+        raise InputError(
+            "with a ledger, data= must be (X, y) or dptune.Rows, one row for each person. For a function that loads "
+            "data, or people with several rows, give a LossPrivatizer. Nothing was charged."
+        )
+    return LossPrivatizer(given, n=len(answers), clip=(0.0, 1.0))  # a report is clipped by itself
+
+
 def _prepared(
     model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, mu: Any, name: Any, by: Any, positive: Any,
     threshold: Any, scores: Any, cv: Any, bins: Any,
 ) -> tuple[Plan, _Examples]:  # fmt: skip
     """Check everything public, and fix the plan."""
-    if not isinstance(privatizer, LossPrivatizer):
-        raise InputError(f"a LossPrivatizer must come after the model; got {type(privatizer).__name__}.")
     name, ledger = text("name", name), privatizer.ledger
     price = None if mu is None else positive_number("mu", mu)
     number = None if bins is None else at_least("bins", bins, 2)

@@ -33,6 +33,19 @@ def test_the_same_report_again_is_free_also_from_the_ledger_alone(tmp_path: Path
     assert "table of true class and score bin of a final model" in mine.ledger.statement(delta=1e-5).to_text()
 
 
+def test_a_ledger_pays_where_each_person_has_one_row(tmp_path: Path) -> None:
+    mine = privatizer(tmp_path)
+    first = dptune.report(MODEL, mine.ledger, data=PRIVATE, public=PUBLIC, mu=0.5)
+    assert first.n == len(PRIVATE[1])
+    assert report(mine).to_dict() == first.to_dict()  # the privatizer's is the same report
+    assert mine.ledger.spent() == 0.5
+    given: Any
+    for given, data in ((mine.ledger, lambda: PRIVATE), ("ledger.db", PRIVATE)):
+        with pytest.raises(InputError, match=r"LossPrivatizer.* Nothing was charged\."):
+            dptune.report(MODEL, given, data=data, public=PUBLIC, mu=0.1, name="other")
+    assert mine.ledger.spent() == 0.5
+
+
 @pytest.mark.parametrize(
     "settings",
     [
