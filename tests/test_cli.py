@@ -276,3 +276,6 @@ def test_a_report_is_printed_and_drawn_from_its_ledger(tmp_path, monkeypatch):
     assert (tmp_path / "report.png").stat().st_size > 5000
     assert "no report named 'other'; it has ['report']" in one_line(monkeypatch, "report", path, "--name", "other")
     assert "table of true class and score bin of a final model (1)" in invoke("certificate", path)
+    dptune.report(model, privatizer, data=(X[200:].copy(), y[200:].copy()), public=public, mu=0.5, name="2nd")
+    assert "Give the name of one of them: ['2nd', 'report']" in one_line(monkeypatch, "report", path)
+    assert invoke("report", path, "--name", "report") == f"{found}\n"

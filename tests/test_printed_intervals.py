@@ -235,6 +235,7 @@ def test_at_the_border_nothing_is_distinguishable() -> None:
 def test_populations_that_differ_are_named_beyond_three_deviations(far: float, sign: int) -> None:
     found = of_value(0.5 + sign * far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
     assert ("Noise does not explain the difference" in found.summary()) is (far > 3)
+    assert ("or private labels or columns are written differently" in found.summary()) is (far > 3)
 
 
 @pytest.mark.parametrize(("index", "verdict"), [(0, "the default"), (1, "no default")])

@@ -72,7 +72,8 @@ class Selection:
             )
             if gain.surprising:
                 lines.append(
-                    "Noise does not explain the difference: the populations differ, or the search has overfitted."
+                    "Noise does not explain the difference: the populations differ, the search has overfitted, or "
+                    "private labels or columns are written differently."
                 )
         if self.estimate is not None:
             lines.append(f"Its mean loss: {self.estimate}.")

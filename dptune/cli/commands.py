@@ -339,14 +339,14 @@ def plot(
 @app.command()
 def report(
     ledger: Ledger,
-    name: Annotated[str, typer.Option(help="of the report, as given to dptune.report")] = "report",
+    name: Annotated[str | None, typer.Option(help="of the report; default the only one of the ledger")] = None,
     format: Format = Format.text,
     out: Annotated[Path | None, typer.Option(help="draw it to this file, too")] = None,
     dark: Annotated[bool, typer.Option("--dark", help="on dark paper")] = False,
 ) -> None:
     """Print a report of a final model that `dptune.report` released, or draw it. Reads the ledger only.
 
-    Example: dptune report ledger.db --name report --out report.png
+    Example: dptune report ledger.db --out report.png
     """
     found = stored_report(PrivacyLedger(ledger), name)
     if format is Format.json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -186,11 +187,14 @@ def as_loss(loss: str | NamedLoss) -> NamedLoss:
 
 
 def _refusal(name: object) -> InputError:
-    stem = name.removeprefix("neg_") if isinstance(name, str) else ""
+    called = name if isinstance(name, str) else getattr(getattr(name, "_score_func", name), "__name__", "")
+    stem = called.removeprefix("neg_")  # of a scorer or a metric of scikit-learn, too
     for refused, (reason, alternative) in _REFUSED.items():
         if stem == refused or stem.startswith(f"{refused}_"):
             later = " Of the final model dptune.report releases it." if refused in _REPORTED else ""
-            return UnsupportedMetric(f"{name!r} cannot be released: {reason}. Release {alternative} instead.{later}")
+            return UnsupportedMetric(f"{called!r} cannot be released: {reason}. Release {alternative} instead.{later}")
     given = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    close = get_close_matches(called, _BY_NAME, n=1)
+    meant = f" Did you mean {close[0]!r}?" if close else ""
     own = "a NamedLoss of your own"
-    return InputError(f"{given} is not the name of a loss. Allowed: {', '.join(sorted(_BY_NAME))}, or {own}")
+    return InputError(f"{given} is not the name of a loss.{meant} Allowed: {', '.join(sorted(_BY_NAME))}, or {own}")

@@ -22,11 +22,12 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
 from dptune import Rows
+from dptune._checks import attempt
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import call_guarded, losses_function
 from dptune.privacy.seal.private import PerExampleLosses
-from dptune.privacy.seal.reachable import refuse_reachable
+from dptune.privacy.seal.reachable import way_to
 from dptune_sklearn.digest import of_parameters
 
 
@@ -59,6 +60,11 @@ def given_halves(
     """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
+    if missing := _missing(y):
+        raise InputError(
+            f"y has {len(missing)} missing answers, the first in row {missing[0]}. y is public and trains the models: "
+            "omit these rows from X and y. Nothing was charged."
+        )
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise InputError("Complex data not supported: give X's real and imaginary parts as columns of their own.")
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
@@ -76,8 +82,7 @@ def given_halves(
     public, private = _columns(X), _columns(X_val)
     if public is not None and private is not None and list(public) != list(private):
         raise InputError(
-            f"X_val must have the columns of X, in their order: X has {_shown(public)}, X_val has {_shown(private)}. "
-            "Nothing was trained or charged."
+            f"X_val must have the columns of X, in their order: {_difference(public, private)}. Nothing was charged."
         )
     try:
         check_consistent_length(X_val, y_val, groups)
@@ -90,6 +95,23 @@ def given_halves(
     )
 
 
+def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:
+    """Refuse private rows that training, or another object, can reach."""
+    of_training = {
+        "X": training.X,
+        "y": training.y,
+        "train_groups": training.groups,
+        "an option of fit": training.options,
+    }
+    way = way_to(partial(clone, **others, **of_training), private.rows.X, private.rows.y)
+    if way is not None:
+        raise InputError(
+            f"X_val or y_val shares memory with {way}, which is public: training would show private rows without "
+            "noise. Give other rows there. If both are parts of one table, give copies: X_train = table[:n].copy(). "
+            "Nothing was charged."
+        )
+
+
 def _columns(X: Any) -> Sequence[Any] | None:
     """Return the names of a table's columns, or their places."""
     if hasattr(X, "columns"):
@@ -98,8 +120,27 @@ def _columns(X: Any) -> Sequence[Any] | None:
     return range(shape[1]) if len(shape) == 2 else None
 
 
-def _shown(columns: Sequence[Any]) -> str:
-    return f"{len(columns)}" if isinstance(columns, range) else ", ".join(map(repr, columns))
+def _difference(public: Sequence[Any], private: Sequence[Any]) -> str:
+    """Return how the columns of the two tables differ, in words; of many names the first ten."""
+    if isinstance(public, range):
+        return f"X has {len(public)}, X_val has {len(private)}"
+    only = {"X": [name for name in public if name not in private], "X_val": [n for n in private if n not in public]}
+    named = [f"only {table} has {_named(names)}" for table, names in only.items() if names]
+    return "; ".join(named) or "the order differs: give X_val[X.columns]"
+
+
+def _named(columns: Sequence[Any]) -> str:
+    return ", ".join(map(repr, columns[:10])) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
+
+
+def _missing(y: Any) -> list[int]:
+    """Return the rows of public answers that are None, NaN, NaT or pandas.NA."""
+    answers = np.ravel(np.asarray(y, dtype=object))
+    return [i for i, each in enumerate(answers) if each is None or attempt(_is_odd, each, failed=True)]
+
+
+def _is_odd(answer: Any) -> bool:
+    return bool(np.any(answer != answer))  # NaN and NaT differ from themselves; pandas.NA raises
 
 
 def _column(y: Any) -> Any:
@@ -140,12 +181,7 @@ class Models:
         self.estimator, self.training = estimator, training
         self._train = partial(train, estimator, training)
         self._losses = losses_function(lambda model: model, loss, private.rows, rows=len(private.rows.y))
-        reached = {
-            "the estimator": estimator,
-            "the search": search,
-            **{f"fit's {name}": held for name, held in vars(training).items()},
-        }
-        refuse_reachable(partial(clone, **reached), private.rows.X, private.rows.y)
+        refuse_shared(training, private, **{"the estimator": estimator, "the search": search})
         self._kept: dict[str, Any] = {}  # models by their parameters' digest; they are never asked themselves
         self._recurring: set[str] = set()
         self._all_recur = False

@@ -23,7 +23,7 @@ from dptune.privacy import AutoClip
 from dptune.search.asked_loss import AskedLoss
 from dptune.search.replay import FINAL, VALUE
 from dptune_sklearn.decide import decide
-from dptune_sklearn.models import Models, given_halves
+from dptune_sklearn.models import Models, given_halves, refuse_shared
 from dptune_sklearn.naming import name_of, refuse_other, stands_for
 from dptune_sklearn.public_search import is_search, seeded
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
@@ -40,8 +40,6 @@ NOT_PRIVATE_SCORING = (
     'a mean over people that is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" '
     "for regressors."
 )
-
-
 _SHOWN = ("best_index_", "multimetric_", "n_splits_", "scorer_")  # of the public search, as scikit-learn's have them
 _PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # no part of a search
 
@@ -62,9 +60,8 @@ class PrivateSearch(WrappedEstimator):
     """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
 
     ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on
-    them. Then the
-    private people ``X_val, y_val`` choose the best one, and release how much better it is than what you have. Either
-    an own search runs on the public rows, unchanged, or candidates are drawn from ``param_distributions``.
+    them. Then the private people ``X_val, y_val`` choose the best one, and release how much better it is than what you
+    have. Either an own search runs on the public rows, unchanged, or candidates are drawn from ``param_distributions``.
 
     Args:
         estimator: a search, such as ``GridSearchCV``, ``RandomizedSearchCV``, ``HalvingRandomSearchCV`` or
@@ -98,8 +95,7 @@ class PrivateSearch(WrappedEstimator):
             else of the method's planner, e.g. ``{"final_share": 0.1}``, and of "selection" ``estimate_share`` and
             ``method``.
         name: of the search in the ledger; default a digest of everything public, training rows included. Under its
-        name a
-            search that is complete is returned again, at no cost.
+            name a search that is complete is returned again, at no cost.
         warm_start: with ``cv=None``, True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` extends the search
             with fewer. That one is found in the ledger, in another process too.
         verbose: 1: ``fit`` prints, once, what the search spends, what it can show and what a person risks. 0: it logs
@@ -300,12 +296,22 @@ class PrivateSearch(WrappedEstimator):
         return str(self.best_params_.summary())
 
     def report(
-        self, X: Any, y: Any, *, X_val: Any, y_val: Any, groups: npt.ArrayLike | None = None, **settings: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_val: Any,
+        y_val: Any,
+        groups: npt.ArrayLike | None = None,
+        model: Any = None,
+        **settings: Any,
     ) -> Report:
-        """Release a report of ``best_estimator_`` that may be published; see :func:`dptune.report`.
+        """Release a report of ``best_estimator_``, or another model, that may be published; see :func:`dptune.report`.
 
         Args:
             X, y, X_val, y_val, groups: as for :meth:`fit`.
+            model: fitted on public rows; default ``best_estimator_``. After the verdict "keep the default" give the
+                default, ``model=usual.fit(X, y)``.
             settings: of :func:`dptune.report`. ``name`` is the search's name and "report" by default. ``mu`` is all
                 that is left by default: give the search a ``report_share``, or a ``mu`` that leaves some.
 
@@ -315,10 +321,12 @@ class PrivateSearch(WrappedEstimator):
         """
         check_is_fitted(self, "best_estimator_")
         with nothing_charged():
-            _, private = given_halves(X, y, X_val, y_val, groups, None, {})
+            training, private = given_halves(X, y, X_val, y_val, groups, None, {})
+            reported = self.best_estimator_ if model is None else model
+            refuse_shared(training, private, model=reported)
             privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
         settings = {"name": f"{self.name_} report", **settings}
-        return dptune.report(self.best_estimator_, privatizer, data=private.rows, public=(X, y), **settings)
+        return dptune.report(reported, privatizer, data=private.rows, public=(X, y), **settings)
 
     def _strategy(self) -> Strategy:
         """Return how the budget is spent; refuse settings that do not go together."""

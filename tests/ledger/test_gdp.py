@@ -82,6 +82,12 @@ def test_the_reference_numbers_of_theory(mu: float, epsilon: float) -> None:
     assert Budget.gdp(mu).epsilon(1e-5) == epsilon_from_mu(mu, 1e-5)
 
 
+@pytest.mark.parametrize("epsilon", [0, 0.0, -1.0])
+def test_a_budget_has_an_epsilon_above_0(epsilon: float) -> None:
+    with pytest.raises(InputError, match="epsilon must be a number"):
+        Budget.approximate_dp(epsilon, 1e-5)
+
+
 @settings(max_examples=50, deadline=None)
 @given(SOME_MU, SOME_DELTA)
 def test_epsilon_from_mu(mu: float, delta: float) -> None:

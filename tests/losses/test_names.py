@@ -56,10 +56,10 @@ def test_what_is_not_a_mean_is_refused_with_an_alternative(name: str, alternativ
 
 
 def test_unknown_names_and_options_list_what_is_allowed() -> None:
-    with pytest.raises(InputError, match="neg_log_loss") as caught:
+    with pytest.raises(InputError, match=r"Did you mean 'accuracy'\?.* neg_log_loss") as caught:
         per_example_loss("acuracy")
     assert not isinstance(caught.value, UnsupportedMetric)
-    with pytest.raises(InputError, match="a function is not the name"):
+    with pytest.raises(InputError, match=r"a function is not the name of a loss\. Did you mean 'squared_error'"):
         per_example_loss(squared_error)
     with pytest.raises(InputError, match="no option"):
         per_example_loss("mse", c=1.0)

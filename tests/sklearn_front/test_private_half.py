@@ -87,9 +87,9 @@ def test_a_choice_prints_its_clip_and_its_noise(fast_path, capsys):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        (["a", "b", "d"], "X has 'a', 'b', 'c', X_val has 'a', 'b', 'd'"),
-        (["b", "a", "c"], "X has 'a', 'b', 'c', X_val has 'b', 'a', 'c'"),
-        (["a", "b"], "X_val has 'a', 'b'"),
+        (["a", "b", "d"], "order: only X has 'c'; only X_val has 'd'. Nothing"),
+        (["b", "a", "c"], "order differs: give X_val\\[X.columns\\]. Nothing"),
+        (["a", "b"], "order: only X has 'c'. Nothing"),
     ],
 )
 def test_other_columns_are_named(fast_path, columns, said):

@@ -282,7 +282,7 @@ def _reaching(**hidden):
             {"X": PRIVATE[0], "y": PRIVATE[1]},
             {},
             dptune.InputError,
-            "can reach the",
+            "shares memory with",
         ),
         (lambda: _reaching(error_score=PRIVATE[0]), {}, {}, dptune.InputError, "the search: error_score"),
         (

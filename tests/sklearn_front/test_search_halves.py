@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import make_scorer, roc_auc_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -44,7 +45,8 @@ def test_groups_of_validation_rows_are_people(fast_path):
         ({"loss": None}, VAL, "needs loss=, what is minimised"),
         ({"scoring": "roc_auc"}, VAL, "scoring= is refused with cv=None: .* Give loss="),
         ({"method": "grid"}, VAL, "'selection', a dptune.search.Method or an Optuna sampler"),
-        ({"loss": "logloss"}, VAL, "not the name of a loss"),
+        ({"loss": "logloss"}, VAL, "not the name of a loss. Did you mean 'log_loss'"),
+        ({"loss": "neg_log_los"}, VAL, "Did you mean 'neg_log_loss'"),
         ({"settings": {"poplation": 4}}, VAL, "no option 'poplation'"),
     ],
 )
@@ -54,7 +56,14 @@ def test_mistakes_are_refused_with_a_remedy_before_anything_is_trained(fast_path
 
 
 @pytest.mark.parametrize(
-    ("loss", "instead"), [("roc_auc", "log_loss or brier"), ("f1", "log_loss or accuracy"), ("r2", "squared_error")]
+    ("loss", "instead"),
+    [
+        ("roc_auc", "log_loss or brier .*dptune.report"),
+        (roc_auc_score, "log_loss or brier .*dptune.report"),
+        (make_scorer(roc_auc_score), "log_loss or brier .*dptune.report"),
+        ("f1", "log_loss or accuracy"),
+        ("r2", "squared_error"),
+    ],
 )
 def test_metrics_that_are_no_mean_over_people_are_refused_with_another(fast_path, loss, instead):
     with pytest.raises(dptune.errors.UnsupportedMetric, match=instead):
@@ -68,10 +77,33 @@ def test_private_rows_within_reach_of_training_are_refused(fast_path):
         def fit(self, X, y, eval_set=None):
             return super().fit(X, y)
 
-    with pytest.raises(dptune.InputError, match="can reach the private data= through"):
+    shares = "X_val or y_val shares memory with"
+    with pytest.raises(dptune.InputError, match=f"{shares} an option of fit: eval_set"):
         search_in(fast_path, estimator=Peeks()).fit(*PUBLIC, **VAL, eval_set=[(X_val, y_val)])
-    with pytest.raises(dptune.InputError, match=r"can reach the private data= through fit's [Xy]:"):
+    with pytest.raises(dptune.InputError, match=rf"{shares} [Xy], which is public: .* give copies") as refused:
         search_in(fast_path).fit(X_val, y_val, **VAL)
+    assert "the function" not in str(refused.value)
+    assert "data=" not in str(refused.value)
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA, pd.NaT])
+@pytest.mark.parametrize("cv", [None, 3])
+def test_missing_public_answers_are_refused_with_a_remedy(fast_path, missing, cv):
+    y = pd.Series(PUBLIC[1].astype(object))
+    y[[7, 9]] = missing
+    how = {"method": None, "cv": cv} if cv else {}
+    search = search_in(fast_path, estimator=Never(), **how)
+    with pytest.raises(
+        dptune.InputError, match=r"y has 2 missing answers, the first in row 7.* omit these rows from X"
+    ):
+        search.fit(PUBLIC[0], y, **VAL)
+    assert search.ledger.count() == 0
+
+
+def test_missing_private_answers_are_not_refused(fast_path):
+    y_val = PRIVATE[1].astype(float)
+    y_val[3] = np.nan
+    assert search_in(fast_path).fit(*PUBLIC, X_val=PRIVATE[0], y_val=y_val).best_params_
 
 
 def test_other_people_need_another_ledger(fast_path):

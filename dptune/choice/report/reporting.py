@@ -22,7 +22,7 @@ from dptune.choice.report.cells import cells_loss, group_codes, read_codes, with
 from dptune.choice.report.plan import Plan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import how_to_ask, public_scores
 from dptune.choice.report.result import Report, report_of
-from dptune.errors import BudgetMismatch, InputError
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.rows import Rows
@@ -32,6 +32,10 @@ from dptune.privacy.seal.reachable import refuse_reachable
 from dptune.search.agreement import check_start
 
 KEY = "report"
+_NOTHING_LEFT = (
+    "A search takes what the ledger has left. To leave a part for a report, give the choice report_share=, such as "
+    "0.36, or another search mu=. After the search, raise the budget on the record (docs/resume.md)."
+)
 
 
 def report(
@@ -132,7 +136,11 @@ def _prepared(
     of_public = public_scores(model, asked, public, scores, cv)
     known = ledger.fact(name, PLAN)
     if known is None:
-        check_start(ledger, name, price, choice_share=0.0)
+        try:
+            check_start(ledger, name, price, choice_share=0.0)
+        except BudgetExhausted as error:
+            error.add_note(_NOTHING_LEFT)
+            raise
         price = ledger.allowance().unplanned if price is None else price
     wanted = make_plan(
         model,
@@ -153,17 +161,34 @@ def _prepared(
     return plan, examples
 
 
-def stored_report(ledger: PrivacyLedger, name: str = "report") -> Report:
+def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
     """Return a report that was released, from its ledger alone.
 
+    Args:
+        ledger: that paid for it.
+        name: of the report; default the only report of the ledger.
+
     Raises:
-        InputError: the ledger has no report of that name.
+        InputError: the ledger has no report of that name, or without a name no report or several.
     """
-    plan, charge = Plan.read(ledger.fact(text("name", name), PLAN)), ledger.find(name, KEY)
+    name = _only_report(ledger) if name is None else text("name", name)
+    plan, charge = Plan.read(ledger.fact(name, PLAN)), ledger.find(name, KEY)
     if plan is None or charge is None or charge.value is None:
-        held = [scope for scope in sorted({each.scope for each in ledger.charges()}) if ledger.find(scope, KEY)]
-        raise InputError(f"the ledger has no report named {name!r}; it has {held or 'none'}.")
+        raise InputError(f"the ledger has no report named {name!r}; it has {_reports(ledger) or 'none'}.")
     return Report.of_charge(plan, charge, name)
+
+
+def _only_report(ledger: PrivacyLedger) -> str:
+    names = _reports(ledger)
+    if not names:
+        raise InputError("the ledger has no report: release one with dptune.report, or report() of a search.")
+    if len(names) > 1:
+        raise InputError(f"the ledger has several reports. Give the name of one of them: {names}.")
+    return names[0]
+
+
+def _reports(ledger: PrivacyLedger) -> list[str]:
+    return [scope for scope in sorted({each.scope for each in ledger.charges()}) if ledger.find(scope, KEY)]
 
 
 class _Examples:

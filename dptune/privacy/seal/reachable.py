@@ -37,20 +37,28 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
     Raises:
         InputError: names the way to them; depends on names and addresses only.
     """
+    if (way := way_to(function, *private)) is None:
+        return
+    name = way.partition(":")[0]
+    load = "data= be a function that loads the private rows, data=load"
+    load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
+    raise InputError(
+        f"the function can reach the private data= through {way}: training, early stopping or an eval_set on private "
+        "rows would show them without noise. Stop early on public rows. Use copies of the public part that are made "
+        f"outside of the function (X_train = X[:n].copy()) instead of {name}, or let {load}."
+    )
+
+
+def way_to(function: Callable[..., Any], *private: Any) -> str | None:
+    """Return the way by which a function can reach private objects, in words; None if there is none."""
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
     arrays = [array for each in private for array in _arrays(each)]
     none: list[Array] = []
     for way, found in _reachable(function):
         theirs = attempt(_arrays, found, failed=none)  # a proxy may raise whatever it is asked
         if id(found) in objects or any(_shares(a, b) for a in theirs for b in arrays):
-            name = way.partition(":")[0]
-            load = "data= be a function that loads the private rows, data=load"
-            load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
-            raise InputError(
-                f"the function can reach the private data= through {way}: training, early stopping or an eval_set on "
-                "private rows would show them without noise. Stop early on public rows. Use copies of the public part "
-                f"that are made outside of the function (X_train = X[:n].copy()) instead of {name}, or let {load}."
-            )
+            return way
+    return None
 
 
 def _reachable(function: Any) -> Iterator[tuple[str, Any]]:

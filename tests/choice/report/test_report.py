@@ -195,7 +195,7 @@ def test_subgroups_of_a_regression(tmp_path: Path) -> None:
         assert metric.value == pytest.approx(alone.metrics[name].value, rel=0.01)
     assert found.sigma == pytest.approx(alone.sigma)
     assert "2 = 1.0" in found.to_markdown()
-    assert stored_report(silent(tmp_path).ledger).to_dict() == found.to_dict()
+    assert stored_report(silent(tmp_path).ledger, "report").to_dict() == found.to_dict()
 
 
 def test_people_of_no_subgroup_of_a_regression_are_left_out(tmp_path: Path) -> None:
@@ -289,6 +289,9 @@ def test_seeded_noise_is_named(tmp_path: Path) -> None:
 
 def test_a_report_that_is_not_there(tmp_path: Path) -> None:
     mine = privatizer(tmp_path)
-    report(mine, name="model A")
+    with pytest.raises(InputError, match="the ledger has no report: release one with"):
+        stored_report(mine.ledger)
+    found = report(mine, name="model A")
+    assert stored_report(mine.ledger).to_dict() == found.to_dict()  # the only one, whatever its name
     with pytest.raises(InputError, match="model A"):
         stored_report(mine.ledger, "model B")
