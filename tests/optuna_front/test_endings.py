@@ -227,6 +227,40 @@ def test_callbacks_that_stop_a_study_leave_one_that_goes_on(tmp_path: Path, kind
     assert objective.run_of(study).complete
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize(("kind", "restarts"), [("values", True), ("values", False), ("centred", False)])
+def test_an_error_in_a_terminator_loses_no_budget(tmp_path: Path, kind: str, restarts: bool) -> None:
+    """A terminator without ``error_evaluator=`` asks for scores that no private objective reports."""
+    from optuna.terminator import BaseImprovementEvaluator, StaticErrorEvaluator, Terminator, TerminatorCallback
+
+    class Improves(BaseImprovementEvaluator):
+        def evaluate(self, trials: Any, study_direction: Any) -> float:
+            return 1.0
+
+    def begin(name: str) -> tuple[optuna.Study, Any]:
+        (tmp_path / name).mkdir(exist_ok=True)
+        sampler, objective = front(kind, open_privatizer(tmp_path / name))
+        return create(f"sqlite:///{tmp_path / name / 'study.db'}" if restarts else None, sampler), objective
+
+    study, objective = begin("undisturbed")
+    study.optimize(objective)
+    study, objective = begin("ended")
+    with pytest.raises(ValueError, match="Cross-validation scores have not been reported"):
+        study.optimize(objective, callbacks=[TerminatorCallback(Terminator(Improves(), min_n_trials=7))])
+    assert len(study.trials) == 7
+    paid = open_ledger(tmp_path / "ended").charges()
+    assert len(paid) > 0
+    if restarts:
+        study, objective = begin("ended")
+    mended = Terminator(Improves(), StaticErrorEvaluator(0.0), min_n_trials=7)
+    study.optimize(objective, callbacks=[TerminatorCallback(mended)])
+    assert objective.run_of(study).complete
+    charges = open_ledger(tmp_path / "ended").charges()
+    assert charges[: len(paid)] == paid
+    undisturbed = open_ledger(tmp_path / "undisturbed").charges()
+    assert [(each.key, each.mu) for each in charges] == [(each.key, each.mu) for each in undisturbed]
+
+
 def test_an_objective_still_pickles(tmp_path: Path) -> None:
     _, objective = front("values", open_privatizer(tmp_path))
     create(None, None).optimize(objective, n_trials=2)

@@ -117,6 +117,16 @@ def test_a_name_belongs_to_its_loss_estimator_and_training_rows(fast_path, metho
     assert search.ledger.spent() == spent
 
 
+@pytest.mark.parametrize("begun", [{}, {"sample_weight": np.arange(len(PUBLIC[1]))}])
+def test_a_name_belongs_to_the_options_of_fit(fast_path, begun):
+    search = search_in(fast_path, "selection", **SAME).fit(*PUBLIC, **VAL, **begun)
+    spent = search.ledger.spent()
+    with pytest.raises(BudgetMismatch, match="'mine' belongs to a search with other training rows"):
+        clone(search).fit(*PUBLIC, **VAL, sample_weight=np.ones(len(PUBLIC[1])))
+    assert clone(search).fit(*PUBLIC, **VAL, **begun).best_params_ == search.best_params_
+    assert search.ledger.spent() == spent
+
+
 def test_a_loss_of_ones_own_that_was_changed_is_another_loss(fast_path):
     search = search_in(fast_path, "selection", **SAME, loss=own_loss(1)).fit(*PUBLIC, **VAL)
     assert clone(search).set_params(loss=own_loss(1)).fit(*PUBLIC, **VAL).ledger.spent() == 1.0
