@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,8 @@ from dptune import InputError, LossPrivatizer
 from dptune._arrays import Vector
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import Asked, Mechanism, NoisyMin
-from dptune.privacy.noise import NoiseSource
-from dptune.privacy.query import smallest_price
+from dptune.privacy.noise import SLACK, NoiseSource
+from dptune.privacy.query import Box, MeanQuery, smallest_price
 
 Making = Callable[[NoiseSource], Mechanism]
 
@@ -67,6 +68,26 @@ def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_c
         mine.release(mine.means_query(["a", "b"], least / 2), scope="s", key="k", mechanism=mechanism)
     assert not mine.ledger.charges("s")
     mine.release(mine.means_query(["a", "b"], 2 * least), scope="s", key="k", mechanism=mechanism)
+
+
+@pytest.mark.parametrize("odds", [1e-300, 0.1 / 100])
+def test_rounding_of_the_entries_stays_within_the_bounded_range(odds: float) -> None:
+    """Worst neighbours at the smallest price, in exact fractions of the floats that the source of noise compares."""
+    rng, n, m, noise = np.random.default_rng(0), 50, 4, NoNoise()
+    mu, entry = smallest_price(m) * -np.log(odds), 2.0 / n  # the most that one of n people moves a mean in [-1, 1]
+    query = MeanQuery(tuple("abcd"), np.eye(m), Box(-1.0, 1.0, m), mu)
+    mechanism, eta = NoisyMin(noise, prior=[odds, 1.0, odds, 1.0]), Fraction(bounded_range_from_mu(mu))
+    scale, apart = mechanism.scale(query, entry * np.sqrt(m)), np.array([entry, -entry, -entry, entry])
+    ranges = []
+    for u in rng.uniform(entry - 1, 1 - entry, (2000, m)):
+        exact = []
+        for statistic in (u, u + apart):
+            mechanism.draw(statistic, scale)
+            exact.append([Fraction(x) for x in (noise.statistic / noise.sigma).tolist()])
+        moved = [a - b for a, b in zip(*exact, strict=True)]
+        ranges.append(max(moved) - min(moved))
+    unrounded = eta / (1 + Fraction(SLACK))
+    assert unrounded < max(ranges) <= eta
 
 
 class PriorOfTheLosses(NoisyMin):
