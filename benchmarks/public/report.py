@@ -211,6 +211,6 @@ def _moved(found: Results, n: int, budget: str) -> str:
     key = (True, n, budget)
     ours, cv, random = (found.ratio(key, way, found.limits(key))[0] - 1 for way in (OURS, CV, RANDOM))
     return (
-        f"| {n:,}, {budget}, another population | {ours:.1%} above an exact choice | {cv:.1%}; a private choice among "
-        f"random models {random:.1%} |"
+        f"| {n:,}, {budget}, another population* | {ours:.1%} | {cv:.1%}; a private choice among random models: "
+        f"{random:.1%} |"
     )
