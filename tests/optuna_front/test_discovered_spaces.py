@@ -169,9 +169,7 @@ def test_a_study_of_a_space_that_grows_completes_its_plan(tmp_path: Path, way: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("way", "function", "seed"), STUDIES[::2], ids=lambda value: getattr(value, "__name__", str(value))
-)
+@pytest.mark.parametrize(("way", "function", "seed"), STUDIES, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_many_studies_of_spaces_that_grow_complete_their_plans(
     tmp_path: Path, way: str, function: Any, seed: int
 ) -> None:
