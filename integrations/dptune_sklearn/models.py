@@ -106,9 +106,9 @@ def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> No
     way = way_to(partial(clone, **others, **of_training), private.rows.X, private.rows.y)
     if way is not None:
         raise InputError(
-            f"X_val or y_val shares memory with {way}, which is public: training would show private rows without "
-            "noise. Give other rows there. If both are parts of one table, give copies: X_train = table[:n].copy(). "
-            "Nothing was charged."
+            f"X_val or y_val shares memory with {way}, which is public: training or early stopping would show private "
+            "rows without noise. Give other rows there. If both are parts of one table, give copies: "
+            "X_train = table[:n].copy(). Nothing was charged."
         )
 
 
