@@ -26,7 +26,7 @@ A = TypeVar("A")
 
 
 class Stored(list[dict[str, Any]]):
-    """The results in `<out>/results/<name>.jsonl`, a line each, written as it comes: what was stopped goes on there."""
+    """Results in `<out>/results/<name>.jsonl`, one JSON line each. A stopped benchmark continues from them."""
 
     def __init__(self, name: str, out: Path) -> None:
         self._path = out / "results" / f"{name}.jsonl"

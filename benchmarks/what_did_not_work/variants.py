@@ -63,7 +63,7 @@ class Schedule(CentredCMA):
 
 
 class LearningRate(CentredCMA):
-    """CMA-ES that adapts its learning rate to the noise (Nomura et al., arXiv 2304.03473), as `cmaes` has it."""
+    """CMA-ES of `cmaes`, with a learning rate that adapts to the noise (Nomura et al., arXiv 2304.03473)."""
 
     def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)

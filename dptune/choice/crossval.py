@@ -102,10 +102,9 @@ def cross_validated_losses(
         fit_params: options of ``train``; those with an entry for each row (N, ...) are divided as the rows are.
 
     Returns:
-        Finite losses, in the units of ``loss``; of a row that several folds test, the mean. A row whose label its model
-        does not know, or to which it answers no
-        number, has the largest loss there is. For a loss
-    without an upper end that is the largest of the other rows.
+        Finite losses, in the units of ``loss``; the mean for a row that several folds test. A row whose label its model
+        does not know, or whose answer is not a number, gets the largest loss. For an unbounded loss that is the largest
+        of the other rows.
 
     Raises:
         InputError: a row is tested in no fold, a model lacks what the loss asks for, or no row has a

@@ -97,7 +97,8 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, defau
         return rest.whole(kept * (1 - share)) * math.sqrt(kept) if wanted.mu is None else wanted.mu
 
     def eta(share: float) -> float:
-        return bounded_range_from_mu(whole(share) * math.sqrt(1 - share))
+        price = whole(share) * math.sqrt(1 - share)
+        return bounded_range_from_mu(price) if price > 0 else 0.0
 
     share = wanted.estimate_share
     if default is None:

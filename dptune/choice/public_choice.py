@@ -139,7 +139,7 @@ class PublicChoice:
     def _other(self, found: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
         """Say how a choice differs from the one that has its name; both are public."""
         if found is None:
-            differs, kept = "belongs to a search or a report", ""
+            differs, kept = "belongs to a search, a report or a choice without public rows", ""
         else:
             changed = [name for name in asked if found.get(name) != asked[name]]
             if "candidates" in changed:  # other public losses, and other places, follow from it

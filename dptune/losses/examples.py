@@ -27,7 +27,7 @@ class Examples:
     Attributes:
         rows: as a model is given them.
         answers: (n,), private.
-        public: a few public rows of the same columns; None: there are none.
+        public: a few public rows of the same columns, or None.
     """
 
     rows: ParsedRows
@@ -39,7 +39,7 @@ class Examples:
         """Read examples; ``columns`` of a list of rows without ``like``, as a model says.
 
         Raises:
-            InputError: X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
+            InputError: X needs ``like``, y is not an array, or the shapes do not match. No private cell decides it.
         """
         rows, answers = read_rows(data.X, data.like, columns), as_array(data.y)
         if answers is None:

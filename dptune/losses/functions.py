@@ -200,7 +200,7 @@ def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Ind
 
 
 def _differs(a: Any, b: Any) -> float:
-    return attempt(_unequal, says(a), says(b), failed=np.nan)  # what is no plain value may refuse to be compared
+    return attempt(_unequal, says(a), says(b), failed=np.nan)  # a value of another type may not support comparison
 
 
 def _unequal(a: Any, b: Any) -> float:

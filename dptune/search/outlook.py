@@ -63,7 +63,7 @@ def risk_in_words(privatizer: LossPrivatizer) -> str:
         return ""
     right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))
     return (
-        f"Risk: an attacker who sees all releases of the ledger is right about a person at most {right} times in 100 "
+        f"Risk: an attacker who sees every release picks the right one of two records at most {right} times in 100 "
         f"(50 by chance)."
     )
 

@@ -232,7 +232,7 @@ def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> l
             if whole is None and surely:
                 raise InputError(
                     "two of the ledgers train in one selection of the same people: their costs do not add up. Give "
-                    " these people one ledger, whose plan has one training and one score."
+                    "these people one ledger, whose plan has one training and one score."
                 )
             if whole is not None:
                 found[place] = whole, others or question

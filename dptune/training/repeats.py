@@ -108,15 +108,14 @@ def repeat_and_select(
 
     The ledgers are charged first, for good, and a selection is drawn once: a later call returns what was shown, and
     pays nothing. A process that dies in between has spent the selection. Repeating it under the same charge would not
-    be sound. If a crash depends on the data, what is shown is drawn on
-    the condition that nothing crashed, and the probability of that differs between neighbours, too.
+    be sound. If a crash depends on the data, the result is drawn on the condition that nothing crashed. The probability
+    of that differs between neighbours.
 
     A repeat that raises, or whose losses are not a vector of n, is never chosen. dptune reports nothing about it,
-    because that would reveal how many repeats there were. What the process prints, warns and
-    logs meanwhile is swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the
-    list). Another thread's selection waits for this
-    one. Not swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's.
-    Try ``once`` on public rows first.
+    because that would reveal how many repeats there were. What the process prints, warns and logs meanwhile is
+    swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the list). Another
+    thread's selection waits for this one. Files that ``once`` writes and connections that it opens, such as an
+    experiment tracker's, are not swallowed. Try ``once`` on public rows first.
 
     The end of the call reveals something about the number of repeats. Let it run where nobody watches, as a job of the
     night, and read its result at an hour that was fixed before. The ledgers date it as it began.

@@ -260,7 +260,7 @@ class PrivateObjective(PrivateFunction):
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         privatizer: holds the losses and pays.
         n_trials: that the budget is divided among; default as many as n and mu allow for values that can be
-        distinguished.
+            distinguished.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases

@@ -109,7 +109,6 @@ def test_no_order_of_two_choices_and_a_gaussian_costs_more(a: float, b: float, m
 @pytest.mark.parametrize(("mu", "eta"), PAIRS)
 def test_dp_accounting_composes_the_same(mu: float, eta: float) -> None:
     """Its convolution of a Gaussian with the law of a choice's log-ratio, on a grid, rounded up."""
-    pytest.importorskip("dp_accounting")
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     step = 1e-3

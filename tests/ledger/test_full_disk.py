@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,6 @@ import pytest
 
 from dptune import CENTRED, Budget, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.ledger import ledger as module
-
-resource = pytest.importorskip("resource")  # not on Windows
 
 
 @contextmanager

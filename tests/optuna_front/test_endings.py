@@ -313,8 +313,9 @@ def test_choices_that_a_storage_changes_are_refused_before_anything_is_paid(tmp_
 def test_a_tuner_that_would_swap_the_sampler_and_store_raw_losses_is_refused(
     tmp_path: Path, kind: str, tuner: str
 ) -> None:
-    lightgbm = pytest.importorskip("lightgbm")
-    tuners = pytest.importorskip("optuna_integration.lightgbm")
+    import lightgbm
+    from optuna_integration import lightgbm as tuners
+
     sampler, _ = front(kind, open_privatizer(tmp_path))
     study = create(None, sampler)
     train = lightgbm.Dataset(X, Y)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from mlflow import MlflowClient
 from noises import CannedNoise, NoNoise
 
 import dptune
@@ -31,7 +32,6 @@ from harness import (
     point,
 )
 
-MlflowClient = pytest.importorskip("mlflow").MlflowClient
 SECRET = 1234.56789
 PAGE = Path(__file__).parents[2] / "docs/optuna.md"
 

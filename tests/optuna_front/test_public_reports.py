@@ -155,7 +155,9 @@ def test_trying_out_and_the_final_estimate_report_to_nobody(tmp_path: Path) -> N
 
 
 def boosted(trial: Any) -> Any:
-    lightgbm, callbacks = pytest.importorskip("lightgbm"), pytest.importorskip("optuna_integration.lightgbm")
+    import lightgbm
+    from optuna_integration import lightgbm as callbacks
+
     params = {"learning_rate": trial.suggest_float("rate", 0.01, 0.5, log=True), "verbosity": -1, "n_estimators": 9}
     stopping = callbacks.LightGBMPruningCallback(trial, "binary_logloss", valid_name="valid_0")
     model = lightgbm.LGBMClassifier(**params)
@@ -163,7 +165,9 @@ def boosted(trial: Any) -> Any:
 
 
 def extremely_boosted(trial: Any) -> Any:
-    xgboost, callbacks = pytest.importorskip("xgboost"), pytest.importorskip("optuna_integration.xgboost")
+    import xgboost
+    from optuna_integration import xgboost as callbacks
+
     rate = trial.suggest_float("rate", 0.01, 0.5, log=True)
     stopping = callbacks.XGBoostPruningCallback(trial, "validation_0-logloss")
     model = xgboost.XGBClassifier(n_estimators=9, learning_rate=rate, callbacks=[stopping], eval_metric="logloss")

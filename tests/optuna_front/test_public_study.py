@@ -53,8 +53,6 @@ people = X_private / X[:200].std(axis=0), y_private
     ],
 )
 def test_a_script_becomes_private_with_six_added_lines_and_no_changed_one(tmp_path: Path, script: str) -> None:
-    for package in ("lightgbm", "xgboost", "optuna_integration"):
-        pytest.importorskip(package)
     lines = (SCRIPTS / script).read_text().splitlines()
     before = [line for line in lines if not line.endswith("  # +")]
     assert 4 <= len(lines) - len(before) <= 6
@@ -299,8 +297,9 @@ def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_pa
 
 
 def test_a_tuner_s_trials_propose_all_parameters_with_which_they_were_trained(tmp_path: Path) -> None:
-    lightgbm = pytest.importorskip("lightgbm")
-    tuners = pytest.importorskip("optuna_integration.lightgbm")
+    import lightgbm
+    from optuna_integration import lightgbm as tuners
+
     study = optuna.create_study(study_name="tuned", direction="minimize")
     train, test = lightgbm.Dataset(*PUBLIC), lightgbm.Dataset(*PUBLIC)
     usual = {"objective": "binary", "metric": "binary_logloss", "verbosity": -1, "num_threads": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import pytest
 from scipy.stats import loguniform
@@ -12,8 +13,6 @@ from sklearn.linear_model import LogisticRegression
 import dptune
 from dptune_mlflow import log_run
 from dptune_sklearn import PrivateSearch
-
-mlflow = pytest.importorskip("mlflow")
 
 
 def test_a_fitted_search_is_one_run_however_often_it_is_written(

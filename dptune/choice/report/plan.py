@@ -127,7 +127,7 @@ class Plan:
 
     def asked(self) -> Asked:
         """Return how the model is asked."""
-        return Asked(self.output, list(self.labels) or None, self.positive)  # type: ignore[arg-type]
+        return Asked(self.output, list(self.labels) or None, self.positive)  # type: ignore[arg-type]  # a stored method
 
     @property
     def cells_of_a_group(self) -> tuple[int, ...]:

@@ -169,7 +169,7 @@ def test_a_model_that_does_not_answer_row_by_row_is_refused_in_public(model: Any
 
 @pytest.mark.parametrize("like", [None, "public rows"])
 def test_an_imputer_that_draws_is_refused_and_one_that_does_not_is_not(like: Any) -> None:
-    pytest.importorskip("sklearn.experimental.enable_iterative_imputer")
+    import_module("sklearn.experimental.enable_iterative_imputer")  # scikit-learn's switch
     from sklearn.impute import IterativeImputer
     from sklearn.linear_model import LogisticRegression
 
