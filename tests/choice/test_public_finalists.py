@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import dptune
+from dptune.choice import planning
 from dptune.choice.public import FAR, PublicLosses, distances
 from dptune.errors import BudgetMismatch
+from dptune.ledger.filter import Allowance
 
 ROWS, PEOPLE = 150, 300
 
@@ -139,5 +141,16 @@ def test_a_name_of_a_search_is_refused_as_one(tmp_path: Path) -> None:
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
     ledger.fix_plan("x", lambda rest: {"mu": 1.0})
     privatizer = dptune.LossPrivatizer(ledger, n=PEOPLE)
-    with pytest.raises(BudgetMismatch, match=r"'x' belongs to a search or a report\. Give this choice another name="):
+    with pytest.raises(
+        BudgetMismatch,
+        match=r"'x' belongs to a search, a report or a choice without public rows\. Give this choice another name=",
+    ):
         dptune.PublicChoice(few(), privatizer, name="x")
+
+
+def test_nothing_is_planned_of_a_budget_that_is_spent() -> None:
+    public = PublicLosses.of(np.random.default_rng(0).uniform(size=(5, 40)), (0.0, 1.0))
+    wanted = planning.Wanted(mu=None, public_weight=1.0, estimate_share=None, finalists=None)
+    rest = Allowance(left=0.0, unplanned=0.0, holders=())
+    plan = planning.plan(public, rest, wanted, n=100, default=0, unit=lambda mu: 1.0 / mu)
+    assert (plan.mu, plan.finalists) == (0.0, ())
