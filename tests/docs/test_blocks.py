@@ -39,7 +39,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
     "docs/cli.md#certificates": "tests/ledger/test_certificate_page.py",
     "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_public_study.py",
-    "docs/optuna.md#a-search-that-knows-the-noise": "tests/optuna_front/test_told_the_noise.py",
+    "docs/optuna.md#a-search-that-knows-the-noise": "tests/optuna_front/test_known_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
     "docs/resume.md": "tests/optuna_front/test_extending_page.py",
     "docs/federated.md": "tests/test_examples.py",

@@ -1,4 +1,4 @@
-"""The recipe of docs/optuna.md for a search that is told the noise; skipped where BoTorch is not installed."""
+"""The recipe of docs/optuna.md for a search that knows the noise; skipped where BoTorch is not installed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from dptune_optuna import PrivateObjective
 from harness import open_privatizer, people_s_losses
 
+PAGE = (Path(__file__).parents[2] / "docs/optuna.md").read_text()
+(RECIPE,) = re.findall(
+    r"```python\n(.*?)```", PAGE.partition("\n## A search that knows the noise\n")[2].partition("\n## ")[0], re.DOTALL
+)
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     fit = pytest.importorskip("botorch.fit")
-
-PAGE = (Path(__file__).parents[2] / "docs/optuna.md").read_text()
-(RECIPE,) = re.findall(
-    r"```python\n(.*?)```", PAGE.partition("\n## A search that is told the noise\n")[2].partition("\n## ")[0], re.DOTALL
-)
 
 
 @pytest.mark.torch
