@@ -49,7 +49,7 @@ from benchmarks.report import DOCS
 from dptune.choice import Report
 from dptune.choice.report.binary import exact_area
 from dptune.choice.report.cells import cells_loss
-from dptune.choice.report.plan import Plan
+from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.reporting import KEY
 from dptune.choice.report.result import report_of
 
@@ -154,13 +154,13 @@ def alone(found: Report, y: Array) -> dict[str, float]:
     }  # fmt: skip
 
 
-def codes_of(plan: Plan, y: Array, answers: Array) -> Array:
+def codes_of(plan: ReportPlan, y: Array, answers: Array) -> Array:
     """In which cells people are, for a model's answers about them."""
     cells = cells_loss(plan.asked(), plan.cells(), plan.sizes)
     return cells(y, answers, labels=list(plan.labels) or None)
 
 
-def released_again(plan: Plan, privatizer: dptune.LossPrivatizer, codes: Array, name: str) -> Report:
+def released_again(plan: ReportPlan, privatizer: dptune.LossPrivatizer, codes: Array, name: str) -> Report:
     """The same report of other people, whose cells are known."""
     return report_of(plan, privatizer.release_table(plan.query(), lambda: codes, scope=name, key=KEY), name)
 

@@ -23,7 +23,7 @@ from dptune.errors import TrialFailed
 from dptune.search import VALUES
 from dptune.search.algorithms.centred_plan import CENTRED, QUANTILE, default_population
 from dptune.search.algorithms.gibo_plan import GIBO
-from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 
@@ -80,7 +80,7 @@ def without_values(method: Method) -> Method:
     """The method with the same prices, whose trials' values are paid for and not drawn: nobody looks at them."""
 
     @wraps(method.planner)
-    def planner(facts: PublicFacts, **settings: object) -> Plan:
+    def planner(facts: PublicFacts, **settings: object) -> RunPlan:
         return replace(method.planner(facts, **settings), monitor_share=0.0)
 
     return replace(method, planner=planner)

@@ -30,7 +30,7 @@ transport, studies = dptune.federated.InProcess(dptune.federated.FTSServer(ledge
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 for agent, (X, y) in enumerate(fields):
     halves = train_test_split(X, y.ravel(), test_size=0.5, stratify=y.ravel(), random_state=0)
-    study = optuna.create_study(sampler=DPFTSSampler(space, transport, settings, agent=agent), direction="maximize")
+    study = optuna.create_study(sampler=DPFTSSampler(transport, settings, space, agent=agent), direction="maximize")
     studies.append((study, halves))
 for _ in range(settings.initial + 5):  # all agents in one thread, round by round; the last two rounds on their own
     for study, (X, X_test, y, y_test) in studies:

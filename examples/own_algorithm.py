@@ -8,7 +8,7 @@ from ray.tune import TuneConfig, Tuner, uniform
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.privacy import Ball, MeanQuery, Question
-from dptune.search import Method, Plan, Rounds, RoundSettings
+from dptune.search import Method, Rounds, RoundSettings, RunPlan
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune_optuna import PrivateSampler
 from dptune_ray import SpaceSearch
@@ -39,7 +39,7 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
 
 def plan(facts, *, trials, batch=6):  # mu^2: a tenth for the trials' values, the rest for rounds
     settings = RoundSettings(facts.d, trials // batch, batch, facts.mu * 0.9**0.5, 0.4 * facts.loss_range, facts.seed)
-    return Plan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.0, spare=2 * batch)
+    return RunPlan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.0, spare=2 * batch)
 
 
 def losses(config):  # private: how far each of 500 people is from what they would like

@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.choice.paired import PairedEstimate
-from dptune.choice.planning import Plan
+from dptune.choice.planning import ChoicePlan
 from dptune.choice.result import Selection
 from dptune.cli.watch import Runs, frame
 from dptune.figures import save_figure
@@ -76,7 +76,7 @@ def told(interval: list[float], value: float) -> str:
 
 
 def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
-    plan = Plan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
+    plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
     return Printed(name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts))
 
 

@@ -9,6 +9,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -128,6 +129,24 @@ def test_a_public_name_means_one_thing_in_all_packages() -> None:
             defined.setdefault(name, set()).add(module)
     assert {"SearchRun", "LDPSettings"} <= set(defined)
     assert not {name: modules for name, modules in defined.items() if len(modules) > 1}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """Names that begin with an underscore stay in their file."""
+    files = [*(ROOT / "dptune").rglob("*.py"), *(ROOT / "integrations").glob("dptune_*/*.py")]
+    nodes = [node for path in files for node in ast.parse(path.read_text()).body]
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+    assert names["RunPlan"] == 1
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_an_agent_takes_the_same_arguments_in_optuna_and_in_ray() -> None:
+    from dptune_optuna import DPFTSSampler
+    from dptune_ray import DPFTSSearch
+
+    signatures = [inspect.signature(each).parameters.values() for each in (DPFTSSampler, DPFTSSearch)]
+    first = [[each.name for each in found if each.kind is each.POSITIONAL_OR_KEYWORD] for found in signatures]
+    assert first == [["transport", "settings", "space"], ["transport", "settings", "param_space"]]
 
 
 def test_every_error_is_a_dptune_error_and_in_the_drawn_tree() -> None:

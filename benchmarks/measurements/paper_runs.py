@@ -22,7 +22,7 @@ from benchmarks.measurements import paper_examples as paper
 from benchmarks.report import drawing, in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, svr_task, values
 from dptune.search.algorithms.gibo import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
-from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
 from dptune.search.gp.kernels import RBF, Kernel, Polynomial2
 
 _SIDE = 4.0  # of the box [-2, 2] of 4.1 and 4.2
@@ -100,10 +100,10 @@ def paper_settings(example: str, d: int, mu: float, seed: int) -> GIBOSettings:
     return GIBOSettings(d, SVR_STEPS, d + 1, mu, 1.0, RBF(0.5), 1e-3, AdaGrad(0.1), seed=seed)
 
 
-def plan_paper(facts: PublicFacts, *, example: str) -> Plan:
+def plan_paper(facts: PublicFacts, *, example: str) -> RunPlan:
     """The whole budget on gradients."""
     settings = paper_settings(example, facts.d, facts.mu, facts.seed)
-    return Plan("DP-GIBO, paper's plan", facts.mu, settings, settings.evaluations, final_share=0.0)
+    return RunPlan("DP-GIBO, paper's plan", facts.mu, settings, settings.evaluations, final_share=0.0)
 
 
 PAPER = Method("DP-GIBO, paper's plan", plan_paper, DPGIBO)

@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChoicePlan:
     """How the budget is spent; public, and fixed in the ledger.
 
     Attributes:
@@ -83,7 +83,9 @@ class Plan:
         return cls(**{**known, "finalists": tuple(stored["finalists"])})
 
 
-def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, default: int | None, unit: Unit) -> Plan:
+def plan(
+    public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, default: int | None, unit: Unit
+) -> ChoicePlan:
     """Return how the budget is spent: the number of finalists, both radii, and the share of the estimate.
 
     Args:
@@ -108,13 +110,13 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, defau
         share = share or usual_share(lambda each: n * eta(each), divides=rest.divides and wanted.mu is None)
     mu = whole(share)
     if mu <= 0:
-        return Plan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
+        return ChoicePlan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
     finalists = public.finalists(wanted.finalists or _most(n * eta(share)))
     r = simulated_radius(public, n, eta(share), wanted.public_weight, finalists)
     apart = r
     if default is not None and share:
         apart = estimate_radius(public, default, finalists, unit(mu * math.sqrt(share)))
-    return Plan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides)
+    return ChoicePlan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides)
 
 
 def _most(said: float) -> int:
@@ -273,7 +275,9 @@ class Outlook:
         return f"Public rows expect an improvement of {self.expected:.3g}, {shown}."
 
 
-def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, unit: Unit, **known: Any) -> Outlook:
+def outlook(
+    public: PublicLosses, plan: ChoicePlan, *, n: int, default: int | None, unit: Unit, **known: Any
+) -> Outlook:
     """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
     eta = bounded_range_from_mu(plan.choice_mu)
     chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])

@@ -117,7 +117,7 @@ class PublicChoice:
             )
         return place
 
-    def _agree(self, wanted: planning.Wanted) -> planning.Plan:
+    def _agree(self, wanted: planning.Wanted) -> planning.ChoicePlan:
         """Fix the plan under the choice's name, or take the one that is there."""
         ledger = self._privatizer.ledger
         if ledger.fact(self.name, PLAN) is None:
@@ -134,7 +134,7 @@ class PublicChoice:
         found = stored.get("asked") if isinstance(stored, dict) else None
         if found != asked:
             raise BudgetMismatch(self._other(found, asked))
-        return planning.Plan.read(stored)
+        return planning.ChoicePlan.read(stored)
 
     def _other(self, found: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
         """Say how a choice differs from the one that has its name; both are public."""

@@ -13,8 +13,8 @@ from dptune.search.algorithms.gibo import GIBOSettings as GIBOSettings
 from dptune.search.algorithms.gibo import GradientDescent as GradientDescent
 from dptune.search.algorithms.gibo_plan import GIBO as GIBO
 from dptune.search.algorithms.method import Method as Method
-from dptune.search.algorithms.method import Plan as Plan
 from dptune.search.algorithms.method import PublicFacts as PublicFacts
+from dptune.search.algorithms.method import RunPlan as RunPlan
 from dptune.search.algorithms.one_shot import SELECTION as SELECTION
 from dptune.search.algorithms.one_shot import VALUES as VALUES
 from dptune.search.algorithms.rounds import Rounds as Rounds

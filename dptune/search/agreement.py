@@ -25,7 +25,7 @@ from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputE
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
 
 PRIVATIZER = "privatizer"  # the fact of a scope that says what its losses are
@@ -43,7 +43,7 @@ def agree_on_plan(
     start_from: str | None,
     in_all: Mapping[str, Any] | None,
     settings: Mapping[str, Any],
-) -> Plan:
+) -> RunPlan:
     """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
 
     The arguments are those of :class:`dptune.search.run.SearchRun`. The answers that the first process has found in
@@ -55,7 +55,7 @@ def agree_on_plan(
     start = None if start_from is None else _starting_from(method, privatizer, start_from, space, in_all)
     parent = None if start_from is None else stored_plan(ledger, start_from)
 
-    def make_plan(mu: float, seed: int) -> Plan:
+    def make_plan(mu: float, seed: int) -> RunPlan:
         return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, **settings)
 
     def begin(rest: Allowance) -> object:
@@ -147,7 +147,7 @@ def _warn_if_planned(rest: Allowance, scope: str, mu: float) -> None:
         )
 
 
-def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: Plan) -> bool:
+def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: RunPlan) -> bool:
     """Say so if the run has planned more than GDP allows, and the ledger is not divided as it has planned."""
     if plan.choice_share == 0 or ledger.filter.holder == scope or plan.mu <= ledger.filter.limits.mu * (1 + 1e-9):
         return False
@@ -192,7 +192,7 @@ def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
     return Space.from_description(plan["space"]) if plan.get("space") else None
 
 
-def described(plan: Plan, space: Space | None, start: Mapping[str, Any] | None) -> object:
+def described(plan: RunPlan, space: Space | None, start: Mapping[str, Any] | None) -> object:
     """Return the plan with its space and start, as the ledger keeps it."""
     facts = {**plan.describe(), "space": None if space is None else space.describe()}
     return json.loads(json.dumps(facts if start is None else {**facts, "start_from": start}))

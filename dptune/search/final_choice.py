@@ -24,7 +24,7 @@ from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.parameters import as_choice
 from dptune.privacy.mechanism import NoisyMin, odds_for
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.algorithms.method import Plan
+from dptune.search.algorithms.method import RunPlan
 from dptune.search.replay import CHOICE, as_stored
 from dptune.space import Value
 
@@ -34,7 +34,7 @@ Parameters = Mapping[str, Value]
 def choose(
     privatizer: LossPrivatizer,
     scope: str,
-    plan: Plan,
+    plan: RunPlan,
     held: Mapping[str, Parameters],
     mean: Callable[[Parameters], float],
     default: str | None,
@@ -69,7 +69,7 @@ def candidates_of(choice: Charge) -> dict[str, dict[str, Any]]:
 
 
 def choose_again(
-    privatizer: LossPrivatizer, scope: str, plan: Plan, choice: Charge, held: Mapping[str, str | None]
+    privatizer: LossPrivatizer, scope: str, plan: RunPlan, choice: Charge, held: Mapping[str, str | None]
 ) -> None:
     """Answer a choice that is paid and whose draw was lost with its process before anybody saw it.
 
@@ -91,7 +91,7 @@ def choose_again(
             privatizer.forget(name)
 
 
-def _release_choice(privatizer: LossPrivatizer, scope: str, plan: Plan, note: Mapping[str, Any]) -> None:
+def _release_choice(privatizer: LossPrivatizer, scope: str, plan: RunPlan, note: Mapping[str, Any]) -> None:
     query = privatizer.means_query(note["points"], plan.choice_mu)
     mechanism = partial(NoisyMin, prior=note["prior"])
     privatizer.release(query, scope=scope, key=CHOICE, note=note, mechanism=mechanism)

@@ -14,7 +14,7 @@ from typing import Any
 from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.search.algorithms.method import Plan
+from dptune.search.algorithms.method import RunPlan
 from dptune.search.answer import Estimate
 from dptune.search.replay import DEFAULT, FINAL, as_stored, point_name, submit_losses
 from dptune.space import Space, Value
@@ -31,7 +31,7 @@ class FinalEstimate:
 
     privatizer: LossPrivatizer
     scopes: Sequence[str]
-    plan: Plan
+    plan: RunPlan
     space: Space | None
     default: Parameters | None
 

@@ -20,7 +20,7 @@ from dptune.parameters import Categorical, Float
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
-from dptune.search.algorithms.method import PeopleFacts, Plan, PublicFacts
+from dptune.search.algorithms.method import PeopleFacts, PublicFacts, RunPlan
 from dptune.search.algorithms.one_shot import VALUES
 from dptune.space import Space
 
@@ -81,7 +81,7 @@ class Noise(NamedTuple):
     hides: str = ""
 
 
-def noises(plan: Plan, people: PeopleFacts, *, levels: int = 1) -> list[Noise]:
+def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise]:
     """Return the noise of every kind of release of a plan: values, questions, decisions, the final estimate.
 
     ``levels`` of loss are in the final estimate: 2 where the user's defaults are compared with.

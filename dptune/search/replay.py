@@ -22,7 +22,7 @@ from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import inherited
-from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
 
 # Keys of the run's own releases; all others are the algorithm's.
@@ -69,7 +69,9 @@ class Replay:
         lost: rounds that are paid and have no answer.
     """
 
-    def __init__(self, method: Method, privatizer: LossPrivatizer, scope: str, plan: Plan, space: Space | None) -> None:
+    def __init__(
+        self, method: Method, privatizer: LossPrivatizer, scope: str, plan: RunPlan, space: Space | None
+    ) -> None:
         self._method, self._privatizer, self._scope, self._first_space = method, privatizer, scope, space
         self.algorithm, self.space, self.asked = method.algorithm(plan.settings), space, 0
         self.spent, self.private, self.begun, self.lost = Spent(), True, False, 0

@@ -24,7 +24,7 @@ from dptune.search.agreement import (
     totals,
     usual_share,
 )
-from dptune.search.algorithms.method import Method, PeopleFacts, Plan, PublicFacts
+from dptune.search.algorithms.method import Method, PeopleFacts, PublicFacts, RunPlan
 from dptune.search.asked_loss import AskedLoss
 from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, risk_in_words, share_in_words, space_of, warning
 from dptune.search.run import SearchRun
@@ -79,7 +79,7 @@ class SearchRequest:
         """The ledger that pays."""
         return self.privatizer.ledger
 
-    def plan(self, space: Space | None) -> Plan:
+    def plan(self, space: Space | None) -> RunPlan:
         """Return the plan of a run that would begin now."""
         share, known = usual_share(self.ledger, self.mu), self.default or {}
         default = (
@@ -225,7 +225,7 @@ class SearchRequest:
         lines = [f"{planned}.", spends, self._worth(plan, found), risk_in_words(self.privatizer), stop]
         return "\n".join(line for line in lines if line)
 
-    def _worth(self, plan: Plan, found: Sequence[Noise]) -> str:
+    def _worth(self, plan: RunPlan, found: Sequence[Noise]) -> str:
         """Say which improvement the run can show."""
         if self.default is None or plan.final_mu == 0:
             return "" if self.default is not None else "Shows: no comparison, as default= is not given."

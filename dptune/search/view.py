@@ -24,7 +24,7 @@ from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
 from dptune.search.algorithms.centred_plan import CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO
-from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.method import Method, RunPlan
 from dptune.search.algorithms.one_shot import SELECTION, VALUES
 from dptune.search.algorithms.rounds import Rounds
 from dptune.search.answer import Estimate, Recommendation, RunFacts, at_edge, best_of_values, difference_of_values
@@ -66,7 +66,7 @@ class RunView:
         method: Method,
         privatizer: LossPrivatizer,
         scope: str,
-        plan: Plan,
+        plan: RunPlan,
         first_space: Space | None,
         default: Mapping[str, Value] | None,
     ) -> None:
@@ -95,7 +95,7 @@ class RunView:
         space = stored_space(ledger, scope)
         try:
             settings = None if method.restored is None else method.restored(stored["settings"], space)
-            plan = None if settings is None else Plan.from_description(stored, settings)
+            plan = None if settings is None else RunPlan.from_description(stored, settings)
         except (KeyError, TypeError):  # another version's
             return None
         if plan is None or described(plan, space, stored.get("start_from")) != stored:

@@ -31,8 +31,9 @@ class DPFTSSampler(SpaceSampler):
     values and its parameters, is not protected**: keep it with the agent. Sharing that is lost is logged as a warning.
 
     Args:
-        space: name -> float or int distribution; the same for all agents.
+        transport: the way to the server, e.g. :class:`dptune.federated.InProcess`.
         settings: the same for all agents and the server; ``d`` is the number of parameters.
+        space: name -> float or int distribution; the same for all agents.
         agent: this agent's number, from 0.
         seed: of this agent's own choices; without it an agent that restarts may choose other points.
 
@@ -42,9 +43,9 @@ class DPFTSSampler(SpaceSampler):
 
     def __init__(
         self,
-        space: Mapping[str, BaseDistribution],
         transport: Transport,
         settings: FTSSettings,
+        space: Mapping[str, BaseDistribution],
         *,
         agent: int,
         seed: int | None = None,
@@ -53,7 +54,7 @@ class DPFTSSampler(SpaceSampler):
     ) -> None:
         if not isinstance(settings, FTSSettings):
             raise dptune.InputError(
-                "DPFTSSampler needs settings: DPFTSSampler(space, transport, FTSSettings(...), agent=0)."
+                "DPFTSSampler needs settings: DPFTSSampler(transport, FTSSettings(...), space, agent=0)."
             )
         super().__init__(
             seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling

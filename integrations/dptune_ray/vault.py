@@ -71,7 +71,7 @@ class Vault:
     """Privatizer, ledger and run of one search; knows nothing of Ray."""
 
     def __init__(self, run: VaultRun) -> None:
-        self.about, self._ledger = run, run.request.ledger
+        self.definition, self._ledger = run, run.request.ledger
         self._begun: dptune.SearchRun | None = None
         self._ended: dptune.DptuneError | None = None  # why the experiment ends
         self._trials: defaultdict[str, Trial] = defaultdict(Trial)
@@ -82,7 +82,7 @@ class Vault:
     @property
     def _run(self) -> dptune.SearchRun:
         if self._begun is None:
-            self._begun = self.about.begin()
+            self._begun = self.definition.begin()
         return self._begun
 
     @property
@@ -95,14 +95,14 @@ class Vault:
 
     def begin(self, described: Mapping[str, str]) -> tuple[str, str]:
         """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may)."""
-        other = [name for name, mine in self.about.described().items() if described[name] != mine]
+        other = [name for name, mine in self.definition.described().items() if described[name] != mine]
         if other:
             raise dptune.errors.BudgetMismatch(
-                f"a search named {self.about.scope!r} with other {' and '.join(other)} is running; give this one "
+                f"a search named {self.definition.scope!r} with other {' and '.join(other)} is running; give this one "
                 "another name."
             )
         self._go_on(None if self._ended is not None else self._begun)  # fitted again, with a better function
-        return self.about.request.announcement(self._run), self.about.request.warning(self._run)
+        return self.definition.request.announcement(self._run), self.definition.request.warning(self._run)
 
     def make_up(self) -> None:
         """Make the releases that an error has kept from being made, if the losses for them are here."""
@@ -112,7 +112,7 @@ class Vault:
         """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
         self._go_on(self._run.extend(trials=trials, mu=mu))
         self._proposals = 0
-        return self.about.request.announcement(self._run)
+        return self.definition.request.announcement(self._run)
 
     def _go_on(self, run: dptune.SearchRun | None) -> None:
         """Forget trials that an earlier fit has lost, and how that ended."""
@@ -167,7 +167,7 @@ class Vault:
             run.check(trial, parameters)
             if run.space is not None and (wrong := run.space.validation_error(parameters)):
                 raise dptune.InputError(
-                    f"the trial {trial!r} is not a point of the search space of the run {self.about.scope!r}: {wrong}. "
+                    f"the trial {trial!r} is not a point of the search space of the run {run.scope!r}: {wrong}. "
                     f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed "
                     "that?"
                 )
@@ -182,7 +182,7 @@ class Vault:
         """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
         self._run.check_estimate(parameters, early=early)
         known = self._run.estimated(parameters)
-        return None if known is None else replace(known, value=self.about.level(known.value))
+        return None if known is None else replace(known, value=self.definition.level(known.value))
 
     # ---- what a trial was told -----------------------------------------------------------------------
 
@@ -199,7 +199,9 @@ class Vault:
         """Parameters and value, looked up in the ledger if another life of this vault has told it."""
         one = self._trials[trial]
         if one.told is None:
-            found: Any = self._released(trial) if self._own else self._ledger.fact(self.about.scope, REPORTED + trial)
+            found: Any = (
+                self._released(trial) if self._own else self._ledger.fact(self.definition.scope, REPORTED + trial)
+            )
             one.told = found
         return one.told
 
@@ -211,7 +213,7 @@ class Vault:
         charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
         if charge is None or charge.value is None:
             return None
-        value, sigma = self.about.level(charge.value[0]), float(charge.description["sigma"])
+        value, sigma = self.definition.level(charge.value[0]), float(charge.description["sigma"])
         return {"parameters": charge.note["parameters"], "value": value, "sigma": sigma}
 
     def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
@@ -256,7 +258,7 @@ class Vault:
     def unpaid(self, trial: str) -> tuple[str, bool]:
         """Return why a trial has no value, and whether that is a mistake."""
         if self._run.used_up:
-            return f"the run {self.about.scope!r} is complete, so the trial was not trained.", False
+            return f"the run {self.definition.scope!r} is complete, so the trial was not trained.", False
         return (
             "its function failed, as in all trials before. trainable.try_out(config) shows what the function raises.",
             True,
@@ -315,11 +317,11 @@ class Vault:
         losses, *others = self._taken(upload)
         default = others[0] if others else None
         estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
-        return replace(estimate, value=self.about.level(estimate.value))
+        return replace(estimate, value=self.definition.level(estimate.value))
 
     def choose_clip(self, upload: Upload, loss: AskedLoss) -> str:
         """Choose the clip before the run begins; return a line that says so. An earlier life may have chosen it: ""."""
-        request, scope, space = self.about.request, self.about.scope, self.about.space
+        request, scope, space = self.definition.request, self.definition.scope, self.definition.space
         if request.privatizer.knows_clip:
             return ""
         (losses,) = self._taken(upload)
@@ -339,7 +341,7 @@ class Vault:
             return None  # another process of the trial may be handing over: its upload stays
         joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
         one.upload, one.parts = "", {}
-        return None if len(joined) != rows else self.about.level(joined)
+        return None if len(joined) != rows else self.definition.level(joined)
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""
@@ -348,11 +350,11 @@ class Vault:
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
         if self._own:
-            level, sigma = self.about.level(value), self._run.sigma(trial)
+            level, sigma = self.definition.level(value), self._run.sigma(trial)
             return {"parameters": as_stored(parameters), "value": level, "sigma": sigma}
-        told = value if self.about.mode == "min" else 0.0 - value
+        told = value if self.definition.mode == "min" else 0.0 - value
         fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
-        fixed: Any = self._ledger.fix(self.about.scope, REPORTED + trial, fact)
+        fixed: Any = self._ledger.fix(self.definition.scope, REPORTED + trial, fact)
         return dict(fixed)
 
 

@@ -17,7 +17,7 @@ from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, Search
 from dptune.privacy import stored_losses as held
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search import Plan
+from dptune.search import RunPlan
 from dptune.search.algorithms.centred import Centred
 from dptune.search.replay import point_name
 from dptune.search.rungs import EARLIER, LAST, Rungs
@@ -152,8 +152,8 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def cheaper(patch: pytest.MonkeyPatch) -> None:
-    true = Plan.rung_mu.fget
-    patch.setattr(Plan, "rung_mu", property(lambda self: true(self) / 2))
+    true = RunPlan.rung_mu.fget
+    patch.setattr(RunPlan, "rung_mu", property(lambda self: true(self) / 2))
 
 
 def stale_incumbent(patch: pytest.MonkeyPatch) -> None:

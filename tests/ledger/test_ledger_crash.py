@@ -25,7 +25,7 @@ import json, os, signal, sys
 import numpy as np
 from dptune import *
 from dptune.search.algorithms.gibo import DPGIBO, GIBOSettings
-from dptune.search.algorithms.method import Method, Plan
+from dptune.search.algorithms.method import Method, RunPlan
 from dptune.search.algorithms.gibo import AdaGradNorm
 from dptune.privacy.noise import OpenDPNoise
 
@@ -51,7 +51,7 @@ def plan(facts, *, trials):
     settings = GIBOSettings(
         d=2, steps=5, batch=3, mu=step_mu, clip=0.5, rule=AdaGradNorm(0.1), starts=4, start_mu=start_mu, seed=seed
     )
-    return Plan("gibo", mu, settings, trials=settings.evaluations, monitor_share=0.1, final_share=0.05, spare=12)
+    return RunPlan("gibo", mu, settings, trials=settings.evaluations, monitor_share=0.1, final_share=0.05, spare=12)
 session = SearchRun(Method("gibo", plan, DPGIBO), privatizer, scope="run", space=space, trials=20)
 print(json.dumps({"theta": session.algorithm.theta.tolist(), "seed": session.plan.settings.seed}), flush=True)
 people = np.linspace(0.1, 0.9, 40)

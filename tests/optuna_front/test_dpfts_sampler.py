@@ -67,7 +67,7 @@ class Silent:
 
 def alone(space: Any = SPACE, direction: str = "minimize", agent: int = 0) -> optuna.Study:
     """The study of an agent that hears of nobody."""
-    return create(None, DPFTSSampler(space, Silent(), SETTINGS, agent=agent, seed=1), direction=direction)
+    return create(None, DPFTSSampler(Silent(), SETTINGS, space, agent=agent, seed=1), direction=direction)
 
 
 def objective(trial: optuna.Trial) -> float:
@@ -76,7 +76,7 @@ def objective(trial: optuna.Trial) -> float:
 
 
 def open_studies(transport: InProcess, storage: Any = None) -> list[optuna.Study]:
-    samplers = [DPFTSSampler(SPACE, transport, SETTINGS, agent=n, seed=1) for n in range(SETTINGS.agents)]
+    samplers = [DPFTSSampler(transport, SETTINGS, SPACE, agent=n, seed=1) for n in range(SETTINGS.agents)]
     return [create(storage, sampler, f"agent {n}") for n, sampler in enumerate(samplers)]
 
 
@@ -134,7 +134,7 @@ def test_sharing_that_is_lost_is_logged(fast_path: Path, monkeypatch: pytest.Mon
     assert len(said) == 1
     assert "agent 0 sent nothing" in said[0]
     step(studies[:1], ROUNDS)
-    DPFTSSampler(SPACE, InProcess(server, timeout=0.05), SETTINGS, agent=2)
+    DPFTSSampler(InProcess(server, timeout=0.05), SETTINGS, SPACE, agent=2)
     assert [f"agent 2 finds all {ROUNDS} rounds" in line for line in said] == [False, True]
 
 
@@ -156,7 +156,7 @@ def test_a_restarted_agent_knows_what_its_study_knows() -> None:
     whole, study = alone(), alone()
     whole.optimize(objective, n_trials=10)
     study.optimize(objective, n_trials=9)
-    study.sampler = pickle.loads(pickle.dumps(DPFTSSampler(SPACE, Silent(), SETTINGS, agent=0, seed=1)))
+    study.sampler = pickle.loads(pickle.dumps(DPFTSSampler(Silent(), SETTINGS, SPACE, agent=0, seed=1)))
     study.optimize(objective, n_trials=1)
     assert study.trials[-1].params == pytest.approx(whole.trials[-1].params, rel=1e-3)  # it fits its model anew
 
@@ -208,10 +208,10 @@ def test_what_does_not_fit_is_refused_early() -> None:
         (SPACE, None, "DPFTSSampler needs settings"),
     ):
         with pytest.raises(dptune.InputError, match=says):
-            DPFTSSampler(space, Silent(), settings, agent=0)
+            DPFTSSampler(Silent(), settings, space, agent=0)
     for agent in (3, "0", 1.0, True):
         with pytest.raises(dptune.InputError, match="agents are numbered"):
-            DPFTSSampler(SPACE, Silent(), SETTINGS, agent=agent)
+            DPFTSSampler(Silent(), SETTINGS, SPACE, agent=agent)
     study = alone()
     study.optimize(objective, n_trials=1)
     with pytest.raises(dptune.InputError, match="one study"):

@@ -34,7 +34,7 @@ MADE = {
     "TGP": local(LDPTGPSampler),
     "ATA": local(LDPATASampler),
     "MoMA": local(LDPMoMASampler),
-    "DP-FTS": lambda folder: DPFTSSampler(COMMON, Silent(), SETTINGS, agent=0, seed=0),
+    "DP-FTS": lambda folder: DPFTSSampler(Silent(), SETTINGS, COMMON, agent=0, seed=0),
 }
 
 

@@ -73,7 +73,7 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, mon
         FTSServer(open_plan(folders[0]), SETTINGS, noise=SeededNoise(5), samples=SeededSample(5)), timeout=LONG
     )
     studies = [
-        optuna.create_study(sampler=DPFTSSampler(distributions, transport, SETTINGS, agent=n, seed=1))
+        optuna.create_study(sampler=DPFTSSampler(transport, SETTINGS, distributions, agent=n, seed=1))
         for n in range(SETTINGS.agents)
     ]
     points = range(SETTINGS.initial + ROUNDS + 2)

@@ -153,10 +153,10 @@ def test_nothing_is_kept_of_a_trial_that_failed(tmp_path, local_actors):
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         played(search, search.trainable(wrong))
     (vault,) = local_actors.values()
-    assert len(vault.served.about.request.privatizer.points()) == 1
+    assert len(vault.served.definition.request.privatizer.points()) == 1
     with pytest.raises(dptune.InputError, match="No trial was accepted before"):
         search.on_trial_complete("0", error=True)
-    assert vault.served.about.request.privatizer.points() == ()
+    assert vault.served.definition.request.privatizer.points() == ()
 
 
 def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(tmp_path, local_actors):

@@ -12,7 +12,7 @@ import pytest
 
 from dptune import CENTRED, GIBO, Categorical, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, Question
-from dptune.search import SELECTION, VALUES, AdaGradNorm, Method, Plan, PublicFacts, Rounds, RoundSettings
+from dptune.search import SELECTION, VALUES, AdaGradNorm, Method, PublicFacts, Rounds, RoundSettings, RunPlan
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 MIXED_SPACE = Space(
@@ -45,10 +45,10 @@ class RandomPoints(Rounds):
         return np.mean(self.winners or [[0.5] * self.settings.d], axis=0)
 
 
-def plan_toy(facts: PublicFacts, *, trials: int = 12, clip: float = 0.4) -> Plan:
+def plan_toy(facts: PublicFacts, *, trials: int = 12, clip: float = 0.4) -> RunPlan:
     mu, radius = facts.mu * math.sqrt(0.85), clip * facts.loss_range
     settings = RoundSettings(facts.d, trials // 3, 3, mu, radius, facts.seed)
-    return Plan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=6)
+    return RunPlan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=6)
 
 
 @dataclass(frozen=True)

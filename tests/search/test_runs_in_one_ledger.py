@@ -15,7 +15,7 @@ from runs import GIBO_RUN, GIBO_SETTINGS, SPACE, losses_of, trial, trials
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.privacy.noise import SeededNoise
-from dptune.search import VALUES, Method, Plan, PublicFacts
+from dptune.search import VALUES, Method, PublicFacts, RunPlan
 from dptune.search.agreement import check_start
 
 start, N, TRIALS = GIBO_RUN.start, 20, 16
@@ -77,7 +77,7 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
 ) -> None:
     trial(start(ledger, mu=math.sqrt(16 - 1e-10)), "0")
 
-    def plan(facts: PublicFacts, **settings: Any) -> Plan:
+    def plan(facts: PublicFacts, **settings: Any) -> RunPlan:
         if facts.mu < 0.1:
             raise InputError("mu is too small.")
         return GIBO.planner(facts, **settings)

@@ -40,7 +40,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReportPlan:
     """What is released about a model, and how it is read; public.
 
     Attributes:
@@ -164,7 +164,7 @@ def make_plan(
     threshold: float | None,
     by: Groups | None,
     bins: int | None,
-) -> Plan:
+) -> ReportPlan:
     """Return the plan that public rows suggest.
 
     Args:
@@ -195,7 +195,7 @@ def make_plan(
             for j in range(len(labels))
         )
     seen = tuple(public.seen)
-    return Plan(mu, n, type(model).__name__, asked.output, labels, asked.positive, found, ranges, by, seen)
+    return ReportPlan(mu, n, type(model).__name__, asked.output, labels, asked.positive, found, ranges, by, seen)
 
 
 def groups_of(X: Any, by: Any) -> Groups | None:
@@ -223,7 +223,7 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     return Groups(by, tuple(levels))
 
 
-def same_settings(plan: Plan, other: Plan) -> Sequence[str]:
+def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:
     """Return the names of settings in which two plans of one name differ, but for what public rows have decided."""
     names = ("n", "model", "output", "labels", "positive")
     found = [name for name in names if getattr(plan, name) != getattr(other, name)]

@@ -19,7 +19,7 @@ from dptune._checks import at_least, nothing_charged, shown, text
 from dptune._checks import positive as positive_number
 from dptune._numbers import real
 from dptune.choice.report.cells import cells_loss, group_codes, read_codes, with_groups
-from dptune.choice.report.plan import Plan, groups_of, make_plan, same_settings
+from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import how_to_ask, public_scores
 from dptune.choice.report.result import Report, report_of
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
@@ -125,7 +125,7 @@ def _paid_by(given: object, data: object) -> LossPrivatizer:
 def _prepared(
     model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, mu: Any, name: Any, by: Any, positive: Any,
     threshold: Any, scores: Any, cv: Any, bins: Any,
-) -> tuple[Plan, _Examples]:  # fmt: skip
+) -> tuple[ReportPlan, _Examples]:  # fmt: skip
     """Check everything public, and fix the plan."""
     name, ledger = text("name", name), privatizer.ledger
     price = None if mu is None else positive_number("mu", mu)
@@ -172,7 +172,7 @@ def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
         InputError: the ledger has no report of that name, or without a name no report or several.
     """
     name = _only_report(ledger) if name is None else text("name", name)
-    plan, charge = Plan.read(ledger.fact(name, PLAN)), ledger.find(name, KEY)
+    plan, charge = ReportPlan.read(ledger.fact(name, PLAN)), ledger.find(name, KEY)
     if plan is None or charge is None or charge.value is None:
         raise InputError(f"the ledger has no report named {name!r}; it has {_reports(ledger) or 'none'}.")
     return Report.of_charge(plan, charge, name)
@@ -220,7 +220,7 @@ class _Examples:
         return Rows(X, y, like=self._public)
 
 
-def _function(plan: Plan, examples: _Examples, rows: int) -> EstimatorLosses:
+def _function(plan: ReportPlan, examples: _Examples, rows: int) -> EstimatorLosses:
     """Return what asks a model for the cells of the private examples."""
     loss = cells_loss(plan.asked(), plan.cells(), plan.sizes)
     return EstimatorLosses(_itself, loss, examples.data, rows, trains_in_public=True)
@@ -231,17 +231,17 @@ def _itself(model: Any, **_: Any) -> Any:
 
 
 def _mu_of(known: Any) -> float:
-    plan = Plan.read(known)
+    plan = ReportPlan.read(known)
     return 1.0 if plan is None else plan.mu
 
 
-def _agreed(known: Any, wanted: Plan, name: str, mu: float | None, *, bins: bool) -> Plan:
+def _agreed(known: Any, wanted: ReportPlan, name: str, mu: float | None, *, bins: bool) -> ReportPlan:
     """Return the plan that the ledger has; with ``bins`` it must have as many bins as the wanted one.
 
     Raises:
         BudgetMismatch: it is of another model, has other settings, or is not of a report.
     """
-    plan = Plan.read(known)
+    plan = ReportPlan.read(known)
     differs = ["its kind"] if plan is None else same_settings(plan, wanted)
     if plan is not None and mu is not None and abs(mu - plan.mu) > 1e-12 * mu:
         differs = [*differs, "mu"]

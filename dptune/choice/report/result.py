@@ -16,7 +16,7 @@ from dptune._numbers import rounded_up
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
 from dptune.choice.report.metric import Cells, Matrix, Metric, Vector
-from dptune.choice.report.plan import Plan
+from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.regression import WEIGHT, Ranges, Residuals
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Released
@@ -49,7 +49,7 @@ class Report:
     """
 
     name: str
-    plan: Plan
+    plan: ReportPlan
     results: Results
     groups: Mapping[str, Results]
     sigma: float
@@ -58,7 +58,7 @@ class Report:
     released: Vector = field(repr=False)
 
     @classmethod
-    def of_charge(cls, plan: Plan, charge: Charge, name: str) -> Self:
+    def of_charge(cls, plan: ReportPlan, charge: Charge, name: str) -> Self:
         """Return the report of a charge that has its answer."""
         value = np.asarray(charge.value, dtype=np.float64)
         sigma = float(charge.description["sigma"])
@@ -193,7 +193,7 @@ class Report:
         return draw(self, path, dark=dark)
 
 
-def report_of(plan: Plan, released: Released, name: str) -> Report:
+def report_of(plan: ReportPlan, released: Released, name: str) -> Report:
     """Return the report of a release."""
     return Report.of_charge(plan, released.charge, name)
 
@@ -211,7 +211,7 @@ def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector,
 
 
 def residuals_of(
-    plan: Plan, ranges: Ranges, sums: list[Vector], noise: float
+    plan: ReportPlan, ranges: Ranges, sums: list[Vector], noise: float
 ) -> tuple[Residuals, dict[str, Results], float]:
     """Everybody, each subgroup, and how many people are in none; without subgroups, everybody counts."""
     known, unknown = [*sums[:2], sums[2][:-1]], float(sums[2][-1]) / WEIGHT
@@ -228,7 +228,7 @@ def residuals_of(
     return everybody, found, 0.0 if all_known else unknown
 
 
-def _classified(plan: Plan, counts: Vector, noise: Matrix, total: float | None) -> BinaryTable | Confusion:
+def _classified(plan: ReportPlan, counts: Vector, noise: Matrix, total: float | None) -> BinaryTable | Confusion:
     if plan.two_classes:
         return BinaryTable(plan.bins[0], counts.reshape(2, -1), noise, total, plan.output == "predict_proba")
     return Confusion(plan.labels, counts, noise, total)

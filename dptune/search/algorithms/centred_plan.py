@@ -16,7 +16,7 @@ from dptune.errors import InputError
 from dptune.search.algorithms.centred_cma import CentredCMA
 from dptune.search.algorithms.centred_mixed import CentredMixed, joined
 from dptune.search.algorithms.centred_settings import CentredSettings, Tuning
-from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
 from dptune.space import Space
 
 NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
@@ -97,7 +97,7 @@ def plan_centred(
     rung_radius: float | None = None,
     final_share: float = 0.05,
     tuning: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> RunPlan:
     """Return a plan; what is None is chosen from the public facts.
 
     A run that starts from another has its population, ``explored`` and ``most_explored``, as CMA-ES goes on with it,
@@ -155,7 +155,7 @@ def plan_centred(
         space=facts.space if mixed else None,
         seed=facts.seed,
     )
-    return Plan(
+    return RunPlan(
         NAME,
         facts.mu,
         settings,

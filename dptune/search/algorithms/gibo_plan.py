@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dptune._checks import at_least, positive, share
 from dptune.errors import InputError
 from dptune.search.algorithms.gibo import DPGIBO, AdaGradNorm, GIBOSettings, StepRule
-from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
 from dptune.search.gp.design import step_length
 from dptune.search.gp.kernels import RBF, Kernel
 
@@ -71,7 +71,7 @@ def plan_gibo(
     monitor_share: float = 0.1,
     start_share: float = START_SHARE,
     final_share: float = 0.05,
-) -> Plan:
+) -> RunPlan:
     """Return a plan; what is None is chosen from the public (d, mu, trials, loss range).
 
     The squared budget is divided into T equal gradients, one comparison of the starting points (``start_share``), a
@@ -130,7 +130,7 @@ def plan_gibo(
         average=min(average, steps),
         seed=facts.seed,
     )
-    return Plan(NAME, facts.mu, settings, settings.evaluations, monitor_share, final_share, spare=2 * batch)
+    return RunPlan(NAME, facts.mu, settings, settings.evaluations, monitor_share, final_share, spare=2 * batch)
 
 
 GIBO = Method(NAME, plan_gibo, DPGIBO, restored=GIBOSettings.restored)

@@ -48,7 +48,7 @@ class PublicFacts(Checked):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
     The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``rung_share`` for decisions to
@@ -160,7 +160,7 @@ class Method:
 
     Attributes:
         name: in plans, statements and messages.
-        planner: (:class:`PublicFacts`, ``trials=`` and the user's settings, keyword-only) -> :class:`Plan`.
+        planner: (:class:`PublicFacts`, ``trials=`` and the user's settings, keyword-only) -> :class:`RunPlan`.
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
         any_space: whether it searches categories and conditions too; others search float and int parameters.
@@ -171,7 +171,7 @@ class Method:
     """
 
     name: str  # by which it is recognised: a method that travelled to another process has functions of its own
-    planner: Callable[..., Plan] = field(compare=False)
+    planner: Callable[..., RunPlan] = field(compare=False)
     algorithm: Callable[[Any], Rounds] = field(compare=False)
     shared_slots: bool = False
     any_space: bool = False
@@ -198,7 +198,7 @@ class Method:
         default: Mapping[str, Value] | None = None,
         parent: Mapping[str, Any] | None = None,
         **settings: Any,
-    ) -> Plan:
+    ) -> RunPlan:
         """Return the plan of a run; the arguments are those of :class:`PublicFacts`, and the planner's ``settings``.
 
         Raises:

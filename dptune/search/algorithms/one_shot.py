@@ -21,7 +21,7 @@ import scipy  # its parts are loaded when they are used
 from dptune._arrays import Vector
 from dptune._checks import at_least, share
 from dptune.privacy.query import Question
-from dptune.search.algorithms.method import Method, Plan, PublicFacts
+from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
 from dptune.search.algorithms.rounds import Rounds, Settings
 
 USUAL_TRIALS = 100  # of a selection; of values at most
@@ -77,7 +77,7 @@ def usual_values(n: int, mu: float) -> int:
     return min(max(math.floor((0.05 * n * mu / (2 * math.sqrt(2))) ** 2), 20), USUAL_TRIALS)
 
 
-def plan_values(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> Plan:
+def plan_values(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> RunPlan:
     """Return the plan of equal releases of ``trials`` values, and a final estimate of ``final_share`` of mu^2.
 
     Default for ``trials``: :func:`usual_values`.
@@ -85,7 +85,7 @@ def plan_values(facts: PublicFacts, *, trials: int | None = None, final_share: f
     trials = usual_values(facts.n, facts.mu) if trials is None else at_least("n_trials", trials, 1)
     final_share = share("final_share", final_share)
     settings = ValuesSettings(facts.seed)
-    return Plan("values", facts.mu, settings, trials, monitor_share=1 - final_share, final_share=final_share)
+    return RunPlan("values", facts.mu, settings, trials, monitor_share=1 - final_share, final_share=final_share)
 
 
 VALUES = Method("values", plan_values, Values, restored=ValuesSettings.restored)
@@ -134,7 +134,7 @@ class OneChoice(_AsksNothing):
         return np.full(self.settings.d, 0.5) if self.settings.default is None else np.array(self.settings.default)
 
 
-def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> Plan:
+def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> RunPlan:
     """Return a plan that keeps all but ``final_share`` of mu^2 for one choice among ``trials`` candidates, usually 100.
 
     The user's default configuration is one of them, and is ten times as likely beforehand as all others together.
@@ -142,7 +142,7 @@ def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_shar
     trials = at_least("n_trials", USUAL_TRIALS if trials is None else trials, 2)
     chosen = 1 - share("final_share", final_share)
     settings = OneChoiceSettings(facts.d, trials, facts.mu * chosen**0.5, facts.seed, facts.default)
-    return Plan(
+    return RunPlan(
         "selection", facts.mu, settings, trials, final_share=final_share, choice_share=chosen,
         choice_among=0 if facts.default is None else trials,
     )  # fmt: skip

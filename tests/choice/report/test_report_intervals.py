@@ -13,7 +13,7 @@ from scipy.stats import norm
 from dptune.choice.report.binary import BinaryTable, exact_area
 from dptune.choice.report.bins import Bins, choose, edges_of
 from dptune.choice.report.metric import Cells, mean_of, nonnegative
-from dptune.choice.report.plan import Groups, Plan
+from dptune.choice.report.plan import Groups, ReportPlan
 from dptune.choice.report.regression import Ranges
 from dptune.choice.report.result import residuals_of
 
@@ -235,7 +235,7 @@ def test_intervals_of_a_regression_and_of_its_subgroups_cover(n: int, mu: float,
             ranges = Ranges.of(*residuals(rng, 300, groups)[:2])
             who = {"all": np.ones(len(y), bool), **{str(g): group == g for g in range(groups)}}
             truth = {name: exact_residuals(y[mask], p[mask], ranges) for name, mask in who.items()}
-            plan = Plan(mu, n, "M", "predict", (), None, (), ranges, by, ())
+            plan = ReportPlan(mu, n, "M", "predict", (), None, (), ranges, by, ())
             query = plan.query()
             sigma = query.diameter / mu
         own, predicted, of = residuals(rng, n, groups)
@@ -263,6 +263,7 @@ def test_subgroups_of_a_regression_cost_no_noise() -> None:
     """People of two groups are no farther apart than two of one group."""
     ranges = Ranges.of(*residuals(np.random.default_rng(0), 300, 1)[:2])
     one, several = (
-        Plan(1.0, 300, "M", "predict", (), None, (), ranges, by, ()).query() for by in (None, Groups("g", (0, 1, 2)))
+        ReportPlan(1.0, 300, "M", "predict", (), None, (), ranges, by, ()).query()
+        for by in (None, Groups("g", (0, 1, 2)))
     )
     assert several.diameter == pytest.approx(one.diameter)
