@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/optuna.md from the study of `make demo`: ``python docs/figures/optuna_pages.py``.
+"""Draw the pictures of docs/optuna.md: ``python docs/figures/optuna_pages.py study.db``, of examples/svm_optuna.py.
 
 Needs Chromium and ``pip install optuna-dashboard``; neither is among dptune's extras.
 """
@@ -9,7 +9,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-STUDY = sys.argv[1] if len(sys.argv) > 1 else "out/demo/study.db"
+STUDY = sys.argv[1] if len(sys.argv) > 1 else "study.db"
 PAGES = {"optuna_history.png": ("", "1400,640"), "optuna_note.png": ("/note", "1400,520")}
 ADDRESS = "http://127.0.0.1:8123/dashboard/studies/1"
 BROWSER = ["chromium", "--headless", "--no-sandbox", "--virtual-time-budget=20000"]

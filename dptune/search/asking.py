@@ -40,7 +40,10 @@ class AskingRun(RunView):
     # ---- points whose losses are in -------------------------------------------------------------------
 
     def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
-        """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
+        """Tell the algorithm of a point and ask what can be asked; return an upper estimate of its mean loss then.
+
+        The algorithm knows the loss above the centre's only, and of the centre's that it is at most the clip's end.
+        """
         u, inside = self.encoded(space, parameters), space.contains(parameters)
         self._outside += not inside
         if inside:
@@ -51,7 +54,7 @@ class AskingRun(RunView):
         else:
             self.rungs.withdraw(trial)
         value = self.algorithm.value(u)
-        return math.inf if value is None else value
+        return math.inf if value is None else self.privatizer.interval.high + value
 
     def _observe(self, point: str, u: Vector, parameters: Mapping[str, Value]) -> None:
         """The losses of a point are with the curator: for the algorithm's questions, and for a choice at the end."""

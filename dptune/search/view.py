@@ -245,7 +245,9 @@ class RunView:
 
     def value_is(self, loss: str) -> str:
         """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
-        return f"mean {loss}, noisy" if self.plan.monitor_mu > 0 else self.algorithm.shows.format(loss=loss)
+        if self.plan.monitor_mu > 0:
+            return f"mean {loss}, noisy"
+        return self.algorithm.shows.format(loss=loss, most=self.privatizer.interval.high)
 
     def sigma(self, trial: str) -> float | None:
         """Return the standard deviation of the noise in the trial's value; None: no release of its own is in it."""

@@ -247,9 +247,9 @@ class CentredSampler(PrivateSampler):
     configurations. One last release chooses among all trials of the process (``choice_share`` of mu^2).
 
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
-    It is an upper estimate of the mean loss relative to the centre of the search space, from everything released so
-    far. It is ``inf``, which plots leave out, until something is released. The answer is :meth:`recommend`, and
-    ``objective.estimate`` releases its level of loss.
+    It is an upper estimate of the mean loss, from everything released so far. Only differences from the centre of the
+    search space are known: the centre's own loss counts as the clip's upper end. It is ``inf``, which plots leave out,
+    until something is released. The answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss.
 
     Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
     :func:`dptune.search.algorithms.centred_plan.plan_centred`.

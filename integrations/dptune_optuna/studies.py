@@ -129,10 +129,9 @@ class StudyRuns:
         run = self.known.get(name)
         if run is None or run.complete or ended >= run.trials:
             return None
-        relative = f" A trial's value is the {run.value_is('loss')}: a callback must not compare it with a loss."
         return (
             f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is divided among "
-            f"all of them.{'' if run.plan.monitor_mu > 0 else relative} " + RESUME
+            f"all of them. {RESUME}"
         )
 
     def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: AskedLoss) -> None:

@@ -348,11 +348,10 @@ class Vault:
         self._trials[trial] = Trial(stage, told=self._trials[trial].told)
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
-        """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
+        """A trial's own release is in the ledger; an estimate from other releases is fixed there when told."""
+        told = self.definition.level(value)
         if self._own:
-            level, sigma = self.definition.level(value), self._run.sigma(trial)
-            return {"parameters": as_stored(parameters), "value": level, "sigma": sigma}
-        told = value if self.definition.mode == "min" else 0.0 - value
+            return {"parameters": as_stored(parameters), "value": told, "sigma": self._run.sigma(trial)}
         fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
         fixed: Any = self._ledger.fix(self.definition.scope, REPORTED + trial, fact)
         return dict(fixed)

@@ -41,7 +41,7 @@ def note_of(study: optuna.Study) -> str:
     [
         ("values", "mean loss, noisy"),
         ("gibo", "mean loss, noisy"),
-        ("centred", "mean loss above the centre's, upper estimate"),
+        ("centred", "mean loss, upper estimate: the centre's counts as 4"),
     ],
 )
 def test_values_have_a_name_and_their_noise_beside_them(tmp_path: Path, front: str, name: str) -> None:

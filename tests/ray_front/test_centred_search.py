@@ -60,10 +60,10 @@ def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their
     (at, values), (points, gains) = run(down), run(up, function=shifted)
     for one, other in zip(at, points, strict=True):
         assert one == pytest.approx(other, rel=1e-6)
-    assert gains == pytest.approx([-value for value in values], rel=1e-6)
+    assert gains == pytest.approx([low + 4 - value for value in values], rel=1e-6)
     good, bad = {"x": 0.3, "y": 10**-0.8}, {"x": -1.0, "y": 10.0}
-    assert finish(up, "good", good, shifted) > 0 > finish(up, "bad", bad, shifted)  # against the centre's score
-    assert finish(down, "good", good) < 0 < finish(down, "bad", bad)
+    assert finish(up, "good", good, shifted) > low > finish(up, "bad", bad, shifted)  # the centre's score counts as low
+    assert finish(down, "good", good) < 4 < finish(down, "bad", bad)
     best = up.recommend()
     centre = scores({"x": 0.0, "y": 10**-1.0}).mean()
     assert scores(best).mean() > max(centre, np.median([scores(config).mean() for config in points]))

@@ -74,7 +74,7 @@ class Centred(Rounds):
     """
 
     unit = "generation"
-    shows = "mean {loss} above the centre's, upper estimate"
+    shows = "mean {loss}, upper estimate: the centre's counts as {most:g}"
 
     def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)

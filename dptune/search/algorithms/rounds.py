@@ -88,7 +88,9 @@ class Rounds:
     """
 
     unit: ClassVar[str] = "round"  # what one round is called: "step", "generation"
-    shows: ClassVar[str] = "mean {loss}, withheld"  # what value() is, with the place of the loss's name
+    shows: ClassVar[str] = (
+        "mean {loss}, withheld"  # what a trial's value is, with the places of the loss's name and the clip's end
+    )
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
