@@ -22,7 +22,7 @@ SHORTER = {  # what stands there -> what is run
     "own_algorithm": ("48", "12"),
     "pruning_optuna": ("n_trials=16", "n_trials=8"),
     "ray_private_rungs": ("n_trials=8", "n_trials=4"),
-    "ray_tune_svm": ("n_trials=36", "n_trials=12"),
+    "ray_tune_svm": ("n_trials=36", "n_trials=8"),
     "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 8'),
     "sklearn_svm": ("n_iter=60", "n_iter=12"),
     "svm_optuna": ("n_trials=100", "n_trials=20"),

@@ -78,7 +78,7 @@ def end_connections(server: Server) -> None:
 
 
 def test_processes_outlive_restarts_kills_and_lost_connections(postgresql_server: Server) -> None:
-    url, count, names = postgresql_server.url(), 60, ("a", "b")
+    url, count, names = postgresql_server.url(), 40, ("a", "b")
     PrivacyLedger(url, Budget.gdp(2.0)).bind_people(100)
     workers = [
         subprocess.Popen([sys.executable, "-c", RELEASES, url, name, str(count)], stdout=subprocess.PIPE, text=True)
@@ -95,12 +95,10 @@ def test_processes_outlive_restarts_kills_and_lost_connections(postgresql_server
     for reader in readers:
         reader.start()
     acts: list[Callable[[], None]] = [
-        lambda: restart(postgresql_server, "fast", 2.0),
+        lambda: restart(postgresql_server, "fast", 1.0),
         lambda: kill_a_backend(postgresql_server),
         lambda: end_connections(postgresql_server),
-        lambda: restart(postgresql_server, "immediate", 1.0),
-        lambda: end_connections(postgresql_server),
-        lambda: kill_a_backend(postgresql_server),
+        lambda: restart(postgresql_server, "immediate", 0.5),
     ]
     for part, act in enumerate(acts, start=1):
         reached = part * count // (len(acts) + 1)

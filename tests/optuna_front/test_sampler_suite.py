@@ -38,7 +38,12 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+ALIKE = ("ATA", "MoMA")  # TGP in all but the algorithm
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name for name in MADE]
+)
 class TestSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self, name: str, tmp_path: Path) -> Callable[[], BaseSampler]:

@@ -21,7 +21,7 @@ def dollars(config):
 def search_in(folder, **settings):
     ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip="auto")
-    search = CentredSearch(privatizer, SPACE, name="run", n_trials=12, **{"default": DEFAULT, **settings})
+    search = CentredSearch(privatizer, SPACE, name="run", **{"n_trials": 12, "default": DEFAULT, **settings})
     return search, ledger
 
 
@@ -87,12 +87,17 @@ def test_scores_have_a_range_of_their_own(tmp_path):
 
 @pytest.mark.ray
 def test_a_tuner_needs_no_clip(tmp_path, cluster):
-    search, ledger = search_in(tmp_path)
+    search, ledger = search_in(tmp_path, n_trials=8)
     trainable = search.trainable(dollars)
     tuning = tune.TuneConfig(
-        search_alg=search, num_samples=search.n_trials, metric="loss", mode="min", reuse_actors=True
+        search_alg=search,
+        num_samples=search.n_trials,
+        metric="loss",
+        mode="min",
+        reuse_actors=True,
+        max_concurrent_trials=1,
     )
     run = tune.RunConfig(storage_path=str(tmp_path / "results"), verbose=0)
-    assert len(tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=run).fit()) == 12
+    assert len(tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=run).fit()) == 8
     assert ledger.charges()[0].scope == "clip/automatic"
     assert search.recommend().summary()

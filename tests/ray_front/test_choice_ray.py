@@ -41,7 +41,8 @@ def experiment(folder, trainable=None, samples=6, **tuning):
                 raise ValueError("too small")
             tune.report({"loss": abs(np.log(config["C"])) / step})
 
-    about = tune.TuneConfig(metric="loss", mode="min", num_samples=samples, **tuning)
+    once = {"reuse_actors": True, "max_concurrent_trials": 1}  # starting a process takes longer than the trials
+    about = tune.TuneConfig(metric="loss", mode="min", num_samples=samples, **once, **tuning)
     run = tune.RunConfig(name="experiment", storage_path=str(folder / "tune"), verbose=0)
     space = {"C": tune.loguniform(1e-5, 1e3)}
     return tune.Tuner(trainable or ordinary, param_space=space, tune_config=about, run_config=run).fit()

@@ -36,6 +36,7 @@ def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, 
     assert "constructor arguments" not in errors  # Ray warns of actors that it could not start again
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_ones_own_runs_in_ray_too(fast_path, monkeypatch, capfd):
     """Nothing but one class and its plan is its own; without "ray" it runs in Optuna, see tests/test_examples.py."""
     monkeypatch.setenv("HOME", str(fast_path))  # where Tune's results lie

@@ -86,6 +86,7 @@ def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, 
     assert found(values, stores) == []
 
 
+@pytest.mark.slow
 def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster, fast_path, capfd):
     def ordinary(config):
         print("raw", SECRET, flush=True)

@@ -80,7 +80,12 @@ def run(folder, kind, way, space=EVERYTHING, function=losses, **settings):
 
 
 @pytest.mark.parametrize(
-    ("kind", "way"), [(CentredSearch, "searcher"), (CentredSearch, "Tuner"), (DPGIBOSearch, "both")]
+    ("kind", "way"),
+    [
+        (CentredSearch, "searcher"),
+        (CentredSearch, "Tuner"),
+        pytest.param(DPGIBOSearch, "both", marks=pytest.mark.slow),
+    ],
 )
 def test_every_kind_of_domain_reaches_the_function_and_the_run_ends_with_a_recommendation(fast_path, kind, way):
     search, results = run(fast_path, kind, way)
@@ -104,7 +109,7 @@ def test_every_kind_of_domain_reaches_the_function_and_the_run_ends_with_a_recom
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
-@pytest.mark.parametrize("way", ["Tuner", "searcher"])
+@pytest.mark.parametrize("way", ["Tuner", pytest.param("searcher", marks=pytest.mark.slow)])
 def test_any_searcher_gets_every_kind_of_domain_by_the_tuner_or_has_a_space_of_its_own(fast_path, way):
     plain = {key: EVERYTHING[key] for key in ("x", "y", "text", "i")}
     inner = OptunaSearch(plain, metric="loss", mode="min") if way == "searcher" else OptunaSearch()
@@ -119,7 +124,7 @@ def test_any_searcher_gets_every_kind_of_domain_by_the_tuner_or_has_a_space_of_i
     assert "__" not in repr(found)
 
 
-@pytest.mark.parametrize("way", ["Tuner", "both"])
+@pytest.mark.parametrize("way", [pytest.param("Tuner", marks=pytest.mark.slow), "both"])
 def test_users_replies_are_asked_for_with_every_kind_of_domain(fast_path, way):
     space = {key: copy.deepcopy(EVERYTHING[key]) for key in ("x", "kernel", "late", "object")}
     search = open_ldp(fast_path, param_space=None if way == "Tuner" else space, mode="min", settings=told(8.0, 100.0))
@@ -136,7 +141,7 @@ def test_users_replies_are_asked_for_with_every_kind_of_domain(fast_path, way):
 
 
 def test_a_selection_is_recommended_and_its_trials_have_no_best(fast_path):
-    search, results = run(fast_path, SelectionSearch, "both")
+    search, results = run(fast_path, SelectionSearch, "both", n_trials=3)
     assert results.num_errors == 0
     with pytest.raises(RuntimeError, match="No best trial found"):  # Ray's own words: docs/ray.md says what to call
         results.get_best_result()
@@ -189,7 +194,9 @@ def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says
     assert open_ledger(fast_path).spent() == 0.0
 
 
-@pytest.mark.parametrize("given", [SPACE, None], ids=["both", "searcher"])
+@pytest.mark.parametrize(
+    "given", [pytest.param(SPACE, id="both"), pytest.param(None, id="searcher", marks=pytest.mark.slow)]
+)
 def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the_remedy_works(fast_path, caplog, given):
     both = np.zeros((2 * N, 1)), np.zeros(2 * N)
 

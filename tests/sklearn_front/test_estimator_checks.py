@@ -50,16 +50,20 @@ def searches() -> list[ManyDataSets]:
     ]
 
 
-checks = parametrize_with_checks(searches(), expected_failed_checks=lambda _: EXCLUDED)
+# scikit-learn's data sets, of ten rows or with labels of one kind, warn of themselves
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@checks
-@pytest.mark.filterwarnings(
-    "ignore"
-)  # scikit-learn's data sets, of ten rows or with labels of one kind, warn of themselves
+@parametrize_with_checks(searches()[:1], expected_failed_checks=lambda _: EXCLUDED)
 def test_a_check_of_scikit_learn(estimator, check, fast_path):
     estimator.set_params(ledger=str(fast_path))
     check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(searches()[1:], expected_failed_checks=lambda _: EXCLUDED)
+def test_a_check_of_scikit_learn_of_a_regressor(estimator, check, fast_path):
+    test_a_check_of_scikit_learn(estimator, check, fast_path)
 
 
 def test_the_page_tells_how_many_checks_there_are():
