@@ -121,7 +121,7 @@ COLUMN = st.lists(CELLS, min_size=1, max_size=7)
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(public=COLUMN, private=st.lists(CELLS, min_size=2, max_size=6), cell=CELLS, data=st.data())
 def test_only_its_own_row(reader: str, public: list[str], private: list[str], cell: str, data: Any) -> None:
     public = [*public, "x y"] if reader in ("texts", "series") else public

@@ -18,7 +18,18 @@ from sklearn.linear_model import LogisticRegression
 import dptune
 from dptune_optuna import CentredSampler, LocalObjective, PrivateObjective, SelectionObjective
 from dptune_optuna.ending import MOST_FAILED
-from harness import FRONTS, N, create, front, open_ledger, open_privatizer, people_s_losses, point, spend_elsewhere
+from harness import (
+    FRONTS,
+    N,
+    create,
+    front,
+    open_ledger,
+    open_privatizer,
+    people_s_losses,
+    point,
+    spend_elsewhere,
+    stored,
+)
 
 X = np.random.default_rng(0).normal(size=(2 * N, 2))
 Y = (X[:, 0] > 0).astype(int)
@@ -245,7 +256,7 @@ def test_an_error_in_a_terminator_loses_no_budget(tmp_path: Path, kind: str, res
     def begin(name: str) -> tuple[optuna.Study, Any]:
         (tmp_path / name).mkdir(exist_ok=True)
         sampler, objective = front(kind, open_privatizer(tmp_path / name))
-        return create(f"sqlite:///{tmp_path / name / 'study.db'}" if restarts else None, sampler), objective
+        return create(stored(tmp_path / name) if restarts else None, sampler), objective
 
     study, objective = begin("undisturbed")
     study.optimize(objective)

@@ -81,7 +81,7 @@ def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):
         assert cells == pytest.approx(round(cells), abs=1e-3 * max(1, abs(cells) * 1e-12))
 
 
-@ALL
+@pytest.mark.parametrize("kind", [LDPTGPSampler, *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 def test_it_finds_a_good_setting(kind):
     study = told(kind, 400)
     values = [value(**candidate) for candidate in study.sampler.run_of(study).candidates]
@@ -201,7 +201,10 @@ def test_copies_and_another_study_of_the_same_name_have_a_run_of_their_own():
 
 @pytest.mark.parametrize(
     ("space", "before", "after"),
-    [(SPACE, 8, 3), (None, 8, 0), (SPACE, 3, 8), (None, 8, 8), (None, 0, 4), (SPACE, 8, 0)],
+    [
+        *((SPACE, 8, 3), (None, 8, 0), (None, 8, 8)),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((SPACE, 3, 8), (None, 0, 4), (SPACE, 8, 0))),
+    ],
 )
 def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_path, space, before, after):
     storage = optuna.storages.get_storage(f"sqlite:///{tmp_path}/s.db")

@@ -61,7 +61,10 @@ def exact(s: Any, y: Any, bins: Bins) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.slow) if case in ("a coin", "usual", "rare") else case for case in CASES],
+)
 def test_intervals_cover_and_bias_is_small(case: str) -> None:
     area, prevalence, n, mu = CASES[case]
     rng, sigma = np.random.default_rng(3), math.sqrt(2) / mu
