@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.federated.problems import FederatedProblem, synthetic
+from benchmarks.federated.problems import FederatedProblem
 from benchmarks.federated.runs import Method, run
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.subsampled import SubsampledGaussianPlan
@@ -42,10 +42,3 @@ def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
     assert silent[0]["informed"] == silent[1]["informed"]
     curves = [run(TINY, SETTINGS, m, seed=1, rounds=1)["curve"] for m in (Method("a"), Method("b", PLAN))]
     assert curves[0][0] == curves[1][0]
-
-
-def test_synthetic_agents_are_alike_but_not_equal() -> None:
-    problem = synthetic(5, seed=0, m=100)
-    assert problem.values.shape == (5, 100)
-    assert np.corrcoef(problem.values)[0, 1] > 0.5
-    assert not np.allclose(problem.values[0], problem.values[1])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from benchmarks.centred import selection
 from benchmarks.what_did_not_work import choices
 
 L = arrays(float, (3, 4), elements=st.floats(0, 1))
@@ -80,23 +77,3 @@ def test_a_pure_choice_may_cost_less_beside_gaussian_releases_than_one_of_bounde
     pure = choices.largest_pure(mu, 1.0)
     assert choices.pure_delta(mu, pure, 1.0) == pytest.approx(choices.DELTA, rel=1e-6)
     assert pure < 0.8 * eta
-
-
-def test_every_way_finds_a_clear_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = np.full((20, 300), 0.9)
-    losses[7] = 0.01
-    task = SimpleNamespace(clip=(0.0, 1.0))
-    found = SimpleNamespace(task=task, losses=np.tile(losses, (20, 1)))
-    monkeypatch.setattr(selection, "TASKS", {"toy": None})
-    monkeypatch.setattr(selection, "Candidates", lambda cell: found)
-    excess = choices.measure("toy", 0)["excess"]
-    assert max(value for key, value in excess.items() if key.startswith("300 3 20 ") and "Gaussian" not in key) == 0
-
-
-def test_a_split_is_trained_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(choices, "KEPT", tmp_path)
-    monkeypatch.setattr(choices, "CANDIDATES", (6,))
-    first = choices.problem("bowl", 0)
-    assert first.losses.shape == (6, max(choices.PEOPLE))
-    monkeypatch.setattr(choices, "_train", None)
-    assert np.array_equal(choices.problem("bowl", 0).losses, first.losses)

@@ -81,13 +81,6 @@ def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):
         assert cells == pytest.approx(round(cells), abs=1e-3 * max(1, abs(cells) * 1e-12))
 
 
-@pytest.mark.parametrize("kind", [LDPTGPSampler, *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
-def test_it_finds_a_good_setting(kind):
-    study = told(kind, 400)
-    values = [value(**candidate) for candidate in study.sampler.run_of(study).candidates]
-    assert value(**study.sampler.recommend(study)) > np.quantile(values, 0.8)
-
-
 @ALL
 def test_a_restart_equals_the_uninterrupted_run_and_stores_nothing_but_the_trials(tmp_path, kind):
     whole = told(kind, 90)
@@ -97,20 +90,6 @@ def test_a_restart_equals_the_uninterrupted_run_and_stores_nothing_but_the_trial
     assert open_sampler(kind).recommend(study) == whole.sampler.recommend(whole)
     assert study.user_attrs == {}
     assert all(trial.user_attrs == trial.system_attrs == {} for trial in study.trials)
-
-
-@ALL
-def test_minimising_is_maximising_the_negative(kind):
-    up, down = told(kind, 60), create(None, open_sampler(kind))
-    down.optimize(lambda trial: -reply_of(trial), n_trials=60)
-    assert points(down) == points(up)
-    assert down.sampler.recommend(down) == up.sampler.recommend(up)
-
-
-def test_moma_proposes_a_point_k_times():
-    asked = points(told(LDPMoMASampler, 30))
-    assert all(asked[i] == asked[i + 1] == asked[i + 2] for i in range(0, 30, 3))
-    assert len({tuple(p.values()) for p in asked}) > 1
 
 
 @ALL
@@ -222,24 +201,6 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
     else:
         assert first.sampler.run_of(study) is None
     assert len(running) == 2
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
-    study, follower, original = told(replies=12), open_sampler(), dptune.local.LDPRun.tell
-
-    def press(self: Any, number: int, *reply: Any) -> bool:
-        taken = original(self, number, *reply) if when == "after" or number != 7 else True
-        if number == 7:
-            monkeypatch.setattr(dptune.local.LDPRun, "tell", original)
-            raise KeyboardInterrupt
-        return taken
-
-    monkeypatch.setattr(dptune.local.LDPRun, "tell", press)
-    with pytest.raises(KeyboardInterrupt):
-        follower.run_of(study)
-    assert follower.run_of(study).bandit.t == 12
-    assert mean(study, follower) == mean(study)
 
 
 def test_without_a_space_the_first_completed_trial_fixes_it():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import optuna
@@ -105,15 +103,6 @@ def test_a_restart_continues_in_the_same_state_with_the_remaining_budget(tmp_pat
 
 
 @BOTH
-def test_copies_share_the_budget(tmp_path, kind):
-    sampler, study, _ = ran(kind, tmp_path, 8)
-    for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
-        assert twin.run_of(study).ledger.spent() == open_ledger(tmp_path).spent()
-        assert twin.recommend(study) == sampler.recommend(study)
-        assert twin.run_of(study).privatizer.points() == ()
-
-
-@BOTH
 @LOST
 def test_odd_trials_do_not_block_the_run(tmp_path, kind):
     sampler, study, objective = ran(kind, tmp_path, 0, storage=stored(tmp_path))
@@ -204,14 +193,6 @@ def test_a_new_study_of_the_same_name_is_not_answered_with_old_values(tmp_path):
         else:
             with pytest.raises(dptune.errors.KeyConflict, match="new name"):
                 study.optimize(objective, n_trials=1)
-
-
-@pytest.mark.parametrize("change", [{"seed": 2}, {"n_trials": 40}, {"mu": 0.5}], ids=str)
-def test_a_run_cannot_be_planned_twice(tmp_path, change):
-    sampler, other = (open_sampler(open_privatizer(tmp_path), **settings) for settings in ({}, change))
-    sampler.run_of(create(None, sampler))
-    with pytest.raises(dptune.errors.BudgetMismatch, match="planned"):
-        other.run_of(create(None, other))
 
 
 # ---- the search space -------------------------------------------------------------------------------------

@@ -41,18 +41,6 @@ def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path):
 
 
 @local
-def test_users_who_are_asked_at_the_same_time_try_different_points_until_they_are_lost(tmp_path):
-    search, other = (open_ldp(tmp_path, patience=patience, name="run") for patience in (2, 0))
-    played(begun(search), search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2)), 3)
-    asked = {trial: search.suggest(trial) for trial in "abcd"}  # "a" has not replied for too long
-    assert asked["a"] != asked["b"]
-    search.on_trial_complete("c", None, True)
-    run = search.run()
-    assert search.suggest("e") == run.ask([asked["b"], asked["d"]])
-    assert begun(other).suggest("a") == other.suggest("b") == asked["a"]
-
-
-@local
 @pytest.mark.parametrize("wrong", ["value", "nothing", "text", "exception object", "raises", "exits", "interrupts"])
 def test_the_collector_is_sent_replies_only(tmp_path, monkeypatch, wrong):
     sent, plain = [], ActorClient.call

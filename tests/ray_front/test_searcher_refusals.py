@@ -186,15 +186,6 @@ def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
         assert search.vault_run().begin().plan.trials == search.n_trials
 
 
-@KINDS
-@pytest.mark.parametrize(
-    "wrong", [{"mu": "1"}, {"n_trials": "20"}, {"n_trials": -5}, {"seed": "x"}, {"final_share": "a"}]
-)
-def test_what_is_no_number_is_refused_by_name(tmp_path, kind, wrong):
-    with pytest.raises(dptune.InputError, match=f"{next(iter(wrong))} must"):
-        opened(tmp_path, kind, **{"n_trials": 12, **wrong})
-
-
 @pytest.mark.parametrize("kind", [DPGIBOSearch, CentredSearch])
 @pytest.mark.parametrize("name", ["foo", "trials", "cells"])
 def test_an_option_there_is_not_is_refused_under_the_name_of_the_searcher(tmp_path, kind, name):
