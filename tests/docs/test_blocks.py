@@ -46,7 +46,6 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/postgresql.md": "tests/docs/test_postgresql_page.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
-FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 KEYS = re.compile(r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Public rows predicted|Budget left|Next)\b", re.MULTILINE)
 READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs them",

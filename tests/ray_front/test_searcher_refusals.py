@@ -168,7 +168,6 @@ def test_trying_out_lets_exceptions_through(tmp_path):
 
 
 KINDS = pytest.mark.parametrize("kind", [DPGIBOSearch, CentredSearch, PrivateSearcher])
-WRONG = [{"mu": "1"}, {"n_trials": "20"}, {"n_trials": -5}, {"seed": "x"}, {"final_share": "a"}]
 NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25)}
 PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
 
