@@ -11,7 +11,7 @@ S(t) is the weighted share of people with a loss above t. The clip is (0, margin
 *Proof.* Person i is above t or not, so replacing their records moves each S(t) by at most their weight w_i <= max w =:
 Delta, 1/n for equal weights. |x - above| and above + far - y move by no more than x and y do, and the larger of two by
 no more than either, so each u_j moves by at most Delta. The list, the odds, ``above``, ``far`` and the margin depend on
-n, mu and the kind of loss only. So the release is :class:`dptune.ledger.events.SelectionRelease`; what follows from
+n, mu and the kind of loss only. So the release is :class:`~dptune.privacy.mechanism.NoisyMin`; what follows from
 t_j is post-processing, and a run that begins with this clip is one adaptive step more in the ledger.
 
 *The rule* weighs bias against noise. Noise grows in proportion to the clip. A clip that hides the people who lose most
@@ -27,9 +27,8 @@ the last bound, and larger bounds are preferred when in doubt.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -37,11 +36,12 @@ from dptune._arrays import Vector
 from dptune._checks import check, check_fields, positive, share, text
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.ledger.approximate import divided
-from dptune.ledger.events import SelectionRelease
 from dptune.ledger.filter import Allowance, Division
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import Charge, PrivacyLedger
-from dptune.privacy.noise import SLACK
+from dptune.privacy.mechanism import Asked, NoisyMin
+from dptune.privacy.noise import NoiseSource
+from dptune.privacy.stored_losses import People
 
 ABOVE = 0.05  # share of people above the bound that is aimed at
 FAR, MOST_FAR = 12.0, 0.2  # by how much a bound is worse that nobody is near: times 1/(n eta); at most
@@ -151,19 +151,12 @@ class AutoClip:
                 ledger.announce_division(self.scope, division)
         ClipRule.of(n, bounded_range_from_mu(price), most)
 
-    def release_of(
-        self, ledger: PrivacyLedger, weights: Vector, about: Mapping[str, Any], mu: float | None, choice_share: float
-    ) -> tuple[ClipRule, SelectionRelease, str, Division | None]:
-        """Return the rule, what is charged for it, the digest of the question, and how it divides the budget.
-
-        ``about`` has the name of the loss and the largest there is.
-        """
+    def query(
+        self, ledger: PrivacyLedger, n: int, loss: str, most: float | None, mu: float | None, choice_share: float
+    ) -> tuple[ClipQuery, Division | None]:
+        """Return what is asked of n people's losses, and how its charge divides the budget."""
         price, division = self._price_in(ledger, mu, choice_share)
-        eta, entry = bounded_range_from_mu(price), float(weights.max())
-        rule, scale = ClipRule.of(len(weights), eta, about["most"]), 2 * entry * (1 + SLACK) / eta
-        event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
-        digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{rule.far!r}/{price!r}/{entry!r}/{scale!r}"
-        return rule, event, digest, division
+        return ClipQuery(ClipRule.of(n, bounded_range_from_mu(price), most), price, loss, most), division
 
     def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Division | None]:
         made = self.made(ledger)
@@ -224,6 +217,54 @@ class ClipRule:
         octave = round(1 / STEP)
         near = np.concatenate([np.ones(octave), S[:-octave]])  # above half of the bound; unknown below the first one
         return np.asarray(np.maximum(u, self.above + self.far - near))
+
+
+@dataclass(frozen=True, eq=False)
+class ClipQuery:
+    """Which bound is nearest, as a question with a price; public.
+
+    Attributes:
+        rule: the bounds, and how far each is.
+        mu: GDP price.
+        loss, most: the name of the loss, and its largest value; None: it has none.
+    """
+
+    rule: ClipRule
+    mu: float
+    loss: str
+    most: float | None
+    statistic = STATISTIC
+
+    @property
+    def dimension(self) -> int:
+        """Number of bounds."""
+        return len(self.rule.over)
+
+    def digest(self) -> str:
+        """Return a fingerprint of the question, by which a retry is recognised."""
+        return repr((STATISTIC, self.loss, self.most, self.rule.above, self.rule.far, self.mu))
+
+    def distances(self, people: People, losses: Vector) -> Vector:
+        """Return u (m,) of the losses of all examples (rows,). Private; one person moves an entry by their weight."""
+        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+            return self.rule.distances(people.means(losses), people.weights)
+
+
+class ClipChoice(NoisyMin):
+    """Releases a bound of small distance: :class:`~dptune.privacy.mechanism.NoisyMin` with the rule's odds.
+
+    Guarantee: that of NoisyMin, for entries each of which a person moves by their weight at most.
+    """
+
+    def __init__(self, noise: NoiseSource, rule: ClipRule) -> None:
+        super().__init__(noise, np.exp(-rule.handicaps).tolist())
+        self._over = rule.over
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return self._over[super().draw(statistic, scale).astype(np.intp)]
+
+    def _entry(self, query: Asked, sensitivity: float) -> float:
+        return sensitivity
 
 
 def range_of(bound: float, most: float | None) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -21,9 +22,19 @@ from dptune.ledger.events import Event, GaussianRelease, SelectionRelease
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
-from dptune.privacy.table import TableQuery
 
-Asked = Query | TableQuery
+
+class Asked(Protocol):
+    """What a mechanism reads of a question: its price, the length p of its statistic, and the statistic in words."""
+
+    @property
+    def mu(self) -> float: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def statistic(self) -> str: ...
 
 
 class Mechanism(ABC):
@@ -117,7 +128,7 @@ class NoisyMin(Mechanism):
             raise InputError(
                 f"prior must have one number for each of {query.dimension} candidates; got {self._candidates}."
             )
-        eta, entry = bounded_range_from_mu(query.mu), _entry(query, sensitivity)
+        eta, entry = bounded_range_from_mu(query.mu), self._entry(query, sensitivity)
         return SelectionRelease(query.mu, eta, entry, scale, query.dimension, query.statistic)
 
     def scale(self, query: Asked, sensitivity: float) -> float:
@@ -125,14 +136,13 @@ class NoisyMin(Mechanism):
         least = smallest_price(query.dimension) * rounding
         if query.mu < least:
             raise InputError(f"mu={query.mu:.3g} is too small for a choice among {query.dimension}; give {least:.3g}.")
-        return 2 * _entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
+        return 2 * self._entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
 
     def draw(self, statistic: Vector, scale: float) -> Vector:
         return np.array([float(self.noise.noisy_argmin(statistic + scale * self._handicap, scale))])
 
-
-def _entry(query: Asked, sensitivity: float) -> float:
-    """The most that replacing one person moves one mean; one entry of a vector in a Ball may move by all of it."""
-    if isinstance(query, TableQuery) or not isinstance(query.clip, Interval):  # a Box is an Interval
-        raise InputError("NoisyMin chooses among means that are clipped one by one: privatizer.means_query.")
-    return sensitivity / math.sqrt(query.dimension)
+    def _entry(self, query: Asked, sensitivity: float) -> float:
+        """The most that replacing one person moves one mean; one entry of a vector in a Ball may move by all of it."""
+        if not isinstance(query, Query) or not isinstance(query.clip, Interval):  # a Box is an Interval
+            raise InputError("NoisyMin chooses among means that are clipped one by one: privatizer.means_query.")
+        return sensitivity / math.sqrt(query.dimension)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,8 @@ from dptune._arrays import Vector
 from dptune._checks import between
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
-from dptune.ledger.events import Event
 from dptune.ledger.filter import Division
-from dptune.privacy.auto_clip import CLIP, AutoClip
+from dptune.privacy.auto_clip import CLIP, ClipChoice, ClipQuery
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, is_private
 from dptune.privacy.observed import Losses as Losses
@@ -145,22 +143,23 @@ class LossPrivatizer(ObservedLosses):
                     "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find "
                     "out why, or give clip=(low, high)."
                 )
-            self._release_clip(self.auto, self.checked(found), {"loss": loss, "most": most}, *coming)
+            query, division = self.auto.query(self.ledger, self.n, loss, most, *coming)
+            self._release_clip(self.auto.scope, query, self.checked(found), division)
         return self.interval.low, self.interval.high
 
     @without_frames
     def _release_clip(
-        self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None, choice_share: float
-    ) -> None:
-        weights = self._people.weights
-        rule, event, digest, division = auto.release_of(self.ledger, weights, about, mu, choice_share)
+        self, scope: str, query: ClipQuery, losses: PerExampleLosses, division: Division | None
+    ) -> Released:
+        how = ClipChoice(self._noise, query.rule)
+        note = {"loss": query.loss, "most": query.most}
 
-        def draw() -> Vector:
-            with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-                u = rule.distances(self._people.means(self._values(losses)), weights)
-            return rule.over[[self._noise.noisy_argmin(u + event.sigma * rule.handicaps, event.sigma)]]
+        def statistic() -> Vector:
+            return query.distances(self._people, self._values(losses))
 
-        self._drawn(auto.scope, CLIP, event, draw, digest=digest, note=about, division=division)
+        return self._release(
+            query, how, self.largest_weight, statistic, scope=scope, key=CLIP, note=note, division=division
+        )
 
     # ---- released values out -------------------------------------------------------------------
 
@@ -207,17 +206,20 @@ class LossPrivatizer(ObservedLosses):
             KeyConflict: the key was used for another question.
             InputError: the losses of a point are not held by this process; nothing was charged.
         """
-        how, sensitivity = mechanism(self._noise), self.sensitivity(query)
-        scale = how.scale(query, sensitivity)
-        event = how.event(query, sensitivity, scale)
+        how = mechanism(self._noise)
+        level = query.middle if how.adds_level else 0.0
         self._require(query.points, scope, key)
-        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
-
-        def draw() -> Vector:
-            drawn = how.draw(self._held.mean(query), scale)
-            return drawn + query.middle if how.adds_level else drawn
-
-        return self._released(self._drawn(scope, key, event, draw, digest=digest, note=note, quota=quota), scale)
+        return self._release(
+            query,
+            how,
+            self.sensitivity(query),
+            lambda: self._held.mean(query),
+            level=level,
+            scope=scope,
+            key=key,
+            note=note,
+            quota=quota,
+        )
 
     def release_table(
         self,
@@ -241,35 +243,39 @@ class LossPrivatizer(ObservedLosses):
             KeyConflict: the key was used for another question.
         """
         how, sensitivity = GaussianMechanism(self._noise), query.diameter * self.largest_weight
-        scale = how.scale(query, sensitivity)
-        event = how.event(query, sensitivity, scale)
-        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{self._people.weights_digest()}"
 
-        def draw() -> Vector:
+        def statistic() -> Vector:
             codes = read()
             known = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
-            return how.draw(query.mean(self._people, self._values(known)), scale)
+            return query.mean(self._people, self._values(known))
 
-        return self._released(self._drawn(scope, key, event, draw, digest=digest, note=note), scale)
+        return self._release(query, how, sensitivity, statistic, scope=scope, key=key, note=note)
 
-    def _drawn(
+    def _release(
         self,
+        query: Query | TableQuery | ClipQuery,
+        how: Mechanism,
+        sensitivity: float,
+        statistic: Callable[[], Vector],
+        *,
         scope: str,
         key: str,
-        event: Event,
-        draw: Callable[[], Vector],
-        *,
-        digest: str,
         note: Mapping[str, object] | None,
+        level: Vector | float = 0.0,
         quota: Quota | None = None,
         division: Division | None = None,
-    ) -> Charge:
+    ) -> Released:
         """Charge, then read and draw, then record: the one way out. An answer that is recorded is returned."""
+        scale = how.scale(query, sensitivity)
+        event = how.event(query, sensitivity, scale)
+        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
         private = self.private
         charge = self.ledger.charge(
             scope, key, event, digest=digest, private=private, note=note, quota=quota, division=division
         )
-        return charge if charge.value is not None else self._answer(charge, draw)
+        if charge.value is None:
+            charge = self._answer(charge, lambda: how.draw(statistic(), scale) + level)
+        return self._released(charge, scale)
 
     def _released(self, charge: Charge, scale: float) -> Released:
         value = np.array(charge.value, dtype=np.float64)

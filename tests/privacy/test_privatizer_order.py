@@ -173,7 +173,7 @@ def test_an_error_after_the_draw_carries_neither_frames_nor_what_it_was_raised_f
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert frames[-2:] == ["_drawn", "call"]
+    assert frames[-2:] == ["_release", "call"]
 
 
 def test_a_real_database_error_is_bare(fast_ledger: PrivacyLedger) -> None:
