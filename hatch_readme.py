@@ -6,7 +6,7 @@ from pathlib import Path
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PICTURE, LINK = (
-    r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n(?:Figure: .*?\n\n)?|<picture>.*?</picture>\n\n",
+    r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n(?:Figure: .*?\n\n)?",
     r"\[([^\]]*)\]\((?!https?:)[^)]*\)",
 )
 

@@ -220,18 +220,21 @@ def run_attack(out: Path) -> str:
     mu = mu_from_epsilon(demonstration["EPSILON"], demonstration["DELTA"])
     paper = demonstration["paper_transform"](X, rng, 2)
     panels = {
-        "the curator's rows": X,
-        "the paper's Z, first two columns": paper[:, :2],
-        "rows recovered from it": demonstration["recovered"](paper, X, [0, 1, 2]),
-        "our Z, ε = 3, changes of norm 1": X + rng.normal(0, 1 / mu, X.shape),
-        "our Z, ε = 3, replacing a row": X + rng.normal(0, 50 / mu, X.shape),
+        "the curator's\nrows": X,
+        "the paper's Z,\nfirst two columns": paper[:, :2],
+        "rows recovered\nfrom it": demonstration["recovered"](paper, X, [0, 1, 2]),
+        "our Z, ε = 3,\nchanges of norm 1": X + rng.normal(0, 1 / mu, X.shape),
+        "our Z, ε = 3,\nreplacing a row": X + rng.normal(0, 50 / mu, X.shape),
     }
-    with drawing(out / "figures" / "outsourced_attack.png", 14, 3.2) as figure:
-        for axis, (name, points) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-            axis.scatter(*points.T, c=np.arctan2(X[:, 1], X[:, 0]), s=2, cmap="twilight")
-            axis.set_title(name, fontsize=9)
+    with drawing(out / "figures" / "outsourced_attack.svg", 4.4, 6.4) as figure:  # fits a phone
+        *axes, rest = figure.subplots(3, 2).flat
+        rest.set_axis_off()
+        for axis, (name, points) in zip(axes, panels.items(), strict=True):
+            axis.scatter(*points.T, c=np.arctan2(X[:, 1], X[:, 0]), s=1, cmap="twilight", rasterized=True)
+            axis.set_title(name, fontsize=9.5)
+            axis.tick_params(labelsize=9)
             axis.set_aspect("equal", adjustable="datalim")
-    error = np.abs(panels["rows recovered from it"] - X).max()
+    error = np.abs(panels["rows recovered\nfrom it"] - X).max()
     return f"largest error of a recovered row: {error:.1e}"
 
 

@@ -33,8 +33,11 @@ REFERENCE = {  # page -> title, packages
     ),
     "errors": ("Errors", ["dptune.errors"]),
 }
-PICTURE = re.compile(r"<picture>.*?<img alt=\"([^\"]*)\" src=\"([^\"]*)\">\s*</picture>", re.DOTALL)
+FIGURE = re.compile(r"<img [^>]*src=\"((?:\.\./)*figures/)([\w-]+)(\.\w+)\"[^>]*>")
+NARROW = '<picture><source media="(max-width: 44.9375em)" srcset="{}">{}</picture>'
+CELL, CODE = re.compile(r"<td.*?</td>", re.DOTALL), re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+)")
+WHOLE = re.compile(r"(?<=\w) (to|=) (?=-?[\d.])")  # 0.1 to 0.2; mu = 1
 ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
 ERROR = re.compile(r"(?<=\d) ± (?=[\d.])")  # a mean's
 SEVERAL = re.compile(r"<b><code>(?:<[^>]*>)*(\w+),(?:<[^>]*>)*</code></b>\s*\(<code>(.*?)</code>\)")  # attributes
@@ -44,7 +47,6 @@ OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?http
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the README as the front page, the reference, and every file outside ``docs`` that a page links to."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    readme = PICTURE.sub(r"![\1](\2)", readme)  # the site inverts figures at night
     readme = re.sub(r"\]\((?!https?:|docs/|#)", "](../", readme).replace("](docs/", "](")
     files.append(File.generated(config, "index.md", content=readme))
     for page, (title, packages) in REFERENCE.items():
@@ -68,9 +70,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show roles of docstrings, as :class:`~dptune.Budget`, by the last part; keep names that share a line together."""
+    """Show roles of docstrings, as :class:`~dptune.Budget`, by the last part; keep names that share a line together.
+
+    Names of code in a table may break after a dot or an underscore. A figure with a narrow form has it on a phone.
+    """
     html = SEVERAL.sub(lambda names: f"<b><code>{names[1]}, {re.sub('<[^>]*>|[()]', '', names[2])}</code></b>", html)
     html = ROLE.sub(lambda role: f"<code>{role[1].rpartition('.')[2] if '~' in role[0] else role[1]}</code>", html)
+    html = CELL.sub(lambda cell: _narrow_cell(cell[0]), html)
+    html = FIGURE.sub(_with_narrow, html)
     return ERROR.sub("&nbsp;±&nbsp;", html.replace("::</p>", ":</p>"))
 
 
@@ -80,6 +87,19 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     if found := OUTSIDE.search(output):
         raise PluginError(f"{page.file.src_uri} would load from outside: {found[0][:200]}")
     return output
+
+
+def _narrow_cell(cell: str) -> str:
+    """A cell whose names of code may break at their joints, and whose intervals and equations may not break."""
+    cell = CODE.sub(lambda code: re.sub(r"(?<=[_.(,=])(?=\w)", "<wbr>", code[0]), cell)
+    return WHOLE.sub(r"&nbsp;\1&nbsp;", cell)
+
+
+def _with_narrow(image: re.Match[str]) -> str:
+    """The image, with `<name>-narrow` for a phone if there is such a file."""
+    folder, name, ending = image.groups()
+    narrow = f"{name}-narrow{ending}"
+    return NARROW.format(folder + narrow, image[0]) if (ROOT / "docs" / "figures" / narrow).exists() else image[0]
 
 
 def _reference(title: str, packages: list[str]) -> str:

@@ -219,8 +219,8 @@ class PublicChoice:
         """Ask the private people: which finalist, and how much better it is than the default.
 
         Args:
-            losses: for each place of :attr:`to_train` the people's losses (rows,), in a fixed order of rows; None for
-                a candidate that could not be trained, which drops out.
+            losses: for each place of :attr:`to_train` the people's losses (rows,), in a fixed order of rows. None
+                stands for a candidate that could not be trained: it drops out.
 
         Raises:
             InputError: losses are missing or of another length, the default failed, or fewer than two finalists are

@@ -53,8 +53,8 @@ class FTSSettings:
         a, hold, decay: weights of the regions, see above.
         joint, joint_power: in round t, counted from 1, an agent follows the broadcast with probability
             1 - p_t = joint / t^joint_power.
-        spread: of the messages around their posterior mean, in standard deviations: 1 is the paper's Thompson sample,
-            whose norm is nearly all its own randomness; 0 sends the mean (docs/federated.md).
+        spread: of the messages around their posterior mean, in standard deviations. 1 is the paper's Thompson sample,
+            whose norm is nearly all its own randomness. 0 sends the mean (docs/federated.md).
         beta: the same for the agent's own samples.
         own_features: features of the agent's own samples, even.
         initial: observations an agent makes in its own region before it sends its first message.

@@ -36,7 +36,7 @@ class Rows:
         y: private answers (n,).
         like: public rows of the same columns, such as the training rows, read without the private ones. In a table of
             both, one private cell can decide what a column holds. Where they hold text or categories, so does
-            ``X``, as the public value that says the same; everything else is a number, in the floating-point type of
+            ``X``, as the public value that says the same. Everything else is a number, in the floating-point type of
             ``like``. Any number of rows; the first one is what a model is tried out on.
     """
 

@@ -209,9 +209,9 @@ class SearchRun(AskingRun):
     def stopped(self, trial: str, parameters: Mapping[str, Value]) -> None:
         """Record that a public quantity has ended a trial before it returned losses; it costs nothing.
 
-        It is one of the trials that were planned, so that stopping trials saves training: in the questions about its
-        generation it counts as a failed evaluation does. It takes no place where each trial has a release of its own,
-        before any trial has succeeded, or where two generations in a row were stopped.
+        It is one of the planned trials, so stopping trials saves training. In the questions about its generation it
+        counts like a failed evaluation. It takes no place if each trial has a release of its own, or before any trial
+        has succeeded. Nor does it if two generations in a row were stopped.
 
         Raises:
             PlanComplete: no trial of the first round returned losses, or too many in a row were stopped.

@@ -111,8 +111,8 @@ def repeat_and_select(
     be sound. If a crash depends on the data, the result is drawn on the condition that nothing crashed. The probability
     of that differs between neighbours.
 
-    A repeat that raises, or whose losses are not a vector of n, is never chosen. dptune reports nothing about it,
-    because that would reveal how many repeats there were. What the process prints, warns and logs meanwhile is
+    A repeat that raises, or whose losses are not a vector of n, is never chosen. A report about it would reveal how
+    many repeats there were, so there is none. What the process prints, warns and logs meanwhile is
     swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the list). Another
     thread's selection waits for this one. Files that ``once`` writes and connections that it opens, such as an
     experiment tracker's, are not swallowed. Try ``once`` on public rows first.

@@ -27,8 +27,8 @@ class DPFTSSampler(SpaceSampler):
 
     Every agent has a study and a sampler of its own, and tunes its own objective. After a trial the sampler sends one
     message to the trusted server; before the next it waits for the round's broadcast, no longer than the transport's
-    time-out. What the broadcasts reveal about an agent is bounded by the server's ledger; **the study itself, its
-    values and its parameters, is not protected**: keep it with the agent. Sharing that is lost is logged as a warning.
+    time-out. The server's ledger bounds what the broadcasts reveal about an agent. **The study itself, its values and
+    its parameters, is not protected**: keep it with the agent. Sharing that is lost is logged as a warning.
 
     Args:
         transport: the way to the server, e.g. :class:`dptune.federated.InProcess`.

@@ -57,15 +57,13 @@ class PrivateSampler(SpaceSampler):
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
-        default: your default configuration, with every searched parameter that is active in it: it is tried first,
-            the recommendation is compared with it, and the final estimate releases both levels.
-        start_from: name of a study that this ledger has paid for, with the same method, space and privatizer, whose
-            released answers are
-            learned before the first trial. They cost nothing (docs/optuna.md).
-        unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
-            the study, and Optuna gets inf instead of the trial's value. With "allow", for public objectives only,
-            Optuna stores the value as it
-            is, with an :class:`UnprotectedValueWarning`.
+        default: your default configuration, with every searched parameter that is active in it. It is tried first, and
+            the recommendation is compared with it. The final estimate releases both levels.
+        start_from: name of a study that this ledger has paid for, with the same method, space and privatizer. The study
+            learns its released answers before the first trial. They cost nothing (docs/optuna.md).
+        unprotected: what becomes of a trial that was not run by a decorated objective. With "refuse", PrivacyError ends
+            the study, and Optuna gets inf instead of the value. With "allow", for public objectives only, Optuna stores
+            the value as it is, with an :class:`UnprotectedValueWarning`.
         settings: of the method's planner.
     """
 

@@ -54,11 +54,11 @@ class SpaceSearch(RunSearch):
         method: a :class:`dptune.search.Method`; a subclass such as :class:`CentredSearch` has its own.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
-        default: your default configuration, with every searched parameter that is active in it: it is tried first, the
-            recommendation is compared with it, and :meth:`estimate` releases both losses. Default: the centre of the
+        default: your default configuration, with every searched parameter that is active in it. It is tried first, and
+            the recommendation is compared with it. :meth:`estimate` releases both losses. Default: the centre of the
             search space is compared with.
         start_from: name of a run of this ledger with the same method, space and privatizer, whose released answers are
-            learned before the first trial: they cost nothing (docs/optuna.md).
+            learned before the first trial. They cost nothing (docs/optuna.md).
         when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where a condition does not hold, the parameter is
             ignored and its value is drawn. For methods for any space.
         seed: of the searcher's own randomness (not of the noise, which has none).

@@ -112,8 +112,8 @@ class PrivateSearch(WrappedEstimator):
         search_: the public search that was wrapped, fitted.
         best_loss_: with ``cv=None`` the released :class:`dptune.search.Estimate` of the mean clipped loss; else None.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``. ``sigma`` is the standard
-            deviation of the noise in each entry of ``value``; ``params`` is where a value or the estimate was asked
-            for, None of other releases.
+            deviation of the noise in each entry of ``value``. ``params`` is where a value or the estimate was asked
+            for; None for other releases.
         name_: of the search in the ledger.
 
     Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for. They are

@@ -1,7 +1,7 @@
 """How our English is checked: length of sentences, phrases that we avoid, and length of Markdown lines.
 
 ``python tests/docs/prose.py [FILE ...]`` prints ``file:line: fault: sentence`` and ends with 1 if there are faults.
-Rules: README, docs, errors, warnings, log lines, help texts and public docstrings have at most 30 words a sentence.
+Rules: README, docs, errors, warnings, log lines, help texts and public docstrings have at most 27 words a sentence.
 Proofs and research pages are exempt from that rule alone.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-LONGEST, WIDEST, README_MEAN = 30, 120, 15
+LONGEST, WIDEST, README_MEAN = 27, 120, 15
 PROOFS = {"docs/privacy.md", "docs/frontier.md"}  # and everything under docs/research
 BANNED = re.compile(
     r"(?<!here )\b(?:[Ii]s|[Aa]re) (?:none|no (?!longer|more|less|smaller|larger|later|earlier)\w+)"

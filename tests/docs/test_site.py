@@ -1,11 +1,14 @@
 """The built site in headless Chromium, on a screen and on a phone: images load, code is whole, tables fit.
 
+Text of figures and tables can be read, too.
+
 ``make docs`` builds it, ``make test-site`` looks at it. Elsewhere the test skips. With ``DPTUNE_CHROMIUM=1`` it fails
 where Chromium or the site is missing.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import http.server
 import json
@@ -27,6 +30,37 @@ SECONDS = 600  # for all pages; seventy on a machine with ten times as much to d
 CHECK = """<!doctype html><meta charset="utf-8"><body><script>
 const pages = PAGES, found = [];
 const visible = (frame, element) => element.getClientRects().length > 0;
+const boxes = range => [...range.getClientRects()].filter(box => box.width > 0);
+const lines = range => new Set(boxes(range).map(box => Math.round(box.top)));
+function* texts(element) {
+  const walk = element.ownerDocument.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) yield walk.currentNode;
+}
+function* brokenWords(cell) {
+  for (const text of texts(cell)) for (const word of text.data.matchAll(/[\\p{L}\\p{N}]+(?:[.]\\p{N}+)*/gu)) {
+    const range = text.ownerDocument.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    if (lines(range).size > 1) yield word[0];
+  }
+}
+function covered(code, button) {  // code that lies under a button
+  const place = button.getBoundingClientRect(), range = code.ownerDocument.createRange();
+  for (const text of texts(code)) {
+    range.selectNodeContents(text);
+    for (const box of boxes(range))
+      if (box.right > place.left && box.left < place.right && box.bottom > place.top + 1 &&
+          box.top < place.bottom - 1) return true;
+  }
+  return false;
+}
+async function smallest(image) {  // pixels of the smallest text of a figure, as it is shown
+  const drawn = await (await fetch(image.currentSrc)).text();
+  const wide = new DOMParser().parseFromString(drawn, "image/svg+xml").documentElement.viewBox.baseVal.width;
+  const outlines = [...drawn.matchAll(/scale[(]([0-9.]+) -[0-9.]+[)]/g)].map(found => 100 * found[1]);  // matplotlib's
+  const written = [...drawn.matchAll(/font-size: *([0-9.]+)px/g)].map(found => Number(found[1]));
+  return Math.min(...outlines, ...written) * image.clientWidth / wide;
+}
 async function look(page, width) {
   const frame = document.createElement("iframe");
   frame.style.cssText = `width:${width}px;height:900px;border:0`;
@@ -43,14 +77,38 @@ async function look(page, width) {
     if (code.scrollWidth > code.clientWidth + 1) say("cut code", code.textContent);
   for (const table of inside.querySelectorAll(".md-content table:not(.highlighttable)"))
     if (visible(frame, table) && table.getBoundingClientRect().right > width + 1) say("wide table", table.textContent);
+  for (const table of inside.querySelectorAll(".md-content table:not(.highlighttable)")) {
+    const around = table.closest(".md-typeset__scrollwrap");
+    if (table.scrollWidth > width && !(around && getComputedStyle(around).backgroundImage.includes("gradient")))
+      say("no hint", table.textContent);
+    for (const cell of table.querySelectorAll("th, td")) for (const word of brokenWords(cell)) say("broken word", word);
+  }
+  for (const button of inside.querySelectorAll("pre > nav > button"))
+    if (covered(button.closest("pre").querySelector("code"), button)) say("covered code", button.closest("pre").id);
+  for (const image of inside.querySelectorAll(".md-content img")) if (image.naturalWidth && visible(frame, image)) {
+    if (image.currentSrc.endsWith(".svg")) {
+      const pixels = await smallest(image);
+      if (pixels < 9) say("small text", `${pixels.toFixed(1)} px in ${image.currentSrc}`);
+    } else if (!image.currentSrc.startsWith("data:")) say("not SVG", image.currentSrc);  // its text cannot be measured
+  }
   if (inside.documentElement.scrollWidth > width + 1) say("wide page", `${inside.documentElement.scrollWidth}`);
   frame.remove();
 }
 (async () => {
-  for (const page of pages) for (const width of [1280, 390]) await look(page, width);
-  await fetch("/found", {method: "POST", body: JSON.stringify({looked: pages.length, found})});
+  let looked = 0;
+  for (const page of pages) for (const width of [1280, 390])
+    await look(page, width).then(() => { looked += 0.5; }, error => found.push({page, width, what: `${error}`}));
+  await fetch("/found", {method: "POST", body: JSON.stringify({looked, found})});
 })();
 </script>"""
+
+SMALL = """<table style="width:60px;table-layout:fixed">
+<tr><td style="overflow-wrap:anywhere">unbreakable</td></tr></table>
+<pre style="position:relative"><nav style="position:absolute;top:0"><button>copy</button></nav><code>code</code></pre>
+<img src="small.svg" width="90"><img src="dot.png">"""
+FIGURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 60">
+<text y="50" style="font-size: {size}px">a</text></svg>"""
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -100,7 +158,7 @@ def look_at(site: Path, pages: list[str], profile: Path) -> list[dict[str, objec
         browser.wait()
         server.shutdown()
         server.server_close()
-    assert result["looked"] == len(pages)
+    assert result["looked"] == len(pages), result["found"]
     return list(result["found"])
 
 
@@ -116,14 +174,16 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     return look_at(SITE, pages, tmp_path_factory.mktemp("profile"))
 
 
-@pytest.mark.parametrize("what", ["broken image", "cut code", "wide page"])
+@pytest.mark.parametrize(
+    "what", ["broken image", "broken word", "covered code", "cut code", "no hint", "not SVG", "small text", "wide page"]
+)
 def test_every_page_can_be_read(faults: list[dict[str, object]], what: str) -> None:
     assert [fault for fault in faults if fault["what"] == what] == []
 
 
 def test_tables_fit_on_a_phone_except_those_of_measurements(faults: list[dict[str, object]]) -> None:
     wide = [fault for fault in faults if fault["what"] == "wide table"]
-    assert [fault for fault in wide if not re.match("frontier/", str(fault["page"]))] == []
+    assert [fault for fault in wide if not re.match("frontier/|ldp/", str(fault["page"]))] == []
 
 
 def test_faults_of_a_page_are_found(tmp_path: Path) -> None:
@@ -132,8 +192,14 @@ def test_faults_of_a_page_are_found(tmp_path: Path) -> None:
     cells = "".join(f"<td style='white-space:nowrap'>a wide cell {i}</td>" for i in range(12))
     broken = f"<img src='nowhere.png'><pre><code style='display:block;overflow:auto'>{'x' * 900}</code></pre>"
     (tmp_path / "bad.html").write_text(f"<article class='md-content'>{broken}<table><tr>{cells}</tr></table></article>")
-    (tmp_path / "good.html").write_text("<article class='md-content'><p>Text.</p></article>")
-    found = {
-        (fault["page"], fault["what"]) for fault in look_at(tmp_path, ["bad.html", "good.html"], tmp_path / "profile")
-    }
-    assert found == {("bad.html", what) for what in ("broken image", "cut code", "wide table", "wide page")}
+    (tmp_path / "small.html").write_text(f"<article class='md-content'>{SMALL}</article>")
+    (tmp_path / "small.svg").write_text(FIGURE.format(size=10))
+    (tmp_path / "large.svg").write_text(FIGURE.format(size=50))
+    (tmp_path / "dot.png").write_bytes(base64.b64decode(DOT))
+    good = "<p>Text.</p><table><tr><td>whole words</td></tr></table><img src='large.svg' width='90'>"
+    (tmp_path / "good.html").write_text(f"<article class='md-content'>{good}</article>")
+    pages = ["bad.html", "small.html", "good.html"]
+    found = {(fault["page"], fault["what"]) for fault in look_at(tmp_path, pages, tmp_path / "profile")}
+    bad = ("broken image", "cut code", "wide table", "wide page", "no hint")
+    small = ("broken word", "covered code", "not SVG", "small text")
+    assert found == {*(("bad.html", what) for what in bad), *(("small.html", what) for what in small)}

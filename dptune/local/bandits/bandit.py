@@ -67,7 +67,7 @@ class LDPSettings(Checked):
         kernel: prior covariance of f; data-independent, or fitted on replies only.
         horizon: T, number of replies planned; more are allowed.
         lam: lambda, the regulariser of the posterior; the papers use 1. Default 4 v k(x, x) / B^2: the noise's variance
-            over the prior's, if B is two prior deviations of f; for MoMA divided by k, an epoch's replies. The
+            over the prior's, if B is two prior deviations of f. For MoMA it is divided by k, an epoch's replies. The
             theorems hold for every lambda > 0, and 1 trusts a reply as if it had hardly any noise.
         delta: the regret bound fails with at most this probability.
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,

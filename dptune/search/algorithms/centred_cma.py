@@ -24,7 +24,7 @@ class CentredCMA(Centred):
     """The search for numbers: CMA-ES on the surrogate's means.
 
     The first points come from CMA-ES's first distribution, until what was released tells points apart, or are a Halton
-    sequence; CMA-ES begins at the weighted mean of their better half. A search that follows its first few points gets
+    sequence. CMA-ES begins at the weighted mean of their better half. A search that follows its first few points gets
     stuck where the loss is flat.
 
         m, sigma, C    mean, step size and covariance of CMA-ES's distribution (this C is not the clipping radius)

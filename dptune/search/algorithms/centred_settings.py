@@ -41,7 +41,7 @@ class Tuning(Checked):
         quantile: the share of people that C aims to leave unclipped.
         rate: how fast C follows.
         floor: the smallest C, in units of the first, 1e-12 to 1. Where most people's losses are the same at all points,
-            their norms are 0 and C would follow: the released mean would become a vote, with another minimiser.
+            their norms are 0 and C would follow. The released mean would become a vote, with another minimiser.
         radius_share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
         references: r.
         sigma: initial step size of CMA-ES, in sides of the cube.

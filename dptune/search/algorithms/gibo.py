@@ -129,8 +129,8 @@ class GIBOSettings(Settings):
         starts, start_mu, start_clip: quasi-random points compared before step 1, the GDP price of the
             comparison and the clipping radius of the centred losses; 0 starts at theta0.
         optimised: choose points by minimising the trace (line 3 as printed) instead of the closed form.
-        constant_mean: prior mean an unknown constant instead of the paper's 0: then W_t 1 = 0 and a
-            person's overall level of loss does not use up the clipping radius.
+        constant_mean: prior mean an unknown constant instead of the paper's 0. Then W_t 1 = 0, and a person's overall
+            level of loss does not use up the clipping radius.
         memory: number of past batches whose points stay in D_t; None keeps all, as printed.
         average: number of last iterates whose mean is returned; 1 returns theta_T.
     """

@@ -51,9 +51,9 @@ class PublicFacts(Checked):
 class RunPlan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
-    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``rung_share`` for decisions to
-    stop trials, ``choice_share`` for a choice at the end. One final estimate has
-    ``final_share``. The rest is for the algorithm's questions, whose prices are in ``settings``.
+    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, and ``rung_share`` for decisions
+    to stop trials. A choice at the end has ``choice_share``, and one final estimate ``final_share``. The rest is for
+    the algorithm's questions, whose prices are in ``settings``.
 
     Attributes:
         settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
@@ -164,8 +164,8 @@ class Method:
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
         any_space: whether it searches categories and conditions too; others search float and int parameters.
-        joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, holding the same points, in
-            a wider space than its own, ``now``; ``began`` is that of the plan. None: its space never grows.
+        joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, with the same points. ``now``
+            is a wider space than its own; ``began`` is that of the plan. None: its space never grows.
         restored: (settings as they describe themselves, space) -> the settings, so that others can watch a run who
             have nothing but its ledger. None: they cannot.
     """

@@ -65,8 +65,8 @@ def _lengthscale(name: str, value: float | tuple[float, ...]) -> float | tuple[f
 class Stationary(ABC, Checked):
     """A kernel v f(s) of the scaled distance alone.
 
-    ``lengthscale`` is l in units of the cube's side, one for all coordinates or one per coordinate; ``variance`` is
-    v = k(x, x), in squared units of the loss. Both are above 0; with l per coordinate d is fixed. Else `InputError`.
+    ``lengthscale`` is l in units of the cube's side, one for all coordinates or one per coordinate. ``variance`` is v =
+    k(x, x), in squared units of the loss. Both are above 0; with l per coordinate d is fixed. Else `InputError`.
     """
 
     lengthscale: float | tuple[float, ...] = field(metadata=check(_lengthscale))

@@ -58,8 +58,8 @@ class GradientPosterior:
     The hyperparameters of ``kernel``, the prior covariance of f, must not depend on private data. ``noise_variance`` is
     that of one loss, in squared units of the loss; above 0, because close points make K singular.
 
-    `constant_mean=True` treats the prior mean as an unknown constant instead of 0: the weights of each
-    coordinate then sum to 0, so adding a constant to all losses changes nothing.
+    `constant_mean=True` treats the prior mean as an unknown constant instead of 0. The weights of each coordinate then
+    sum to 0, so adding a constant to all losses changes nothing.
 
     Raises:
         InputError: a setting out of range, or a theta that is not a finite point (d,).
