@@ -42,8 +42,13 @@ LOST = pytest.mark.filterwarnings("ignore:24 trials have ended")  # those of a b
 # ---- a run from its first trial to its last -------------------------------------------------------------
 
 
-@BOTH
-@pytest.mark.parametrize(("where", "n_jobs"), [("memory", 1), ("memory", 4), ("sqlite", 4), ("journal", 1)])
+@pytest.mark.parametrize(
+    ("kind", "where", "n_jobs"),
+    [
+        *(("gibo", "memory", 1), ("gibo", "sqlite", 4), ("centred", "memory", 4), ("centred", "journal", 1)),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("gibo", "journal", 1), ("centred", "sqlite", 4))),
+    ],
+)
 def test_a_complete_run_pays_for_each_question_once(tmp_path, kind, where, n_jobs):
     sampler = OPEN[kind](open_privatizer(tmp_path))
     study = create(storage_of(where, tmp_path), sampler)
