@@ -79,7 +79,7 @@ class RunView:
         self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
         self._outside = 0  # trials of this process that were no points of the space
-        self.spent_by_others = self._warned = self.gave_up = False
+        self.spent_by_others = self.gave_up = False
         self.replay.sync()
 
     @classmethod
@@ -345,17 +345,11 @@ class RunView:
             known |= {"values_done": answered, "values_lost": self.replay.values - answered}
         return known
 
-    def warn_if_behind(self, trials: int) -> None:
-        """Warn, once, if as many ``trials`` of all processes have ended as planned, and releases are missing."""
+    def still_missing(self) -> str:
+        """Return what is :meth:`missing`, with what other processes have released by now."""
         with self.lock:
-            if self._warned or trials < self.trials:
-                return
             self.replay.sync()
-            self._warned = not self.complete
-            missing = self.missing()
-        if self._warned:
-            planned = f"{trials} trials have ended and {self.trials} trials were planned."
-            warnings.warn(f"{planned} {missing}", stacklevel=2)
+            return self.missing()
 
     def missing(self) -> str:
         """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
@@ -392,8 +386,12 @@ class RunView:
         return f"{self._count_made()} of {self.trials} planned trials are made{rounds}."
 
     def _rounds_made(self) -> str:
-        outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
+        unit, outside = self.algorithm.unit, ""
+        if self._outside:
+            outside = f", and {self._outside} of this process's trials were not"
+        charged = "" if self.plan.monitor_mu > 0 else ", and nothing was charged for them"
         return (
-            f"{self._trials_made()} A process makes one {self.algorithm.unit} from {self.algorithm.batch} trials of "
-            f"its own that are in the search space{outside}."
+            f"{self._trials_made()} A process makes one {unit} from {self.algorithm.batch} trials of its own that are "
+            f"in the search space{outside}. If it stops within a {unit}, the losses of its last trials are lost"
+            f"{charged}."
         )

@@ -29,7 +29,6 @@ from dptune_optuna.objective import PrivateFunction
 from dptune_optuna.spaces import SpaceSampler, given_space, within
 from dptune_optuna.studies import RESUME, StudyRuns
 
-_ENDED = (TrialState.COMPLETE, TrialState.FAIL)  # in place of one that was pruned another is to come
 _DECORATE = (
     "Decorate the function with @sampler.objective and give study.optimize what that returns. Delete this study if "
     "what it holds depends on private data. If everything that the function shows is public, make the sampler with "
@@ -170,8 +169,6 @@ class PrivateSampler(SpaceSampler):
                 f"trial {trial.number} failed, and its function was not decorated with @sampler.objective. What it "
                 f"raised is in Optuna's log as it was; {vector}"
             )
-        if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.trials:
-            run.warn_if_behind((state in _ENDED) + len(study.get_trials(deepcopy=False, states=_ENDED)))
 
     def _unprotected(self, what: str) -> None:
         if not self._allowed:

@@ -127,8 +127,11 @@ class StudyRuns:
 
     def _how_far(self, name: str, ended: int) -> str | None:
         run = self.known.get(name)
-        if run is None or run.complete or ended >= run.trials:
+        if run is None or not (missing := run.still_missing()):
             return None
+        if ended >= run.trials:
+            about = f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
+            return None if run.space is None else about
         return (
             f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is divided among "
             f"all of them. {RESUME}"

@@ -21,7 +21,6 @@ import dptune
 from dptune.search.view import RunView
 from dptune_optuna import CentredSampler
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* trials were planned")  # a restart loses some
 N, TRIALS = 120, 24
 PEOPLE = np.random.default_rng(0).normal(0.4, 0.1, N)
 

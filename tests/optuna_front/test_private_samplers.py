@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import re
 
 import numpy as np
 import optuna
@@ -146,13 +148,18 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
     assert not calls
 
 
-def test_workers_with_too_few_trials_each_are_told(tmp_path):
+def test_workers_with_too_few_trials_each_are_told(tmp_path, caplog):
     workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(6)], stored(tmp_path)
     studies = [create(storage, worker) for worker in workers]
     for i in range(23):
         studies[i % 6].optimize(objective_of(workers[i % 6]), n_trials=1)
-    with pytest.warns(UserWarning, match=r"24 trials were planned.*0 of 4 generations.*n_jobs"):
-        studies[5].optimize(objective_of(workers[5]), n_trials=1)
+    studies[5].optimize(objective_of(workers[5]), n_trials=1)
+    caplog.set_level("WARNING", "optuna.dptune")
+    del studies[5]
+    gc.collect()
+    assert re.search(
+        r"24 trials of the study 'study' have ended and 24 were planned\..*0 of 4 gen.*n_jobs", caplog.text
+    )
     assert open_ledger(tmp_path).spent() == 0.0
     with pytest.warns(UserWarning, match="centre of the search space"):
         workers[1].recommend(studies[1])

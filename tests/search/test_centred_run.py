@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
+import re
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -160,16 +160,11 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
 # ---- behind its plan ---------------------------------------------------------------------------------
 
 
-def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> None:
-    workers, told = [start(ledger) for _ in range(8)], []
+def test_workers_with_too_few_trials_each_say_what_is_missing(ledger: PrivacyLedger) -> None:
+    workers = [start(ledger) for _ in range(8)]
     for i in range(TRIALS + 2 * POPULATION):
         trial(workers[i % 8], str(i))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            workers[0].warn_if_behind(i + 1)
-        told += [(i + 1, str(warning.message)) for warning in caught]
-    ((when, message),) = told  # once, with the last planned trial
-    assert when == TRIALS
+    message = workers[0].still_missing()
     assert "0 of 4 generations" in message
     assert "n_jobs" in message
     assert "were not" not in message
@@ -180,19 +175,17 @@ def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> Non
         if not workers[1].complete:
             trial(workers[1], f"enough {i}")
     assert not workers[2].complete
-    workers[2].warn_if_behind(10**6)  # it looks at the ledger first, and says nothing
+    assert workers[2].still_missing() == ""  # it looks at the ledger first
     assert workers[2].complete
     workers[2].recommend()
 
 
-def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> None:
+def test_what_is_missing_is_said_with_the_reason(ledger: PrivacyLedger) -> None:
     run = start(ledger)
     for i in range(TRIALS):
         run.finish(f"outside {i}", {"a": 7.0, "b": 1.0}, np.zeros(N))
-    with pytest.warns(
-        UserWarning, match=f"0 of 4.*in the search space, and {TRIALS} of this process's trials were not"
-    ):
-        run.warn_if_behind(TRIALS)
+    said = run.still_missing()
+    assert re.search(f"0 of 4.*in the search space, and {TRIALS} of this process's trials were not", said)
     spend_elsewhere(run, ledger.remaining() * 0.999)
     for i in range(POPULATION):
         x = run.ask()

@@ -18,7 +18,6 @@ import dptune
 from dptune_optuna import CentredSampler, SelectionObjective
 from dptune_sklearn import PrivateSearch
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* trials were planned")  # it says what is missing
 N, CLIP, DEFAULT = 80, (0.0, 4.0), {"x": 0.9}
 SPACE = {"x": FloatDistribution(-1.0, 1.0)}
 PEOPLE = np.random.default_rng(0).normal(0.0, 0.1, N)
