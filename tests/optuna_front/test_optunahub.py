@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -50,6 +51,11 @@ def test_its_files_are_those_that_the_hub_asks_for() -> None:
     for file in ("README.md", "__init__.py", "example.py"):  # CentredSampler, which the example uses, needs cmaes
         assert re.findall(r'pip install "(\S+)"', (PACKAGE / file).read_text()) == ["dptune[optuna,cmaes]"], file
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Abstract", "APIs", "Installation", "Example"]
+    shown = dict(re.findall(r"`(\w+Sampler)\((.*?), \*,", text))
+    assert shown.keys() == {"CentredSampler", "DPGIBOSampler"}
+    for name, arguments in shown.items():
+        first = [each.partition("=")[0] for each in arguments.split(", ")]
+        assert first == [*inspect.signature(getattr(dptune_optuna, name)).parameters][: len(first)]
     assert (PACKAGE / "LICENSE").read_text().startswith("MIT License")
 
 
