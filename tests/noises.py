@@ -18,6 +18,10 @@ class NoNoise:
         self.seen.append((np.array(statistic), sigma))
         return np.array(statistic)
 
+    def add_laplace(self, statistic: float, scale: float) -> float:
+        self.seen.append((np.array([statistic]), scale))
+        return statistic
+
     def noisy_argmin(self, statistic: Array, scale: float) -> int:
         self.seen.append((np.array(statistic), scale))
         return int(np.argmin(statistic))
@@ -46,6 +50,10 @@ class CannedNoise:
     def add_gaussian(self, statistic: Array, sigma: float) -> Array:
         noise = self._generator.normal(size=len(statistic))
         return noise if self._answer is None else self._answer + sigma * noise
+
+    def add_laplace(self, statistic: float, scale: float) -> float:
+        noise = float(self._generator.laplace())
+        return noise if self._answer is None else self._answer + scale * noise
 
     def noisy_argmin(self, statistic: Array, scale: float) -> int:
         return int(self._generator.integers(len(statistic)))

@@ -1,6 +1,6 @@
 """What the choice's constants change: `python -m benchmarks.public.constants`.
 
-On splits that no other table uses, three of the five on which STEEP, NEAR, SMALL_SHARES and ENOUGH were chosen, one
+On splits that no other table uses, three of the five on which STEEP, NEAR and USUAL_OF_ETA were chosen, one
 constant is changed, and the others are as in the package. A cell is the test
 loss over that of the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric
 mean over tasks and splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
@@ -47,7 +47,7 @@ VARIANTS: list[tuple[ModuleType, str, object]] = [
     (public, "ALWAYS", 5), (public, "ALWAYS", 50),
     (planning, "MOST", 50), (planning, "BY_RANK", 0),
     (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
-    (planning, "SMALL_SHARES", ()), (planning, "SMALL_SHARES", (0.02,)),
+    (planning, "USUAL_OF_ETA", 0.05), (planning, "USUAL_OF_ETA", 0.2),
 ]  # fmt: skip
 Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses
 
@@ -74,7 +74,7 @@ def planned(table: Table, n: int, budget: str) -> Planned:
     losses, stated = PublicLosses.of(table.public, None), BUDGETS[budget]
     rest = Allowance(stated.mu, stated.mu, (), stated if stated.stated_epsilon is not None else None)
     wanted = planning.Wanted(mu=None, public_weight=1.0, estimate_share=None, finalists=None)
-    plan = planning.plan(losses, rest, wanted, n=n, default=0, unit=lambda mu: 1 / (n * mu))
+    plan = planning.plan(losses, rest, wanted, n=n, default=0, weight=1 / n)
     kept = list(plan.finalists)
     L = np.nan_to_num(table.private[kept, :n].astype(float), nan=losses.high).clip(losses.low, losses.high)
     return Planned(losses.clipped[kept], L, table.judge[kept], plan.radius, bounded_range_from_mu(plan.choice_mu))

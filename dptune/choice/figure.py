@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dptune.choice.paired import PairedEstimate
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
 from dptune.ledger.ledger import Charge
+from dptune.search.answer import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Z_95 = 1.959964
 
 
 def is_choice(charge: Charge) -> bool:
@@ -44,14 +44,14 @@ def draw_improvement(axes: Axes, charges: Sequence[Charge]) -> None:
         axes.text(0.5, 0.5, "nothing was released about it", ha="center", transform=axes.transAxes)
         axes.set_yticks([])
         return
-    sigma = float(told.description["sigma"])
+    gain = PairedEstimate.of(told, 0.0)
     rows = [
-        (told.note["predicted"], told.note["predicted_sigma"], "0.6", "public rows\n(cross-validated)"),
-        (told.value[0], sigma, "C0", "private people\n(released once)"),
+        (Estimate(gain.predicted, gain.predicted_sigma, True), "0.6", "public rows\n(cross-validated)"),
+        (gain, "C0", "private people\n(released once)"),
     ]
-    for place, (value, deviation, colour, _) in enumerate(rows):
-        axes.errorbar(value, place, xerr=Z_95 * deviation, fmt="o", color=colour, capsize=4)
+    for place, (estimate, colour, _) in enumerate(rows):
+        half = estimate.value - estimate.interval()[0]
+        axes.errorbar(estimate.value, place, xerr=half, fmt="o", color=colour, capsize=4)
     axes.set_yticks([0, 1], [label for *_, label in rows])
-    better = "better" if told.value[0] - Z_95 * sigma > 0 else "worse" if told.value[0] + Z_95 * sigma < 0 else ""
-    if better:
-        axes.annotate(better, (told.value[0], 1), (0, 10), textcoords="offset points", ha="center", color="C0")
+    if gain.verdict in ("better", "worse"):
+        axes.annotate(gain.verdict, (gain.value, 1), (0, 10), textcoords="offset points", ha="center", color="C0")

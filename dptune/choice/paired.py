@@ -1,8 +1,9 @@
 """How much better? One release: the mean over people of the default's loss less the chosen candidate's.
 
 Person i has D_i = L_i(default) - L_i(chosen), cut to [-r, r]. The mean of the cut D_i has sensitivity 2r/n under
-replacing one person, so N(0, (2r / (n mu))^2) makes it mu-GDP. With r well below the range R of a loss this is r/R of
-the noise of two released levels at the same price. The interval is one of the mean of the *cut* differences.
+replacing one person, so N(0, (2r / (n mu))^2) makes it mu-GDP, and Laplace noise of scale 2r / (n epsilon) epsilon-DP.
+With r well below the range R of a loss this is r/R of the noise of two released levels at the same price. The interval
+is one of the mean of the *cut* differences.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dptune.ledger.entries import Charge
+from dptune.ledger.events import is_laplace
 from dptune.search.answer import Estimate
 
 APART = 3.0  # standard deviations between private people and public rows
@@ -32,6 +35,15 @@ class PairedEstimate(Estimate):
     radius: float = 0.0
     predicted: float = 0.0
     predicted_sigma: float = 0.0
+
+    @classmethod
+    def of(cls, released: Charge, radius: float) -> PairedEstimate:
+        """Return the estimate of a recorded release, whose differences were cut to [-radius, radius]."""
+        (value,), known = released.value or (math.nan,), released.description
+        return cls(
+            value, float(known["sigma"]), released.private, laplace=is_laplace(known), radius=radius,
+            predicted=released.note["predicted"], predicted_sigma=released.note["predicted_sigma"],
+        )  # fmt: skip
 
     @property
     def surprising(self) -> bool:

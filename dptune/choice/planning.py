@@ -5,28 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
 
 from dptune.choice.public import BY_RANK, Matrix, PublicLosses, Vector, centred, law, prior
-from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.errors import InputError
+from dptune.ledger.filter import Allowance, is_pair
+from dptune.ledger.gdp import Budget, bounded_range_from_mu, mu_from_bounded_range, mu_from_pure, pure_from_mu
+from dptune.privacy.noise import laplace_scale, noise_scale
+from dptune.search.answer import NoiseLaw
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
-SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
-SMALL_SHARES, ENOUGH = (0.1, 0.05), 550.0  # instead, where (eps, delta) is divided and n eta would be below ENOUGH
+SHARES = (0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of eta where its noise is Laplace
+USUAL_SHARE, USUAL_OF_ETA = 0.2, 0.1  # if no share will show what public rows predict
+LARGEST_OF_ETA = 0.5  # of eta, for a Laplace release (docs/privacy.md)
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
-Z_95 = 1.959964  # standard normal quantiles
-SHOWN = Z_95 + 1.644854  # an improvement of so many sigma has a 95% interval above 0 in 95% of runs
 
-Unit = Callable[[float], float]  # mu -> standard deviation of the noise of a mean that one person moves by 1 / n
+
+def shows(noise: NoiseLaw) -> float:
+    """Return the improvement whose 95% interval lies above 0 in 95% of runs."""
+    return noise.quantile(0.975) + noise.quantile(0.95)
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,12 @@ class ChoicePlan:
 
     Attributes:
         mu: GDP price of choice and estimate together.
-        share: of mu^2, for the estimate.
+        share: for the estimate, of mu^2; of the bounded range that costs mu where ``laplace``.
         finalists: places of the candidates among which people choose, the best on public rows first.
         radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
         public_weight: as how many rows a public row counts in the prior.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
+        laplace: whether the estimate has Laplace noise, and is within that limit, too.
     """
 
     mu: float
@@ -60,20 +65,40 @@ class ChoicePlan:
     estimate_radius: float
     public_weight: float
     divides: bool
+    laplace: bool = False
 
     @property
     def choice_mu(self) -> float:
-        """GDP price of the choice."""
+        """GDP price of the choice by itself."""
+        if self.laplace:
+            return mu_from_bounded_range((1 - self.share) * bounded_range_from_mu(self.mu))
         return self.mu * math.sqrt(1 - self.share)
 
     @property
     def estimate_mu(self) -> float:
-        """GDP price of the estimate."""
+        """GDP price of the estimate by itself."""
+        if self.laplace:
+            return mu_from_pure(self.share * bounded_range_from_mu(self.mu)) if self.share else 0.0
         return self.mu * math.sqrt(self.share)
+
+    def noise(self, weight: float) -> NoiseLaw | None:
+        """Return the noise of the estimate, in units of the loss; None if there is none.
+
+        Args:
+            weight: the most that replacing one person moves a mean of numbers in [0, 1].
+        """
+        moves, price = 2 * self.estimate_radius * weight, self.estimate_mu
+        if price == 0:
+            return None
+        if self.laplace:
+            return NoiseLaw(math.sqrt(2) * laplace_scale(sensitivity=moves, epsilon=pure_from_mu(price)), laplace=True)
+        return NoiseLaw(noise_scale(sensitivity=moves, mu=price, dimension=1))
 
     def describe(self, asked: Mapping[str, object]) -> dict[str, object]:
         """Return JSON data for the ledger; ``asked`` says of what choice, and ``shares`` is what divides its budget."""
         known = {**asdict(self), "asked": dict(asked)}
+        if self.laplace:
+            return {**known, "shares": {"choice": 1.0, "laplace": self.share}}
         return {**known, "shares": {"choice": 1 - self.share}} if self.divides else known
 
     @classmethod
@@ -83,40 +108,88 @@ class ChoicePlan:
         return cls(**{**known, "finalists": tuple(stored["finalists"])})
 
 
-def plan(
-    public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, default: int | None, unit: Unit
-) -> ChoicePlan:
+@dataclass(frozen=True)
+class Prices:
+    """What the estimate's share of a budget costs the choice, and how large its noise is then.
+
+    Attributes:
+        rest: what the ledger has left.
+        wanted: by the user.
+        weight: the most that replacing one person moves a mean of numbers in [0, 1].
+        laplace: whether the estimate has Laplace noise.
+    """
+
+    rest: Allowance
+    wanted: Wanted
+    weight: float
+    laplace: bool
+
+    @classmethod
+    def of(cls, rest: Allowance, wanted: Wanted, weight: float) -> Prices:
+        """Return the prices; noise is Laplace where choice and estimate have all of a budget in (epsilon, delta).
+
+        There it leaves the choice more than Gaussian noise of the same size. Beside a report, or for a ``mu``, less.
+        """
+        return cls(rest, wanted, weight, rest.pair is not None and wanted.mu is None and not wanted.report_share)
+
+    def whole(self, share: float) -> float:
+        """Return the GDP price of choice and estimate together, if the estimate has this share."""
+        if self.wanted.mu is not None:
+            return self.wanted.mu
+        kept = 1 - self.wanted.report_share
+        return self.rest.whole(1.0 if self.laplace else kept * (1 - share)) * math.sqrt(kept)
+
+    def eta(self, share: float) -> float:
+        """Return the bounded range that is left for the choice."""
+        whole = self.whole(share)
+        if whole <= 0:
+            return 0.0
+        if self.laplace:
+            return (1 - share) * bounded_range_from_mu(whole)
+        return bounded_range_from_mu(whole * math.sqrt(1 - share)) if share < 1 else 0.0
+
+    def noise(self, share: float) -> NoiseLaw:
+        """Return the noise of the estimate, a share above 0, for differences in an interval of width 1."""
+        whole = self.whole(share)
+        if whole <= 0:
+            return NoiseLaw(1.0)
+        if self.laplace:
+            scale = laplace_scale(sensitivity=self.weight, epsilon=share * bounded_range_from_mu(whole))
+            return NoiseLaw(math.sqrt(2) * scale, laplace=True)
+        return NoiseLaw(noise_scale(sensitivity=self.weight, mu=whole * math.sqrt(share), dimension=1))
+
+
+def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, weight: float, default: int | None) -> ChoicePlan:
     """Return how the budget is spent: the number of finalists, both radii, and the share of the estimate.
 
     Args:
         rest: what the ledger has left.
         n: number of private people.
-        unit: noise of a mean that one person moves by 1 / n, for a price.
+        weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
+        default: place of the user's own candidate; None: there is no estimate.
+
+    Raises:
+        InputError: the estimate's share is too large for Laplace noise.
     """
-
-    def whole(share: float) -> float:
-        kept = 1 - wanted.report_share
-        return rest.whole(kept * (1 - share)) * math.sqrt(kept) if wanted.mu is None else wanted.mu
-
-    def eta(share: float) -> float:
-        price = whole(share) * math.sqrt(1 - share)
-        return bounded_range_from_mu(price) if price > 0 else 0.0
-
-    share = wanted.estimate_share
+    prices, share = Prices.of(rest, wanted, weight), wanted.estimate_share
     if default is None:
         share = 0.0
     elif share is None:
-        share = _share(public, default, lambda each: unit(whole(each) * math.sqrt(each)) if whole(each) > 0 else 1.0)
-        share = share or usual_share(lambda each: n * eta(each), divides=rest.divides and wanted.mu is None)
-    mu = whole(share)
+        share = _share(public, default, prices.noise) or (USUAL_OF_ETA if prices.laplace else USUAL_SHARE)
+    if prices.laplace and share > LARGEST_OF_ETA:
+        raise InputError(
+            f"estimate_share must be at most {LARGEST_OF_ETA} where all of a budget in (epsilon, delta) is for choice "
+            f"and estimate; got {share!r}. Nothing was charged."
+        )
+    mu, eta = prices.whole(share), prices.eta(share)
     if mu <= 0:
         return ChoicePlan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
-    finalists = public.finalists(wanted.finalists or _most(n * eta(share)))
-    r = simulated_radius(public, n, eta(share), wanted.public_weight, finalists)
+    finalists = public.finalists(wanted.finalists or _most(n * eta))
+    r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
     apart = r
     if default is not None and share:
-        apart = estimate_radius(public, default, finalists, unit(mu * math.sqrt(share)))
-    return ChoicePlan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides)
+        apart = estimate_radius(public, default, finalists, prices.noise(share).sigma)
+    return ChoicePlan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides, laplace=prices.laplace)
 
 
 def _most(said: float) -> int:
@@ -125,25 +198,15 @@ def _most(said: float) -> int:
     return few if few < BY_RANK else MOST
 
 
-def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
+def _share(public: PublicLosses, default: int, noise: Callable[[float], NoiseLaw]) -> float:
     """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
     best, near = public.order[0], public.finalists(FEWEST)
     for share in SHARES:
-        r = estimate_radius(public, default, near, sigma(share))
-        if public.difference(default, best, r)[0] >= SHOWN * r * 2 * sigma(share):
+        law = noise(share)
+        r = estimate_radius(public, default, near, law.sigma)
+        if public.difference(default, best, r)[0] >= 2 * r * shows(law):
             return share
     return 0.0
-
-
-def usual_share(said: Callable[[float], float], *, divides: bool) -> float:
-    """Return the share of an estimate that public rows do not expect to show.
-
-    Args:
-        said: n eta of the choice, for a share.
-        divides: whether choice and estimate divide a budget in (epsilon, delta), where an estimate takes much from eta.
-    """
-    shares = (USUAL_SHARE, *SMALL_SHARES) if divides else (USUAL_SHARE,)
-    return next((share for share in shares if said(share) >= ENOUGH), shares[-1])
 
 
 # ---- radii -----------------------------------------------------------------------------------------------------------
@@ -188,8 +251,10 @@ def simulate(
     return np.array(found), np.array(alone)
 
 
-def estimate_radius(public: PublicLosses, default: int, finalists: tuple[int, ...], unit: float) -> float:
+def estimate_radius(public: PublicLosses, default: int, finalists: tuple[int, ...], sigma: float) -> float:
     """Return r of the estimate: the smallest whose cutting hardly shows beside the noise, on public rows.
+
+    ``sigma`` is the noise's standard deviation for differences in an interval of width 1.
 
     The bias of the finalists' differences, plus two standard errors, is at most BIAS of the noise where it is
     largest: a tail that few public rows show counts, too. If no r is small enough, nothing is cut on public rows.
@@ -201,7 +266,7 @@ def estimate_radius(public: PublicLosses, default: int, finalists: tuple[int, ..
         r = largest * float(part)
         over = D - np.clip(D, -r, r)
         bias = np.abs(over.mean(axis=1)) + 2 * over.std(axis=1) / math.sqrt(D.shape[1])  # (s,)
-        if bias.max() <= BIAS * 2 * r * unit:
+        if bias.max() <= BIAS * 2 * r * sigma:
             break
     return r
 
@@ -220,7 +285,7 @@ class Outlook:
         default_loss: that of the default; None without one.
         gain: by how much the choice's mean loss is expected to lie below that of cross-validation alone, in units of
             the loss, by a simulation on split public rows; what private people differ in is not in it.
-        shows: an improvement over the default that the estimate shows in 95% of runs; None without an estimate.
+        noise: of the estimate; None without one.
         expected: the improvement that public rows expect of their best candidate; None without an estimate.
         mu: GDP price of choice and estimate together.
         clip: range of one person's loss.
@@ -235,13 +300,18 @@ class Outlook:
     best_loss: float
     default_loss: float | None
     gain: float
-    shows: float | None
+    noise: NoiseLaw | None
     expected: float | None
     mu: float
     clip: tuple[float, float]
     name: str
     spends: str
     risk: str
+
+    @property
+    def shows(self) -> float | None:
+        """An improvement over the default that the estimate shows in 95% of runs; None without an estimate."""
+        return None if self.noise is None else shows(self.noise)
 
     def __str__(self) -> str:
         default = "" if self.default_loss is None else f", your default {self.default_loss:.4g}"
@@ -266,41 +336,41 @@ class Outlook:
 
     def _expects(self) -> str:
         """How often the estimate would show what public rows expect, where that is in less than 95% of runs."""
-        if self.shows is None or self.expected is None or self.expected >= self.shows:
+        if self.noise is None or self.shows is None or self.expected is None or self.expected >= self.shows:
             return ""
         if self.expected <= 0:
             return "Public rows expect no improvement over the default."
-        often = NormalDist().cdf(SHOWN * self.expected / self.shows - Z_95)
+        often = self.noise.below(self.expected - self.noise.quantile(0.975))
         shown = f"which the estimate would show in {often:.0%} of runs"
         return f"Public rows expect an improvement of {self.expected:.3g}, {shown}."
 
 
-def outlook(
-    public: PublicLosses, plan: ChoicePlan, *, n: int, default: int | None, unit: Unit, **known: Any
-) -> Outlook:
+def outlook(public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **known: Any) -> Outlook:
     """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
+    noise = None if default is None else plan.noise(weight)
     eta = bounded_range_from_mu(plan.choice_mu)
     chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])
-    shows = SHOWN * 2 * plan.estimate_radius * unit(plan.estimate_mu) if plan.share else None
     expected = None
-    if default is not None and plan.share:
+    if default is not None and noise is not None:
         expected = public.difference(default, public.order[0], plan.estimate_radius)[0]
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
-        None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, expected,
+        None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,
         plan.mu, (public.low, public.high), **known,
     )  # fmt: skip
 
 
-def choice_forecast(n: int, width: float, mu: float, share: float) -> dict[str, object]:
+def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
     """Return what a choice on public rows can show, before any row is seen: a row of ``dptune plan``.
 
     Args:
         n: number of private people.
         width: of the clip. Each person's difference is assumed to be cut at half of it, which is typical.
-        mu: what choice and estimate cost together, in GDP.
-        share: of mu^2, for the estimate.
+        budget: of choice and estimate together.
     """
-    sigma = width / (n * mu * math.sqrt(share))
-    named = {"method": "one private choice on public rows", "mu": mu, "trials": "any", "noise of": "the improvement"}
-    return {**named, "sigma": sigma, "shows": SHOWN * sigma, "warning": ""}
+    pair = budget if is_pair(budget) else None
+    prices = Prices.of(Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None), 1 / n)
+    law = prices.noise(USUAL_OF_ETA if prices.laplace else USUAL_SHARE)
+    named = {"method": "one private choice on public rows", "mu": prices.whole(0.0), "trials": "any"}
+    known = {"noise of": "the improvement", "sigma": width * law.sigma, "shows": width * shows(law), "warning": ""}
+    return {**named, **known}

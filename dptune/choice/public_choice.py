@@ -11,9 +11,10 @@ Example::
     print(chosen.summary())
 
 Guarantee: index and estimate together are mu-GDP under replacing all records of one person, n public, for a trusted
-curator. The choice is the exponential mechanism with a public prior, the estimate the Gaussian mechanism; the ledger's
-filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only, so the
-cost is that of the two releases (docs/privacy.md).
+curator. The choice is the exponential mechanism with a public prior; the estimate is the Gaussian mechanism, or the
+Laplace mechanism where both have all of a budget in (epsilon, delta). The ledger's filter composes them. Finalists,
+prior, radii and the division of the budget are functions of public rows only, so the cost is that of the two releases
+(docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerErr
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.privacy.mechanism import NoisyMin
-from dptune.privacy.noise import noise_scale
+from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
 from dptune.search.agreement import check_start
@@ -58,7 +58,8 @@ class PublicChoice:
         loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
-        estimate_share: share of mu^2 for the estimate; default by what public rows say it will show.
+        estimate_share: share of the budget for the estimate, default by what public rows say it will show: of mu^2, or
+            of the choices' bounded range where all of a budget in (epsilon, delta) is spent, at most .5 there.
         finalists: number of finalists at most; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.
@@ -124,7 +125,10 @@ class PublicChoice:
             check_start(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
 
         def make(rest: Allowance) -> dict[str, object]:
-            plan = planning.plan(self.public, rest, wanted, n=self._privatizer.n, default=self.default, unit=self._unit)
+            plan = planning.plan(
+                self.public, rest, wanted, n=self._privatizer.n, weight=self._privatizer.largest_weight,
+                default=self.default,
+            )  # fmt: skip
             if plan.choice_mu <= 0:
                 raise BudgetExhausted(wanted.mu or ledger.budget.mu, rest.left, ledger.budget.mu)
             return plan.describe(asked)
@@ -151,11 +155,6 @@ class PublicChoice:
             f"the name {self.name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
             "charged again), or what it had. Nothing was charged."
         )
-
-    def _unit(self, mu: float) -> float:
-        """Standard deviation of the noise of a mean that one person moves by 1 / n."""
-        weight = float(self._privatizer.person_weights.max())
-        return noise_scale(sensitivity=weight, mu=mu, dimension=1)
 
     def _asked(self, wanted: planning.Wanted) -> dict[str, object]:
         """What a name stands for, public: the ledger keeps it with the plan."""
@@ -184,7 +183,7 @@ class PublicChoice:
             plan,
             n=self._privatizer.n,
             default=self.default,
-            unit=self._unit,
+            weight=self._privatizer.largest_weight,
             name=self.name,
             spends=share_in_words(ledger.budget, ledger.filter_for(self.name).limits, plan.mu),
             risk=risk_in_words(self._privatizer),
@@ -280,7 +279,8 @@ class PublicChoice:
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), self._plan.estimate_mu)
         predicted, error = self.public.difference(self.default, chosen, r)
         note = {"predicted": predicted, "predicted_sigma": error}
-        self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note)
+        noise = LaplaceMechanism if self._plan.laplace else GaussianMechanism
+        self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note, mechanism=noise)
 
     def _made(self, key: str) -> Charge | None:
         """Return the charge of a release if its answer is recorded."""
@@ -303,11 +303,7 @@ class PublicChoice:
             self._privatizer.ledger.end_plan(self.name)  # nothing is compared: a report may have the estimate's part
         improvement = None
         if told is not None and told.value is not None and self.default is not None:
-            sigma, note = float(told.description["sigma"]), told.note
-            improvement = PairedEstimate(
-                told.value[0], sigma, told.private, radius=self._plan.estimate_radius, predicted=note["predicted"],
-                predicted_sigma=note["predicted_sigma"],
-            )  # fmt: skip
+            improvement = PairedEstimate.of(told, self._plan.estimate_radius)
         return Selection(
             chosen, self.public.m, None, self._plan.mu, "exponential selection",
             all(charge.private for charge in self._privatizer.ledger.charges(self.name)),

@@ -7,7 +7,6 @@ import runpy
 import textwrap
 from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
 from dptune.audit import Audit
 from dptune.choice import stored_report
-from dptune.choice.planning import USUAL_SHARE, choice_forecast, usual_share
+from dptune.choice.planning import choice_forecast
 from dptune.cli.shared import (
     DELTA,
     AnyLedger,
@@ -200,17 +199,9 @@ def _of_a_choice(n: int, width: float, budget: Budget, factor: float) -> dict[st
     """Return the row of a choice on public rows from this much of a budget; a pair buys it more than its mu."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     if epsilon is None or delta is None:
-        price, share, named = factor * budget.mu, USUAL_SHARE, f"mu={factor * budget.mu:g}"
-    else:
-        whole = partial(_whole, factor * epsilon, delta)
-        share = usual_share(lambda each: n * approximate.divided(whole(each), 1 - each)[1], divides=True)
-        price, named = whole(share), f"epsilon={factor * epsilon:g}"
-    return {"budget": named, **choice_forecast(n, width, price, share)}
-
-
-def _whole(epsilon: float, delta: float, share: float) -> float:
-    """Return mu, in GDP, of a choice and an estimate that has this share of mu^2."""
-    return approximate.largest_plan(1 - share, epsilon, delta)
+        return {"budget": f"mu={factor * budget.mu:g}", **choice_forecast(n, width, Budget.gdp(factor * budget.mu))}
+    part = Budget.approximate_dp(factor * epsilon, delta)
+    return {"budget": f"epsilon={factor * epsilon:g}", **choice_forecast(n, width, part)}
 
 
 # ---- what others want of a ledger -----

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
+from dptune.ledger.events import is_laplace
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.search.answer import Estimate
 
@@ -25,7 +26,8 @@ def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
         sensitivity: the most that replacing one person moves the statistic.
         mu: what counts within the limit mu; None of what counts within the limit eta, or of a fixed plan.
         eta: bounded range of a choice; else None.
-        intervals: 95% intervals of the Gaussian noise, a pair for each number; None of a choice.
+        epsilon: of a release with Laplace noise; else None.
+        intervals: 95% intervals of the noise, a pair for each number; None of a choice.
         private: False if the noise was seeded.
     """
     return [_row(charge, ledger.fact(charge.scope, PLAN)) for charge in ledger.charges()]
@@ -44,6 +46,7 @@ def _row(charge: Charge, plan: object) -> dict[str, Any]:
         "sensitivity": known.get("sensitivity"),
         "mu": charge.mu,
         "eta": known.get("eta"),
+        "epsilon": known.get("epsilon"),
         "intervals": _intervals(charge),
         "private": charge.private,
     }
@@ -53,7 +56,8 @@ def _intervals(charge: Charge) -> list[list[float]] | None:
     sigma = charge.description.get("sigma")
     if charge.value is None or not isinstance(sigma, float) or "eta" in charge.description:
         return None
-    return [list(Estimate(value, sigma, charge.private).interval()) for value in charge.value]
+    laplace = is_laplace(charge.description)
+    return [list(Estimate(value, sigma, charge.private, laplace=laplace).interval()) for value in charge.value]
 
 
 def _cut(key: str, plan: object) -> object:

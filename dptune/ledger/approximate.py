@@ -18,6 +18,10 @@ response of s, which is easier to tell apart the larger s is; so it is enough th
 density of |l| is proportional to cosh(s/2) g(s), g that of a uniform law on [-eta, eta]; of the pair, g is that of the
 sum of two uniform laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
 
+*A Laplace release beside choices.* Laplace noise of epsilon a has, in the same form, g = 1/2 at +-a and 1/4 on [-a, a],
+up to a factor. For T(h) beside it g is, at s >= 0, the constant 1 + a/2 up to h - a, and then falls to 0 at h + a, if
+a <= h. So T(h + a) dominates both together: the release adds a to the choices, though its bounded range is 2 a.
+
 *With Gaussians.* What dominates each of two mechanisms, whatever the first one's answer was, dominates both together as
 a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) against N(0, 1), times T(eta):
 
@@ -52,8 +56,9 @@ from dptune.ledger.gdp import (
 )
 
 ACCOUNTANT = (
-    "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, composed exactly for the "
-    "worst adaptive order (Dong, Durfee & Rogers 2020; docs/privacy.md)"
+    "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, to which a Laplace release "
+    "after them adds its epsilon, composed exactly for the worst adaptive order (Dong, Durfee & Rogers 2020; "
+    "docs/privacy.md)"
 )
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again

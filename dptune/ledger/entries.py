@@ -59,7 +59,8 @@ class Charge:
         scope: the study that paid.
         key: the release's idempotency key within the scope.
         mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. It is also
-            None for a choice that is held to the limit of choices, whose ``description`` has its bounded range.
+            None for a choice that is held to the limit of choices, whose ``description`` has its bounded range, and
+            for a Laplace release after it.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.
@@ -75,7 +76,7 @@ class Charge:
 
     @property
     def eta(self) -> float:
-        """Bounded range of a choice without a price in GDP, else 0."""
+        """What a release without a price in GDP takes of the limit of choices, else 0."""
         return _eta_of(self.mu, self.description)
 
     @property
@@ -122,8 +123,8 @@ class LedgerState:
 
 
 def _eta_of(mu: float | None, description: Mapping[str, Any]) -> float:
-    """The bounded range of a choice that has no price in GDP; 0 of everything else."""
-    return float(description.get("eta", 0.0)) if mu is None else 0.0
+    """The bounded range of a choice, or epsilon of a Laplace release, without a price in GDP; 0 of all else."""
+    return float(description.get("eta", description.get("epsilon", 0.0))) if mu is None else 0.0
 
 
 def cost_of(charges: Iterable[Charge]) -> Spent:

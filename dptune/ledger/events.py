@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,35 @@ class SelectionRelease(Event):
     sigma: float
     dimension: int
     statistic: str
+
+
+@dataclass(frozen=True)
+class LaplaceRelease(Event):
+    """A number of sensitivity Delta plus Laplace noise of scale b >= Delta/epsilon: epsilon-DP (Dwork et al. 2006).
+
+    The log-ratio of its densities for neighbours lies in [-epsilon, epsilon]: bounded range 2 epsilon, which is its
+    price in GDP. After choices of bounded range epsilon or more it counts epsilon beside them
+    (:mod:`dptune.ledger.approximate`).
+
+    Attributes:
+        epsilon: of the release by itself.
+        sensitivity: Delta under replacing one person, in units of the statistic.
+        scale: b, same units.
+        sigma: standard deviation of the noise, sqrt(2) b.
+        statistic: what is released, in words.
+    """
+
+    words = "Laplace mechanism on the {statistic}"
+    epsilon: float
+    sensitivity: float
+    scale: float
+    sigma: float
+    statistic: str
+
+
+def is_laplace(description: Mapping[str, Any]) -> bool:
+    """Tell whether a charge's description is that of a Laplace release."""
+    return "epsilon" in description
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 A budget in GDP has one limit: the squares mu_t^2 of all releases stay within mu^2. A budget in (epsilon, delta) has
 two: mu of the Gaussian releases, and eta of the choices of one run, of which both together keep the promised pair. Its
 first charge divides it, as that charge's run has planned: nothing is released before, so nothing released decides.
+Of eta a part may be kept for one Laplace release that comes after choices of at least as much.
 
 A filter is a value. What changes it, a charge, a run that takes the choices' limit, a raise, returns another one; the
 ledger stores that in the transaction of the charge (:mod:`dptune.ledger.ledger`).
@@ -21,6 +22,8 @@ from dptune.errors import BudgetExhausted, InputError
 from dptune.ledger.approximate import Limits, divided, largest_plan, largest_within
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.gdp import Budget, Spent
+
+FORGIVEN = 1e-12  # relative, of what is kept for a Laplace release
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,12 @@ class GdpFilter:
         """
         return self
 
-    def price(self, scope: str, mu: float, eta: float, spent: Spent) -> float | None:
-        """Return what one more release counts: ``mu`` in GDP, or None of a choice of ``eta`` within its own limit.
+    def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, laplace: float = 0.0) -> float | None:
+        """Return what one more release counts: ``mu`` in GDP, or None where it is within the limit of choices.
+
+        Args:
+            eta: bounded range, if it is a choice.
+            laplace: its epsilon, if it is a Laplace release.
 
         Raises:
             BudgetExhausted: it does not fit.
@@ -162,10 +169,12 @@ class PairFilter(GdpFilter):
     Attributes:
         division: the limits of mu and eta; None before the first charge.
         run: whose choices count as eta; "": those of the first run that spends and whose planned choice fits.
+        laplace: of eta, what is kept for one Laplace release of that run; at most half of what its choices leave.
     """
 
     division: Limits | None = None
     run: str = ""
+    laplace: float = 0.0
 
     @property
     def limits(self) -> Limits:
@@ -185,7 +194,8 @@ class PairFilter(GdpFilter):
 
     def stored(self) -> dict[str, object] | None:
         limits = self.division
-        return None if limits is None else {"mu": limits.mu, "eta": limits.eta, "holder": self.run}
+        known = {"holder": self.run, "laplace": self.laplace}
+        return None if limits is None else {"mu": limits.mu, "eta": limits.eta, **known}
 
     def after(
         self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
@@ -195,30 +205,42 @@ class PairFilter(GdpFilter):
             return self.divided(division.mu, division.eta, scope if division.own else "")
         if self.division is not None and (self.division.eta == 0 or self.run or not scope):
             return self
-        mu, share = mu_and_choice_share(plan() if scope else None)
+        planned = plan() if scope else None
+        mu, share = mu_and_choice_share(planned)
         gaussian, eta = divided(mu, share) if share else (mu, 0.0)
+        laplace = eta * laplace_share(planned)
         if self.division is None:
-            return self.divided(gaussian, eta, scope)
+            return self.divided(gaussian, eta, scope, laplace)
         takes = eta > 0 and spent.admits_choice(eta, self.division.eta)
-        return replace(self, run=scope) if takes else self
+        return replace(self, run=scope, laplace=laplace) if takes else self
 
-    def divided(self, mu: float, eta: float, run: str) -> PairFilter:
+    def divided(self, mu: float, eta: float, run: str, laplace: float = 0.0) -> PairFilter:
         """Return the filter with choices of ``eta`` and as much mu as fits beside them; ``mu`` if hardly more fits."""
         limits = Limits.within(self.budget, eta, planned=mu)
-        return replace(self, division=limits, run=run if limits.eta > 0 else "")
+        return PairFilter(self.budget, limits, *((run, laplace) if limits.eta > 0 else ("", 0.0)))
 
     def open(self) -> PairFilter:
         """Return the same filter without a run: the next one whose planned choice fits has what is left of eta."""
         return replace(self, run="")
 
-    def price(self, scope: str, mu: float, eta: float, spent: Spent) -> float | None:
-        """Count a choice of the run that has the limit of choices there, if it fits; else as in GDP."""
-        return None if self.counts_as_eta(scope, eta, spent) else super().price(scope, mu, eta, spent)
+    def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, laplace: float = 0.0) -> float | None:
+        """Count a release of the run that has the limit of choices there, if it fits; else as in GDP."""
+        counts = self.counts_as_eta(scope, eta, spent) or self.counts_as_laplace(scope, laplace, spent)
+        return None if counts else super().price(scope, mu, spent)
 
     def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
         """Tell whether this run has the limit of choices, and the choice fits into it."""
         its_own = eta > 0 and scope != "" and scope == self.run
-        return its_own and spent.admits_choice(eta, self.limits.eta)
+        return its_own and spent.admits_choice(eta, self.limits.eta - self.laplace)
+
+    def counts_as_laplace(self, scope: str, epsilon: float, spent: Spent) -> bool:
+        """Tell whether a Laplace release of this run takes what is kept for it: after choices of as much, and once."""
+        its_own = 0 < epsilon <= self.laplace * (1 + FORGIVEN) and scope == self.run
+        return its_own and epsilon <= spent.choices and spent.admits_choice(epsilon, self.limits.eta)
+
+    def without_laplace(self) -> PairFilter:
+        """Return the filter after the Laplace release: nothing more is kept for one."""
+        return replace(self, laplace=0.0)
 
     def reserves(self, scope: str, plan: object) -> float:
         """Return what a plan takes of the limit of mu: without its choice, where that counts as eta."""
@@ -236,7 +258,7 @@ class PairFilter(GdpFilter):
             raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
         if self.division is None:
             return PairFilter(budget)
-        new = PairFilter(budget).divided(0.0, self.division.eta, self.run)
+        new = PairFilter(budget).divided(0.0, self.division.eta, self.run, self.laplace)
         if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta:
             raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
         return new
@@ -248,7 +270,7 @@ def filter_of(budget: Budget, *, pair: bool, stored: Mapping[str, Any] | None) -
         return GdpFilter(budget)
     if stored is None:
         return PairFilter(budget)
-    return PairFilter(budget, Limits(stored["mu"], stored["eta"]), stored["holder"])
+    return PairFilter(budget, Limits(stored["mu"], stored["eta"]), stored["holder"], stored["laplace"])
 
 
 def is_pair(budget: Budget) -> bool:
@@ -263,3 +285,10 @@ def mu_and_choice_share(plan: object) -> tuple[float, float]:
     shares = found.get("shares")
     mu, share = real(found.get("mu")) or 0.0, real(shares.get("choice") if isinstance(shares, dict) else 0.0) or 0.0
     return mu, share if mu > 0 and 0 < share <= 1 else 0.0
+
+
+def laplace_share(plan: object) -> float:
+    """Return the share of its choices' bounded range that a plan keeps for a Laplace release, at most a half."""
+    shares = plan.get("shares") if isinstance(plan, dict) else None
+    found = real(shares.get("laplace")) if isinstance(shares, dict) else None
+    return min(max(found or 0.0, 0.0), 0.5)

@@ -173,7 +173,8 @@ class Spent:
 
     Attributes:
         squares: the sum.
-        choices: sum of the bounded ranges eta of choices that are held to a limit of their own, and not to that of mu.
+        choices: sum of the bounded ranges eta of choices that are held to a limit of their own, and not to that of mu,
+            and of the epsilon of a Laplace release after them.
     """
 
     squares: Decimal = Decimal(0)
@@ -244,6 +245,19 @@ def mu_from_bounded_range(eta: float) -> float:
     if eta < 1:  # the logarithm of almost 1/2 would lose digits
         return float(math.sqrt(8) * erfinv(math.tanh(eta / 4))) * _ROUND_UP
     return float(-2 * ndtri_exp(log_expit(-eta / 2))) * _ROUND_UP
+
+
+def mu_from_pure(epsilon: float) -> float:
+    """Return mu of the GDP guarantee that an epsilon-DP mechanism has: it has bounded range 2 epsilon.
+
+    Randomised response attains it: 2 Phi^-1(e^epsilon / (1 + e^epsilon)).
+    """
+    return mu_from_bounded_range(2 * epsilon)
+
+
+def pure_from_mu(mu: float) -> float:
+    """Return the largest epsilon for which epsilon-DP implies mu-GDP."""
+    return bounded_range_from_mu(mu) / 2
 
 
 def gdp_of(mu: float, eta: float) -> float:

@@ -14,9 +14,9 @@ from dptune.ledger import decisions, entries, schema
 from dptune.ledger.budget_ledger import PLAN, BudgetLedger
 from dptune.ledger.connection import repeated
 from dptune.ledger.entries import Charge, LedgerState, Quota
-from dptune.ledger.events import Event, SelectionRelease
+from dptune.ledger.events import Event, LaplaceRelease, SelectionRelease, is_laplace
 from dptune.ledger.filter import Division, PairFilter
-from dptune.ledger.gdp import Spent, bounded_range_from_mu
+from dptune.ledger.gdp import Spent, bounded_range_from_mu, pure_from_mu
 from dptune.ledger.statement import BudgetStatement, budget_statement
 
 __all__ = ["PLAN", "Charge", "PrivacyLedger"]
@@ -106,17 +106,20 @@ class PrivacyLedger(BudgetLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        eta, fixes = 0.0, dict[str, object]()
+        eta, laplace, fixes = 0.0, 0.0, dict[str, object]()
         if isinstance(event, SelectionRelease):  # its bounded range is a price, too
             eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
+        if isinstance(event, LaplaceRelease):
+            laplace = between("epsilon of a release", event.epsilon, *(pure_from_mu(mu) * x for x in _SAME))
 
         def admit(state: LedgerState) -> float | None:
             fixes.clear()
             self._refresh()  # another process may have raised the budget
             raised = self._raised_at(state)
             before, after = self.filter, self._filter_after(scope, state, division=division)
-            price = after.price(scope, mu, eta, state.spent)
+            price = after.price(scope, mu, state.spent, eta=eta, laplace=laplace)
             if isinstance(after, PairFilter):
+                after = after.without_laplace() if laplace and price is None else after
                 kept = after.open() if division is not None and before.undivided else after
                 if kept != before:
                     self._store_limits(kept)
@@ -156,7 +159,7 @@ class PrivacyLedger(BudgetLedger):
         with self._transaction(write=True) as (connection, state):
             after, eta = self.filter_for(choice_of), bounded_range_from_mu(mu)
             if not after.counts_as_eta(choice_of, eta, state.spent):
-                self.filter.price("", price, 0.0, state.spent)
+                self.filter.price("", price, state.spent)
             _probe(connection)
 
     # ---- what is said for the statement -------------------------------------------------------
@@ -234,6 +237,7 @@ class PrivacyLedger(BudgetLedger):
                 self.filter,
                 state.spent,
                 before=tuple(sorted({charge.scope for charge in charges if charge.eta and charge.scope != holder})),
+                laplace=any(charge.eta and is_laplace(charge.description) for charge in charges),
                 failures=sum(int(charge.note.get("failed", 0)) for charge in charges),
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),

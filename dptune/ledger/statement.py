@@ -17,7 +17,7 @@ from dptune.errors import LedgerError
 from dptune.ledger import approximate
 from dptune.ledger.approximate import Limits, composed_epsilon
 from dptune.ledger.divisions import Divisions
-from dptune.ledger.filter import GdpFilter
+from dptune.ledger.filter import GdpFilter, PairFilter
 from dptune.ledger.gdp import Budget, Spent
 
 NOT_COVERED = (
@@ -99,6 +99,7 @@ def budget_statement(
     spent: Spent,
     *,
     before: tuple[str, ...] = (),
+    laplace: bool = False,
     failures: int,
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
@@ -110,6 +111,7 @@ def budget_statement(
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
         before: scopes of choices that are held to the limit of choices, in addition to that of its holder.
+        laplace: whether its holder has made a Laplace release within that limit.
         training_rows: number of rows that train, if every choice has recorded the same.
     """
     spent_mu, choices = spent.mu, float(spent.choices)
@@ -148,7 +150,7 @@ def budget_statement(
             *promised,
             ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.eta > 0)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
-            *_divided(filter, before),
+            *_divided(filter, before, laplace=laplace),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -181,7 +183,7 @@ def _accountant(*, sharper: bool, raised: bool) -> str:
     return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if sharper else gdp
 
 
-def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
+def _divided(filter: GdpFilter, before: tuple[str, ...], *, laplace: bool) -> Rows:
     """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
     if filter.undivided:
         words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
@@ -190,7 +192,8 @@ def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
     if limits.eta == 0:
         return ()
     run = f"the run {filter.holder!r}" if filter.holder else "the first run that spends and has planned one"
-    chosen = ", ".join([*map(repr, before), f"the choice of {run}"])
+    also = " and its Laplace release" if laplace or (isinstance(filter, PairFilter) and filter.laplace) else ""
+    chosen = ", ".join([*map(repr, before), f"the choice of {run}{also}"])
     parts = f"bounded range {rounded_up(limits.eta)} for {chosen}"
     return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
 

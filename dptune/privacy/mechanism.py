@@ -3,7 +3,8 @@
 The privatizer holds losses, bounds what one person can move, pays and records; a mechanism says what that costs, how
 much noise it takes, and draws it. Another one is a subclass of :class:`Mechanism`, handed to
 :meth:`dptune.LossPrivatizer.release`. :class:`GaussianMechanism` is the default; :class:`NoisyMin` is the exponential
-mechanism, whose price does not grow with the number of candidates.
+mechanism, whose price does not grow with the number of candidates; :class:`LaplaceMechanism` releases one number, for
+little beside a choice.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import numpy as np
 
 from dptune._arrays import Vector
 from dptune.errors import InputError
-from dptune.ledger.events import Event, GaussianRelease, SelectionRelease
-from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
+from dptune.ledger.events import Event, GaussianRelease, LaplaceRelease, SelectionRelease
+from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
+from dptune.privacy.noise import SLACK, NoiseSource, laplace_scale, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
 
 
@@ -83,6 +84,26 @@ class GaussianMechanism(Mechanism):
 
     def draw(self, statistic: Vector, scale: float) -> Vector:
         return self.noise.add_gaussian(statistic, scale)
+
+
+class LaplaceMechanism(Mechanism):
+    """One number plus Laplace noise, priced in GDP by ``query.mu``; beside a choice by its epsilon.
+
+    Guarantee: epsilon-DP with epsilon = pure_from_mu(query.mu), hence ``query.mu``-GDP, under replacing one person
+    (:class:`dptune.ledger.events.LaplaceRelease`); what rounding can add is in the scale.
+    """
+
+    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+        deviation = math.sqrt(2) * scale
+        return LaplaceRelease(query.mu, pure_from_mu(query.mu), sensitivity, scale, deviation, query.statistic)
+
+    def scale(self, query: Asked, sensitivity: float) -> float:
+        if query.dimension != 1:
+            raise InputError(f"LaplaceMechanism releases one number; the query has {query.dimension}.")
+        return laplace_scale(sensitivity=sensitivity, epsilon=pure_from_mu(query.mu))
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return np.array([self.noise.add_laplace(float(statistic.item()), scale)])
 
 
 DEFAULT_ODDS = 10.0  # beforehand, of a configuration that the user has today against all other candidates together

@@ -1,4 +1,4 @@
-"""The only privacy randomness of the package: OpenDP's discrete Gaussian and secret samples, unseeded.
+"""The only privacy randomness of the package: OpenDP's discrete noise and secret samples, unseeded.
 
 A statistic s in R^p with L2 sensitivity Delta is scaled to unit noise, s/sigma, rounded to OpenDP's
 grid of 2^-40, given exact discrete Gaussian noise of standard deviation 1, and scaled back. Scaling
@@ -9,7 +9,8 @@ What rounding can add to the sensitivity is paid for in sigma::
 
     sigma = Delta (1 + SLACK) / (mu - sqrt(p) 2^-40)
 
-where SLACK covers floating-point error in clipping, summation and float32 storage.
+where SLACK covers floating-point error in clipping, summation and float32 storage. One number with Laplace noise has
+the scale Delta (1 + SLACK) / (epsilon - 2^-40), on the same grid.
 
 A Poisson sample draws each agent with probability q, on its own, from the operating system's randomness. q is rounded
 down to a multiple of 2^-53. Who was drawn must stay secret: who knows it gets nothing of what subsampling adds.
@@ -23,9 +24,9 @@ from typing import Protocol
 
 import numpy as np
 from opendp.domains import atom_domain, vector_domain  # opendp.prelude would import scikit-learn, which takes seconds
-from opendp.measurements import make_gaussian, make_noisy_max
+from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
 from opendp.measures import zero_concentrated_divergence
-from opendp.metrics import l2_distance, linf_distance
+from opendp.metrics import absolute_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
 from dptune._arrays import Mask, Vector
@@ -46,6 +47,10 @@ class NoiseSource(Protocol):
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""
         ...
 
+    def add_laplace(self, statistic: float, scale: float) -> float:
+        """Return ``statistic`` plus Laplace noise of scale b: density e^(-|x|/b) / (2 b)."""
+        ...
+
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale)."""
         ...
@@ -63,6 +68,17 @@ def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
     return sensitivity * (1 + SLACK) / (mu - rounding)
 
 
+def laplace_scale(*, sensitivity: float, epsilon: float) -> float:
+    """Return b that makes the release of one number epsilon-DP, rounding included.
+
+    Raises:
+        InputError: epsilon is so small that rounding would dominate.
+    """
+    if epsilon < smallest_price(1):
+        raise InputError(f"epsilon={epsilon!r} is too small for a release.")
+    return sensitivity * (1 + SLACK) / (epsilon - 2.0**GRID_EXPONENT)
+
+
 class OpenDPNoise:
     """Discrete Gaussian noise from OpenDP, seeded by the operating system; safe across fork."""
 
@@ -75,6 +91,14 @@ class OpenDPNoise:
         domain = vector_domain(atom_domain(T=float, nan=False), size=len(statistic))
         mechanism = make_gaussian(domain, l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
         return np.asarray(mechanism((statistic / sigma).tolist()), dtype=np.float64) * sigma
+
+    def add_laplace(self, statistic: float, scale: float) -> float:
+        """Return ``statistic`` plus discrete Laplace noise on the same grid; it must be finite."""
+        if not math.isfinite(statistic):
+            raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+        domain = atom_domain(T=float, nan=False)
+        mechanism = make_laplace(domain, absolute_distance(T=float), scale=1.0, k=GRID_EXPONENT)
+        return float(mechanism(statistic / scale)) * scale
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale), compared exactly."""
@@ -110,6 +134,10 @@ class SeededNoise:
         """Return ``statistic`` (p,) plus pseudo-random N(0, sigma^2 I)."""
         return statistic + self._generator.normal(0.0, sigma, size=statistic.shape)
 
+    def add_laplace(self, statistic: float, scale: float) -> float:
+        """Return ``statistic`` plus pseudo-random Laplace noise."""
+        return statistic + float(self._generator.laplace(0.0, scale))
+
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale), pseudo-randomly."""
         return int(np.argmax(self._generator.gumbel(size=statistic.shape) - statistic / scale))
@@ -119,7 +147,7 @@ def noise_source(given: NoiseSource | None) -> NoiseSource:
     """Return the source that was given, else OpenDP's."""
     if given is None:
         return OpenDPNoise()
-    if not (hasattr(given, "add_gaussian") and hasattr(given, "noisy_argmin")):
+    if not all(hasattr(given, name) for name in ("add_gaussian", "add_laplace", "noisy_argmin")):
         raise InputError(f"noise must draw noise, such as SeededNoise(0) for tests; got {type(given).__name__}.")
     return given
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from dptune._arrays import Matrix, Vector
 from dptune.errors import InputError
@@ -32,6 +32,33 @@ AT_THE_CLIP = (
 
 
 @dataclass(frozen=True)
+class NoiseLaw:
+    """The law of a released number's privacy noise: Gaussian or Laplace.
+
+    Attributes:
+        sigma: standard deviation, in units of the number.
+        laplace: whether it is a Laplace law.
+    """
+
+    sigma: float
+    laplace: bool = False
+
+    def quantile(self, p: float) -> float:
+        """Return what the noise is below with probability ``p``."""
+        if not self.laplace:
+            return float(ndtri(p)) * self.sigma
+        size = -math.log(2 * min(p, 1 - p)) * self.sigma / math.sqrt(2)
+        return size if p > 0.5 else -size
+
+    def below(self, x: float) -> float:
+        """Return the probability that the noise is below ``x``."""
+        if not self.laplace:
+            return float(ndtr(x / self.sigma))
+        tail = math.exp(-math.sqrt(2) * abs(x) / self.sigma) / 2
+        return tail if x < 0 else 1 - tail
+
+
+@dataclass(frozen=True)
 class Estimate:
     """A released mean clipped loss and its privacy noise.
 
@@ -44,6 +71,7 @@ class Estimate:
         at_clip: whether the 95% interval reaches the upper clip, and not the lower half of its range.
         cut: of an improvement, the upper clip: each person's larger loss counts as this much.
         within: of a loss, the clip, in which the mean lies whatever the noise: what is printed is cut to it.
+        laplace: whether the noise has a Laplace law; else it is Gaussian.
     """
 
     value: float
@@ -53,6 +81,7 @@ class Estimate:
     at_clip: bool = False
     cut: float | None = None
     within: tuple[float, float] | None = None
+    laplace: bool = False
 
     @classmethod
     def of_loss(
@@ -70,7 +99,7 @@ class Estimate:
         """
         if not 0 < confidence < 1:
             raise InputError(f"confidence must lie between 0 and 1; got {confidence!r}.")
-        half = float(-ndtri((1 - confidence) / 2)) * self.sigma
+        half = -NoiseLaw(self.sigma, self.laplace).quantile((1 - confidence) / 2)
         return self.value - half, self.value + half
 
     @property
