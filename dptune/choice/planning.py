@@ -159,7 +159,9 @@ class Prices:
         return NoiseLaw(noise_scale(sensitivity=self.weight, mu=whole * math.sqrt(share), dimension=1))
 
 
-def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, weight: float, default: int | None) -> ChoicePlan:
+def plan(
+    public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, weight: float, default: int | None
+) -> ChoicePlan:
     """Return how the budget is spent: the number of finalists, both radii, and the share of the estimate.
 
     Args:
@@ -189,7 +191,9 @@ def plan(public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, weigh
     apart = r
     if default is not None and share:
         apart = estimate_radius(public, default, finalists, prices.noise(share).sigma)
-    return ChoicePlan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides, laplace=prices.laplace)
+    return ChoicePlan(
+        mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides, laplace=prices.laplace
+    )
 
 
 def _most(said: float) -> int:
@@ -345,7 +349,9 @@ class Outlook:
         return f"Public rows expect an improvement of {self.expected:.3g}, {shown}."
 
 
-def outlook(public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **known: Any) -> Outlook:
+def outlook(
+    public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **known: Any
+) -> Outlook:
     """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
     noise = None if default is None else plan.noise(weight)
     eta = bounded_range_from_mu(plan.choice_mu)
