@@ -112,4 +112,4 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def quiet() -> None:
     """Say nothing about each new ledger."""
-    logging.getLogger("dptune").setLevel(logging.WARNING)
+    logging.getLogger("dptune").setLevel(logging.ERROR)

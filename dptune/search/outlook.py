@@ -34,10 +34,11 @@ DECISION = "a decision to stop a trial, at first,"
 
 def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
     """Return how much of a ledger's budget a run takes, in words; ``limits`` as they are when it has charged."""
-    whole = f"{budget.mu:.4g}"
+    whole, most = f"mu={budget.mu:.4g}", budget.mu
     if limits.eta > 0 or mu > budget.mu:  # it is divided, or will be
-        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
-    return f"mu={mu:.4g} of the ledger's {whole}"
+        whole, most = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}", limits.gdp
+    part = "all" if mu >= most * (1 - 1e-6) else f"mu={mu:.4g}"
+    return f"{part} of the ledger's {whole}"
 
 
 def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:

@@ -372,5 +372,5 @@ def test_progress_is_stored_and_public_and_a_private_run_says_what_it_spends(tmp
     assert {name: shown[name] for name in run.progress()} == run.progress()
     said = capfd.readouterr().err
     assert f"makes {sampler.n_trials} trials" in said
-    assert "Spends: mu=1 of the ledger's 1. " in said
+    assert "Spends: all of the ledger's mu=1. " in said
     assert "NOT PRIVATE" not in caplog.text

@@ -240,7 +240,7 @@ def test_a_search_says_once_what_it_spends_and_what_a_person_risks(fast_path, ca
     (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
     assert capsys.readouterr().out == ""
     assert f"{search.name_!r} makes " in said
-    assert "Spends: mu=4 of the ledger's 4. " in said
+    assert "Spends: all of the ledger's mu=4. " in said
     assert "picks the right one of two records at most 98 times in 100" in said
     assert ("Shows: an improvement over the default of" in said) == (method != "selection")
     again = clone(search).set_params(verbose=1).fit(*PUBLIC, **VAL)  # of the same name

@@ -210,7 +210,7 @@ def test_what_it_spends_and_can_show_is_said_before_anything_is_charged(fast_pat
     lines = [line for line in said[said.index("Plan: ") :].splitlines() if ": " in line and "xpect" not in line[:20]]
     assert [line.partition(":")[0] for line in lines[:5]] == ["Plan", "Spends", "Shows", "Risk", "Stop"]
     assert re.match(r"Plan: 60 private people choose among \d finalists, once\. Public loss: best 0\.", lines[0])
-    assert lines[1].startswith("Spends: mu=4 of the ledger's 4. Each loss is clipped to (0, ")
+    assert lines[1].startswith("Spends: all of the ledger's mu=4. Each loss is clipped to (0, ")
     assert "picks the right one of two records at most 98 times in 100" in lines[3]
     assert search.name_ in lines[4]
     assert search.ledger.spent() > 0
