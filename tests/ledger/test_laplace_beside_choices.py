@@ -57,14 +57,17 @@ def test_choices_and_laplace_noise_are_dominated_by_choices_of_the_sum(h: float,
     assert beside_choices(h, 0.9 * (h + a), lambda e: laplace(e, a), [-a, a]) > composed_delta(0.0, h, 0.9 * (h + a))
 
 
-def test_with_a_gaussian_too() -> None:
+@pytest.mark.parametrize("epsilon", [0.2, 0.7, 1.3, 2.0])
+def test_with_a_gaussian_too(epsilon: float) -> None:
     h, a, mu = 0.8, 0.25, 0.3
-    for epsilon in (0.2, 0.7, 1.3, 2.0):
-        middle = lambda e: beside_choices(h, e, lambda x: gaussian(x, mu), [0.0])  # noqa: E731
-        # Laplace: mass 1/2 at a, e^-a / 2 at -a, and density e^(-(a - l) / 2) / 4 between
-        both = middle(epsilon - a) / 2 + math.exp(-a) / 2 * middle(epsilon + a)
-        both += quad(lambda x, e=epsilon: math.exp(-(a - x) / 2) / 4 * middle(e - x), -a, a)[0]
-        assert both <= composed_delta(mu, h + a, epsilon) * (1 + 1e-6)
+
+    def middle(e: float) -> float:
+        return beside_choices(h, e, lambda x: gaussian(x, mu), [0.0])
+
+    # Laplace: mass 1/2 at a, e^-a / 2 at -a, and density e^(-(a - l) / 2) / 4 between
+    both = middle(epsilon - a) / 2 + math.exp(-a) / 2 * middle(epsilon + a)
+    both += quad(lambda x: math.exp(-(a - x) / 2) / 4 * middle(epsilon - x), -a, a)[0]
+    assert both <= composed_delta(mu, h + a, epsilon) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("a", [0.2, 0.5])
