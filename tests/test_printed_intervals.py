@@ -1,4 +1,4 @@
-"""Every interval that is printed is the release and 1.96 of its noise to either side, recomputed from the ledger.
+"""Every interval that is printed is the release and its noise's 97.5% quantile to either side, from the ledger.
 
 The verdicts of a run have their own contracts in `tests/search/test_verdicts.py`, MLflow's in `tests/optuna_front`, and
 reports in `tests/choice/report`.
@@ -6,9 +6,10 @@ reports in `tests/choice/report`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -19,13 +20,16 @@ import optuna
 import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
+from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune.choice.figure import draw_improvement
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.result import Selection
+from dptune.cli.releases import release_rows
 from dptune.cli.watch import Runs, frame
 from dptune.figures import save_figure
 from dptune.ledger.ledger import PLAN
@@ -44,8 +48,11 @@ PRIVATE = np.vstack([X[:N], X[: N - 60]]), np.r_[Y, Y[: N - 60]]
 LOSSES, PUBLIC = (RNG.uniform(size=(4, rows)) + np.arange(4)[::-1, None] for rows in (N, 40))
 
 
-def people(folder: Path) -> LossPrivatizer:
-    return LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(MU)), n=N, clip=(0.0, 4.0))
+GDP = Budget.gdp(MU)
+
+
+def people(folder: Path, budget: Budget = GDP) -> LossPrivatizer:
+    return LossPrivatizer(PrivacyLedger(folder / "ledger.db", budget), n=N, clip=(0.0, 4.0))
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Printed:
         texts: at least one interval each.
         range: to which an interval is cut.
         digits: of each number.
+        laplace: whether the noise has a Laplace law.
     """
 
     scope: str
@@ -68,6 +76,7 @@ class Printed:
     texts: list[str]
     range: tuple[float, float] = (-np.inf, np.inf)
     digits: int = 3
+    laplace: bool = False
 
 
 def told(interval: list[float], value: float) -> str:
@@ -77,7 +86,9 @@ def told(interval: list[float], value: float) -> str:
 
 def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
     plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
-    return Printed(name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts))
+    return Printed(
+        name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts), laplace=plan.laplace
+    )  # fmt: skip
 
 
 def selection(folder: Path) -> Printed:
@@ -85,11 +96,23 @@ def selection(folder: Path) -> Printed:
     return Printed("x", "estimate", 4.0, MU * SHARE**0.5, [str(found), found.summary()], (0.0, 4.0), 4)
 
 
-def public_choice(folder: Path) -> Printed:
+def public_choice(folder: Path, budget: Budget = GDP) -> Printed:
     about: dict[str, Any] = {"name": "x", "default": 0, "estimate_share": SHARE}
-    found = dptune.select(LOSSES, people(folder), public=PUBLIC, **about)
+    found = dptune.select(LOSSES, people(folder, budget), public=PUBLIC, **about)
     stored: Any = found.to_dict()["improvement"]
     return of_a_choice(folder, "x", str(found), found.summary(), told(stored["interval"], stored["value"]))
+
+
+def with_laplace_noise(folder: Path) -> Printed:
+    said = public_choice(folder, Budget.approximate_dp(40.0, 1e-5))
+    assert said.laplace
+    ledger, drawn = PrivacyLedger(folder / "ledger.db"), plt.figure().subplots()
+    (row,) = (row for row in release_rows(ledger) if row["release"] == "improvement")
+    draw_improvement(drawn, ledger.charges("x"))
+    (low, high) = drawn.containers[-1].lines[2][0].get_segments()[0][:, 0]
+    plt.close("all")
+    texts = [told([low, high], row["value"][0]), told(row["intervals"][0], row["value"][0])]
+    return replace(said, texts=[*said.texts, *texts])
 
 
 def in_optuna(folder: Path) -> Printed:
@@ -158,6 +181,7 @@ def plotted(folder: Path) -> Printed:
 WHERE: dict[str, Callable[[Path], Printed]] = {
     "select": selection,
     "select with public=": public_choice,
+    "with Laplace noise": with_laplace_noise,
     "Optuna": in_optuna,
     "scikit-learn": in_sklearn,
     "dptune watch": watched,
@@ -173,10 +197,16 @@ def check(folder: Path, where: str) -> None:
     assert charge.value is not None
     sigma = charge.description["sigma"]
     people_ = PrivacyLedger(folder / "ledger.db").n
-    assert sigma == pytest.approx(said.width / people_ / said.mu, rel=1e-4)
+    half = Z * said.width / people_ / said.mu
+    if said.laplace:
+        scale = said.width / people_ / math.log(norm.cdf(said.mu / 2) / norm.cdf(-said.mu / 2))
+        half = scale * math.log(20)
+        assert charge.description["scale"] == pytest.approx(scale, rel=1e-4)
+    else:
+        assert sigma == pytest.approx(half / Z, rel=1e-4)
     value = charge.value[0]
     low, high = said.range
-    wanted = [f"{min(max(x, low), high):.{said.digits}g}" for x in (value, value - Z * sigma, value + Z * sigma)]
+    wanted = [f"{min(max(x, low), high):.{said.digits}g}" for x in (value, value - half, value + half)]
     assert said.texts
     for text in said.texts:
         found = RANGE.findall(text)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scipy.special import ndtr
+
 from dptune.ledger.entries import Charge
 from dptune.ledger.events import is_laplace
-from dptune.search.answer import Estimate
+from dptune.search.answer import Estimate, NoiseLaw
 
-APART = 3.0  # standard deviations between private people and public rows
+SURPRISING = float(ndtr(3.0))  # of noise and sampling: where a normal law is above three standard deviations
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class PairedEstimate(Estimate):
     @property
     def surprising(self) -> bool:
         """Whether private people and public rows are further apart than noise and sampling of the rows explain."""
-        return abs(self.value - self.predicted) > APART * math.hypot(self.sigma, self.predicted_sigma)
+        noise, sampling = NoiseLaw(self.sigma, self.laplace), NoiseLaw(self.predicted_sigma)
+        far = math.hypot(noise.quantile(SURPRISING), sampling.quantile(SURPRISING))
+        return abs(self.value - self.predicted) > far
 
     def __str__(self) -> str:
         low, high = self.interval()

@@ -37,6 +37,10 @@ class Noise:
         self.statistics.append(statistic)
         return statistic
 
+    def add_laplace(self, statistic: float, scale: float) -> float:
+        self.statistics.append(np.array([statistic]))
+        return statistic
+
     def noisy_argmin(self, statistic: np.ndarray, scale: float) -> int:
         self.statistics.append(statistic / scale)
         return int(np.argmin(statistic)) if self.index is None else self.index
@@ -59,7 +63,7 @@ def test_the_exponents_are_those_of_the_formula(tmp_path: Path) -> None:
     cut = np.clip(L[f] - np.median(L[f], axis=0), -r, r).sum(axis=1)
     apart = V[f] - V[f[0]]  # the first finalist has the smallest mean
     z = np.divide(apart.mean(axis=1), apart.std(axis=1) / N**0.5, out=np.zeros(len(f)), where=apart.any(axis=1))
-    pi = 0.9 * np.exp(-2 * z) / np.exp(-2 * z).sum() + 0.1 / len(f)
+    pi = 0.5 * np.exp(-2 * z) / np.exp(-2 * z).sum() + 0.5 / len(f)
     expected = cut * eta / (4 * r) - np.log(pi)
     np.testing.assert_allclose(noise.statistics[0], expected, rtol=1e-4, atol=1e-4)  # rows are kept in float32
     assert found.index == f[int(np.argmin(expected))]
@@ -224,8 +228,8 @@ def test_the_prior_falls_with_paired_standard_errors() -> None:
     assert z[4] > 1e6
     assert (z[:3] > 1).all()
     assert odds[3] == odds[-1] == odds.max()
-    assert odds[4] == pytest.approx(0.1 / len(V))  # misled people lose log 10 and log s at most
-    np.testing.assert_allclose(odds, 0.9 * law(2 * z) + 0.1 / len(V))
+    assert odds[4] == pytest.approx(0.5 / len(V))  # misled people lose log 2 and log s at most
+    np.testing.assert_allclose(odds, 0.5 * law(2 * z) + 0.5 / len(V))
 
 
 def test_a_public_row_of_weight_four_counts_as_four() -> None:
@@ -234,25 +238,58 @@ def test_a_public_row_of_weight_four_counts_as_four() -> None:
     np.testing.assert_allclose(prior(V, 0.0), 1 / len(V))
 
 
+PAIR = dptune.Budget.approximate_dp(1.0, 1e-5)
+
+
 @pytest.mark.parametrize(
-    ("budget", "n", "share"),
+    ("budget", "asked", "share"),
     [
-        (dptune.Budget.approximate_dp(1.0, 1e-5), 300, 0.05),
-        (dptune.Budget.approximate_dp(1.0, 1e-5), 1000, 0.1),
-        (dptune.Budget.approximate_dp(1.0, 1e-5), 1100, 0.2),
-        (dptune.Budget.approximate_dp(4.0, 1e-5), 300, 0.2),
-        (dptune.Budget.gdp(0.25), 300, 0.2),
+        (PAIR, {}, planning.USUAL_OF_ETA),
+        (dptune.Budget.approximate_dp(4.0, 1e-5), {}, planning.USUAL_OF_ETA),
+        (PAIR, {"report_share": 0.3}, planning.USUAL_SHARE),
+        (PAIR, {"mu": 0.2}, planning.USUAL_SHARE),
+        (dptune.Budget.gdp(0.25), {}, planning.USUAL_SHARE),
     ],
 )
-def test_an_estimate_that_will_hardly_show_leaves_the_choice_what_it_needs(
-    tmp_path: Path, budget: dptune.Budget, n: int, share: float
+def test_noise_is_laplace_where_choice_and_estimate_have_all_of_a_pair(
+    tmp_path: Path, budget: dptune.Budget, asked: dict[str, float], share: float
 ) -> None:
-    """Of a budget in (epsilon, delta) a fifth of mu^2 for the estimate takes half of eta from the choice."""
     V = np.repeat(losses(2, N, 1), CANDIDATES, axis=0)  # there is nothing to show
-    p = dptune.LossPrivatizer(dptune.PrivacyLedger(tmp_path / "ledger.db", budget), n=n)
-    plan = dptune.PublicChoice(V, p, name="x", default=0)._plan
-    assert plan.share == share
+    choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget), name="x", default=0, **asked)
+    plan = choice._plan
+    assert (plan.share, plan.laplace) == (share, share == planning.USUAL_OF_ETA)
     assert plan.estimate_mu > 0
+    if plan.laplace:
+        assert bounded_range_from_mu(plan.choice_mu) == pytest.approx(0.9 * bounded_range_from_mu(plan.mu))
+    else:
+        assert plan.choice_mu == pytest.approx(plan.mu * (1 - share) ** 0.5)
+
+
+def test_choice_and_laplace_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
+    V, L, p = losses(0, N), losses(1, PEOPLE), privatizer(tmp_path, budget=PAIR, noise=Noise(5))
+    choice = dptune.PublicChoice(V, p, name="x", default=0)
+    plan, eta = choice._plan, bounded_range_from_mu(choice._plan.mu)
+    found = chosen(choice, L)
+    made, told = p.ledger.charges("x")
+    assert (made.mu, told.mu) == (None, None)
+    assert made.description["eta"] + told.description["epsilon"] == pytest.approx(eta)
+    assert told.description["epsilon"] == pytest.approx(plan.share * eta)
+    scale = 2 * plan.estimate_radius / (PEOPLE * told.description["epsilon"])
+    assert told.description["scale"] == pytest.approx(scale, rel=1e-5)
+    assert found.improvement is not None
+    assert found.improvement.sigma == pytest.approx(2**0.5 * scale, rel=1e-5)
+    low, high = found.improvement.interval()
+    assert (high - low) / 2 == pytest.approx(scale * np.log(20), rel=1e-5)
+    assert 0.9999 < p.ledger.spent() / p.ledger.mu <= 1
+    assert choice.outlook.shows == pytest.approx(scale * (np.log(20) + np.log(10)), rel=1e-5)
+    assert dptune.PublicChoice(V, p, name="x", default=0).recorded() == found
+
+
+def test_a_share_that_laplace_noise_cannot_have_is_refused(tmp_path: Path) -> None:
+    p = privatizer(tmp_path, budget=PAIR)
+    with pytest.raises(dptune.errors.InputError, match=r"estimate_share must be at most 0.5 .* Nothing was charged"):
+        dptune.PublicChoice(losses(0, N), p, name="x", default=0, estimate_share=0.6)
+    assert dptune.PublicChoice(losses(0, N), p, name="x", default=0, estimate_share=0.5)._plan.laplace
 
 
 def test_a_prior_is_part_of_the_digest(tmp_path: Path) -> None:

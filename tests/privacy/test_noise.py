@@ -12,11 +12,20 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from noises import NoNoise
-from scipy.stats import binom
+from scipy.stats import binom, kstest
 
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import noise as module
-from dptune.privacy.noise import SLACK, OpenDPNoise, SecretSample, SeededNoise, SeededSample, is_secret, noise_scale
+from dptune.privacy.noise import (
+    SLACK,
+    OpenDPNoise,
+    SecretSample,
+    SeededNoise,
+    SeededSample,
+    is_secret,
+    laplace_scale,
+    noise_scale,
+)
 
 
 def test_the_scale_is_sensitivity_over_mu_with_a_slack_upwards() -> None:
@@ -42,8 +51,29 @@ def test_opendp_itself_accounts_for_the_same_scale() -> None:
     assert rho == pytest.approx(mu**2 / 2, rel=1e-5)
 
 
+def test_opendp_itself_accounts_for_the_scale_of_laplace_noise() -> None:
+    """Epsilon of the mechanism as OpenDP computes it, grid included."""
+    for epsilon in (1e-3, 0.1, 2.0):
+        scale = laplace_scale(sensitivity=0.3, epsilon=epsilon)
+        domain = dp.atom_domain(T=float, nan=False)
+        spent = dp.m.make_laplace(domain, dp.absolute_distance(T=float), scale=1.0, k=-40).map(0.3 / scale)
+        assert epsilon * (1 - 2 * SLACK) <= spent <= epsilon
+    with pytest.raises(InputError, match="too small"):
+        laplace_scale(sensitivity=0.3, epsilon=1e-10)
+
+
+@pytest.mark.parametrize("noise", [OpenDPNoise(), SeededNoise(0)])
+@pytest.mark.parametrize("scale", [1e-9, 4.0])
+def test_laplace_noise_has_the_law_of_laplace(noise: Any, scale: float) -> None:
+    drawn = np.array([noise.add_laplace(7.0 * scale, scale) for _ in range(2000)]) / scale
+    assert kstest(drawn, "laplace", args=(7.0, 1.0)).pvalue > 1e-6
+    assert kstest(drawn, "norm", args=(7.0, math.sqrt(2))).pvalue < 1e-6
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_statistic_that_is_not_finite_gets_no_noise(bad: float) -> None:
+    with pytest.raises(InputError, match="finite"):
+        OpenDPNoise().add_laplace(bad, 1.0)
     with pytest.raises(InputError, match="finite") as refused:
         OpenDPNoise().add_gaussian(np.array([0.0, bad]), 1.0)
     assert "nan" not in str(refused.value)
