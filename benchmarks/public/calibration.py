@@ -24,7 +24,7 @@ from benchmarks.data import Array
 from benchmarks.public.measure import DELTA, quiet
 from benchmarks.report import machine, markdown
 
-CANDIDATES, ROWS, Z_95 = 20, 300, 1.959964
+CANDIDATES, ROWS = 20, 300
 Family = Callable[[np.random.Generator, int], Array]  # -> losses (candidates, rows), the default first
 
 
@@ -69,8 +69,8 @@ def run(family: Family, n: int, budget: dptune.Budget, seed: int) -> tuple[bool,
     said = made.verdict == "better"
     if (gain := made.improvement) is None:
         return said, False, True
-    cut = np.clip(D, -gain.radius, gain.radius).mean()
-    return said, said and bool(D.mean() <= 0), abs(gain.value - cut) <= Z_95 * gain.sigma
+    (low, high), cut = gain.interval(), np.clip(D, -gain.radius, gain.radius).mean()
+    return said, said and bool(D.mean() <= 0), bool(low <= cut <= high)
 
 
 def main() -> None:

@@ -72,7 +72,8 @@ def measure(cell: Cell, table: Table) -> dict[str, Any]:
     if (gain := made.improvement) is not None:
         D = np.clip(private[0], low, high) - np.clip(private[made.index], low, high)  # (n,)
         cut = np.clip(D, -gain.radius, gain.radius)
-        found |= {"improvement": gain.value, "sigma": gain.sigma, "true": float(D.mean()), "cut": float(cut.mean())}
+        half = gain.value - gain.interval()[0]
+        found |= {"improvement": gain.value, "half": half, "true": float(D.mean()), "cut": float(cut.mean())}
         found["unclipped"] = float((private[0] - private[made.index]).mean())
     return found
 

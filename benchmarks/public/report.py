@@ -27,7 +27,6 @@ NAMES = {
     EXACT_ALL: "exact choice among all candidates (no privacy)",
 }  # fmt: skip
 FIRST = "| n | budget | way to choose | loss over the best search without privacy | share kept: median, least |"
-Z_95 = 1.959964
 
 
 class Results:
@@ -165,7 +164,7 @@ def verdicts(found: Results) -> str:
         for n in PEOPLE:
             for budget in BUDGETS:
                 if rows := found.rows[moved, n, budget]:
-                    told = [one for one in rows if "sigma" in one]
+                    told = [one for one in rows if "half" in one]
                     better = [one["verdict"] == "better" for one in rows]
                     false = [one["verdict"] == "better" and one["unclipped"] <= 0 for one in told]
                     by = defaultdict(list)
@@ -181,7 +180,7 @@ def verdicts(found: Results) -> str:
 
 
 def _holds(told: list[dict[str, Any]], what: str) -> float:
-    inside = [abs(one["improvement"] - one[what]) <= Z_95 * one["sigma"] for one in told]
+    inside = [abs(one["improvement"] - one[what]) <= one["half"] for one in told]
     return float(np.mean(inside)) if inside else math.nan
 
 

@@ -44,7 +44,7 @@ def table(seed: int = 0) -> Table:
 def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> None:
     found = measure(Cell("bowl", 0, False, 1000, "epsilon = 4", 0), table())
     assert found["verdict"] == "better"
-    assert abs(found["improvement"] - found["cut"]) < 5 * found["sigma"]
+    assert abs(found["improvement"] - found["cut"]) < 3 * found["half"]
     assert found["loss"] < 0.5
     told = rivals(table(), 1000, "epsilon = 4")
     assert told[EXACT] <= told[CV] + 0.1 <= told[DEFAULT]
@@ -80,7 +80,7 @@ def test_every_cell_stands_once() -> None:
 def test_ratios_shares_and_coverage_are_counted_as_the_page_says() -> None:
     told = {DEFAULT: 1.0, "constant": 2.0, CV: 0.8, EXACT: 0.6, EXACT_ALL: 0.6, RANDOM: 0.9}
     own = {"task": "t", "split": 0, "shifted": False, "n": 300, "budget": "mu = 1", "draw": 0, "loss": 0.7}
-    verdict = {"verdict": "better", "improvement": 0.3, "sigma": 0.05, "true": 0.15, "cut": 0.25, "unclipped": -0.1}
+    verdict = {"verdict": "better", "improvement": 0.3, "half": 0.098, "true": 0.15, "cut": 0.25, "unclipped": -0.1}
     frontier = [
         {"task": "t", "n": 300, "mu": None, "method": method, "seed": 0, "test_loss": losses}
         for method, losses in ((TPE, {"best value": 0.5}), (CMA, {"best value": 0.55}), (START, {OWN: 1.0}))

@@ -152,5 +152,5 @@ def test_nothing_is_planned_of_a_budget_that_is_spent() -> None:
     public = PublicLosses.of(np.random.default_rng(0).uniform(size=(5, 40)), (0.0, 1.0))
     wanted = planning.Wanted(mu=None, public_weight=1.0, estimate_share=None, finalists=None)
     rest = Allowance(left=0.0, unplanned=0.0, holders=())
-    plan = planning.plan(public, rest, wanted, n=100, default=0, unit=lambda mu: 1.0 / mu)
+    plan = planning.plan(public, rest, wanted, n=100, default=0, weight=0.01)
     assert (plan.mu, plan.finalists) == (0.0, ())
