@@ -164,16 +164,18 @@ def test_releases_are_listed_with_what_a_record_needs(choice, tmp_path):
     shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--releases", "--format", "json"))
     index, improvement = shown["releases"]
     plan, limits, gain = ledger.fact("svc", "plan"), ledger.filter.limits, found.improvement
-    assert (shown["people"], shown["budget"]["eta"], shown["spent"]["eta"]) == (200, limits.eta, limits.eta)
+    assert (shown["people"], shown["budget"]["eta"], shown["spent"]["eta"]) == (200, limits.eta, pytest.approx(limits.eta))
     assert (index["study"], index["release"], index["candidate"]) == ("svc", "index", found.index)
-    assert (index["cut"], index["eta"], index["mu"], index["intervals"]) == (plan["radius"], limits.eta, None, None)
+    assert (index["cut"], index["mu"], index["intervals"]) == (plan["radius"], None, None)
+    assert index["eta"] + improvement["epsilon"] == pytest.approx(limits.eta)
+    assert improvement["epsilon"] == pytest.approx(plan["share"] * limits.eta)
     assert index["sensitivity"] == pytest.approx(2 * plan["radius"] / 200)
-    assert index["sigma"] == pytest.approx(2 * index["sensitivity"] / limits.eta, rel=1e-5)
+    assert index["sigma"] == pytest.approx(2 * index["sensitivity"] / index["eta"], rel=1e-5)
     assert (improvement["release"], improvement["candidate"], improvement["eta"]) == ("improvement", None, None)
     assert (improvement["value"], improvement["sigma"]) == ([gain.value], gain.sigma)
     assert (improvement["cut"], improvement["mu"]) == (plan["estimate_radius"], ledger.charges("svc")[1].mu)
     assert improvement["intervals"] == [list(gain.interval())]
-    half = 1.959964 * gain.sigma
+    half = math.log(20) * gain.sigma / math.sqrt(2)  # Laplace noise
     assert improvement["intervals"][0] == pytest.approx([gain.value - half, gain.value + half], rel=1e-6)
     text = invoke("show", str(tmp_path / "choice.db"), "--releases")
     low, high = gain.interval()

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dptune.cli import app, main
+from dptune.ledger.gdp import bounded_range_from_mu
 
 CHOICE = "one private choice on public rows"
 
@@ -36,9 +37,10 @@ def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_l
     half, here, _ = (row for row in json.loads(plan(*words)) if row["method"] == CHOICE)
     assert (half["budget"], here["budget"]) == ("epsilon=2", "epsilon=4")
     assert here["mu"] > 1.3  # the pair buys a choice more than the mu of .92 through it
-    assert here["sigma"] == pytest.approx(2 * 1.5 / (400 * here["mu"] * math.sqrt(0.2)))  # cut at half of the clip
-    assert here["shows"] == pytest.approx((1.959964 + 1.644854) * here["sigma"])
-    assert half["sigma"] == pytest.approx(2 * 1.5 / (400 * half["mu"] * math.sqrt(0.05)))  # an estimate is dear there
+    for row, share in ((here, 0.25), (half, 0.1)):
+        scale = 2 * 1.5 / (400 * share * bounded_range_from_mu(row["mu"]))  # cut at half of the clip
+        assert row["sigma"] == pytest.approx(math.sqrt(2) * scale, rel=1e-5)
+        assert row["shows"] == pytest.approx((math.log(20) + math.log(10)) * scale, rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,12 @@ PLACES: list[Place] = [
 ]  # fmt: skip
 VARIANTS: list[tuple[ModuleType, str, object]] = [
     (public, "STEEP", 1.0), (public, "STEEP", 4.0),
-    (public, "MIXED", 0.1), (public, "MIXED", 0.9),
+    (public, "MIXED", 0.1), (public, "MIXED", 0.5),
     (public, "NEAR", 2.0), (public, "NEAR", 4.0),
     (public, "ALWAYS", 5), (public, "ALWAYS", 50),
     (planning, "MOST", 50), (planning, "BY_RANK", 0),
     (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
-    (planning, "USUAL_OF_ETA", 0.05), (planning, "USUAL_OF_ETA", 0.2),
+    (planning, "USUAL_OF_ETA", (0.25, 0.05)), (planning, "ENOUGH", 0.0), (planning, "ENOUGH", math.inf),
 ]  # fmt: skip
 Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses
 

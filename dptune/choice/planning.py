@@ -21,7 +21,8 @@ PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
 SHARES = (0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of eta where its noise is Laplace
-USUAL_SHARE, USUAL_OF_ETA = 0.2, 0.1  # if no share will show what public rows predict
+USUAL_SHARE = 0.2  # if no share will show what public rows predict
+USUAL_OF_ETA, ENOUGH = (0.25, 0.1), 1000.0  # the same of eta: the first that leaves the choice n eta of ENOUGH
 LARGEST_OF_ETA = 0.5  # of eta, for a Laplace release (docs/privacy.md)
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 SPLITS = 25  # of the public rows in a simulation
@@ -148,6 +149,13 @@ class Prices:
             return (1 - share) * bounded_range_from_mu(whole)
         return bounded_range_from_mu(whole * math.sqrt(1 - share)) if share < 1 else 0.0
 
+    def usual_share(self, n: int) -> float:
+        """Return the share of an estimate that public rows do not expect to show, for n people."""
+        large, small = USUAL_OF_ETA
+        if not self.laplace:
+            return USUAL_SHARE
+        return large if n * self.eta(large) >= ENOUGH else small
+
     def noise(self, share: float) -> NoiseLaw:
         """Return the noise of the estimate, a share above 0, for differences in an interval of width 1."""
         whole = self.whole(share)
@@ -177,7 +185,7 @@ def plan(
     if default is None:
         share = 0.0
     elif share is None:
-        share = _share(public, default, prices.noise) or (USUAL_OF_ETA if prices.laplace else USUAL_SHARE)
+        share = _share(public, default, prices.noise) or prices.usual_share(n)
     if prices.laplace and share > LARGEST_OF_ETA:
         raise InputError(
             f"estimate_share must be at most {LARGEST_OF_ETA} where all of a budget in (epsilon, delta) is for choice "
@@ -376,7 +384,7 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
     """
     pair = budget if is_pair(budget) else None
     prices = Prices.of(Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None), 1 / n)
-    law = prices.noise(USUAL_OF_ETA if prices.laplace else USUAL_SHARE)
+    law = prices.noise(prices.usual_share(n))
     named = {"method": "one private choice on public rows", "mu": prices.whole(0.0), "trials": "any"}
     known = {"noise of": "the improvement", "sigma": width * law.sigma, "shows": width * shows(law), "warning": ""}
     return {**named, **known}

@@ -27,7 +27,7 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
 STEEP = 2.0  # how fast the prior's logarithm falls with each paired standard error
-MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
+MIXED = 0.2  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
 NEAR = 3.0  # paired standard errors between the best candidate and a finalist, at most

@@ -58,8 +58,8 @@ class PublicChoice:
         loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
-        estimate_share: share of the budget for the estimate, default by what public rows say it will show: of mu^2, or
-            of the choices' bounded range where all of a budget in (epsilon, delta) is spent, at most .5 there.
+        estimate_share: share of mu^2 for the estimate; default by what public rows say it will show. Where choice and
+            estimate have all of a budget in (epsilon, delta), it is a share of the bounded range, at most .5.
         finalists: number of finalists at most; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.

@@ -63,7 +63,7 @@ def test_the_exponents_are_those_of_the_formula(tmp_path: Path) -> None:
     cut = np.clip(L[f] - np.median(L[f], axis=0), -r, r).sum(axis=1)
     apart = V[f] - V[f[0]]  # the first finalist has the smallest mean
     z = np.divide(apart.mean(axis=1), apart.std(axis=1) / N**0.5, out=np.zeros(len(f)), where=apart.any(axis=1))
-    pi = 0.5 * np.exp(-2 * z) / np.exp(-2 * z).sum() + 0.5 / len(f)
+    pi = 0.8 * np.exp(-2 * z) / np.exp(-2 * z).sum() + 0.2 / len(f)
     expected = cut * eta / (4 * r) - np.log(pi)
     np.testing.assert_allclose(noise.statistics[0], expected, rtol=1e-4, atol=1e-4)  # rows are kept in float32
     assert found.index == f[int(np.argmin(expected))]
@@ -228,8 +228,8 @@ def test_the_prior_falls_with_paired_standard_errors() -> None:
     assert z[4] > 1e6
     assert (z[:3] > 1).all()
     assert odds[3] == odds[-1] == odds.max()
-    assert odds[4] == pytest.approx(0.5 / len(V))  # misled people lose log 2 and log s at most
-    np.testing.assert_allclose(odds, 0.5 * law(2 * z) + 0.5 / len(V))
+    assert odds[4] == pytest.approx(0.2 / len(V))  # misled people lose log 5 and log s at most
+    np.testing.assert_allclose(odds, 0.8 * law(2 * z) + 0.2 / len(V))
 
 
 def test_a_public_row_of_weight_four_counts_as_four() -> None:
@@ -244,8 +244,8 @@ PAIR = dptune.Budget.approximate_dp(1.0, 1e-5)
 @pytest.mark.parametrize(
     ("budget", "asked", "share"),
     [
-        (PAIR, {}, planning.USUAL_OF_ETA),
-        (dptune.Budget.approximate_dp(4.0, 1e-5), {}, planning.USUAL_OF_ETA),
+        (PAIR, {}, 0.1),
+        (dptune.Budget.approximate_dp(18.0, 1e-5), {}, 0.25),  # n eta = 80 x 13.5
         (PAIR, {"report_share": 0.3}, planning.USUAL_SHARE),
         (PAIR, {"mu": 0.2}, planning.USUAL_SHARE),
         (dptune.Budget.gdp(0.25), {}, planning.USUAL_SHARE),
@@ -257,10 +257,10 @@ def test_noise_is_laplace_where_choice_and_estimate_have_all_of_a_pair(
     V = np.repeat(losses(2, N, 1), CANDIDATES, axis=0)  # there is nothing to show
     choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget), name="x", default=0, **asked)
     plan = choice._plan
-    assert (plan.share, plan.laplace) == (share, share == planning.USUAL_OF_ETA)
+    assert (plan.share, plan.laplace) == (share, share in planning.USUAL_OF_ETA)
     assert plan.estimate_mu > 0
     if plan.laplace:
-        assert bounded_range_from_mu(plan.choice_mu) == pytest.approx(0.9 * bounded_range_from_mu(plan.mu))
+        assert bounded_range_from_mu(plan.choice_mu) == pytest.approx((1 - share) * bounded_range_from_mu(plan.mu))
     else:
         assert plan.choice_mu == pytest.approx(plan.mu * (1 - share) ** 0.5)
 
