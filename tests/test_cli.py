@@ -164,7 +164,11 @@ def test_releases_are_listed_with_what_a_record_needs(choice, tmp_path):
     shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--releases", "--format", "json"))
     index, improvement = shown["releases"]
     plan, limits, gain = ledger.fact("svc", "plan"), ledger.filter.limits, found.improvement
-    assert (shown["people"], shown["budget"]["eta"], shown["spent"]["eta"]) == (200, limits.eta, pytest.approx(limits.eta))
+    assert (shown["people"], shown["budget"]["eta"], shown["spent"]["eta"]) == (
+        200,
+        limits.eta,
+        pytest.approx(limits.eta),
+    )
     assert (index["study"], index["release"], index["candidate"]) == ("svc", "index", found.index)
     assert (index["cut"], index["mu"], index["intervals"]) == (plan["radius"], None, None)
     assert index["eta"] + improvement["epsilon"] == pytest.approx(limits.eta)
