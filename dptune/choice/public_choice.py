@@ -308,8 +308,12 @@ class PublicChoice:
             chosen, self.public.m, None, self._plan.mu, "exponential selection",
             all(charge.private for charge in self._privatizer.ledger.charges(self.name)),
             improvement=improvement, finalists=len(made.note["finalists"]), default=self.default,
-            public_loss=self.public.mean(chosen), people=self._privatizer.n,
+            public_loss=self.public.mean(chosen), people=self._privatizer.n, cost=self._cost(),
         )  # fmt: skip
+
+    def _cost(self) -> str:
+        budget = self._privatizer.ledger.budget
+        return f"epsilon={budget.stated_epsilon:.3g}" if self._plan.laplace else ""
 
     def _point(self, j: int) -> str:
         return json.dumps([self.name, self.public.digest, j])

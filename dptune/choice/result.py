@@ -26,6 +26,7 @@ class Selection:
         default: place of the default.
         public_loss: mean loss of the public rows under the chosen candidate, by cross-validation.
         people: number of private people.
+        cost: ``mu`` in words; in those of a budget in (epsilon, delta), if the choice has all of it.
     """
 
     index: int
@@ -39,12 +40,16 @@ class Selection:
     default: int | None = None
     public_loss: float | None = None
     people: int | None = None
+    cost: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", self.cost or f"mu={self.mu:.3g}")
 
     def __str__(self) -> str:
         seeded = "" if self.private else ", NOT PRIVATE"
         loss = "" if self.estimate is None else f"; mean loss {self.estimate}"
         better = "" if self.improvement is None else f"; {self.improvement}"
-        return f"candidate {self.index} of {self.candidates} by {self.method}, mu={self.mu:g}{seeded}{loss}{better}"
+        return f"candidate {self.index} of {self.candidates} by {self.method}, {self.cost}{seeded}{loss}{better}"
 
     @property
     def verdict(self) -> str:
@@ -64,7 +69,7 @@ class Selection:
         lines = [
             "" if self.private else SEEDED,
             self._verdict_in_words(),
-            f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} (mu={self.mu:.3g}).",
+            f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} ({self.cost}).",
         ]
         if (gain := self.improvement) is not None:
             lines.append(
