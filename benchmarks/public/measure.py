@@ -31,7 +31,8 @@ BUDGETS: dict[str, dptune.Budget] = {
     "epsilon = 1": dptune.Budget.approximate_dp(epsilon=1, delta=DELTA),
     "epsilon = 4": dptune.Budget.approximate_dp(epsilon=4, delta=DELTA),
 }
-PEOPLE, DRAWS = (300, 1000), 3
+PEOPLE = (300, 1000)
+DRAWS = {budget: 9 if budget == "epsilon = 1" else 3 for budget in BUDGETS}  # more where there is more noise
 OURS, CV, EXACT, EXACT_ALL, RANDOM, DEFAULT, CONSTANT = (
     "dptune", "cross-validation alone", "exact choice", "exact choice among all", "choice among random", "default",
     "constant",
@@ -56,7 +57,7 @@ def cells(tasks: list[str], splits: int, *, shifted: bool) -> Iterator[Cell]:
         for task in tasks:
             for n in PEOPLE:
                 for budget in BUDGETS:
-                    for draw in range(DRAWS):
+                    for draw in range(DRAWS[budget]):
                         yield Cell(task, split, shifted, n, budget, draw)
 
 
