@@ -39,7 +39,7 @@ from dptune.ledger.approximate import divided
 from dptune.ledger.filter import Allowance, Division
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import Charge, PrivacyLedger
-from dptune.privacy.mechanism import Asked, NoisyMin
+from dptune.privacy.mechanism import AnyQuery, NoisyMin
 from dptune.privacy.noise import NoiseSource
 from dptune.privacy.stored_losses import People
 
@@ -263,7 +263,7 @@ class ClipChoice(NoisyMin):
     def draw(self, statistic: Vector, scale: float) -> Vector:
         return self._over[super().draw(statistic, scale).astype(np.intp)]
 
-    def _entry(self, query: Asked, sensitivity: float) -> float:
+    def _entry(self, query: AnyQuery, sensitivity: float) -> float:
         return sensitivity
 
 

@@ -25,7 +25,7 @@ from dptune.privacy.noise import SLACK, NoiseSource, laplace_scale, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
 
 
-class Asked(Protocol):
+class AnyQuery(Protocol):
     """What a mechanism reads of a question: its price, the length p of its statistic, and the statistic in words."""
 
     @property
@@ -57,11 +57,11 @@ class Mechanism(ABC):
         self.noise = noise
 
     @abstractmethod
-    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+    def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
         """Return what the ledger charges; its docstring is the proof, its ``mu`` the price."""
 
     @abstractmethod
-    def scale(self, query: Asked, sensitivity: float) -> float:
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
         """Return the noise's size, in units of the statistic."""
 
     @abstractmethod
@@ -76,10 +76,10 @@ class GaussianMechanism(Mechanism):
     what rounding can add is in sigma (:mod:`dptune.privacy.noise`).
     """
 
-    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+    def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
         return GaussianRelease(query.mu, sensitivity, scale, query.dimension, query.statistic)
 
-    def scale(self, query: Asked, sensitivity: float) -> float:
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
         return noise_scale(sensitivity=sensitivity, mu=query.mu, dimension=query.dimension)
 
     def draw(self, statistic: Vector, scale: float) -> Vector:
@@ -93,11 +93,11 @@ class LaplaceMechanism(Mechanism):
     (:class:`dptune.ledger.events.LaplaceRelease`); what rounding can add is in the scale.
     """
 
-    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+    def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
         deviation = math.sqrt(2) * scale
         return LaplaceRelease(query.mu, pure_from_mu(query.mu), sensitivity, scale, deviation, query.statistic)
 
-    def scale(self, query: Asked, sensitivity: float) -> float:
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
         if query.dimension != 1:
             raise InputError(f"LaplaceMechanism releases one number; the query has {query.dimension}.")
         return laplace_scale(sensitivity=sensitivity, epsilon=pure_from_mu(query.mu))
@@ -144,7 +144,7 @@ class NoisyMin(Mechanism):
         self._handicap = -np.log(odds) if len(prior) else np.zeros(1)  # (m,), in units of the scale
         self.settings = hashlib.sha256(odds.tobytes()).hexdigest() if len(prior) else ""
 
-    def event(self, query: Asked, sensitivity: float, scale: float) -> Event:
+    def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
         if self._candidates not in (0, query.dimension):
             raise InputError(
                 f"prior must have one number for each of {query.dimension} candidates; got {self._candidates}."
@@ -152,7 +152,7 @@ class NoisyMin(Mechanism):
         eta, entry = bounded_range_from_mu(query.mu), self._entry(query, sensitivity)
         return SelectionRelease(query.mu, eta, entry, scale, query.dimension, query.statistic)
 
-    def scale(self, query: Asked, sensitivity: float) -> float:
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
         rounding = max(1.0, float(np.abs(self._handicap).max()))
         least = smallest_price(query.dimension) * rounding
         if query.mu < least:
@@ -162,7 +162,7 @@ class NoisyMin(Mechanism):
     def draw(self, statistic: Vector, scale: float) -> Vector:
         return np.array([float(self.noise.noisy_argmin(statistic + scale * self._handicap, scale))])
 
-    def _entry(self, query: Asked, sensitivity: float) -> float:
+    def _entry(self, query: AnyQuery, sensitivity: float) -> float:
         """The most that replacing one person moves one mean; one entry of a vector in a Ball may move by all of it."""
         if not isinstance(query, Query) or not isinstance(query.clip, Interval):  # a Box is an Interval
             raise InputError("NoisyMin chooses among means that are clipped one by one: privatizer.means_query.")

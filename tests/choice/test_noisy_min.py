@@ -19,7 +19,7 @@ from selection_audits import audit_law, audit_worst_pair
 from dptune import InputError, LossPrivatizer
 from dptune._arrays import Vector
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import Asked, Mechanism, NoisyMin
+from dptune.privacy.mechanism import AnyQuery, Mechanism, NoisyMin
 from dptune.privacy.noise import SLACK, NoiseSource
 from dptune.privacy.query import Box, MeanQuery, smallest_price
 
@@ -118,14 +118,14 @@ def test_the_adversary_finds_a_prior_that_is_private() -> None:
 class WithoutTheFactorTwo(NoisyMin):
     """Takes the sensitivity of one mean for that of a difference of two."""
 
-    def scale(self, query: Asked, sensitivity: float) -> float:
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
         return super().scale(query, sensitivity) / 2
 
 
 class SensitivityOfAllMeans(NoisyMin):
     """Takes the L2 sensitivity of m means for the one of an entry: private, and noisier than what is claimed."""
 
-    def scale(self, query: Asked, sensitivity: float) -> float:
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
         return super().scale(query, sensitivity * query.dimension)
 
 

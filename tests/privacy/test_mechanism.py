@@ -12,17 +12,17 @@ from dptune import BudgetExhausted, LossPrivatizer
 from dptune._arrays import Vector
 from dptune.ledger.events import GaussianRelease
 from dptune.privacy import MeanQuery
-from dptune.privacy.mechanism import Asked, GaussianMechanism
+from dptune.privacy.mechanism import AnyQuery, GaussianMechanism
 
 
 def doubled(order: list[str]) -> type[GaussianMechanism]:
     """A Gaussian mechanism of twice the noise at a quarter of the price; notes when it draws."""
 
     class Doubled(GaussianMechanism):
-        def event(self, query: Asked, sensitivity: float, scale: float) -> GaussianRelease:
+        def event(self, query: AnyQuery, sensitivity: float, scale: float) -> GaussianRelease:
             return GaussianRelease(query.mu / 4, sensitivity, scale, query.dimension, "doubled " + query.statistic)
 
-        def scale(self, query: Asked, sensitivity: float) -> float:
+        def scale(self, query: AnyQuery, sensitivity: float) -> float:
             return 2 * super().scale(query, sensitivity)
 
         def draw(self, statistic: Vector, scale: float) -> Vector:
