@@ -247,7 +247,7 @@ def test_the_code_near_private_data_neither_logs_nor_prints() -> None:
             assert not calls(tree, "print"), name
     assert calls(FILES["ledger/durable.py"], "warning") == 1  # a new ledger is announced
     assert calls(FILES["ledger/server.py"], "warning") == 1  # a server that is away, in its own words
-    assert calls(FILES["search/view.py"], "warn") == 2  # rounds that the plan has and the ledger has not
+    assert calls(FILES["search/view.py"], "warn") == 1  # rounds that the plan has and the ledger has not
     assert calls(FILES["search/agreement.py"], "warn") == 2  # a run takes what others have planned, or they its choice
     assert not any(calls(FILES["ledger/durable.py"], level) for level in ("debug", "info", "error", "exception"))
 

@@ -300,7 +300,7 @@ class PublicChoice:
             )
         chosen = self._chosen(made)
         if chosen == self.default and self._plan.estimate_mu > 0:
-            self._privatizer.ledger.end_plan(self.name)  # nothing is compared: a report may have the estimate's part
+            self._privatizer.ledger.end_plan(self.name)  # what mu the estimate had, a report may have
         improvement = None
         if told is not None and told.value is not None and self.default is not None:
             improvement = PairedEstimate.of(told, self._plan.estimate_radius)

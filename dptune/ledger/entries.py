@@ -59,8 +59,8 @@ class Charge:
         scope: the study that paid.
         key: the release's idempotency key within the scope.
         mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. It is also
-            None for a choice that is held to the limit of choices, whose ``description`` has its bounded range, and
-            for a Laplace release after it.
+            None for a choice that is held to the limit of choices, and for a Laplace release after it: their
+            ``description`` has the bounded range, or epsilon.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.

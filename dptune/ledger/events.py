@@ -103,7 +103,7 @@ class LaplaceRelease(Event):
 
 def is_laplace(description: Mapping[str, Any]) -> bool:
     """Tell whether a charge's description is that of a Laplace release."""
-    return "epsilon" in description
+    return {"epsilon", "scale", "sigma"} <= description.keys()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import sqrt
+from math import isclose, sqrt
 from typing import Any
 
 from dptune._numbers import real
@@ -23,7 +23,7 @@ from dptune.ledger.approximate import Limits, divided, largest_plan, largest_wit
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.gdp import Budget, Spent
 
-FORGIVEN = 1e-12  # relative, of what is kept for a Laplace release
+_ROUNDING = 1e-9  # relative, between a Laplace release and what is kept for it
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class PairFilter(GdpFilter):
     Attributes:
         division: the limits of mu and eta; None before the first charge.
         run: whose choices count as eta; "": those of the first run that spends and whose planned choice fits.
-        laplace: of eta, what is kept for one Laplace release of that run; at most half of what its choices leave.
+        laplace: of eta, what is kept for one Laplace release of that run; at most half of what was left of it.
     """
 
     division: Limits | None = None
@@ -234,9 +234,13 @@ class PairFilter(GdpFilter):
         return its_own and spent.admits_choice(eta, self.limits.eta - self.laplace)
 
     def counts_as_laplace(self, scope: str, epsilon: float, spent: Spent) -> bool:
-        """Tell whether a Laplace release of this run takes what is kept for it: after choices of as much, and once."""
-        its_own = 0 < epsilon <= self.laplace * (1 + FORGIVEN) and scope == self.run
-        return its_own and epsilon <= spent.choices and spent.admits_choice(epsilon, self.limits.eta)
+        """Tell whether a Laplace release of this run is the one that something is kept for: after choices of as much.
+
+        It takes all of that, and not less, which would leave a part to later choices.
+        """
+        its_own = scope == self.run and epsilon > 0 and isclose(epsilon, self.laplace, rel_tol=_ROUNDING)
+        after = float(spent.choices) >= epsilon * (1 - _ROUNDING)
+        return its_own and after and spent.admits_choice(epsilon, self.limits.eta)
 
     def without_laplace(self) -> PairFilter:
         """Return the filter after the Laplace release: nothing more is kept for one."""

@@ -23,7 +23,7 @@ from dptune._store import append_only
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import server
 
-VERSION = 1  # of these tables
+VERSION = 2  # of these tables and of what they hold
 metadata = sa.MetaData()
 
 ledger = sa.Table(

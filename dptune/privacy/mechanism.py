@@ -93,6 +93,8 @@ class LaplaceMechanism(Mechanism):
     (:class:`dptune.ledger.events.LaplaceRelease`); what rounding can add is in the scale.
     """
 
+    settings = "laplace"
+
     def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
         deviation = math.sqrt(2) * scale
         return LaplaceRelease(query.mu, pure_from_mu(query.mu), sensitivity, scale, deviation, query.statistic)

@@ -75,3 +75,10 @@ def test_a_share_that_laplace_noise_cannot_have_is_refused(tmp_path: Path) -> No
     with pytest.raises(dptune.errors.InputError, match=r"estimate_share must be at most 0.5 .* Nothing was charged"):
         dptune.PublicChoice(losses(0, N), p, name="x", default=0, estimate_share=0.6)
     assert dptune.PublicChoice(losses(0, N), p, name="x", default=0, estimate_share=0.5)._plan.laplace
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 1.0, 7.0])
+def test_half_of_eta_for_the_estimate_is_no_rounding_error_too_much(tmp_path: Path, epsilon: float) -> None:
+    L, p = losses(1, PEOPLE), people(tmp_path, dptune.Budget.approximate_dp(epsilon, 1e-5), noise=NoNoise())
+    choice = dptune.PublicChoice(losses(0, N), p, name="x", default=0, estimate_share=0.5)
+    assert choice.choose({j: L[j] for j in choice.to_train}).improvement is not None

@@ -149,7 +149,9 @@ def test_choice_and_estimate_take_the_whole_promise_and_not_a_bit_more(ledger: P
     assert "for the choice of the run 'run' and its Laplace release" in text
 
 
-@pytest.mark.parametrize("wrong", ["before the choice", "too large", "by another run", "the choice takes its part"])
+@pytest.mark.parametrize(
+    "wrong", ["before the choice", "too large", "too small", "by another run", "the choice takes its part"]
+)
 def test_what_the_proof_does_not_cover_is_priced_in_gdp_and_does_not_fit(ledger: PrivacyLedger, wrong: str) -> None:
     plan(ledger)
     if wrong == "the choice takes its part":
@@ -162,7 +164,10 @@ def test_what_the_proof_does_not_cover_is_priced_in_gdp_and_does_not_fit(ledger:
     else:
         choice(ledger)
         with pytest.raises(BudgetExhausted):
-            estimate(ledger, **({"epsilon": 1.001 * A} if wrong == "too large" else {"scope": "other"}))
+            estimate(
+                ledger,
+                **({"scope": "other"} if "run" in wrong else {"epsilon": A * (1.001 if "large" in wrong else 0.9)}),
+            )
     assert filter_of(ledger).laplace in (0.0, A)
 
 
