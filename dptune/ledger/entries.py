@@ -58,9 +58,9 @@ class Charge:
         seq: position in the ledger, from 1.
         scope: the study that paid.
         key: the release's idempotency key within the scope.
-        mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. It is also
-            None for a choice that is held to the limit of choices, and for a Laplace release after it: their
-            ``description`` has the bounded range, or epsilon.
+        mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. None, too, of
+            a choice within the limit of choices, and of a Laplace release after it. Their ``description`` has eta or
+            epsilon.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.
