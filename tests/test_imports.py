@@ -6,7 +6,9 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,28 +25,36 @@ INTEGRATIONS = {
 EVERYTHING = {**FILES, **INTEGRATIONS}
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Yield every imported module, and "module.name" for each name imported from one."""
+pytestmark = pytest.mark.xdist_group("imports")  # one process walks each tree once
+
+
+@cache
+def imports(tree: ast.AST) -> list[str]:
+    """Return every imported module, and "module.name" for each name imported from one."""
+    found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
 
 
+@cache
 def names(tree: ast.AST) -> set[str]:
     found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return found | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
+@cache
+def called(tree: ast.AST) -> Counter[str]:
+    functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return Counter(getattr(each, "id", None) or getattr(each, "attr", "") for each in functions)
+
+
 def calls(tree: ast.AST, name: str) -> int:
-    return sum(
-        isinstance(node, ast.Call)
-        and (getattr(node.func, "id", None) == name or getattr(node.func, "attr", None) == name)
-        for node in ast.walk(tree)
-    )
+    return called(tree)[name]
 
 
 ROOMS = {  # folder or file -> the other rooms that it may import; the longest entry decides; nothing points back up
