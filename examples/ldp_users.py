@@ -22,7 +22,7 @@ def satisfaction(phone: int, brightness: float) -> float:
 
 randomizer = HybridRandomizer(epsilon=1.0, bound=1.0, invalid=-1.0)  # on each phone: clamp to [-1, 1], draw a reply
 candidates = np.linspace(0, 1, 51)[:, None]  # public: brightness of the screen
-curator = LDPTGP(candidates, LDPSettings(HybridReplies(1.0, B=0.8, R=0.2), RBF(0.2), horizon=phones, exploration=0.1))
+curator = LDPTGP(candidates, LDPSettings(HybridReplies(1.0, B=0.8, R=0.2), RBF(0.2), horizon=phones))
 for phone in range(phones):  # each is asked once, so epsilon=1 is all that it pays
     j = curator.ask()
     curator.tell(j, randomizer.randomize(satisfaction(phone, float(candidates[j, 0]))))  # all that leaves the phone

@@ -1,7 +1,8 @@
 """The LDP paper's experiments, the speed of a round, and the search for the default exploration.
 
 Run: OMP_NUM_THREADS=1 python -m benchmarks.ldp speed | overhead | multiplier | plays | regret | real | tables
-     also: parallel | mechanisms; options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
+     also: parallel | mechanisms; options: --rounds 100000 --seeds 10 --variants theorem order-wise default
+     --replies hybrid; see --help
 
 Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
 Runs already in a JSON file are not repeated, so a longer run may be stopped and continued, and all that is stored is
@@ -19,7 +20,16 @@ import numpy as np
 
 from benchmarks.ldp import samplers as ldp_samplers
 from benchmarks.ldp import speed as ldp_speed
-from benchmarks.ldp.problems import KERNELS, Problem, R, heavy_replies, ldp_replies, light_sensors, rkhs, stocks
+from benchmarks.ldp.problems import (
+    KERNELS,
+    MECHANISMS,
+    Problem,
+    heavy_replies,
+    ldp_replies,
+    light_sensors,
+    rkhs,
+    stocks,
+)
 from benchmarks.ldp.runs import (
     ALGORITHMS,
     DEFAULT,
@@ -38,7 +48,7 @@ from benchmarks.ldp.runs import (
 )
 from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from benchmarks.report import drawing
-from dptune.local.bandits.replies import HybridReplies, LaplaceReplies, Replies
+from dptune.local.bandits.replies import Replies
 
 EPSILONS = (0.5, 1.0, 2.0)
 GRID = [0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12]
@@ -48,21 +58,23 @@ SEARCH_SEED = 1000  # the search has problems of its own
 # ---- regret --------------------------------------------------------------------------------------------
 
 
-def synthetic(kernel: str, epsilon: float | None, seed: int) -> tuple[Problem, Replies]:
+def synthetic(kernel: str, epsilon: float | None, seed: int, mechanism: str = "CTL") -> tuple[Problem, Replies]:
     problem = rkhs(kernel, seed, student=epsilon is None)
-    return problem, heavy_replies(problem) if epsilon is None else ldp_replies(problem, epsilon)
+    return problem, heavy_replies(problem) if epsilon is None else ldp_replies(problem, epsilon, mechanism)
 
 
-def real(name: str, epsilon: float, seed: int) -> tuple[Problem, Replies]:
+def real(name: str, epsilon: float, seed: int, mechanism: str = "CTL") -> tuple[Problem, Replies]:
     problem = light_sensors(seed) if name == "light sensors" else stocks(seed)
-    return problem, ldp_replies(problem, epsilon)
+    return problem, ldp_replies(problem, epsilon, mechanism)
 
 
 def case_name(name: str, epsilon: float | None) -> str:
     return f"{name}, " + ("Student-t(3), not private" if epsilon is None else f"epsilon={epsilon:g}")
 
 
-def regret(name: str, T: int, seeds: int, variant: Variant, cases: list[tuple[str, float | None]]) -> None:
+def regret(
+    name: str, T: int, seeds: int, variant: Variant, cases: list[tuple[str, float | None]], mechanism: str
+) -> None:
     """Run what is missing of docs/results/<name>.json, seed by seed."""
     data = load(name)
     for seed in range(seeds):
@@ -71,13 +83,15 @@ def regret(name: str, T: int, seeds: int, variant: Variant, cases: list[tuple[st
                 key = f"{algorithm} | {variant.name} | {case_name(case, epsilon)} | T={T}"
                 runs = data.setdefault(key, {})
                 if str(seed) not in runs:
-                    runs[str(seed)] = _one_run(algorithm, variant, case, epsilon, T, seed)
+                    runs[str(seed)] = _one_run(algorithm, variant, case, epsilon, T, seed, mechanism)
         save(name, data)
     tables(name)
 
 
-def _one_run(algorithm: str, variant: Variant, name: str, epsilon: float | None, T: int, seed: int) -> dict[str, Any]:
-    made = synthetic(name, epsilon, seed) if name in KERNELS else real(name, epsilon or 1.0, seed)
+def _one_run(
+    algorithm: str, variant: Variant, name: str, epsilon: float | None, T: int, seed: int, mechanism: str
+) -> dict[str, Any]:
+    made = synthetic(name, epsilon, seed, mechanism) if name in KERNELS else real(name, epsilon or 1, seed, mechanism)
     curve, last = play(algorithm, *made, T, seed, variant)
     uniform = made[0].uniform
     return {
@@ -135,22 +149,31 @@ def draw(name: str, data: dict[str, Any], T: str, variant: str) -> None:
 # ---- the search for the multiplier ---------------------------------------------------------------------
 
 
-def multiplier(T: int, seeds: int, algorithms: list[str], grid: list[float], lams: tuple[float | None, ...]) -> None:
+def multiplier(
+    T: int, seeds: int, algorithms: list[str], grid: list[float], lams: tuple[float | None, ...], mechanism: str
+) -> None:
     """Mean relative regret over both kernels and the three epsilons for each multiplier, on seeds of its own."""
-    data = load("ldp_multiplier")
+    name = _stored("ldp_multiplier", mechanism)
+    data = load(name)
     for lam in lams:
         for algorithm in algorithms:
             for c in grid:
                 by = data.setdefault(f"T={T} | lambda={lam or 'matched'}", {})
                 runs = by.setdefault(algorithm, {}).setdefault(f"{c:g}", [])
                 for seed in range(SEARCH_SEED + len(runs) // RUNS_PER_SEED, SEARCH_SEED + seeds):
-                    runs += _cases(algorithm, T, seed, multiplied(c, lam))
-                save("ldp_multiplier", data)
-    print(f"{multiplier_tables(data)}\n\n{paired_table(data)}")
+                    runs += _cases(algorithm, T, seed, multiplied(c, lam), mechanism)
+                save(name, data)
+    print(multiplier_tables(data), *([paired_table(data)] if mechanism == "CTL" else []), sep="\n\n")
 
 
-def _cases(algorithm: str, T: int, seed: int, variant: Variant, **more: Any) -> list[float]:
-    return [_relative(algorithm, k, epsilon, T, seed, variant, **more) for k in KERNELS for epsilon in EPSILONS]
+def _stored(name: str, mechanism: str) -> str:
+    """The name of the stored runs: CTL's have none of their own."""
+    return name if mechanism == "CTL" else f"{name}_{mechanism}"
+
+
+def _cases(algorithm: str, T: int, seed: int, variant: Variant, mechanism: str = "CTL", **more: Any) -> list[float]:
+    about = T, seed, variant, mechanism
+    return [_relative(algorithm, k, epsilon, *about, **more) for k in KERNELS for epsilon in EPSILONS]
 
 
 def plays(T: int, seeds: int) -> None:
@@ -164,15 +187,16 @@ def plays(T: int, seeds: int) -> None:
     print(plays_table(data))
 
 
-def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, variant: Variant, **more: Any) -> float:
-    problem, replies = synthetic(kernel, epsilon, seed)
+def _relative(
+    algorithm: str, kernel: str, epsilon: float, T: int, seed: int, variant: Variant, mechanism: str, **more: Any
+) -> float:
+    problem, replies = synthetic(kernel, epsilon, seed, mechanism)
     curve, _ = play(algorithm, problem, replies, T, seed, variant, **more)
     return round(float(curve[-1] / (problem.uniform * T)), 5)
 
 
 # ---- Laplace and hybrid replies ------------------------------------------------------------------------
 
-MECHANISMS: dict[str, type[LaplaceReplies | HybridReplies]] = {"CTL": LaplaceReplies, "hybrid": HybridReplies}
 HYBRID_EXPLORATION = (0.03, 0.1)  # multipliers of the bonus under hybrid replies, beside the algorithm's own
 
 
@@ -181,12 +205,12 @@ def mechanisms(T: int, seeds: int, algorithms: list[str]) -> None:
     data = load("ldp_mechanisms")
     for seed in range(seeds):
         for algorithm in algorithms:
-            for name, kind in MECHANISMS.items():
+            for name in MECHANISMS:
                 for c in _explorations(algorithm, name):
                     runs = data.setdefault(f"{algorithm} | {name} | {c or 'own'} | T={T}", {})
                     if str(seed) not in runs:
                         runs[str(seed)] = [
-                            _relative_to_uniform(algorithm, kind, kernel, epsilon, T, seed, c)
+                            _relative(algorithm, kernel, epsilon, T, seed, _exploring(c), name)
                             for kernel in KERNELS
                             for epsilon in EPSILONS[1:]
                         ]
@@ -195,17 +219,11 @@ def mechanisms(T: int, seeds: int, algorithms: list[str]) -> None:
 
 
 def _explorations(algorithm: str, mechanism: str) -> list[float | None]:
-    others = [c for c in HYBRID_EXPLORATION if c != ALGORITHMS[algorithm].EXPLORATION]
-    return [None, *others] if mechanism == "hybrid" else [None]
+    return [None, *HYBRID_EXPLORATION] if mechanism == "hybrid" else [None]
 
 
-def _relative_to_uniform(
-    algorithm: str, kind: type[LaplaceReplies | HybridReplies], kernel: str, epsilon: float, T: int, seed: int, c: Any
-) -> float:
-    problem = rkhs(kernel, seed)
-    variant = Variant("", lambda _, settings: settings if c is None else replace(settings, exploration=c))
-    curve, _ = play(algorithm, problem, kind(epsilon, problem.B, R), T, seed, variant)
-    return round(float(curve[-1] / (problem.uniform * T)), 5)
+def _exploring(c: float | None) -> Variant:
+    return Variant("", lambda _, settings: settings if c is None else replace(settings, exploration=c))
 
 
 def mechanisms_table(data: dict[str, Any]) -> str:
@@ -241,14 +259,19 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["order-wise", "default"])
     parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS), default=list(ALGORITHMS))
     parser.add_argument("--grid", nargs="+", type=float, default=GRID)
+    parser.add_argument("--replies", choices=list(MECHANISMS), default="CTL", help="of regret, real and multiplier")
     parser.add_argument("--paper", action="store_true", help="also with the papers' lambda = 1")
     given = parser.parse_args()
     if given.what in PROBLEMS:
         for name in given.variants:
-            stem = f"ldp_{given.what}_{given.rounds}_{name}"
-            regret(stem, given.rounds, given.seeds, VARIANTS[name], PROBLEMS[given.what])
+            stem = f"{_stored(f'ldp_{given.what}', given.replies)}_{given.rounds}_{name}"
+            cases = [
+                case for case in PROBLEMS[given.what] if case[1] or given.replies == "CTL"
+            ]  # Student-t: not private
+            regret(stem, given.rounds, given.seeds, VARIANTS[name], cases, given.replies)
     elif given.what == "multiplier":
-        multiplier(given.rounds, given.seeds, given.algorithms, given.grid, (None, 1.0) if given.paper else (None,))
+        lams = (None, 1.0) if given.paper else (None,)
+        multiplier(given.rounds, given.seeds, given.algorithms, given.grid, lams, given.replies)
     elif given.what == "plays":
         plays(given.rounds, given.seeds)
     elif given.what == "speed":
@@ -272,6 +295,7 @@ def print_stored() -> None:
     data = load("ldp_multiplier")
     for part in (
         multiplier_tables(data),
+        multiplier_tables(load("ldp_multiplier_hybrid")),
         plays_table(data),
         paired_table(data),
         mechanisms_table(load("ldp_mechanisms")),

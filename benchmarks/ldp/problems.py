@@ -97,8 +97,11 @@ def generated_table(rows: int = 60, M: int = 12, seed: int = 0) -> Array:
     return np.exp(0.3 * rng.standard_normal((rows, 3)) @ rng.standard_normal((3, M)) + rng.standard_normal(M))
 
 
-def ldp_replies(problem: Problem, epsilon: float) -> LaplaceReplies:
-    return LaplaceReplies(epsilon, problem.B, R)
+MECHANISMS: dict[str, type[LaplaceReplies | HybridReplies]] = {"CTL": LaplaceReplies, "hybrid": HybridReplies}
+
+
+def ldp_replies(problem: Problem, epsilon: float, mechanism: str = "CTL") -> LaplaceReplies | HybridReplies:
+    return MECHANISMS[mechanism](epsilon, problem.B, R)
 
 
 def heavy_replies(problem: Problem) -> HeavyTailedReplies:

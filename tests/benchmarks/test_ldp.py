@@ -82,8 +82,9 @@ def test_one_user_at_a_time_is_the_plain_run(algorithm: str) -> None:
 def test_the_page_shows_the_stored_runs_and_nothing_else() -> None:
     page, data = (ROOT / "docs" / "research" / "ldp.md").read_text(), load("ldp_multiplier")
     stems = sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")})
-    assert stems == ["ldp_real_10000", "ldp_regret_10000", "ldp_regret_100000"]
+    assert stems == ["ldp_real_10000", "ldp_regret_10000", "ldp_regret_100000", "ldp_regret_hybrid_10000"]
     blocks = [*map(side_by_side, stems), multiplier_tables(data), plays_table(data), paired_table(data)]
+    blocks += [multiplier_tables(load("ldp_multiplier_hybrid")), main.mechanisms_table(load("ldp_mechanisms"))]
     printed = [line for block in blocks for line in block.splitlines() if line.startswith("| ")]
     assert len(printed) > 40
     assert len(KERNELS) * len(EPSILONS) == RUNS_PER_SEED
@@ -97,6 +98,8 @@ def test_the_defaults_are_the_least_means_of_the_search() -> None:
     for name, algorithm in ALGORITHMS.items():
         means = {float(c): np.mean(values) for c, values in runs[name].items()}
         assert min(means, key=lambda c: means[c]) == algorithm.EXPLORATION
+    bounded = load("ldp_multiplier_hybrid")["T=10000 | lambda=matched"]["TGP"]
+    assert float(min(bounded, key=lambda c: np.mean(bounded[c]))) == ALGORITHMS["TGP"].NEVER_CUT
 
 
 def test_the_commands_of_the_page_are_those_of_the_makefile() -> None:
@@ -117,6 +120,7 @@ def test_both_kinds_of_replies_are_compared_on_the_same_problems(
     assert [row.split(" | ")[1:4] for row in rows] == [
         ["CTL", "own", "40"],
         ["hybrid", "own", "40"],
+        ["hybrid", "0.03", "40"],
         ["hybrid", "0.1", "40"],
     ]
     own, other = (np.array([kept[f"TGP | {name} | own | T=40"][seed] for seed in "01"]) for name in ("CTL", "hybrid"))

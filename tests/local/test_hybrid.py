@@ -16,7 +16,18 @@ import numpy as np
 import pytest
 
 from dptune import InputError
-from dptune.local import HybridRandomizer, HybridReplies, InsecureHybrid, LaplaceReplies, LocalRandomizer, UserLedger
+from dptune.local import (
+    LDPATA,
+    LDPTGP,
+    HybridRandomizer,
+    HybridReplies,
+    InsecureHybrid,
+    LaplaceReplies,
+    LDPMoMA,
+    LDPSettings,
+    LocalRandomizer,
+    UserLedger,
+)
 from dptune.local.bandits.replies import check_randomizer
 from dptune.local.windows import PARTS, Window, largest_reply, largest_variance, windows
 
@@ -182,3 +193,13 @@ def test_the_curator_knows_the_moments_and_cuts_nothing() -> None:
             check_randomizer(wrong, stated.describe())
     with pytest.raises(InputError, match=r"HybridReplies\(epsilon=2.0"):
         check_randomizer(replies, HybridRandomizer(2.0, 3.0).describe())
+
+
+def test_the_default_exploration_is_that_of_the_replies() -> None:
+    """Bounded replies leave beta without a bias, so that TGP explores too little with the multiplier of CTL."""
+    grid = [[0.0], [1.0]]
+    hybrid, laplace = HybridReplies(1.0, B=1.0, R=1.0), LaplaceReplies(1.0, B=1.0, R=1.0)
+    assert [LDPTGP(grid, LDPSettings(replies)).exploration for replies in (hybrid, laplace)] == [0.15, 0.03]
+    assert LDPTGP(grid, LDPSettings(hybrid, exploration=0.5)).exploration == 0.5
+    for other in (LDPATA, LDPMoMA):
+        assert {other(grid, LDPSettings(replies)).exploration for replies in (hybrid, laplace)} == {0.015}

@@ -70,8 +70,8 @@ class LDPSettings(Checked):
             over the prior's, if B is two prior deviations of f. For MoMA it is divided by k, an epoch's replies. The
             theorems hold for every lambda > 0, and 1 trusts a reply as if it had hardly any noise.
         delta: the regret bound fails with at most this probability.
-        exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
-            found by ``benchmarks/ldp/__main__.py multiplier``.
+        exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default for
+            these replies, found by ``benchmarks/ldp/__main__.py multiplier``.
         q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play. The
             theorems have q = 6 (1 + a)/(1 - a) ln(4 T/delta)/a^2 for the accuracy a in (0, 1). ATA and MoMA only.
         redraw: the dictionary is drawn again when the variances s~^2/lambda of the points played since the last
@@ -109,7 +109,7 @@ class LocalBandit(ABC):
 
     def __init__(self, points: ArrayLike, settings: LDPSettings) -> None:
         self.settings = settings
-        self.exploration = self.EXPLORATION if settings.exploration is None else settings.exploration
+        self.exploration = settings.exploration or self.default_exploration(settings.replies)
         self.points = as_points(points).copy()  # X
         if not len(self.points):
             raise InputError("there must be at least one candidate.")
@@ -121,6 +121,11 @@ class LocalBandit(ABC):
         self._set_prior()
         self.lam = settings.lam or self._regulariser()
         self._start()
+
+    @classmethod
+    def default_exploration(cls, replies: Replies) -> float:
+        """The multiplier of beta_t where the settings have none."""
+        return cls.EXPLORATION
 
     def ask(self, pending: Iterable[int] = ()) -> int:
         """The candidate with the largest upper confidence bound, the first of equals.

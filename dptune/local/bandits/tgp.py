@@ -23,6 +23,7 @@ import numpy as np
 from scipy.linalg import blas, solve_triangular
 
 from dptune.local.bandits.bandit import IntArray, LocalBandit, Posterior
+from dptune.local.bandits.replies import Replies
 from dptune.search.gp.points import FloatArray
 from dptune.search.gp.posterior import stable_cholesky
 
@@ -33,6 +34,11 @@ class LDPTGP(LocalBandit):
     """Algorithm LDP-TGP-UCB; a round costs O(M^2)."""
 
     EXPLORATION = 0.03  # benchmarks/ldp/__main__.py multiplier: docs/results/ldp_multiplier.json
+    NEVER_CUT = 0.15  # the same where no reply is cut, so that beta_t has no bias: ldp_multiplier_hybrid.json
+
+    @classmethod
+    def default_exploration(cls, replies: Replies) -> float:
+        return cls.EXPLORATION if replies.bias(1) else cls.NEVER_CUT
 
     def _start(self) -> None:
         self._sums = np.zeros(len(self.points))
