@@ -73,6 +73,7 @@ test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the ol
 	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" -n 2 --dist loadgroup $(SMOKE)
 
 audit: audit-core  ## the slow audits: long noise, whole runs, random kills; with -s they print what they prove
+	$(BIN)/python -m pytest -m minutes -n 2 -rfE
 	$(BIN)/python -m pytest -m "slow and ray" -rfE
 	DPTUNE_EXPLORE=1 $(BIN)/python -m pytest -m hypothesis -n 2  # properties, on examples that nobody has tried yet
 
@@ -80,9 +81,9 @@ audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole 
 	$(BIN)/python -m pytest -m "slow and ray" -k "not test_kill or (charge and draw)" -rfE \
 		$(addprefix tests/ray_front/test_,cluster.py example.py no_marker.py ldp_searchers.py kill.py)
 
-audit-core: $(VENV)/.installed  ## those without a Ray cluster
+audit-core: $(VENV)/.installed  ## those without a Ray cluster that take less than minutes each
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q tests/sklearn_front/test_estimator_checks.py -k array_api  # SciPy reads it at import
-	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfE --durations=30
+	$(BIN)/python -m pytest -m "slow and not ray and not minutes" -n 2 -rfE --durations=30
 
 $(VENV)-outside/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-outside

@@ -44,7 +44,14 @@ def test_two_privatizers_draw_other_noise() -> None:
 
 @pytest.mark.slow  # with 1200 releases it is one of the audits of test_planted_bugs.py
 @pytest.mark.parametrize("kind", ["scalar", "vector"])
-@pytest.mark.parametrize(("mu", "count"), [(0.5, 100_000), (1.0, 40_000), (3.0, 20_000)])
+@pytest.mark.parametrize(
+    ("mu", "count"),
+    [
+        pytest.param(0.5, 100_000, marks=pytest.mark.minutes),
+        pytest.param(1.0, 40_000, marks=pytest.mark.minutes),
+        (3.0, 20_000),
+    ],
+)
 def test_with_many_releases_the_proven_mu_comes_near(kind: str, mu: float, count: int) -> None:
     bound = audit_lower_bound(kind, mu=mu, count=count)
     print(f"{kind}: claimed {mu}, proven {bound:.3f}")

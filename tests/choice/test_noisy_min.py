@@ -35,7 +35,9 @@ def test_what_an_adversary_proves_is_below_the_claim_and_near_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "mu", [pytest.param(0.5, marks=pytest.mark.minutes), pytest.param(1.0, marks=pytest.mark.minutes), 3.0]
+)
 def test_with_many_releases_the_proven_mu_comes_near(mu: float) -> None:
     print(f"claimed {mu}, proven {audit_worst_pair(mu=mu, count=40_000):.3f}")
     audit_law(mu=mu, count=20_000)
