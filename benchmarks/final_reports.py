@@ -11,6 +11,8 @@ are not imported).
 people per class given away: a mean of losses in [0, 1] has sensitivity 1/n, a share of one class 1/n_class, and the
 area, a mean over pairs of which one person is in n_0 or n_1, the larger of 1/n_0 and 1/n_1. Of k metrics each would
 have sqrt(k) times that.
+
+"floor" is the least standard deviation that an unbiased release of the area can have (:func:`floor`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,8 @@ from benchmarks.data import Array
 from benchmarks.frontier.tables import table
 from benchmarks.report import DOCS
 from dptune.choice import Report
-from dptune.choice.report.binary import exact_area
+from dptune.choice.report.binary import BinaryTable, exact_area
+from dptune.choice.report.bins import Bins, edges_of
 from dptune.choice.report.cells import cells_loss
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.reporting import KEY
@@ -97,10 +100,10 @@ def normal_classes(rows: int = 20_000) -> Array:
     return np.column_stack([rng.normal(size=rows) + norm.ppf(0.85) * math.sqrt(2) * y, y])
 
 
-def train(task: Task) -> Trained:
+def train(task: Task, split: int = 0) -> Trained:
     """Return the task's model on the first 300 rows of a fixed shuffle."""
     rows = normal_classes() if task.table == "normal" else table(task.table)
-    rows = rows[np.random.default_rng(0).permutation(len(rows))]
+    rows = rows[np.random.default_rng(split).permutation(len(rows))]
     X, y = rows[:, :-1], rows[:, -1]
     y = y if task.above is None else (y > task.above).astype(int)
     X_train, y_train, model = X[:N_PUBLIC].copy(), y[:N_PUBLIC].copy(), task.model()
@@ -154,6 +157,37 @@ def alone(found: Report, y: Array) -> dict[str, float]:
     }  # fmt: skip
 
 
+def largest_step(scores: Array, positive: Array) -> float:
+    """The largest change of the area under the ROC curve if one of these people is replaced by anybody.
+
+    The newcomer is positive or negative, above or below everybody: the area is monotone in a newcomer's score.
+    """
+    n1 = float(positive.sum())
+    n0 = len(scores) - n1
+    area, largest = exact_area(scores, positive), 0.0
+    for of, sign in ((positive, 1), (~positive, -1)):
+        others = np.sort(sign * scores[~of])
+        behind, ahead = (np.searchsorted(others, sign * scores[of], side=side) for side in ("left", "right"))
+        without = area * n0 * n1 - (behind + ahead) / 2  # pairs in order, without one person of this class
+        left0, left1 = (n0, n1 - 1) if sign == 1 else (n0 - 1, n1)
+        for more0, more1, best in ((0, 1, left0), (1, 0, left1)):
+            pairs = (left0 + more0) * (left1 + more1)
+            if pairs > 0:
+                changes = [np.abs((without + added) / pairs - area).max() for added in (0.0, best)]
+                largest = max(largest, *(float(each) for each in changes))
+    return largest
+
+
+def floor(scores: Array, positive: Array, mu: float) -> float:
+    """The least standard deviation of a mu-GDP release of the area that is unbiased for these people and all others.
+
+    Hammersley, Chapman and Robbins: Var(T) >= (area - area')^2 / chi^2 for neighbours, and chi^2 of two outputs of a
+    mu-GDP mechanism is at most that of N(mu, 1) from N(0, 1), exp(mu^2) - 1, as both are made from those by one
+    randomised map (Dong, Roth & Su 2022).
+    """
+    return largest_step(scores, positive) / math.sqrt(math.expm1(mu**2))
+
+
 def codes_of(plan: ReportPlan, y: Array, answers: Array) -> Array:
     """In which cells people are, for a model's answers about them."""
     cells = cells_loss(plan.asked(), plan.cells(), plan.sizes)
@@ -170,6 +204,7 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
     errors: dict[str, list[float]] = {}
     held: dict[str, list[bool]] = {}
     single: dict[str, list[float]] = {}
+    floors: list[float] = []
     rng, X, y = np.random.default_rng(1), *trained.others
     found, answers, codes, started = None, np.empty(0), np.empty(0), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -186,6 +221,9 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
                 codes = codes_of(found.plan, y, answers)
             else:
                 found = released_again(found.plan, privatizer, codes[own], str(i))
+            if found.plan.two_classes:
+                s = answers[own, 1] if answers.ndim == 2 else answers[own]
+                floors.append(floor(s, y[own] == 1, mu))
             by_itself = {} if found.plan.ranges is not None else alone(found, y[own])
             for metric, value in exact(found, answers[own], y[own]).items():
                 released = found.metrics[metric]
@@ -202,15 +240,47 @@ def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[
         }
         for metric, e in errors.items()
     }
+    if floors:
+        rounded["roc_auc_score"]["floor"] = float(f"{math.sqrt(np.mean(np.square(floors))):.4g}")
     seconds = (time.perf_counter() - started) / draws
     bins = found.plan.bins[0].count if found and found.plan.bins else None
     return {"task": name, "n": n, "mu": mu, "draws": draws, "bins": bins, "seconds": round(seconds, 3), "of": rounded}
 
 
+def within(splits: Sequence[int] = (1, 2, 3)) -> str:
+    """How far the fitted order within bins is from the true one, by the number of bins: rows for ``--within``.
+
+    Over other splits than the one that is measured: the root of the mean square over bins, by their pairs, without
+    what the chance of everybody else's finite number adds.
+    """
+    rows = []
+    made = [train(task, split) for task in TASKS.values() if task.above is not None for split in splits]
+    for wanted in (4, 6, 8, 10, 12):
+        squares, weights = 0.0, 0.0
+        for trained in made:
+            X, y = trained.others
+            method = "predict_proba" if hasattr(trained.model, "predict_proba") else "decision_function"
+            public, s = (a[:, 1] if a.ndim == 2 else a for a in (trained.scores, getattr(trained.model, method)(X)))
+            cut, yes = 0.5 if method == "predict_proba" else 0.0, trained.y == 1
+            bins = Bins.at(edges_of(public, yes, cut, wanted), cut, public, yes)
+            counts = np.array([np.bincount(bins.of(s[y == kind]), minlength=bins.count) for kind in (0, 1)], float)
+            scaled = counts * 400 / len(y)
+            ahead = BinaryTable(bins, scaled, bins.noise(1e-3), 400.0).ahead
+            for b in np.flatnonzero(counts.min(axis=0) > 0):
+                here, pairs = bins.of(s) == b, counts[:, b].prod()
+                chance = (counts[:, b].sum() + 1) / (12 * pairs)
+                weight = (pairs / counts.sum(axis=1).prod()) ** 2
+                squares += weight * ((exact_area(s[here], y[here] == 1) - 0.5 - ahead[b]) ** 2 - chance)
+                weights += weight
+        rows.append(f"| {wanted} | {math.sqrt(squares / weights):.3f} |")
+    return "\n".join(["| bins | order within bins: sd about what is fitted |", "|---|---|", *rows])
+
+
 def show(results: list[dict[str, Any]]) -> str:
     """The tables of docs/research/report.md."""
-    lines = ["| model: table | n | mu | bins | AUC: sd, bias | alone | accuracy: sd, bias | recall: sd | pays from |",
-             "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| model: table | n | mu | bins | AUC: sd, bias | floor | alone |"
+             " accuracy: sd, bias | recall: sd | pays from |",
+             "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     results = sorted(results, key=lambda each: (each["n"], -each["mu"]))
     for each in results:
         of = each["of"]
@@ -220,7 +290,7 @@ def show(results: list[dict[str, Any]]) -> str:
         ratios = [math.ceil((m["sd"] / m["alone"]) ** 2) for m in of.values() if "alone" in m]
         lines.append(
             f"| {each['task']} | {each['n']} | {each['mu']:g} | {each['bins']} | "
-            f"{area['sd']:.3f}, {area['bias']:+.3f} | {area['alone']:.3f} | "
+            f"{area['sd']:.3f}, {area['bias']:+.3f} | {area['floor']:.3f} | {area['alone']:.3f} | "
             f"{right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | "
             f"{np.median(ratios):g} |"
         )
@@ -252,10 +322,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--within", action="store_true", help="measure the order within bins, and nothing else")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
     logging.getLogger("dptune").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=RuntimeWarning)
+    if asked.within:
+        print(within())
+        return
     path = asked.out / "results" / "final_reports.jsonl"
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(each["task"], each["n"], each["mu"]) for each in results}

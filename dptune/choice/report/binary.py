@@ -6,6 +6,8 @@ is read from them. Two biases are taken off the area under the ROC curve:
 - *Spread within a bin.* Of two people in one bin the positive one tends to have the larger score. A bin's people lie at
   the scores of its public rows, points of rank r; the share of positives there is proportional to
   h(r) = 1 / (1 + exp(-alpha - beta logit r)), whose two numbers are fitted to the released table and the public rows'.
+  What is fitted misses the true order in a bin by 0.04 (one standard deviation), however many bins there are: on seven
+  tables, ``python -m benchmarks.final_reports --within``.
 - *Known sum.* Moving the counts onto their known sum correlates the noise of the two classes; the sum of these
   covariances over all pairs is taken off the numerator, and off n_0 n_1.
 """
@@ -23,6 +25,7 @@ from scipy.special import expit, logit
 from dptune.choice.report.bins import POINTS, Bins
 from dptune.choice.report.metric import WHOLE, Z_95, Cells, Matrix, Metric, Range, Vector, mean_of, nonnegative
 
+WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
 
 
@@ -93,32 +96,32 @@ class BinaryTable:
         return (1 - h) / (1 - h).sum(axis=1, keepdims=True), h / h.sum(axis=1, keepdims=True)
 
     @cached_property
-    def _ahead(self) -> Vector:
+    def ahead(self) -> Vector:
         """(B,) how often, of a negative and a positive in one bin, the positive has the larger score, less 1/2."""
         q0, q1 = self._spread
         return np.asarray(np.einsum("bi,bij,bj->b", q1, self.bins.behind, q0) - 0.5)
 
     def area(self) -> float:
         """The area under the ROC curve alone, without intervals; NaN if the noise hides a class."""
-        numerator, pairs, _ = self._area()
+        numerator, pairs = self._area()
         return min(max(numerator / pairs, 0.0), 1.0) if pairs > 0 else math.nan
 
-    def _area(self) -> tuple[float, float, float]:
-        """Numerator, number of pairs n_0 n_1, and what the spread within bins adds to the numerator."""
+    def _area(self) -> tuple[float, float]:
+        """Numerator and number of pairs n_0 n_1."""
         c0, c1 = self._counts
         below = np.cumsum(c0) - c0 / 2
         B = self.bins.count
         tied = self.cells.noise[B:, :B]
         p0, p1 = self.table
-        within = float(p0 * p1 @ self._ahead)
+        within = float(p0 * p1 @ self.ahead)
         n0, n1 = float(c0.sum()), float(c1.sum())
         pairs = n0 * n1 - float(tied.sum()) if min(n0, n1) > 0 else 0.0
-        return float(c1 @ below) - float((tied * _order(B)).sum()) + within, pairs, within
+        return float(c1 @ below) - float((tied * _order(B)).sum()) + within, pairs
 
     @cached_property
     def roc_auc_score(self) -> Metric:
         """Area under the ROC curve: the chance that a positive person has a larger score than a negative one."""
-        numerator, pairs, _ = self._area()
+        numerator, pairs = self._area()
         if pairs <= 0:
             return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
         n0, n1 = self._counts.sum(axis=1)
@@ -134,7 +137,7 @@ class BinaryTable:
         return Metric("roc_auc_score", value, kept(both + self._unread), kept(both + people)).unless_hidden(WHOLE)
 
     def _area_variance(self, area: Vector) -> Vector:
-        """Variance of (numerator - area n_0 n_1) by noise, and by half of what the spread within bins adds."""
+        """Variance of (numerator - area n_0 n_1) by noise, and by the order within bins, which is not released."""
         c0, c1 = self._counts
         B, n0, n1 = self.bins.count, float(c0.sum()), float(c1.sum())
         a = np.concatenate([np.cumsum(c1[::-1])[::-1] - c1 / 2, np.cumsum(c0) - c0 / 2])  # gradient of the numerator
@@ -145,8 +148,18 @@ class BinaryTable:
         )
         squares = of - 2 * area * cross + area**2 * whole  # variance of what products of two noises add
         noise = self.cells.variance(a) - 2 * area * self.cells.covariance(a, b) + area**2 * self.cells.variance(b)
-        _, _, within = self._area()
-        return np.asarray(noise + squares + (within / 2) ** 2)
+        return np.asarray(noise + squares + self._misfit)
+
+    @property
+    def _misfit(self) -> float:
+        """Variance of the numerator by what the fitted order within bins misses."""
+        return WITHIN**2 * float((self.table.prod(axis=0) ** 2).sum())
+
+    @property
+    def area_misfit(self) -> float:
+        """Standard deviation of the area's bias, over tables and models; infinite if noise hides a class."""
+        _, pairs = self._area()
+        return math.sqrt(self._misfit) / pairs if pairs > 0 else math.inf
 
     @property
     def _unread(self) -> float:
@@ -157,7 +170,7 @@ class BinaryTable:
     @property
     def area_error(self) -> float:
         """Standard error of the area by noise and by what is not read within bins; infinite if noise hides a class."""
-        _, pairs, _ = self._area()
+        _, pairs = self._area()
         variance = float(self._area_variance(np.array(self.area()))) + self._unread
         return math.sqrt(variance) / pairs if pairs > 0 else math.inf
 

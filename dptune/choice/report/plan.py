@@ -116,7 +116,7 @@ class ReportPlan:
         k = len(self.labels)
         if self.ranges is not None:
             blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]
-            statistic = "means and table of the residuals of a final model"
+            statistic = f"means and table of the residuals of a final model, {self.ranges.words()}"
         elif self.two_classes:
             blocks = [_with_unknown(np.asarray(np.kron(np.eye(self.groups), self.bins[0].strategy), dtype=np.float64))]
             statistic = "table of true class and score bin of a final model"
@@ -124,6 +124,10 @@ class ReportPlan:
             blocks = [np.eye(self.groups * k * k + 1), *(_with_unknown(bins.strategy) for bins in self.bins)]
             statistic = "tables of true class and decision or score bin of a final model"
         return TableQuery(tuple(blocks), self.mu, statistic, meaning=json.dumps(self.stored(), sort_keys=True))
+
+    def note(self) -> dict[str, Any] | None:
+        """Return what a signer has to know of the public rows' part: the ranges of a regression; None if nothing."""
+        return None if self.ranges is None else {"ranges": self.ranges.clipped()}
 
     def asked(self) -> Asked:
         """Return how the model is asked."""

@@ -86,6 +86,15 @@ class Ranges:
         """Return JSON data."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
+    def clipped(self) -> dict[str, list[float]]:
+        """Return [low, high] of what is clipped, in units of the answer: residuals and answers."""
+        return {"residuals": [-self.most, self.most], "answers": [self.middle - self.reach, self.middle + self.reach]}
+
+    def words(self) -> str:
+        """Return the same for a statement."""
+        ranges = (f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high) in self.clipped().items())
+        return f"{' and '.join(ranges)} by public rows"
+
     # ---- what is asked ---------------------------------------------------------------------------
 
     @property

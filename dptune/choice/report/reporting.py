@@ -102,7 +102,8 @@ def report(
         groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
         return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
-    return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
+    released = privatizer.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
+    return report_of(plan, released, name)
 
 
 def _paid_by(given: object, data: object) -> LossPrivatizer:

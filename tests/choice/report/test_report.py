@@ -22,6 +22,7 @@ from sklearn.svm import SVC, LinearSVC
 import dptune
 from dptune import InputError
 from dptune.choice import stored_report
+from dptune.cli.releases import release_rows
 
 # ---- what is read from a table --------------------------------------------------------------------------
 
@@ -169,6 +170,22 @@ def test_subgroups_add_up_to_everybody(tmp_path: Path) -> None:
     assert found.accuracy_score.value == pytest.approx(np.mean(decided == PRIVATE[1]))
     assert "sex = f" in found.to_markdown()
     assert privatizer_event(tmp_path)["sensitivity"] * 400 == pytest.approx(math.sqrt(2))  # one cell a person
+
+
+def test_a_signer_sees_what_a_regression_clips(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = X @ [3.0, -2.0, 1.0] + rng.normal(size=500)
+    public, mine = (X[:100].copy(), y[:100].copy()), silent(tmp_path)
+    found = report(mine, Ridge().fit(*public), data=(X[100:].copy(), y[100:].copy()), public=public)
+    ranges = found.plan.ranges
+    assert ranges is not None
+    (charge,) = mine.ledger.charges()
+    answers = [ranges.middle - ranges.reach, ranges.middle + ranges.reach]
+    assert charge.note["ranges"] == {"residuals": [-ranges.most, ranges.most], "answers": answers}
+    words = f"residuals in [{-ranges.most:.4g}, {ranges.most:.4g}] and answers in [{answers[0]:.4g}, {answers[1]:.4g}]"
+    assert f"{words} by public rows" in release_rows(mine.ledger)[0]["what"]
+    assert words in mine.ledger.statement(delta=1e-5).to_text().replace("\n", " ").replace("  ", " ")
 
 
 def test_subgroups_of_a_regression(tmp_path: Path) -> None:
