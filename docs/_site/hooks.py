@@ -90,9 +90,9 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def _narrow_cell(cell: str) -> str:
-    """A cell whose names of code may break at their joints, and whose intervals and equations may not break."""
+    """A cell whose names of code may break at their joints; an equation stays whole, an interval breaks after "to"."""
     cell = CODE.sub(lambda code: re.sub(r"(?<=[_.(,=])(?=\w)", "<wbr>", code[0]), cell)
-    return WHOLE.sub(r"&nbsp;\1&nbsp;", cell)
+    return WHOLE.sub(lambda found: "&nbsp;=&nbsp;" if found[1] == "=" else "&nbsp;to ", cell)
 
 
 def _with_narrow(image: re.Match[str]) -> str:

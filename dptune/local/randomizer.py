@@ -149,8 +149,8 @@ def _ends(bound: float | Ends) -> Ends:
     low, high = (math.nan if end is None else end for end in ends)
     if not (sys.float_info.min <= high - low < math.inf):
         raise InputError(
-            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers with low < high, not "
-            f"closer than {sys.float_info.min:g}; got {bound!r}. "
+            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers; got {bound!r}. "
+            f"The distance from low to high must be at least {sys.float_info.min:g}. "
             "Choose it from the meaning of the value, not from anybody's data."
         )
     return low, high

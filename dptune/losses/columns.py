@@ -130,7 +130,7 @@ def column_of(name: object, public: Array, categories: Sequence[Any] | None = No
         return _Words(name, public, categories)
     if public.dtype.kind in "mM" or not all(isinstance(what, str | float | None) for what in said):
         raise InputError(
-            f"column {name!r} of like= holds neither numbers, text nor categories; turn it into one of them, "
-            "for example dates into days, in like= and in X. Text must be valid Unicode."
+            f"column {name!r} of like= holds neither numbers, text nor categories. Convert it in like= and in X, "
+            "for example dates into days. Text must be valid Unicode."
         )
     return _Words(name, public) if any(isinstance(cell, str) for cell in entries_of(public)) else _Numbers(public)

@@ -155,8 +155,8 @@ def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[An
             p = np.column_stack([1.0 - p, p])  # (n, 2)
     if p.ndim != 2 or p.shape[1] != len(labels):
         raise InputError(
-            f"proba has shape {p.shape} for {len(labels)} labels; allowed: (n, {len(labels)}), one column "
-            "per label in the order of `labels`, or (n,) for P(labels[1]) of two labels"
+            f"proba has shape {p.shape} for {len(labels)} labels. Allowed: (n, {len(labels)}), one column "
+            "per label in the order of `labels`; for two labels also (n,), which is P(labels[1])."
         )
     _same_length(codes, p, "proba")
     return codes, p, (codes >= 0) & np.isfinite(p).all(axis=1)

@@ -241,8 +241,8 @@ def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
     shape = (d,) if shape is None and d is not None else shape
     if shape is None:
         raise InputError(
-            "the number of columns of a list or a vector of rows must come from public facts, and this model has no "
-            "n_features_in_ (is it fitted?). Give data=Rows(X, y, like=public rows), or an array of numbers."
+            "the number of columns of a list or a vector of rows must come from public facts. This model has no "
+            "n_features_in_: is it fitted? Give data=Rows(X, y, like=public rows), or an array of numbers."
         )
     table = np.full((len(X), *shape), UNREADABLE, dtype=object)
     for i, row in enumerate(map(as_array, entries_of(X))):

@@ -234,8 +234,8 @@ def _scoring(ledgers: Sequence[TrainingLedger]) -> tuple[SelectionPlan, int]:
     scoring = [i for i, plan in enumerate(selections) if plan.score_mu is not None]
     if len(selections) < len(ledgers) or len(scoring) != 1 or len({plan.repeats for plan in selections}) != 1:
         raise InputError(
-            "ledgers must be TrainingLedgers of one SelectionPlan for each population, all with the same repeats, and "
-            "exactly one of them with score_mu, the people whose losses choose."
+            "ledgers must be TrainingLedgers of one SelectionPlan for each population, all with the same repeats. "
+            "Exactly one of them must have score_mu: the people whose losses choose."
         )
     return selections[scoring[0]], ledgers[scoring[0]].n or 0
 

@@ -124,7 +124,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         """Tune says nothing to a searcher if the Tuner has no search space: not even which mode it was given."""
         if self._given_mode is None:
             raise dptune.InputError(
-                "Tune tells a searcher its mode together with the Tuner's param_space only: give the searcher "
+                "a searcher learns its mode from Tune only if the Tuner has a param_space. Give the searcher "
                 'mode="min" or mode="max", or give the search space to the Tuner.'
             )
         return self._given_mode

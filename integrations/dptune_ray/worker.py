@@ -164,15 +164,15 @@ def made_trainable(
     code = getattr(original, "__code__", None)
     if code is not None and members.get("public") is None and "report_public" in code.co_names:
         raise dptune.InputError(
-            "the function calls report_public(...), which makes a quantity public: say in words what it is, as "
-            'search.trainable(public="log loss on 300 public rows"), for the ledger\'s statement.'
+            "the function calls report_public(...), which makes a quantity public. Say in words what it is, for the "
+            'ledger\'s statement: search.trainable(public="log loss on 300 public rows").'
         )
     if code is not None and _reports_itself(original, code):
         raise dptune.InputError(
             "the function calls tune.report(...), which does nothing in a private trial: dptune reports the released "
             "value. Remove the call and return the losses. For a scheduler, report a quantity of public rows: "
-            'report_public(value, step) in the function, search.trainable(public="log loss on 300 public rows"), and '
-            'the scheduler with metric="public", mode="min".'
+            "call report_public(value, step) in the function. Make the trainable with "
+            'search.trainable(public="log loss on 300 public rows"), the scheduler with metric="public", mode="min".'
         )
     name = getattr(original, "__name__", type(original).__name__)
     about = {"__doc__": original.__doc__, "__module__": __name__, "_name": f"{name.strip('<>')}-{run.name[-6:]}"}

@@ -76,8 +76,8 @@ def given_halves(
     if hasattr(X, "columns") != hasattr(X_val, "columns"):
         raise InputError(
             f"X is a {type(X).__name__} and X_val a {type(X_val).__name__}: give both as data frames, or both as "
-            "arrays. The last step of a Pipeline gets X transformed and X_val as it was: put the steps before it into "
-            "the estimator that is searched, PrivateSearch(make_pipeline(scaler, model), ...)."
+            "arrays. The last step of a Pipeline gets X transformed and X_val as it was. Put the steps before it into "
+            "the estimator that is searched: PrivateSearch(make_pipeline(scaler, model), ...)."
         )
     public, private = _columns(X), _columns(X_val)
     if public is not None and private is not None and list(public) != list(private):

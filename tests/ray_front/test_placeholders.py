@@ -168,7 +168,7 @@ def test_what_tune_itself_cannot_choose_is_refused_by_name_and_works_in_the_sear
 
 def test_a_searcher_whom_tune_tells_no_mode_asks_for_it(fast_path):
     search = CentredSearch(open_privatizer(fast_path), SPACE, n_trials=8)
-    with pytest.raises(dptune.InputError, match='give the searcher mode="min"'):
+    with pytest.raises(dptune.InputError, match='Give the searcher mode="min"'):
         tuner(search.trainable(losses), search, fast_path, param_space=None, mode="max").fit()
     assert open_ledger(fast_path).spent() == 0.0
 

@@ -115,7 +115,7 @@ def test_other_people_need_another_ledger(fast_path):
 def test_the_last_step_of_a_pipeline_is_told_to_take_the_others_in(fast_path):
     X, X_val = (pd.DataFrame(rows, columns=["a", "b", "c"]) for rows in (PUBLIC[0], PRIVATE[0]))
     outer = Pipeline([("scale", StandardScaler()), ("s", search_in(fast_path))])
-    with pytest.raises(dptune.InputError, match=r"put the steps before it into the estimator") as refused:
+    with pytest.raises(dptune.InputError, match=r"Put the steps before it into the estimator") as refused:
         outer.fit(X, PUBLIC[1], s__X_val=X_val, s__y_val=PRIVATE[1])
     assert "Rows(" not in str(refused.value)
     inner = search_in(

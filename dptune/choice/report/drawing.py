@@ -89,7 +89,7 @@ def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
     axes.set(xlabel=f"1 - specificity: others called {label}", ylabel=f"sensitivity: {label}, and called so")
     axes.set_title("ROC curve")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    axes.legend(loc="lower right", fontsize=7)
+    axes.legend(loc="lower right", fontsize=8)
 
 
 def _calibration(axes: Axes, table: BinaryTable, label: str) -> None:
@@ -105,7 +105,7 @@ def _calibration(axes: Axes, table: BinaryTable, label: str) -> None:
     axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="as predicted")
     axes.set(xlabel=f"predicted probability of {label}", ylabel=f"share who are {label}", title="Calibration")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    axes.legend(loc="upper left", fontsize=7)
+    axes.legend(loc="upper left", fontsize=8)
 
 
 def _confusion(axes: Axes, found: BinaryTable | Confusion, names: list[str], dark: bool) -> None:
@@ -138,11 +138,11 @@ def _bars(axes: Axes, report: Report) -> None:
         low, high = np.nan_to_num(np.array(ends), neginf=0.0).T
         axes.hlines(places, low, high, lw=thin, color="C0", label=name)
     axes.plot(values, places, "o", color="C1", ls="none")
-    axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in metrics], fontsize=7)
+    axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in metrics], fontsize=8)
     axes.set_title(
         "Metrics, 95%" if r2 is None else "Metrics, 95%; R² {:.2f} ({:.2f} to {:.2f})".format(r2.value, *r2.interval)
     )
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=8)
 
 
 def _residuals(axes: Axes, found: Residuals, dark: bool) -> None:
@@ -159,4 +159,4 @@ def _residuals(axes: Axes, found: Residuals, dark: bool) -> None:
     words = [f"< {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"> {edges[-1]}"]
     axes.set_xticks(range(len(shares)), words, fontsize=7)
     axes.set(xlabel="prediction", ylabel="prediction - answer", title="Residuals")
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=8)

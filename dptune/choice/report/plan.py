@@ -216,8 +216,8 @@ def groups_of(X: Any, by: Any) -> Groups | None:
         json.dumps([by, levels], allow_nan=False)
     except (LookupError, TypeError, ValueError):
         raise InputError(
-            f"by={by!r} must be a column of public=: its name in a data frame, its place in an array, with text or "
-            "numbers and no missing value. Nothing was charged."
+            f"by={by!r} must be a column of public=: its name in a data frame, or its place in an array. "
+            "The column must hold text or numbers, and no missing value. Nothing was charged."
         ) from None
     if not 2 <= len(levels) <= MOST_GROUPS:
         raise InputError(
