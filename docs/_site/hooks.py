@@ -72,7 +72,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Show roles of docstrings, as :class:`~dptune.Budget`, by the last part; keep names that share a line together.
 
-    Names of code in a table may break after a dot or an underscore. A figure with a narrow form has it on a phone.
+    Names of code in a table may break at their joints. A figure with a narrow form has it on a phone.
     """
     html = SEVERAL.sub(lambda names: f"<b><code>{names[1]}, {re.sub('<[^>]*>|[()]', '', names[2])}</code></b>", html)
     html = ROLE.sub(lambda role: f"<code>{role[1].rpartition('.')[2] if '~' in role[0] else role[1]}</code>", html)
@@ -91,7 +91,7 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 def _narrow_cell(cell: str) -> str:
     """A cell whose names of code may break at their joints; an equation stays whole, an interval breaks after "to"."""
-    cell = CODE.sub(lambda code: re.sub(r"(?<=[_.(,=])(?=\w)", "<wbr>", code[0]), cell)
+    cell = CODE.sub(lambda code: re.sub(r"(?<=[_.(,=/])(?=\w)", "<wbr>", code[0]), cell)
     return WHOLE.sub(lambda found: "&nbsp;=&nbsp;" if found[1] == "=" else "&nbsp;to ", cell)
 
 

@@ -36,22 +36,22 @@ function* texts(element) {
   const walk = element.ownerDocument.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) yield walk.currentNode;
 }
-function* brokenWords(cell) {
-  for (const text of texts(cell)) for (const word of text.data.matchAll(/[\\p{L}\\p{N}]+(?:[.]\\p{N}+)*/gu)) {
+function* ranges(element, pattern) {  // of each piece of text that the pattern finds
+  for (const text of texts(element)) for (const found of text.data.matchAll(pattern)) {
     const range = text.ownerDocument.createRange();
-    range.setStart(text, word.index);
-    range.setEnd(text, word.index + word[0].length);
-    if (lines(range).size > 1) yield word[0];
+    range.setStart(text, found.index);
+    range.setEnd(text, found.index + found[0].length);
+    yield range;
   }
 }
-function covered(code, button) {  // code that lies under a button
-  const place = button.getBoundingClientRect(), range = code.ownerDocument.createRange();
-  for (const text of texts(code)) {
-    range.selectNodeContents(text);
-    for (const box of boxes(range))
-      if (box.right > place.left && box.left < place.right && box.bottom > place.top + 1 &&
-          box.top < place.bottom - 1) return true;
-  }
+function* brokenWords(cell) {
+  for (const word of ranges(cell, /[\\p{L}\\p{N}]+(?:[.]\\p{N}+)*/gu)) if (lines(word).size > 1) yield word.toString();
+}
+function covered(code, button) {  // whether code lies under a button
+  const place = button.getBoundingClientRect();
+  for (const word of ranges(code, /[^ \\n]+/g)) for (const box of boxes(word))
+    if (box.right > place.left && box.left < place.right && box.bottom > place.top + 1 && box.top < place.bottom - 1)
+      return true;
   return false;
 }
 async function smallest(image) {  // pixels of the smallest text of a figure, as it is shown
