@@ -24,8 +24,8 @@ def test_a_run_is_worse_from_half_a_percent_above_the_default_on() -> None:
     runs += [result("package", 1.006), result("package", 1.004, "bowl")]
     runs += [result("values, TPE", 2.0, task) for task in ("tree", "bowl")]
     assert report.harm(runs) == (
-        "On 2 kinds of loss the search ends more than .5% worse than the library's default in 50% of runs (100% for "
-        "the worst of them), TPE in 100%"
+        "On 2 kinds of loss the search ends more than .5% worse than the library's default in 50% of runs, TPE in "
+        "100%. For the worst kind of loss it is 100% of runs."
     )
 
 
