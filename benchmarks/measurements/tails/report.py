@@ -96,7 +96,8 @@ def harm(results: Sequence[Mapping[str, Any]]) -> str:
     most = max(worse(losses, places, OURS) for places in families.values())
     return (
         f"On {len(families)} kinds of loss the search ends more than .5% worse than the library's default in "
-        f"{100 * ours:.0f}% of runs, TPE in {100 * tpe:.0f}%. For the worst kind of loss it is {100 * most:.0f}% of runs."
+        f"{100 * ours:.0f}% of runs, TPE in {100 * tpe:.0f}%. For the worst kind of loss it is {100 * most:.0f}% of "
+        "runs."
     )
 
 
