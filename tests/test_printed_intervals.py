@@ -244,9 +244,9 @@ def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(sigma: float, fa
     assert found.verdict == found.to_dict()["verdict"] == said
     assert str(found.improvement).startswith(f"{said}: ")
     words = f"{said.capitalize()} {'from' if far < 1 else 'than'} the default: the mean loss "
-    moved = -1 if said == "worse" else 1  # a loss rises where it does not improve
+    moved = sign  # a loss rises where it does not improve
     ends = sorted(moved * each for each in (found.improvement or Estimate(0, 1, True)).interval())
-    text = f"{words}{'rises' if said == 'worse' else 'improves'} by {moved * sign * far * Z * sigma:.3g} (95% interval"
+    text = f"{words}{'rises' if sign < 0 else 'improves'} by {moved * sign * far * Z * sigma:.3g} (95% interval"
     assert f"{text} of the noise: {ends[0]:.3g} to {ends[1]:.3g})" in found.summary()
     steps = {"better": "take the model", "worse": "Next: keep the default. ", "not distinguishable": "ask more people"}
     assert [step in found.summary() for step in steps.values()] == [said == verdict for verdict in steps]

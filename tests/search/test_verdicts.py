@@ -67,7 +67,7 @@ def audit_intervals(folder: Path) -> None:
         wanted = [tuple(min(max(x, CLIP[0]), CLIP[1]) for x in (best, best - Z * sigma, best + Z * sigma))]
         gain = (usual - best, *(usual - best + side * Z * 2**0.5 * sigma for side in (-1, 1)))
         printed = {found for text in texts(run) for found in RANGE.findall(text)}
-        in_summary = gain if gain[2] >= 0 else (-gain[0], -gain[2], -gain[1])  # a loss that rises has its own sign
+        in_summary = gain if gain[0] >= 0 else (-gain[0], -gain[2], -gain[1])  # a loss that rises has its own sign
         assert printed == {tuple(f"{x:.4g}" for x in numbers) for numbers in (*wanted, gain)} | {
             tuple(f"{x:.3g}" for x in in_summary)
         }
@@ -88,7 +88,7 @@ def audit_borders(folder: Path) -> None:
                 said = verdict if sure else "not distinguishable from"
                 assert improvement.verdict == said.rsplit(" ", 1)[0]
                 assert improvement.compared("C = 2").startswith(f"{said} C = 2: improvement")
-                change = "rises" if said.startswith("worse") else "improves"
+                change = "rises" if sign < 0 else "improves"
                 assert found.summary().startswith(f"{said.capitalize()} C = 2: the mean loss {change} by ")
                 assert found.distinguishable is (sure and sign > 0)
                 assert f"{said} the defaults" in str(Estimate(0.5, sigma, True, improvement))
