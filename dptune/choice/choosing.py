@@ -10,6 +10,7 @@ Cross-validated losses of public rows, ``public=``, make this far better: see :m
 
 Guarantee: what is returned is a function of releases that together cost ``mu`` in GDP, under replacing all records of
 one unit, for a trusted curator (this process): the index by the exponential mechanism, the estimate by a Gaussian.
+With ``public=`` the guarantee is that of :class:`dptune.PublicChoice`.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ class PrivateSearch(WrappedEstimator):
         name_: of the search in the ledger.
 
     Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for. They are
-    mu-GDP for replacing all validation rows of one unit, with n public and a trusted curator (this process).
+    mu-GDP or (epsilon, delta)-DP, as the ledger states it. That is for replacing all validation rows of one unit, with
+    n public and a trusted curator (this process).
 
     Example::
 
