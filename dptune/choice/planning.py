@@ -83,7 +83,7 @@ class ChoicePlan:
         return self.mu * math.sqrt(self.share)
 
     def noise(self, weight: float) -> NoiseLaw | None:
-        """Return the noise of the estimate, in units of the loss; None if there is none.
+        """Return the noise of the estimate, in units of the loss; None without an estimate.
 
         Args:
             weight: the most that replacing one person moves a mean of numbers in [0, 1].
@@ -176,7 +176,7 @@ def plan(
         rest: what the ledger has left.
         n: number of private people.
         weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
-        default: place of the user's own candidate; None: there is no estimate.
+        default: place of the user's own candidate. Without it nothing is estimated.
 
     Raises:
         InputError: the estimate's share is too large for Laplace noise.

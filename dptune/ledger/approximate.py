@@ -19,8 +19,8 @@ density of |l| is proportional to cosh(s/2) g(s), g that of a uniform law on [-e
 sum of two uniform laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
 
 *A Laplace release beside choices.* Laplace noise of epsilon a has, in the same form, g = 1/2 at +-a and 1/4 on [-a, a],
-up to a factor. For T(h) beside it g is, at s >= 0, the constant 1 + a/2 up to h - a, and then falls to 0 at h + a, if
-a <= h. So T(h + a) dominates both together: the release adds a to the choices, though its bounded range is 2 a.
+up to a factor. For both together and a <= h, g is constant (1 + a/2) for 0 <= s <= h - a. From there it falls, and is
+0 beyond h + a. So T(h + a) dominates both together: the release adds a to the choices, though its bounded range is 2 a.
 
 *With Gaussians.* What dominates each of two mechanisms, whatever the first one's answer was, dominates both together as
 a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) against N(0, 1), times T(eta):

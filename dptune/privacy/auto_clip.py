@@ -94,17 +94,16 @@ class AutoClip:
     def priced(self, allowance: Allowance, mu: float | None, choice_share: float) -> tuple[float, Division | None]:
         """Return the GDP price of the choice, and how it divides the budget for itself and the run that begins next.
 
-            A budget in (epsilon, delta) is divided by its first charge, which this is. To leave the run's own choice
-            a limit,
-        it has to know that choice's share of mu^2, a public number. It is itself counted as a Gaussian, whose
-            squares add up, or among the choices, whose bounded ranges do: as leaves the run more. docs/privacy.md
+        A budget in (epsilon, delta) is divided by its first charge, which this is. To leave the run's own choice a
+        limit, it has to know that choice's share of mu^2, a public number. It is itself counted as a Gaussian, whose
+        squares add up, or among the choices, whose bounded ranges do: as leaves the run more (docs/privacy.md).
 
-            Args:
-                mu: of the run that begins next; None: it takes what this leaves.
-                choice_share: of that run's mu^2, for a choice of its own.
+        Args:
+            mu: of the run that begins next; None: it takes what this leaves.
+            choice_share: of that run's mu^2, for a choice of its own.
 
-            Raises:
-                InputError: there is no room in addition to ``mu``.
+        Raises:
+            InputError: there is no room in addition to ``mu``.
         """
         division, most = None, allowance.unplanned or allowance.left
         shares: Sequence[float] = ()

@@ -43,7 +43,10 @@ def gaussian(epsilon: float, mu: float) -> float:
 def beside_choices(h: float, epsilon: float, other: Callable[[float], float], corners: list[float]) -> float:
     """H of T(h) and another release: the density of T's log-ratio times the other's profile, integrated."""
     points = sorted({epsilon - each for each in corners if -h < epsilon - each < h})
-    density = lambda loss: math.exp(loss / 2) / (4 * math.sinh(h / 2)) * other(epsilon - loss)  # noqa: E731
+
+    def density(loss: float) -> float:
+        return math.exp(loss / 2) / (4 * math.sinh(h / 2)) * other(epsilon - loss)
+
     return float(quad(density, -h, h, points=points or None, limit=400, epsabs=1e-14)[0])
 
 

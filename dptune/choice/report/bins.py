@@ -28,10 +28,8 @@ Mask = npt.NDArray[np.bool_]
 CANDIDATES = (3, 4, 5, 6, 8, 10, 12, 16, 20)
 _FEWEST_IN_BIN = 6  # public rows of either class
 ON_DECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # candidates, too
-_OF_ERROR, _MISFITS = (
-    1 / 3,
-    1.4,
-)  # the area's bias: of its standard error at most, for as many standard deviations of it
+_OF_ERROR = 1 / 3  # of the area's standard error: how large its bias may be
+_MISFITS = 1.4  # how many standard deviations of that bias are counted (docs/research/report.md)
 POINTS = 16  # that stand for the public scores of a bin
 
 

@@ -59,9 +59,8 @@ def report(
     nothing. Another model needs another name.
 
     Guarantee: ``mu``-GDP under replacing all records of one person, with n public, for a trusted curator (this
-    process). It is one release of the Gaussian mechanism (:mod:`dptune.privacy.table` has the proof). Bins, their
-    number and
-    all other parts of the question come from public rows.
+    process). It is one release of the Gaussian mechanism (:mod:`dptune.privacy.table` has the proof). Bins,
+    their number and all other parts of the question come from public rows.
 
     Args:
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.

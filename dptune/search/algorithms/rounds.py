@@ -88,9 +88,7 @@ class Rounds:
     """
 
     unit: ClassVar[str] = "round"  # what one round is called: "step", "generation"
-    shows: ClassVar[str] = (
-        "mean {loss}, withheld"  # what a trial's value is, with the places of the loss's name and the clip's end
-    )
+    shows: ClassVar[str] = "mean {loss}, withheld"  # a trial's value, with places for the loss's name and clip's end
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
