@@ -33,8 +33,8 @@ demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choi
 	@echo "Open out/demo.png: finalists, improvement and budget. Ledger: out/demo/public_first.db."
 	@echo "Statement: $(BIN)/dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
 
-test: $(VENV)/.installed  ## the whole test suite, without the slow audits
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup --durations=30  # one of three has the Ray cluster, and mostly waits
+test: $(VENV)/.installed  ## the whole test suite, without the slow audits and what `make test-torch` runs
+	$(BIN)/python -m pytest -m "not slow and not torch" -n 3 --dist loadgroup --durations=30  # one of three has the Ray cluster, and mostly waits
 
 $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it; Opacus by itself: its list has a graphics card's libraries
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch skorch opt_einsum botorch

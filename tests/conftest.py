@@ -15,6 +15,7 @@ from typing import Any
 
 import optuna
 import pytest
+from every_logger import set_level
 from hypothesis import settings
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
@@ -43,8 +44,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def levels_of_loggers() -> None:
     """Undo what examples and benchmarks, run in this process, set for Optuna's loggers and ours."""
-    optuna.logging.set_verbosity(optuna.logging.INFO)
-    logging.getLogger("dptune").setLevel(logging.NOTSET)
+    set_level(logging.getLogger(optuna.__name__), optuna.logging.INFO)
+    set_level(logging.getLogger("dptune"), logging.NOTSET)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def every_logger(*, thread: int | None = None) -> Iterator[list[str]]:
         one.disabled = False
         if one.name.startswith("sqlalchemy"):  # MLflow prints what these say, and when
             one.handlers.clear()
-        one.setLevel(logging.NOTSET)
+        set_level(one, logging.NOTSET)
         if one is root or not one.propagate:
             one.addHandler(handler)
     try:
@@ -38,8 +38,14 @@ def every_logger(*, thread: int | None = None) -> Iterator[list[str]]:
     finally:
         for one, level, disabled, handlers in before:
             one.handlers[:] = handlers
-            one.setLevel(level)
+            set_level(one, level)
             one.disabled = disabled
+
+
+def set_level(logger: logging.Logger, level: int) -> None:
+    """Set a level that differs: each time all loggers of the process, thousands, forget what they are enabled for."""
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def without_clocks(lines: list[str], folder: Path) -> list[str]:

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -79,6 +81,15 @@ def laplace_scale(*, sensitivity: float, epsilon: float) -> float:
     return sensitivity * (1 + SLACK) / (epsilon - 2.0**GRID_EXPONENT)
 
 
+@lru_cache(maxsize=64)
+def _unit_gaussian(dimension: int, grid: int) -> Callable[[list[float]], list[float]]:
+    """Return OpenDP's mechanism for a vector, which draws anew at each call; to make it takes longer than a draw."""
+    domain = vector_domain(atom_domain(T=float, nan=False), size=dimension)
+    mechanism: Callable[[list[float]], list[float]]
+    mechanism = make_gaussian(domain, l2_distance(T=float), scale=1.0, k=grid)
+    return mechanism
+
+
 class OpenDPNoise:
     """Discrete Gaussian noise from OpenDP, seeded by the operating system; safe across fork."""
 
@@ -88,8 +99,7 @@ class OpenDPNoise:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I); it must be finite."""
         if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
             raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
-        domain = vector_domain(atom_domain(T=float, nan=False), size=len(statistic))
-        mechanism = make_gaussian(domain, l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
+        mechanism = _unit_gaussian(len(statistic), GRID_EXPONENT)
         return np.asarray(mechanism((statistic / sigma).tolist()), dtype=np.float64) * sigma
 
     def add_laplace(self, statistic: float, scale: float) -> float:

@@ -70,6 +70,7 @@ def test_private_losses_stop_trials_of_a_run_from_end_to_end(fast_path):
     assert privatizer.ledger.spent() <= 10.0
 
 
+@pytest.mark.slow
 def test_another_searcher_under_a_limit_maximises_scores_that_go_in_parts(fast_path):
     n = 50_000
     privatizer = open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer)
@@ -107,7 +108,7 @@ class RestartTheVault(Callback):
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
         self.results += 1
-        if self.results in (3, 7):
+        if self.results in (2, 5):
             ray.kill(ray.get_actor(self.name), no_restart=False)
 
 
@@ -129,13 +130,13 @@ def test_trials_that_die_and_a_vault_that_dies_cost_nothing_and_do_not_end_the_r
             time.sleep(30)
         return np.resize(losses(config), n)
 
-    search = open_search(open_privatizer(fast_path, n=n))
+    search = open_search(open_privatizer(fast_path, n=n), n_trials=8)
     callback = RestartTheVault(search._client.name)
     run = {"callbacks": [callback]}
     results = tuner(search.trainable(odd), search, fast_path, run=run, max_concurrent_trials=2).fit()
     ledger = open_ledger(fast_path)
     assert results.num_errors == 2
-    assert callback.results >= 12
+    assert callback.results >= 8
     assert search.progress()["steps_done"] == search.progress()["steps"]
     told = {r.metrics["trial_id"]: r.metrics["loss"] for r in results if r.error is None}
     told = {trial: loss for trial, loss in told.items() if not math.isnan(loss)}  # nothing was left for the trial

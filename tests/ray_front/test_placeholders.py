@@ -82,7 +82,7 @@ def run(folder, kind, way, space=EVERYTHING, function=losses, **settings):
 @pytest.mark.parametrize(
     ("kind", "way"),
     [
-        (CentredSearch, "searcher"),
+        pytest.param(CentredSearch, "searcher", marks=pytest.mark.slow),
         (CentredSearch, "Tuner"),
         pytest.param(DPGIBOSearch, "both", marks=pytest.mark.slow),
     ],
