@@ -37,7 +37,10 @@ FEDERATED = ROOT / "examples" / "federated_landmine.py"
 HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 TORCH = [path for path in HERE if path.stem.startswith(("torch", "skorch"))]  # `make test-torch` runs them
 SHORT = [path for path in HERE if path not in TORCH]
-SECOND = ("gibo_optuna", "lightgbm_native", "sklearn_pipeline", "svm_optuna", "xgboost_tabular")  # whole runs only
+SECOND = (  # whole runs only
+    *("gibo_optuna", "ldp_optuna", "lightgbm_native", "pruning_optuna", "sklearn_pipeline", "svm_optuna"),
+    "xgboost_tabular",
+)
 AS_THEY_STAND = [
     *(pytest.param(path, marks=pytest.mark.torch) for path in TORCH),
     *(pytest.param(path, marks=pytest.mark.slow) for path in [*SHORT, FEDERATED]),

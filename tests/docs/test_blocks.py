@@ -108,6 +108,7 @@ def test_the_page_of_the_public_choice_runs(capsys: pytest.CaptureFixture[str]) 
     assert known["chosen"].improvement is not None or known["chosen"].index == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["docs/tutorial_optuna.md", "docs/tutorial_sklearn.md", PRIVATE])
 def test_a_tutorial_runs_and_prints_what_it_says(
     name: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

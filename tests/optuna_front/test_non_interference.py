@@ -112,7 +112,11 @@ def unchanged() -> dict[tuple[str, str, bool], str]:
 @pytest.mark.parametrize(
     ("front", "kind", "sqlite"),
     [
-        *((front, kind, False) for front in ("dpgibo", "centred") for kind in KINDS),
+        *(
+            pytest.param(front, kind, False, marks=pytest.mark.slow if (i + j) % 2 else ())
+            for i, front in enumerate(("dpgibo", "centred"))
+            for j, kind in enumerate(KINDS)
+        ),
         *((front, kind, False) for front, kinds in (("tpe", KINDS[::2]), ("cmaes", KINDS[1::2])) for kind in kinds),
         *((front, kind, True) for front, kind in (("centred", "nan"), ("tpe", "raise"))),
     ],

@@ -35,8 +35,13 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "planned" in record.getMessage()]
 
 
-@pytest.mark.parametrize("kind", ["centred", "gibo"])
-@pytest.mark.parametrize("trials", [0, *WITHIN])
+@pytest.mark.parametrize(
+    ("trials", "kind"),
+    [
+        *((trials, "centred") for trials in (0, *WITHIN)),
+        *(pytest.param(trials, "gibo", marks=pytest.mark.slow if trials % 3 else ()) for trials in (0, *WITHIN)),
+    ],
+)
 def test_a_restarted_study_ends_with_the_words_of_one_that_was_not(
     tmp_path: Path, kind: str, trials: int, caplog: pytest.LogCaptureFixture
 ) -> None:

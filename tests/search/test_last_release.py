@@ -113,7 +113,7 @@ def check_end(run: SearchRun, *, lost: int = 0) -> None:
 @pytest.mark.parametrize(
     ("kind", "default", "key", "step", "by"),
     [
-        pytest.param(*end, *error, marks=pytest.mark.slow if end[0] is MIXED_RUN and (i + j) % 2 else ())
+        pytest.param(*end, *error, marks=pytest.mark.slow if (i + j) % 2 else ())
         for i, end in enumerate(ENDS)
         for j, error in enumerate([("before the charge", "check"), ("drawn", "recommend")])
     ],
@@ -138,7 +138,7 @@ def test_the_same_process_makes_up_for_an_error_without_a_trial(
 @pytest.mark.parametrize(
     ("kind", "default", "key", "step"),
     [
-        pytest.param(*end, step, marks=pytest.mark.slow if end[0] is MIXED_RUN and (i + j) % len(KILLS) else ())
+        pytest.param(*end, step, marks=pytest.mark.slow if (i + j) % (4 if end[0] is MIXED_RUN else 2) else ())
         for i, end in enumerate(ENDS)
         for j, step in enumerate(KILLS)
     ],

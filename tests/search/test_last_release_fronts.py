@@ -52,7 +52,6 @@ def one_answer_each(ledger: dptune.PrivacyLedger, *keys: str) -> None:
 
 
 both = pytest.mark.parametrize("method", ["charge", "record"])
-ends = pytest.mark.parametrize("key", ["generation/2", "choice", "final"])
 
 
 def losses(trial: Any) -> np.ndarray:
@@ -101,8 +100,16 @@ def test_an_optuna_study(fast_path: Path, key: str, method: str, then: str) -> N
     assert run.ledger.spent() == pytest.approx(30.0)
 
 
-@ends
-@both
+@pytest.mark.parametrize(
+    ("key", "method"),
+    [
+        *(("generation/2", "charge"), ("choice", "record"), ("final", "charge")),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (("generation/2", "record"), ("choice", "charge"), ("final", "record"))
+        ),
+    ],
+)
 def test_a_scikit_learn_search(fast_path: Path, key: str, method: str) -> None:
     def fit() -> PrivateSearch:
         about = {"ledger": ledger_in(fast_path), "loss": "mse", "clip": (0.0, 40.0), "n_trials": 8, "cv": None}
@@ -119,8 +126,13 @@ def test_a_scikit_learn_search(fast_path: Path, key: str, method: str) -> None:
     assert search.ledger.spent() == pytest.approx(30.0)
 
 
-@both
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("method", "restarted"),
+    [
+        *(("charge", False), ("record", True)),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("charge", True), ("record", False))),
+    ],
+)
 def test_a_selection_of_optuna_s_trials_and_of_models(fast_path: Path, method: str, restarted: bool) -> None:
     def begin() -> tuple[Any, optuna.Study]:
         privatizer = dptune.LossPrivatizer(ledger_in(fast_path), n=N, clip=CLIP)

@@ -1,4 +1,4 @@
-"""Searches that differ in one thing each, and what their default names are; run as a program, it prints the names."""
+"""Searches that differ in one thing each, and what their default names are; as a program, it prints the second ones."""
 
 from __future__ import annotations
 
@@ -337,5 +337,5 @@ def names() -> dict[str, tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    for what, pair in names().items():
-        print(what, *pair)
+    for what, (_, second) in PAIRS.items():
+        print(what, name_of_search(**second()))

@@ -156,11 +156,11 @@ def assert_neighbours_are_alike(
     assert np.abs(losses.mean(axis=1) - before.mean(axis=1)).max() <= (CLIP[1] - CLIP[0]) / N * (1 + 1e-9)
 
 
-def in_turn(inputs: Iterable[str], step: int = 1) -> list[Any]:
-    """Each input with each ``step``-th odd cell and a method in turn; all but one in five are audits."""
+def in_turn(inputs: Iterable[str], step: int = 1, fast: int = 5) -> list[Any]:
+    """Each input with each ``step``-th odd cell and a method in turn; all but one in ``fast`` are audits."""
     pairs = [(each, odd) for j, each in enumerate(inputs) for odd in [*ODD][j % step :: step]]
     return [
-        pytest.param(*pair, METHODS[(i + i // len(ODD)) % len(METHODS)], marks=pytest.mark.slow if i % 5 else ())
+        pytest.param(*pair, METHODS[(i + i // len(ODD)) % len(METHODS)], marks=pytest.mark.slow if i % fast else ())
         for i, pair in enumerate(pairs)
     ]
 
@@ -183,7 +183,7 @@ KINDS: dict[str, Callable[[dict[str, list[Any]]], list[Any]]] = {
 CASES = [f"{held}: {kind}" for held in ANSWERS for kind in KINDS]
 
 
-@pytest.mark.parametrize(("held", "odd", "method"), in_turn(CASES, 2))
+@pytest.mark.parametrize(("held", "odd", "method"), in_turn(CASES, 2, fast=7))
 def test_one_odd_private_answer(fast_path, monkeypatch, held, odd, method):
     assert_one_answer_decides_nothing(fast_path, monkeypatch, held, odd, method)
 

@@ -59,8 +59,16 @@ def assert_nothing_interferes(folder: Path, which: str, kind: str) -> None:
     assert [pair for pair in itertools.zip_longest(mine, theirs) if pair[0] != pair[1]] == []
 
 
-@pytest.mark.parametrize("which", SEARCHES)
-@pytest.mark.parametrize("kind", ["other", "nan", "secret", "label"])
+@pytest.mark.parametrize(
+    ("kind", "which"),
+    [
+        *(("other", "made"), ("nan", "wrapped"), ("secret", "wrapped"), ("label", "made")),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (("other", "wrapped"), ("nan", "made"), ("secret", "made"), ("label", "wrapped"))
+        ),
+    ],
+)
 def test_neighbours_leave_the_same_search(fast_path, canned, which, kind):
     assert_nothing_interferes(fast_path, which, kind)
 
