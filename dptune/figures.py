@@ -179,7 +179,8 @@ def _trials_of(charge: Charge) -> int:
 
 def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     """Draw what was spent against the number of trials, and the budget."""
-    spent = [each.mu for each in accumulate(charges, lambda so_far, c: so_far.plus(c.mu, c.eta), initial=Spent())][1:]
+    costs = accumulate(charges, lambda so_far, c: so_far.plus(c.mu, c.eta, c.epsilon), initial=Spent())
+    spent = [each.mu for each in costs][1:]
     choice = any(map(is_choice, charges))
     trials = np.cumsum([1 if choice else _trials_of(c) for c in charges])  # (releases,) trials released by then
     if choice:

@@ -26,6 +26,9 @@ class NoNoise:
         self.seen.append((np.array(statistic), scale))
         return int(np.argmin(statistic))
 
+    def permute_and_flip(self, statistic: Array, scale: float) -> int:
+        return self.noisy_argmin(statistic, scale)
+
     @property
     def statistic(self) -> Array:
         """The last one."""
@@ -57,3 +60,6 @@ class CannedNoise:
 
     def noisy_argmin(self, statistic: Array, scale: float) -> int:
         return int(self._generator.integers(len(statistic)))
+
+    def permute_and_flip(self, statistic: Array, scale: float) -> int:
+        return self.noisy_argmin(statistic, scale)

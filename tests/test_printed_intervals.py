@@ -87,7 +87,7 @@ def told(interval: list[float], value: float) -> str:
 def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
     plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
     return Printed(
-        name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts), laplace=plan.laplace
+        name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts), laplace=plan.pure
     )  # fmt: skip
 
 

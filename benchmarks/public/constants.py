@@ -1,7 +1,7 @@
 """What the choice's constants change: `python -m benchmarks.public.constants`.
 
 On splits that no other table uses, three of the five on which STEEP and NEAR were chosen and all on which MIXED and
-USUAL_OF_ETA were. One constant is changed, and the others are as in the package. A cell is the test loss over that of
+USUAL_OF_PURE were. One constant is changed, and the others are as in the package. A cell is the test loss over that of
 the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric mean over tasks and
 splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
 """
@@ -31,9 +31,8 @@ from benchmarks.public.measure import BUDGETS, EXACT, rivals
 from benchmarks.public.tables import Table, slots, stored
 from benchmarks.report import machine, markdown
 from dptune.choice import planning, public
-from dptune.choice.public import PublicLosses, centred, law, prior
+from dptune.choice.public import Law, PublicLosses, centred, prior
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import bounded_range_from_mu
 
 SPLITS, TABLES = (100, 101, 102), Path("out/public")
 Place = tuple[int, str]  # n, budget
@@ -47,7 +46,7 @@ VARIANTS: list[tuple[ModuleType, str, object]] = [
     (public, "ALWAYS", 5), (public, "ALWAYS", 50),
     (planning, "MOST", 50), (planning, "BY_RANK", 0),
     (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
-    (planning, "USUAL_OF_ETA", (0.25, 0.05)), (planning, "ENOUGH", 0.0), (planning, "ENOUGH", math.inf),
+    (planning, "USUAL_OF_PURE", (0.25, 0.05)), (planning, "ENOUGH", 0.0), (planning, "ENOUGH", math.inf),
 ]  # fmt: skip
 Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses
 
@@ -59,7 +58,8 @@ class Planned:
     Attributes:
         V: public losses (s, rows); L private ones (s, n).
         judge: mean losses of the judge's people (s,).
-        r, eta: radius and bounded range.
+        r, eta: radius, and what scales the losses.
+        law: of the choice.
     """
 
     V: Array
@@ -67,6 +67,7 @@ class Planned:
     judge: Array
     r: float
     eta: float
+    law: Law
 
 
 def planned(table: Table, n: int, budget: str) -> Planned:
@@ -77,14 +78,14 @@ def planned(table: Table, n: int, budget: str) -> Planned:
     plan = planning.plan(losses, rest, wanted, n=n, default=0, weight=1 / n)
     kept = list(plan.finalists)
     L = np.nan_to_num(table.private[kept, :n].astype(float), nan=losses.high).clip(losses.low, losses.high)
-    return Planned(losses.clipped[kept], L, table.judge[kept], plan.radius, bounded_range_from_mu(plan.choice_mu))
+    return Planned(losses.clipped[kept], L, table.judge[kept], plan.radius, plan.eta, plan.law)
 
 
 def expected(table: Table, n: int, budget: str) -> float:
     """Return the judge's loss after a choice, by its exact law."""
     made = planned(table, n, budget)
     exponents = np.clip(centred(made.L), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
-    return float(law(exponents - np.log(prior(made.V, 1.0))) @ made.judge)
+    return float(made.law(exponents - np.log(prior(made.V, 1.0))) @ made.judge)
 
 
 def collected(folder: Path) -> Tables:

@@ -2,7 +2,8 @@
 
 "dptune" is :func:`dptune.select` with ``public=``, as a user calls it: its defaults, a clip read off the public rows, a
 ledger on disk, unseeded noise. The other ways are given the task's true range of a loss; private ones among random
-candidates by the exact law of the exponential mechanism, in expectation.
+candidates by the exact law of the better mechanism, in expectation: permute-and-flip for a budget in (epsilon, delta),
+the exponential mechanism for one in GDP.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import dptune
 from benchmarks.data import Array
 from benchmarks.public import tables
 from benchmarks.public.tables import SEARCHED, Table
-from dptune.ledger.approximate import largest_plan
+from dptune.choice.public import flip_law, law
 from dptune.ledger.gdp import bounded_range_from_mu
 
 DELTA = 1e-5
@@ -90,21 +91,15 @@ def rivals(table: Table, n: int, budget: str) -> dict[str, float]:
         CV: float(judge[np.argmin(V[SEARCHED].mean(axis=1))]),
         EXACT: float(judge[np.argmin(L[SEARCHED].mean(axis=1))]),
         EXACT_ALL: float(judge[np.argmin(L.mean(axis=1))]),
-        RANDOM: float(_law(L[random].sum(axis=1) * eta(budget) / (2 * (high - low))) @ judge[random]),
+        RANDOM: float(_choice(L[random].sum(axis=1) / (2 * (high - low)), BUDGETS[budget]) @ judge[random]),
     }
 
 
-def eta(budget: str) -> float:
-    """Return the bounded range of one choice that takes all of a budget."""
-    stated = BUDGETS[budget]
+def _choice(sums: Array, stated: dptune.Budget) -> Array:
+    """Return the law of one choice that takes all of a budget, by sums of which a person moves each by 1/2."""
     if stated.stated_epsilon is None:
-        return bounded_range_from_mu(stated.mu)
-    return bounded_range_from_mu(largest_plan(1.0, stated.stated_epsilon, DELTA))
-
-
-def _law(exponents: Array) -> Array:
-    weights = np.exp(exponents.min() - exponents)
-    return np.asarray(weights / weights.sum())
+        return law(bounded_range_from_mu(stated.mu) * sums)
+    return flip_law(stated.stated_epsilon * sums)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -9,10 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from dptune.choice.public import BY_RANK, Matrix, PublicLosses, Vector, centred, law, prior
-from dptune.errors import InputError
+from dptune.choice.public import BY_RANK, Law, Matrix, PublicLosses, Vector, centred, flip_law, law, prior
 from dptune.ledger.filter import Allowance, is_pair
-from dptune.ledger.gdp import Budget, bounded_range_from_mu, mu_from_bounded_range, mu_from_pure, pure_from_mu
+from dptune.ledger.gdp import Budget, bounded_range_from_mu, mu_from_pure, pure_from_mu
 from dptune.privacy.noise import laplace_scale, noise_scale
 from dptune.search.answer import NoiseLaw
 
@@ -20,10 +19,9 @@ FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
-SHARES = (0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of eta where its noise is Laplace
+SHARES = (0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of epsilon where both are pure
 USUAL_SHARE = 0.2  # if no share will show what public rows predict
-USUAL_OF_ETA, ENOUGH = (0.25, 0.1), 1000.0  # the same of eta: the first that leaves the choice n eta of ENOUGH
-LARGEST_OF_ETA = 0.5  # of eta, for a Laplace release (docs/privacy.md)
+USUAL_OF_PURE, ENOUGH = (0.25, 0.1), 1000.0  # the same of epsilon: the first that leaves the choice n epsilon of ENOUGH
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
@@ -51,12 +49,13 @@ class ChoicePlan:
 
     Attributes:
         mu: GDP price of choice and estimate together.
-        share: for the estimate, of mu^2; of the bounded range that costs mu where ``laplace``.
+        share: for the estimate, of mu^2; of epsilon where ``pure``.
         finalists: places of the candidates among which people choose, the best on public rows first.
         radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
         public_weight: as how many rows a public row counts in the prior.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
-        laplace: whether the estimate has Laplace noise, and is within that limit, too.
+        pure: whether both are releases in pure differential privacy, which take all of a budget in (epsilon, delta): the
+            choice by permute-and-flip, the estimate with Laplace noise.
     """
 
     mu: float
@@ -66,20 +65,30 @@ class ChoicePlan:
     estimate_radius: float
     public_weight: float
     divides: bool
-    laplace: bool = False
+    pure: bool = False
 
     @property
     def choice_mu(self) -> float:
         """GDP price of the choice by itself."""
-        if self.laplace:
-            return mu_from_bounded_range((1 - self.share) * bounded_range_from_mu(self.mu))
+        if self.pure:
+            return mu_from_pure((1 - self.share) * pure_from_mu(self.mu))
         return self.mu * math.sqrt(1 - self.share)
+
+    @property
+    def eta(self) -> float:
+        """What scales the losses of the choice: its epsilon where ``pure``, else its bounded range."""
+        return (pure_from_mu if self.pure else bounded_range_from_mu)(self.choice_mu)
+
+    @property
+    def law(self) -> Law:
+        """The law of the choice."""
+        return flip_law if self.pure else law
 
     @property
     def estimate_mu(self) -> float:
         """GDP price of the estimate by itself."""
-        if self.laplace:
-            return mu_from_pure(self.share * bounded_range_from_mu(self.mu)) if self.share else 0.0
+        if self.pure:
+            return mu_from_pure(self.share * pure_from_mu(self.mu)) if self.share else 0.0
         return self.mu * math.sqrt(self.share)
 
     def noise(self, weight: float) -> NoiseLaw | None:
@@ -91,16 +100,17 @@ class ChoicePlan:
         moves, price = 2 * self.estimate_radius * weight, self.estimate_mu
         if price == 0:
             return None
-        if self.laplace:
+        if self.pure:
             return NoiseLaw(math.sqrt(2) * laplace_scale(sensitivity=moves, epsilon=pure_from_mu(price)), laplace=True)
         return NoiseLaw(noise_scale(sensitivity=moves, mu=price, dimension=1))
 
     def describe(self, asked: Mapping[str, object]) -> dict[str, object]:
-        """Return JSON data for the ledger; ``asked`` says of what choice, and ``shares`` is what divides its budget."""
+        """Return JSON data for the ledger; ``asked`` says of what choice.
+
+        What divides its budget is ``pure`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``.
+        """
         known = {**asdict(self), "asked": dict(asked)}
-        if self.laplace:
-            return {**known, "shares": {"choice": 1.0, "laplace": self.share}}
-        return {**known, "shares": {"choice": 1 - self.share}} if self.divides else known
+        return {**known, "shares": {"choice": 1 - self.share}} if self.divides and not self.pure else known
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Self:
@@ -117,53 +127,55 @@ class Prices:
         rest: what the ledger has left.
         wanted: by the user.
         weight: the most that replacing one person moves a mean of numbers in [0, 1].
-        laplace: whether the estimate has Laplace noise.
+        pure: whether choice and estimate are pure.
     """
 
     rest: Allowance
     wanted: Wanted
     weight: float
-    laplace: bool
+    pure: bool
 
     @classmethod
     def of(cls, rest: Allowance, wanted: Wanted, weight: float) -> Prices:
-        """Return the prices; noise is Laplace where choice and estimate have all of a budget in (epsilon, delta).
+        """Return the prices; pure where choice and estimate have all of a budget in (epsilon, delta).
 
-        There it leaves the choice more than Gaussian noise of the same size. Beside a report, or for a ``mu``, less.
+        There permute-and-flip and Laplace noise err less. Beside a report, or for a ``mu``, they err more.
         """
-        return cls(rest, wanted, weight, rest.pair is not None and wanted.mu is None and not wanted.report_share)
+        return cls(rest, wanted, weight, rest.pure > 0 and wanted.mu is None and not wanted.report_share)
 
     def whole(self, share: float) -> float:
         """Return the GDP price of choice and estimate together, if the estimate has this share."""
         if self.wanted.mu is not None:
             return self.wanted.mu
+        if self.pure:
+            return mu_from_pure(self.rest.pure)
         kept = 1 - self.wanted.report_share
-        return self.rest.whole(1.0 if self.laplace else kept * (1 - share)) * math.sqrt(kept)
+        return self.rest.whole(kept * (1 - share)) * math.sqrt(kept)
 
     def eta(self, share: float) -> float:
-        """Return the bounded range that is left for the choice."""
+        """Return what is left for the choice: its epsilon where ``pure``, else its bounded range."""
+        if self.pure:
+            return (1 - share) * self.rest.pure
         whole = self.whole(share)
         if whole <= 0:
             return 0.0
-        if self.laplace:
-            return (1 - share) * bounded_range_from_mu(whole)
         return bounded_range_from_mu(whole * math.sqrt(1 - share)) if share < 1 else 0.0
 
     def usual_share(self, n: int) -> float:
         """Return the share of an estimate that public rows do not expect to show, for n people."""
-        large, small = USUAL_OF_ETA
-        if not self.laplace:
+        large, small = USUAL_OF_PURE
+        if not self.pure:
             return USUAL_SHARE
         return large if n * self.eta(large) >= ENOUGH else small
 
     def noise(self, share: float) -> NoiseLaw:
         """Return the noise of the estimate, a share above 0, for differences in an interval of width 1."""
+        if self.pure:
+            scale = laplace_scale(sensitivity=self.weight, epsilon=share * self.rest.pure)
+            return NoiseLaw(math.sqrt(2) * scale, laplace=True)
         whole = self.whole(share)
         if whole <= 0:
             return NoiseLaw(1.0)
-        if self.laplace:
-            scale = laplace_scale(sensitivity=self.weight, epsilon=share * bounded_range_from_mu(whole))
-            return NoiseLaw(math.sqrt(2) * scale, laplace=True)
         return NoiseLaw(noise_scale(sensitivity=self.weight, mu=whole * math.sqrt(share), dimension=1))
 
 
@@ -177,31 +189,21 @@ def plan(
         n: number of private people.
         weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
         default: place of the user's own candidate. Without it nothing is estimated.
-
-    Raises:
-        InputError: the estimate's share is too large for Laplace noise.
     """
     prices, share = Prices.of(rest, wanted, weight), wanted.estimate_share
     if default is None:
         share = 0.0
     elif share is None:
         share = _share(public, default, prices.noise) or prices.usual_share(n)
-    if prices.laplace and share > LARGEST_OF_ETA:
-        raise InputError(
-            f"estimate_share must be at most {LARGEST_OF_ETA} where all of a budget in (epsilon, delta) is for choice "
-            f"and estimate; got {share!r}. Nothing was charged."
-        )
     mu, eta = prices.whole(share), prices.eta(share)
     if mu <= 0:
         return ChoicePlan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
     finalists = public.finalists(wanted.finalists or _most(n * eta))
-    r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
+    r = simulated_radius(public, n, eta, wanted.public_weight, finalists, flip_law if prices.pure else law)
     apart = r
     if default is not None and share:
         apart = estimate_radius(public, default, finalists, prices.noise(share).sigma)
-    return ChoicePlan(
-        mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides, laplace=prices.laplace
-    )
+    return ChoicePlan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides, pure=prices.pure)
 
 
 def _most(said: float) -> int:
@@ -214,9 +216,9 @@ def _share(public: PublicLosses, default: int, noise: Callable[[float], NoiseLaw
     """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
     best, near = public.order[0], public.finalists(FEWEST)
     for share in SHARES:
-        law = noise(share)
-        r = estimate_radius(public, default, near, law.sigma)
-        if public.difference(default, best, r)[0] >= 2 * r * shows(law):
+        drawn = noise(share)
+        r = estimate_radius(public, default, near, drawn.sigma)
+        if public.difference(default, best, r)[0] >= 2 * r * shows(drawn):
             return share
     return 0.0
 
@@ -224,7 +226,9 @@ def _share(public: PublicLosses, default: int, noise: Callable[[float], NoiseLaw
 # ---- radii -----------------------------------------------------------------------------------------------------------
 
 
-def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...]) -> float:
+def simulated_radius(
+    public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...], law: Law
+) -> float:
     """Return the largest r whose simulated loss is within two standard errors of the smallest.
 
     It is at least WIDER times the quantile USUAL of what public rows differ: private people may differ more.
@@ -232,14 +236,14 @@ def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, fi
     apart = np.abs(centred(public.clipped[list(finalists)]))
     largest = float(apart.max()) or public.largest
     grid = [largest * part for part in RADII]
-    losses = simulate(public, n, eta, weight, finalists, grid)[0]  # (splits, radii)
+    losses = simulate(public, n, eta, weight, finalists, grid, law)[0]  # (splits, radii)
     worse = losses - losses[:, [int(np.argmin(losses.mean(axis=0)))]]
     level = worse.mean(axis=0) <= 2 * worse.std(axis=0) / math.sqrt(len(worse))
     return max(grid[int(np.flatnonzero(level).max())], WIDER * float(np.quantile(apart, USUAL)))
 
 
 def simulate(
-    public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...], radii: list[float]
+    public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...], radii: list[float], law: Law
 ) -> tuple[Matrix, Vector]:
     """Return mean losses (splits, radii) after a choice, and (splits,) by cross-validation alone.
 
@@ -362,8 +366,7 @@ def outlook(
 ) -> Outlook:
     """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
     noise = None if default is None else plan.noise(weight)
-    eta = bounded_range_from_mu(plan.choice_mu)
-    chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])
+    chosen, alone = simulate(public, n, plan.eta, plan.public_weight, plan.finalists, [plan.radius], plan.law)
     expected = None
     if default is not None and noise is not None:
         expected = public.difference(default, public.order[0], plan.estimate_radius)[0]
@@ -384,7 +387,7 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
     """
     pair = budget if is_pair(budget) else None
     prices = Prices.of(Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None), 1 / n)
-    law = prices.noise(prices.usual_share(n))
+    drawn = prices.noise(prices.usual_share(n))
     named = {"method": "one private choice on public rows", "mu": prices.whole(0.0), "trials": "any"}
-    known = {"noise of": "the improvement", "sigma": width * law.sigma, "shows": width * shows(law), "warning": ""}
+    known = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}
     return {**named, **known}

@@ -8,23 +8,26 @@ Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1
     z_j    how many paired standard errors the mean public loss lies above the best finalist's
     pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight
 
-The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)). Everything here is a function of public rows, n and the
-price. So it is known before a private loss is read, and costs no budget.
+The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)), or by permute-and-flip with these exponents. Everything here
+is a function of public rows, n and the price. So it is known before a private loss is read, and costs no budget.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from numpy.polynomial.legendre import leggauss
 
 from dptune.errors import InputError
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
+Law = Callable[[Vector], Vector]  # of a choice: probabilities (s,) of exponents (s,)
 
 STEEP = 2.0  # how fast the prior's logarithm falls with each paired standard error
 MIXED = 0.2  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
@@ -180,3 +183,15 @@ def law(exponents: Vector) -> Vector:
     """Return probabilities proportional to exp(-exponents), (s,)."""
     weights = np.exp(exponents.min() - exponents)
     return np.asarray(weights / weights.sum())
+
+
+def flip_law(exponents: Vector) -> Vector:
+    """Return the probabilities (s,) that an exponent less an exponential variable of mean 1 is the smallest.
+
+    With w_j = e^(min - exponent_j) and u for e^-X_j, P(j) = w_j times the integral over u in [0, 1] of the product over
+    k != j of 1 - w_k u, a polynomial of degree s - 1: so many nodes of Gauss and Legendre integrate it exactly.
+    """
+    w = np.exp(exponents.min() - exponents)
+    nodes, weights = leggauss(len(w) // 2 + 1)
+    factors = 1 - w[:, None] * (nodes + 1) / 2  # (s, nodes), above 0
+    return np.asarray(w * ((factors.prod(axis=0) / factors) @ weights / 2))

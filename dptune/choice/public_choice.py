@@ -11,10 +11,10 @@ Example::
     print(chosen.summary())
 
 Guarantee: index and estimate together are mu-GDP under replacing all records of one person, n public, for a trusted
-curator. The choice is the exponential mechanism with a public prior; the estimate is the Gaussian mechanism, or the
-Laplace mechanism where both have all of a budget in (epsilon, delta). The ledger's filter composes them. Finalists,
-prior, radii and the division of the budget are functions of public rows only, so the cost is that of the two releases
-(docs/privacy.md).
+curator. The choice is the exponential mechanism with a public prior, and the estimate the Gaussian mechanism. Where
+both have all of a budget in (epsilon, delta), they are epsilon-DP: permute-and-flip and the Laplace mechanism. The
+ledger's filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only,
+so the cost is that of the two releases (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerErr
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin
+from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
 from dptune.search.agreement import check_start
@@ -59,7 +59,7 @@ class PublicChoice:
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show. Where choice and
-            estimate have all of a budget in (epsilon, delta), it is a share of the bounded range, at most .5.
+            estimate have all of a budget in (epsilon, delta), it is a share of epsilon.
         finalists: number of finalists at most; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.
@@ -252,14 +252,13 @@ class PublicChoice:
                 self._privatizer.forget(self._point(j))
 
     def _release_index(self, left: list[int]) -> None:
-        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut(L_ij - median_j L_ij))."""
+        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut(L_ij - median_j L_ij)), or permute-and-flip of the same."""
         r, mu = self._plan.radius, self._plan.choice_mu
         points = tuple(map(self._point, left))
         query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred=True)
         odds = prior(self.public.clipped[left], self._plan.public_weight).tolist()
-        self._privatizer.release(
-            query, scope=self.name, key=INDEX, note=self._note(left), mechanism=partial(NoisyMin, prior=odds)
-        )
+        choose = partial(PermuteAndFlip if self._plan.pure else NoisyMin, prior=odds)
+        self._privatizer.release(query, scope=self.name, key=INDEX, note=self._note(left), mechanism=choose)
 
     def _note(self, left: list[int]) -> dict[str, object]:
         """What is public about the finalists that could be trained, for whoever reads the ledger."""
@@ -279,7 +278,7 @@ class PublicChoice:
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), self._plan.estimate_mu)
         predicted, error = self.public.difference(self.default, chosen, r)
         note = {"predicted": predicted, "predicted_sigma": error}
-        noise = LaplaceMechanism if self._plan.laplace else GaussianMechanism
+        noise = LaplaceMechanism if self._plan.pure else GaussianMechanism
         self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note, mechanism=noise)
 
     def _made(self, key: str) -> Charge | None:
@@ -305,7 +304,7 @@ class PublicChoice:
         if told is not None and told.value is not None and self.default is not None:
             improvement = PairedEstimate.of(told, self._plan.estimate_radius)
         return Selection(
-            chosen, self.public.m, None, self._plan.mu, "exponential selection",
+            chosen, self.public.m, None, self._plan.mu, self._method,
             all(charge.private for charge in self._privatizer.ledger.charges(self.name)),
             improvement=improvement, finalists=len(made.note["finalists"]), default=self.default,
             public_loss=self.public.mean(chosen), people=self._privatizer.n, cost=self._cost(),
@@ -313,7 +312,11 @@ class PublicChoice:
 
     def _cost(self) -> str:
         budget = self._privatizer.ledger.budget
-        return f"epsilon={budget.stated_epsilon:.3g}" if self._plan.laplace else ""
+        return f"epsilon={budget.stated_epsilon:.3g}" if self._plan.pure else ""
+
+    @property
+    def _method(self) -> str:
+        return "permute-and-flip" if self._plan.pure else "exponential selection"
 
     def _point(self, j: int) -> str:
         return json.dumps([self.name, self.public.digest, j])

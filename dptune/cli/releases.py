@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
-from dptune.ledger.events import is_laplace
+from dptune.ledger.events import chooses, is_laplace
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.search.answer import Estimate
 
@@ -21,12 +21,12 @@ def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
         what: the released statistic, in words.
         value: the released numbers; None if a crash lost them. Of a choice: the place among its candidates, from 0.
         candidate: of a choice on public rows, the place among all candidates; else None.
-        sigma: standard deviation of the noise per number; of a choice, the scale of its exponential mechanism.
+        sigma: standard deviation of the noise per number; of a choice, the scale of its noise.
         cut: r or r' of a choice on public rows, at which each person's difference is cut; else None.
         sensitivity: the most that replacing one person moves the statistic.
-        mu: what counts within the limit mu; None of what counts within the limit eta, or of a fixed plan.
-        eta: bounded range of a choice; else None.
-        epsilon: of a release with Laplace noise; else None.
+        mu: what counts within the limit mu; None of what counts within another limit, or of a fixed plan.
+        eta: bounded range of a choice by the exponential mechanism; else None.
+        epsilon: of a choice by permute-and-flip, or of a release with Laplace noise; else None.
         intervals: 95% intervals of the noise, a pair for each number; None of a choice.
         private: False if the noise was seeded.
     """
@@ -54,7 +54,7 @@ def _row(charge: Charge, plan: object) -> dict[str, Any]:
 
 def _intervals(charge: Charge) -> list[list[float]] | None:
     sigma = charge.description.get("sigma")
-    if charge.value is None or not isinstance(sigma, float) or "eta" in charge.description:
+    if charge.value is None or not isinstance(sigma, float) or chooses(charge.description):
         return None
     laplace = is_laplace(charge.description)
     return [list(Estimate(value, sigma, charge.private, laplace=laplace).interval()) for value in charge.value]

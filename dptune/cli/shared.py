@@ -118,9 +118,15 @@ def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]
             **stated,
             "mu": None if limits is None else limits.mu,
             "eta": None if limits is None else limits.eta,
+            "pure_epsilon": None if limits is None else limits.pure,
             "mu_in_gdp": whole,
         },
-        "spent": {"mu": spent.gaussian, "eta": float(spent.choices), "mu_in_gdp": spent.mu},
+        "spent": {
+            "mu": spent.gaussian,
+            "eta": float(spent.choices),
+            "pure_epsilon": float(spent.pure),
+            "mu_in_gdp": spent.mu,
+        },
     }
 
 

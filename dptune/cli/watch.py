@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dptune._numbers import rounded_up
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, contents_of, open_any, table_of
-from dptune.ledger.approximate import composed_epsilon
+from dptune.ledger.approximate import Limits
 from dptune.ledger.entries import Charge, cost_of
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.query import Interval
@@ -84,7 +84,7 @@ def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> Rendera
 
 def _budget(opened: PrivacyLedger, charges: list[Charge], private: bool) -> Text:
     spent, delta = cost_of(charges), opened.budget.stated_delta or DELTA
-    epsilon = rounded_up(composed_epsilon(spent.gaussian, float(spent.choices), delta)) if private else "= infinity"
+    epsilon = rounded_up(Limits.of(spent).epsilon(delta)) if private else "= infinity"
     words = f"mu {rounded_up(spent.mu)} of {rounded_up(opened.mu)} is spent, epsilon {epsilon} at delta {delta:g}"
     return Text(f"Budget   {_bar((spent.mu / opened.mu) ** 2)}  {words}")
 

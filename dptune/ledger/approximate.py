@@ -18,16 +18,19 @@ response of s, which is easier to tell apart the larger s is; so it is enough th
 density of |l| is proportional to cosh(s/2) g(s), g that of a uniform law on [-eta, eta]; of the pair, g is that of the
 sum of two uniform laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
 
-*A Laplace release beside choices.* Laplace noise of epsilon a has, in the same form, g = 1/2 at +-a and 1/4 on [-a, a],
-up to a factor. For both together and a <= h, g is constant (1 + a/2) for 0 <= s <= h - a. From there it falls, and is
-0 beyond h + a. So T(h + a) dominates both together: the release adds a to the choices, though its bounded range is 2 a.
-
 *With Gaussians.* What dominates each of two mechanisms, whatever the first one's answer was, dominates both together as
 a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) against N(0, 1), times T(eta):
 
     delta(e) = integral of e^(l/2) / (4 sinh(eta/2)) delta_mu(e - l) dl,    delta_mu as in dptune.ledger.gdp.
 
 It is attained by an adversary who sees the Gaussians first and then chooses t. docs/privacy.md has the filter's proof.
+
+*Pure releases.* A run may take all of a budget in (epsilon, delta) for releases that are epsilon_1-DP, epsilon_2-DP,
+..., chosen adaptively within a sum of epsilon. Together they are epsilon-DP, so randomised response of epsilon dominates
+them: its log-ratio is epsilon with probability p = 1 / (1 + e^-epsilon), else -epsilon. Beside Gaussians of mu, which
+only a raised budget has,
+
+    delta(e) = p delta_mu(e - epsilon) + (1 - p) delta_mu(e + epsilon).
 
 *Several ledgers.* Each has a limit of its own, eta_1, eta_2, ..., and no adversary moves eta from one to another. By
 the same induction, in which a choice of eta_t leaves T(eta_1 - eta_t) of its own ledger, everything is dominated by the
@@ -45,9 +48,11 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dptune._arrays import Vector
-from dptune.ledger.dominating import Choices, Gaussian, Profile
+from dptune.errors import InputError
+from dptune.ledger.dominating import Choices, Gaussian, Profile, Pure
 from dptune.ledger.gdp import (
     Budget,
+    Spent,
     bounded_range_from_mu,
     delta_from_mu,
     epsilon_from_mu,
@@ -56,9 +61,8 @@ from dptune.ledger.gdp import (
 )
 
 ACCOUNTANT = (
-    "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, to which a Laplace release "
-    "after them adds its epsilon, composed exactly for the worst adaptive order (Dong, Durfee & Rogers 2020; "
-    "docs/privacy.md)"
+    "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, composed exactly for the "
+    "worst adaptive order (Dong, Durfee & Rogers 2020; docs/privacy.md)"
 )
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
@@ -75,27 +79,51 @@ class Limits:
     Attributes:
         mu: of the Gaussian releases together, and of all other choices, in GDP.
         eta: of the choices of one run together, their summed bounded range; 0 if there is no such limit.
+        pure: of the releases of one run together, their summed epsilon; 0 if there is no such limit. Beside it eta is 0.
     """
 
     mu: float
     eta: float = 0.0
+    pure: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.eta > 0 and self.pure > 0:
+            raise InputError("choices of bounded range and pure releases have no limit together; this is a bug.")
+
+    @classmethod
+    def of(cls, spent: Spent) -> Limits:
+        """Return limits that are just met."""
+        return cls(spent.gaussian, float(spent.choices), float(spent.pure))
+
+    @property
+    def divided(self) -> bool:
+        """Whether something has a limit of its own, beside that of mu."""
+        return self.eta > 0 or self.pure > 0
 
     @property
     def gdp(self) -> float:
         """Mu of everything together."""
-        return gdp_of(self.mu, self.eta)
+        return gdp_of(self.mu, self.eta, self.pure)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon, rounded up, at which everything together is (epsilon, delta)-DP."""
-        return composed_epsilon(self.mu, self.eta, delta)
+        if self.pure == 0:
+            return composed_epsilon(self.mu, self.eta, delta)
+        high = self.pure + (epsilon_from_mu(self.mu, delta) if self.mu > 0 else 0.0)
+        return high - _largest(lambda less: self.delta(high - less) <= delta, high)
 
     def delta(self, epsilon: float) -> float:
         """Return a delta, rounded up, at which everything together is (epsilon, delta)-DP; epsilon >= 0."""
+        if self.pure > 0:
+            return _delta_beside_pure(self.mu, self.pure, epsilon)
         return composed_delta(self.mu, self.eta, epsilon)
 
     def profiles(self) -> list[Profile]:
         """Return what dominates the releases within the limits, in parts."""
-        return [Gaussian(self.mu)] * (self.mu > 0) + [Choices(self.eta)] * (self.eta > 0)
+        return [
+            *[Gaussian(self.mu)] * (self.mu > 0), *[Choices(self.eta)] * (self.eta > 0),
+            *[Pure(self.pure)] * (self.pure > 0),
+        ]  # fmt: skip
 
     @classmethod
     def within(cls, budget: Budget, eta: float, *, planned: float = 0.0) -> Limits:
@@ -110,6 +138,25 @@ class Limits:
         most = largest_mu(eta, epsilon, delta)
         crumbs = most**2 - planned**2 < _CRUMBS * budget.mu**2
         return cls(min(most, planned) if crumbs else most, eta)
+
+    @classmethod
+    def pure_within(cls, budget: Budget, pure: float) -> Limits:
+        """Return pure releases of ``pure``, and as much mu as fits beside them: none where they are all of epsilon."""
+        epsilon, delta = budget.stated_epsilon or 0.0, budget.stated_delta or 0.0
+        if pure >= epsilon:
+            return cls(0.0, pure=pure)
+        return cls(_largest(lambda mu: cls(mu, pure=pure).delta(epsilon) <= delta, budget.mu), pure=pure)
+
+
+def _delta_beside_pure(mu: float, pure: float, epsilon: float) -> float:
+    """Return the delta of Gaussians of ``mu`` and randomised response of ``pure`` together, rounded up."""
+
+    def gaussian(e: float) -> float:
+        above = delta_from_mu(mu, abs(e)) if mu > 0 else 0.0
+        return above if e >= 0 else -math.expm1(e) + math.exp(e) * above
+
+    likely = 1 / (1 + math.exp(-pure))
+    return min(1.0, (1 + _ROUND_UP) * (likely * gaussian(epsilon - pure) + (1 - likely) * gaussian(epsilon + pure)))
 
 
 def composed_delta(mu: float, eta: float, epsilon: float) -> float:

@@ -69,10 +69,10 @@ def contradiction(connection: sa.Connection, pending: Sequence[Mapping[str, Any]
     if not fixed and not stored:
         return ""
     last_is_said = fixed[-1:] == stored[-1:] or bool(pending)
-    if any(each not in stored for each in fixed) or not last_is_said or _etas(fixed) != _etas(stored):
+    if any(each not in stored for each in fixed) or not last_is_said or _divided(fixed) != _divided(stored):
         return "its limits are not those that its charges have fixed"
     return ""
 
 
-def _etas(found: Sequence[Mapping[str, Any]]) -> set[float]:
-    return {each["eta"] for each in found}
+def _divided(found: Sequence[Mapping[str, Any]]) -> set[tuple[float, float]]:
+    return {(each["eta"], each["pure"]) for each in found}

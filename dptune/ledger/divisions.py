@@ -1,12 +1,13 @@
 """A budget in (epsilon, delta) before its first charge: the worst of all divisions that may follow.
 
 The first charge of such a ledger divides its budget into Gaussians of mu and choices of eta (:class:`Limits`), of which
-both together keep the promised pair. At every other delta, and beside other releases, divisions differ: one choice of
-all of it costs more than one Gaussian of all of it. Until then nothing less than the worst may be stated.
+both together keep the promised pair; or it takes all of epsilon for pure releases. At every other delta, and beside
+other releases, divisions differ: one choice of all of it costs more than one Gaussian of all of it. Until then nothing
+less than the worst may be stated.
 
 *What covers all of them.* With mu(eta) the most that fits beside eta, the profile
 
-    delta(e) = max over eta of that of N(mu(eta), 1) x T(eta)
+    delta(e) = max over eta of that of N(mu(eta), 1) x T(eta), and of randomised response of epsilon
 
 is nowhere below that of any division. A pair with this profile therefore dominates the ledger whichever division
 follows, also one that another ledger's results decide. Between eta_k and eta_(k+1) mu(eta) <= mu(eta_k), and T(eta) is
@@ -22,7 +23,7 @@ import numpy as np
 
 from dptune._arrays import Vector
 from dptune.ledger.approximate import composed_delta, composed_deltas
-from dptune.ledger.dominating import Profile
+from dptune.ledger.dominating import Profile, Pure
 from dptune.ledger.gdp import Budget, gdp_of, mu_from_epsilon
 
 _COUNT = 250  # of eta
@@ -38,11 +39,13 @@ class Divisions:
         mu: (k,) of the Gaussians, each above 0.
         eta: (k,) of the choices, each above 0.
         pair: (epsilon, delta) that holds with each, if one was promised.
+        pure: epsilon, if all may be for pure releases; else 0.
     """
 
     mu: tuple[float, ...]
     eta: tuple[float, ...]
     pair: tuple[float, float] | None = None
+    pure: float = 0.0
     knots: int = 500
 
     @classmethod
@@ -53,13 +56,14 @@ class Divisions:
     @property
     def gdp(self) -> float:
         """Mu of everything together in GDP."""
-        return max(map(gdp_of, self.mu, self.eta))
+        return max(*map(gdp_of, self.mu, self.eta), gdp_of(0.0, 0.0, self.pure))
 
     def at(self, epsilon: Vector) -> Vector:
         """Return the largest delta (k,) at epsilons (k,)."""
         shape = (len(self.mu), len(epsilon))
         mu, eta = (np.broadcast_to(np.array(each)[:, None], shape) for each in (self.mu, self.eta))
         worst = composed_deltas(mu, eta, np.broadcast_to(epsilon, shape)).max(axis=0)
+        worst = np.maximum(worst, Pure(self.pure).at(epsilon))
         if self.pair is None:
             return np.asarray(worst)
         return np.asarray(np.where(epsilon >= self.pair[0], np.minimum(worst, self.pair[1]), worst))
@@ -99,7 +103,7 @@ def _divisions(epsilon: float, delta: float) -> Divisions:
         fits = composed_deltas(middle, eta, np.full(_COUNT, epsilon)) <= delta
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     mu = np.concatenate([[mu_from_epsilon(epsilon, delta)], high[:-1]])  # the most beside the eta before
-    return Divisions(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta))
+    return Divisions(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta), epsilon)
 
 
 def _largest_eta(epsilon: float, delta: float) -> float:

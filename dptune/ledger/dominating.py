@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dptune._arrays import Vector
-from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_bounded_range
+from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_bounded_range, mu_from_pure
 
 _STEPS = 2**14  # of the grid, from 0 to where all parts' tails end
 _TAILS = (1e-4, 1e-2, 0.5)  # of delta: what each part's tail may add, the first for which the part has an epsilon
@@ -112,6 +112,27 @@ class Choices:
     def reach(self, delta: float) -> float:
         """Return eta, beyond which nothing is left."""
         return self.eta
+
+
+@dataclass(frozen=True)
+class Pure:
+    """Randomised response of epsilon: dominates all releases together that are epsilon-DP together."""
+
+    pure: float
+    knots: int = _STEPS
+
+    @property
+    def gdp(self) -> float:
+        """Mu of epsilon-DP."""
+        return mu_from_pure(self.pure)
+
+    def at(self, epsilon: Vector) -> Vector:
+        """(e^pure - e^e) / (1 + e^pure) up to pure, then 0."""
+        return np.asarray(-np.expm1(np.minimum(epsilon - self.pure, 0.0)) / (1 + math.exp(-self.pure)))
+
+    def reach(self, delta: float) -> float:
+        """Return epsilon, beyond which nothing is left."""
+        return self.pure
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ class Charge:
         scope: the study that paid.
         key: the release's idempotency key within the scope.
         mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. None, too, of
-            a choice within the limit of choices, and of a Laplace release after it. Their ``description`` has eta or
-            epsilon.
+            a choice within the limit of choices, and of a release within that of pure ones. Their ``description`` has
+            eta or epsilon.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.
@@ -76,8 +76,13 @@ class Charge:
 
     @property
     def eta(self) -> float:
-        """What a release without a price in GDP takes of the limit of choices, else 0."""
-        return _eta_of(self.mu, self.description)
+        """What a choice without a price in GDP takes of the limit of choices, else 0."""
+        return _without_price("eta", self.mu, self.description)
+
+    @property
+    def epsilon(self) -> float:
+        """What a release without a price in GDP takes of the limit of pure ones, else 0."""
+        return _without_price("epsilon", self.mu, self.description)
 
     @property
     def note(self) -> Mapping[str, Any]:
@@ -107,10 +112,9 @@ class LedgerState:
 
     def after(self, row: Row) -> LedgerState:
         """Return the head after one more charge."""
-        link = self.mark.link({name: row[name] for name in _HASHED})
-        return LedgerState(
-            link, self.spent.plus(row["mu"], _eta_of(row["mu"], row["description"])), self.seeded + (not row["private"])
-        )
+        link, mu = self.mark.link({name: row[name] for name in _HASHED}), row["mu"]
+        eta, epsilon = (_without_price(name, mu, row["description"]) for name in ("eta", "epsilon"))
+        return LedgerState(link, self.spent.plus(mu, eta, epsilon), self.seeded + (not row["private"]))
 
     def columns(self) -> dict[str, object]:
         """Return what the charge's row says of it."""
@@ -122,14 +126,14 @@ class LedgerState:
         }
 
 
-def _eta_of(mu: float | None, description: Mapping[str, Any]) -> float:
-    """The bounded range of a choice, or epsilon of a Laplace release, without a price in GDP; 0 of all else."""
-    return float(description.get("eta", description.get("epsilon", 0.0))) if mu is None else 0.0
+def _without_price(name: str, mu: float | None, description: Mapping[str, Any]) -> float:
+    """The eta, or the epsilon, of a release without a price in GDP; 0 of all else."""
+    return float(description.get(name, 0.0)) if mu is None else 0.0
 
 
 def cost_of(charges: Iterable[Charge]) -> Spent:
     """Return what charges cost together."""
-    return reduce(lambda spent, charge: spent.plus(charge.mu, charge.eta), charges, Spent())
+    return reduce(lambda spent, charge: spent.plus(charge.mu, charge.eta, charge.epsilon), charges, Spent())
 
 
 def follow(connection: sa.Connection, head: LedgerState, name: str) -> LedgerState:

@@ -78,15 +78,48 @@ class SelectionRelease(Event):
 
 
 @dataclass(frozen=True)
-class LaplaceRelease(Event):
-    """A number of sensitivity Delta plus Laplace noise of scale b >= Delta/epsilon: epsilon-DP (Dwork et al. 2006).
-
-    The log-ratio of its densities for neighbours lies in [-epsilon, epsilon]: bounded range 2 epsilon, which is its
-    price in GDP. After choices of bounded range epsilon or more it counts epsilon beside them
-    (:mod:`dptune.ledger.approximate`).
+class PureRelease(Event):
+    """A release that is epsilon-DP: bounded range 2 epsilon, which is its price in GDP.
 
     Attributes:
         epsilon: of the release by itself.
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class FlipRelease(PureRelease):
+    """Permute-and-flip among m candidates, of which u_j - scale log prior_j is small: epsilon-DP.
+
+    It releases the largest of -u_j / scale + log prior_j + X_j, where X_j are independent exponential variables of mean
+    1 (McKenna & Sheldon 2020; Ding et al. 2021). Replacing one person moves each u_j by at most Delta; a public prior
+    is the same for both neighbours.
+
+    *Proof.* Fix all X but X_j. Then j is released if X_j exceeds a threshold c. For the neighbour it is released if X_j
+    exceeds some c' <= c + 2 Delta / scale, because each difference of two scores moves by at most that. Now P(X > c') >=
+    e^-(c' - c) P(X > c) where c' >= c, so the probabilities differ by a factor of at most e^epsilon, epsilon = 2 Delta /
+    scale.
+
+    Attributes:
+        sensitivity: Delta under replacing one person, in units of the loss.
+        sigma: the scale of the exponential noise, same units.
+        dimension: m.
+        statistic: what the candidates are compared by, in words.
+    """
+
+    words = "permute-and-flip on the {statistic}"
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str
+
+
+@dataclass(frozen=True)
+class LaplaceRelease(PureRelease):
+    """A number of sensitivity Delta plus Laplace noise of scale b >= Delta/epsilon: epsilon-DP (Dwork et al. 2006).
+
+    Attributes:
         sensitivity: Delta under replacing one person, in units of the statistic.
         scale: b, same units.
         sigma: standard deviation of the noise, sqrt(2) b.
@@ -94,7 +127,6 @@ class LaplaceRelease(Event):
     """
 
     words = "Laplace mechanism on the {statistic}"
-    epsilon: float
     sensitivity: float
     scale: float
     sigma: float
@@ -104,6 +136,11 @@ class LaplaceRelease(Event):
 def is_laplace(description: Mapping[str, Any]) -> bool:
     """Tell whether a charge's description is that of a Laplace release."""
     return {"epsilon", "scale", "sigma"} <= description.keys()
+
+
+def chooses(description: Mapping[str, Any]) -> bool:
+    """Tell whether a charge's description is that of a choice among candidates."""
+    return "eta" in description or {"epsilon", "dimension"} <= description.keys()
 
 
 @dataclass(frozen=True)

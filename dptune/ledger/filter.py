@@ -1,9 +1,9 @@
 """Whether one more release fits into a budget: the filter, fixed before the first release.
 
 A budget in GDP has one limit: the squares mu_t^2 of all releases stay within mu^2. A budget in (epsilon, delta) has
-two: mu of the Gaussian releases, and eta of the choices of one run, of which both together keep the promised pair. Its
-first charge divides it, as that charge's run has planned: nothing is released before, so nothing released decides.
-Of eta a part may be kept for one Laplace release that comes after choices of at least as much.
+two: mu of the Gaussian releases, and eta of the choices of one run, of which both together keep the promised pair. Or
+one run takes all of epsilon for pure releases, whose epsilons add up. The first charge divides the budget, as that
+charge's run has planned: nothing is released before, so nothing released decides.
 
 A filter is a value. What changes it, a charge, a run that takes the choices' limit, a raise, returns another one; the
 ledger stores that in the transaction of the charge (:mod:`dptune.ledger.ledger`).
@@ -12,9 +12,9 @@ ledger stores that in the transaction of the charge (:mod:`dptune.ledger.ledger`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from math import isclose, sqrt
+from math import sqrt
 from typing import Any
 
 from dptune._numbers import real
@@ -23,7 +23,7 @@ from dptune.ledger.approximate import Limits, divided, largest_plan, largest_wit
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.gdp import Budget, Spent
 
-_ROUNDING = 1e-9  # relative, between a Laplace release and what is kept for it
+PURE = "pure"  # key of a plan that takes all of a budget in (epsilon, delta) for pure releases
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Allowance:
     def divides(self) -> bool:
         """Whether the choice of a new run may have a limit of its own."""
         return self.pair is not None or self.eta > 0
+
+    @property
+    def pure(self) -> float:
+        """Epsilon of a new run that takes all for pure releases; 0 if it cannot."""
+        return 0.0 if self.pair is None else self.pair.stated_epsilon or 0.0
 
     def whole(self, choice_share: float | Sequence[float]) -> float:
         """Return mu of a plan that takes all, with these shares of mu^2 for choices: what is not planned, or more."""
@@ -119,12 +124,12 @@ class GdpFilter:
         """
         return self
 
-    def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, laplace: float = 0.0) -> float | None:
-        """Return what one more release counts: ``mu`` in GDP, or None where it is within the limit of choices.
+    def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
+        """Return what one more release counts: ``mu`` in GDP, or None where it is within another limit.
 
         Args:
-            eta: bounded range, if it is a choice.
-            laplace: its epsilon, if it is a Laplace release.
+            eta: bounded range, if it is a choice that has one.
+            epsilon: of a pure release.
 
         Raises:
             BudgetExhausted: it does not fit.
@@ -168,13 +173,12 @@ class PairFilter(GdpFilter):
 
     Attributes:
         division: the limits of mu and eta; None before the first charge.
-        run: whose choices count as eta; "": those of the first run that spends and whose planned choice fits.
-        laplace: of eta, what is kept for one Laplace release of that run; at most half of what was left of it.
+        run: whose choices count as eta, or whose pure releases as epsilon; "": the choices of the first run that spends
+            and whose planned choice fits.
     """
 
     division: Limits | None = None
     run: str = ""
-    laplace: float = 0.0
 
     @property
     def limits(self) -> Limits:
@@ -194,8 +198,7 @@ class PairFilter(GdpFilter):
 
     def stored(self) -> dict[str, object] | None:
         limits = self.division
-        known = {"holder": self.run, "laplace": self.laplace}
-        return None if limits is None else {"mu": limits.mu, "eta": limits.eta, **known}
+        return None if limits is None else {**asdict(limits), "holder": self.run}
 
     def after(
         self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
@@ -206,50 +209,44 @@ class PairFilter(GdpFilter):
         if self.division is not None and (self.division.eta == 0 or self.run or not scope):
             return self
         planned = plan() if scope else None
+        if self.division is None and isinstance(planned, Mapping) and planned.get(PURE) is True:
+            return PairFilter(self.budget, Limits.pure_within(self.budget, self.budget.stated_epsilon or 0.0), scope)
         mu, share = mu_and_choice_share(planned)
         gaussian, eta = divided(mu, share) if share else (mu, 0.0)
-        laplace = eta * laplace_share(planned)
         if self.division is None:
-            return self.divided(gaussian, eta, scope, laplace)
+            return self.divided(gaussian, eta, scope)
         takes = eta > 0 and spent.admits_choice(eta, self.division.eta)
-        return replace(self, run=scope, laplace=laplace) if takes else self
+        return replace(self, run=scope) if takes else self
 
-    def divided(self, mu: float, eta: float, run: str, laplace: float = 0.0) -> PairFilter:
+    def divided(self, mu: float, eta: float, run: str) -> PairFilter:
         """Return the filter with choices of ``eta`` and as much mu as fits beside them; ``mu`` if hardly more fits."""
         limits = Limits.within(self.budget, eta, planned=mu)
-        return PairFilter(self.budget, limits, *((run, laplace) if limits.eta > 0 else ("", 0.0)))
+        return PairFilter(self.budget, limits, run if limits.eta > 0 else "")
 
     def open(self) -> PairFilter:
         """Return the same filter without a run: the next one whose planned choice fits has what is left of eta."""
         return replace(self, run="")
 
-    def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, laplace: float = 0.0) -> float | None:
-        """Count a release of the run that has the limit of choices there, if it fits; else as in GDP."""
-        counts = self.counts_as_eta(scope, eta, spent) or self.counts_as_laplace(scope, laplace, spent)
+    def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
+        """Count a release of the run that has a limit of its own there, if it fits; else as in GDP."""
+        counts = self.counts_as_eta(scope, eta, spent) or self.counts_as_pure(scope, epsilon, spent)
         return None if counts else super().price(scope, mu, spent)
 
     def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
         """Tell whether this run has the limit of choices, and the choice fits into it."""
         its_own = eta > 0 and scope != "" and scope == self.run
-        return its_own and spent.admits_choice(eta, self.limits.eta - self.laplace)
+        return its_own and spent.admits_choice(eta, self.limits.eta)
 
-    def counts_as_laplace(self, scope: str, epsilon: float, spent: Spent) -> bool:
-        """Tell whether a Laplace release of this run is the one that something is kept for: after choices of as much.
-
-        It takes all of that, and not less, which would leave a part to later choices.
-        """
-        its_own = scope == self.run and epsilon > 0 and isclose(epsilon, self.laplace, rel_tol=_ROUNDING)
-        after = float(spent.choices) >= epsilon * (1 - _ROUNDING)
-        return its_own and after and spent.admits_choice(epsilon, self.limits.eta)
-
-    def without_laplace(self) -> PairFilter:
-        """Return the filter after the Laplace release: nothing more is kept for one."""
-        return replace(self, laplace=0.0)
+    def counts_as_pure(self, scope: str, epsilon: float, spent: Spent) -> bool:
+        """Tell whether this run has the limit of pure releases, and one of ``epsilon`` fits into it."""
+        its_own = epsilon > 0 and scope != "" and scope == self.run
+        return its_own and spent.admits_pure(epsilon, self.limits.pure)
 
     def reserves(self, scope: str, plan: object) -> float:
-        """Return what a plan takes of the limit of mu: without its choice, where that counts as eta."""
+        """Return what a plan takes of the limit of mu: without what counts as eta, or as pure."""
         mu, share = mu_and_choice_share(plan)
-        return mu * sqrt(1 - share) if scope == self.run else mu
+        own = 1.0 if self.limits.pure > 0 else share
+        return mu * sqrt(1 - own) if scope == self.run else mu
 
     def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
         found = super().allowance(spent, spent_of, plans)
@@ -257,12 +254,14 @@ class PairFilter(GdpFilter):
         return replace(found, pair=self.budget if self.undivided else None, eta=eta)
 
     def raised(self, budget: Budget) -> PairFilter:
-        """More of a budget in (epsilon, delta) is more mu; the limit of choices stays."""
+        """More of a budget in (epsilon, delta) is more mu; the other limits stay."""
         if not is_pair(budget):
             raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
         if self.division is None:
             return PairFilter(budget)
-        new = PairFilter(budget).divided(0.0, self.division.eta, self.run, self.laplace)
+        new = PairFilter(budget).divided(0.0, self.division.eta, self.run)
+        if self.division.pure > 0:
+            new = PairFilter(budget, Limits.pure_within(budget, self.division.pure), self.run)
         if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta:
             raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
         return new
@@ -274,7 +273,7 @@ def filter_of(budget: Budget, *, pair: bool, stored: Mapping[str, Any] | None) -
         return GdpFilter(budget)
     if stored is None:
         return PairFilter(budget)
-    return PairFilter(budget, Limits(stored["mu"], stored["eta"]), stored["holder"], stored["laplace"])
+    return PairFilter(budget, Limits(stored["mu"], stored["eta"], stored["pure"]), stored["holder"])
 
 
 def is_pair(budget: Budget) -> bool:
@@ -289,10 +288,3 @@ def mu_and_choice_share(plan: object) -> tuple[float, float]:
     shares = found.get("shares")
     mu, share = real(found.get("mu")) or 0.0, real(shares.get("choice") if isinstance(shares, dict) else 0.0) or 0.0
     return mu, share if mu > 0 and 0 < share <= 1 else 0.0
-
-
-def laplace_share(plan: object) -> float:
-    """Return the share of its choices' bounded range that a plan keeps for a Laplace release, at most a half."""
-    shares = plan.get("shares") if isinstance(plan, dict) else None
-    found = real(shares.get("laplace")) if isinstance(shares, dict) else None
-    return min(max(found or 0.0, 0.0), 0.5)

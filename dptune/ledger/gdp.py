@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 
@@ -173,33 +173,38 @@ class Spent:
 
     Attributes:
         squares: the sum.
-        choices: sum of the bounded ranges eta of choices that are held to a limit of their own, and not to that of mu,
-            and of the epsilon of a Laplace release after them.
+        choices: sum of the bounded ranges eta of choices that are held to a limit of their own, and not to that of mu.
+        pure: sum of the epsilons of releases that are held to a limit in pure differential privacy.
     """
 
     squares: Decimal = Decimal(0)
     choices: Decimal = Decimal(0)
+    pure: Decimal = Decimal(0)
 
     @classmethod
     def of(cls, mus: Iterable[float | None]) -> Spent:
         """Return the cost of releases of ``mus``."""
         return reduce(cls.plus, mus, cls())
 
-    def plus(self, mu: float | None, eta: float = 0.0) -> Spent:
-        """Return the cost with one more release of ``mu``; None is one of a fixed plan, or a choice of ``eta``."""
+    def plus(self, mu: float | None, eta: float = 0.0, epsilon: float = 0.0) -> Spent:
+        """Return the cost with one more release of ``mu``.
+
+        None is one of a fixed plan, or one within another limit: a choice of ``eta``, or a release of pure ``epsilon``.
+        """
         if mu is None:
-            return Spent(self.squares, EXACT.add(self.choices, Decimal(eta)))
-        return Spent(EXACT.add(self.squares, _square(mu)), self.choices)
+            choices, pure = EXACT.add(self.choices, Decimal(eta)), EXACT.add(self.pure, Decimal(epsilon))
+            return Spent(self.squares, choices, pure)
+        return replace(self, squares=EXACT.add(self.squares, _square(mu)))
 
     @property
     def gaussian(self) -> float:
-        """sqrt(sum mu_t^2), without the choices that have a limit of their own."""
+        """sqrt(sum mu_t^2), without what has a limit of its own."""
         return float(EXACT.sqrt(self.squares))
 
     @property
     def mu(self) -> float:
-        """Mu of the composition, those choices included."""
-        return gdp_of(self.gaussian, float(self.choices))
+        """Mu of the composition of all."""
+        return gdp_of(self.gaussian, float(self.choices), float(self.pure))
 
     def admits(self, mu: float, budget: float) -> bool:
         """Return whether one more release of ``mu`` stays within ``budget``: the filter.
@@ -212,6 +217,10 @@ class Spent:
     def admits_choice(self, eta: float, limit: float) -> bool:
         """Return whether one more choice of ``eta`` stays within their limit; forgives 1e-12, too."""
         return EXACT.add(self.choices, Decimal(eta)) <= EXACT.multiply(Decimal(limit), 1 + _FORGIVEN)
+
+    def admits_pure(self, epsilon: float, limit: float) -> bool:
+        """Return whether one more release of pure ``epsilon`` stays within their limit; forgives 1e-12, too."""
+        return EXACT.add(self.pure, Decimal(epsilon)) <= EXACT.multiply(Decimal(limit), 1 + _FORGIVEN)
 
     def remaining(self, budget: float) -> float:
         """Return mu of the largest single release that still fits; 0 where only rounding is left."""
@@ -260,9 +269,10 @@ def pure_from_mu(mu: float) -> float:
     return bounded_range_from_mu(mu) / 2
 
 
-def gdp_of(mu: float, eta: float) -> float:
-    """Return the mu that Gaussian releases of ``mu`` and choices of bounded range ``eta`` have in GDP together."""
-    return math.hypot(mu, mu_from_bounded_range(eta)) if eta > 0 else mu
+def gdp_of(mu: float, eta: float, pure: float = 0.0) -> float:
+    """Return the mu in GDP of Gaussian releases of ``mu``, choices of ``eta`` and releases of ``pure`` together."""
+    parts = [mu, mu_from_bounded_range(eta) if eta > 0 else 0.0, mu_from_pure(pure) if pure > 0 else 0.0]
+    return math.hypot(*parts)
 
 
 def bounded_range_from_mu(mu: float) -> float:

@@ -14,7 +14,7 @@ from dptune.ledger import decisions, entries, schema
 from dptune.ledger.budget_ledger import PLAN, BudgetLedger
 from dptune.ledger.connection import repeated
 from dptune.ledger.entries import Charge, LedgerState, Quota
-from dptune.ledger.events import Event, LaplaceRelease, SelectionRelease, is_laplace
+from dptune.ledger.events import Event, PureRelease, SelectionRelease
 from dptune.ledger.filter import Division, PairFilter
 from dptune.ledger.gdp import Spent, bounded_range_from_mu, pure_from_mu
 from dptune.ledger.statement import BudgetStatement, budget_statement
@@ -106,20 +106,19 @@ class PrivacyLedger(BudgetLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        eta, laplace, fixes = 0.0, 0.0, dict[str, object]()
+        eta, epsilon, fixes = 0.0, 0.0, dict[str, object]()
         if isinstance(event, SelectionRelease):  # its bounded range is a price, too
             eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
-        if isinstance(event, LaplaceRelease):
-            laplace = between("epsilon of a release", event.epsilon, *(pure_from_mu(mu) * x for x in _SAME))
+        if isinstance(event, PureRelease):
+            epsilon = between("epsilon of a release", event.epsilon, *(pure_from_mu(mu) * x for x in _SAME))
 
         def admit(state: LedgerState) -> float | None:
             fixes.clear()
             self._refresh()  # another process may have raised the budget
             raised = self._raised_at(state)
             before, after = self.filter, self._filter_after(scope, state, division=division)
-            price = after.price(scope, mu, state.spent, eta=eta, laplace=laplace)
+            price = after.price(scope, mu, state.spent, eta=eta, epsilon=epsilon)
             if isinstance(after, PairFilter):
-                after = after.without_laplace() if laplace and price is None else after
                 kept = after.open() if division is not None and before.undivided else after
                 if kept != before:
                     self._store_limits(kept)
@@ -237,7 +236,6 @@ class PrivacyLedger(BudgetLedger):
                 self.filter,
                 state.spent,
                 before=tuple(sorted({charge.scope for charge in charges if charge.eta and charge.scope != holder})),
-                laplace=any(charge.eta and is_laplace(charge.description) for charge in charges),
                 failures=sum(int(charge.note.get("failed", 0)) for charge in charges),
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),

@@ -85,7 +85,7 @@ class Risk:
         if not statement.private:
             return cls(1.0, 1.0)
         exposure = statement.exposure if isinstance(statement, BudgetStatement) else None
-        if isinstance(exposure, Limits) and exposure.eta == 0:
+        if isinstance(exposure, Limits) and not exposure.divided:
             return cls.of_mu(exposure.mu)
         if statement.curve is not None:
             return cls.of_curve(statement.curve)

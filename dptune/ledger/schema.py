@@ -6,7 +6,8 @@ dptune_charges   one row per charge, committed before any data is read; each vou
 dptune_releases  the released value of a charge, written once after the noise was drawn
 dptune_spending  a view for people: every charge with the running sum of mu^2
 
-A choice that is held to the limit of choices has no ``mu``: its description has its bounded range, ``eta``.
+A choice that is held to the limit of choices has no ``mu``: its description has its bounded range, ``eta``. A release
+that is held to the limit of pure ones has none either, but ``epsilon``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dptune._store import append_only
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import server
 
-VERSION = 2  # of these tables and of what they hold
+VERSION = 3  # of these tables and of what they hold
 metadata = sa.MetaData()
 
 ledger = sa.Table(

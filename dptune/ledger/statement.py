@@ -15,9 +15,9 @@ from dptune._numbers import finite, rounded_up
 from dptune._statement import NOTHING, Rows, Statement, large_delta
 from dptune.errors import LedgerError
 from dptune.ledger import approximate
-from dptune.ledger.approximate import Limits, composed_epsilon
+from dptune.ledger.approximate import Limits
 from dptune.ledger.divisions import Divisions
-from dptune.ledger.filter import GdpFilter, PairFilter
+from dptune.ledger.filter import GdpFilter
 from dptune.ledger.gdp import Budget, Spent
 
 NOT_COVERED = (
@@ -39,6 +39,10 @@ TRAINED = (
 ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
+)
+_PURE = (
+    "the pure releases of one run by their summed epsilon (basic composition, Dwork, McSherry, Nissim & Smith 2006), which "
+    "holds for releases that are chosen adaptively within it (Rogers, Roth, Ullman & Vadhan 2016)"
 )
 _MISSING = "not installed as a package"
 _ROUNDING = 1e-12  # of mu; the filter forgives half of it
@@ -99,7 +103,6 @@ def budget_statement(
     spent: Spent,
     *,
     before: tuple[str, ...] = (),
-    laplace: bool = False,
     failures: int,
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
@@ -111,12 +114,11 @@ def budget_statement(
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
         before: scopes of choices that are held to the limit of choices, in addition to that of its holder.
-        laplace: whether its holder has made a Laplace release within that limit.
         training_rows: number of rows that train, if every choice has recorded the same.
     """
-    spent_mu, choices = spent.mu, float(spent.choices)
+    spent_mu, cost = spent.mu, Limits.of(spent)
     budget, limits, exposure = filter.budget, filter.limits, filter.exposure
-    if spent.gaussian > limits.mu * (1 + _ROUNDING) or choices > limits.eta * (1 + _ROUNDING):
+    if any(getattr(cost, name) > getattr(limits, name) * (1 + _ROUNDING) for name in ("mu", "eta", "pure")):
         raise LedgerError(
             f"the ledger of {facts['dataset']!r} was changed from outside: its charges are mu = {spent_mu!r} in "
             f"all, more than its budget of mu = {limits.gdp!r}. No guarantee holds."
@@ -141,16 +143,16 @@ def budget_statement(
         trained=trained,
         raises=raises,
         epsilon=epsilon,
-        accountant=_accountant(sharper=undivided or limits.eta > 0, raised=bool(raises)),
+        accountant=_accountant(limits, undivided=undivided, raised=bool(raises)),
         noise=opendp_noise(facts),
         not_protected=TRAIN.format("" if training_rows is None else f"{training_rows} "),
         not_covered=NOT_COVERED,
         warnings=((seeded,) if not private else ()) + large_delta(max(delta, budget.stated_delta or 0.0), facts["n"]),
         guarantee=(
             *promised,
-            ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.eta > 0)),
-            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
-            *_divided(filter, before, laplace=laplace),
+            ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.divided)),
+            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=cost.divided)} in {releases} releases"),
+            *_divided(filter, before),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -160,6 +162,7 @@ def budget_statement(
             "raises": list(raises),
             "budget": {"mu": mu if private else "infinity", "epsilon": finite(epsilon)},
             **({"limits": {"mu": limits.mu, "eta_of_choices": limits.eta}} if limits.eta else {}),
+            **({"limits": {"mu": limits.mu, "pure_epsilon": limits.pure}} if limits.pure else {}),
             "spent": {"mu": spent_mu if private else "infinity", "epsilon": finite(spent_epsilon)},
         },
         unprotected=unprotected,
@@ -168,7 +171,7 @@ def budget_statement(
 
 
 def _spent_epsilon(spent: Spent, delta: float, private: bool) -> float:
-    return composed_epsilon(spent.gaussian, float(spent.choices), delta) if private else math.inf
+    return Limits.of(spent).epsilon(delta) if private else math.inf
 
 
 def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool) -> str:
@@ -178,22 +181,28 @@ def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool)
     return f"mu = {rounded_up(mu)} GDP, {word} epsilon = {rounded_up(epsilon)} at delta = {delta}"
 
 
-def _accountant(*, sharper: bool, raised: bool) -> str:
+def _accountant(limits: Limits, *, undivided: bool, raised: bool) -> str:
     gdp = ACCOUNTANT.format("that was raised after it was fixed" if raised else "fixed in advance")
-    return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if sharper else gdp
+    sharper = [approximate.ACCOUNTANT] * (undivided or limits.eta > 0) + [_PURE] * (undivided or limits.pure > 0)
+    return f"{gdp}; for epsilon {'; or '.join(sharper)}" if sharper else gdp
 
 
-def _divided(filter: GdpFilter, before: tuple[str, ...], *, laplace: bool) -> Rows:
+def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
     """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
     if filter.undivided:
         words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
         return (("Undivided", words),)
     limits = filter.limits
+    if limits.pure > 0:
+        parts = (
+            f"all of epsilon = {rounded_up(limits.pure)} for the releases of the run {filter.holder!r}, at delta = 0"
+        )
+        beside = f", mu = {rounded_up(limits.mu)} for everything else" * (limits.mu > 0)
+        return (("Divided", f"before the first release: {parts}{beside}"),)
     if limits.eta == 0:
         return ()
     run = f"the run {filter.holder!r}" if filter.holder else "the first run that spends and has planned one"
-    also = " and its Laplace release" if laplace or (isinstance(filter, PairFilter) and filter.laplace) else ""
-    chosen = ", ".join([*map(repr, before), f"the choice of {run}{also}"])
+    chosen = ", ".join([*map(repr, before), f"the choice of {run}"])
     parts = f"bounded range {rounded_up(limits.eta)} for {chosen}"
     return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
 

@@ -3,8 +3,8 @@
 The privatizer holds losses, bounds what one person can move, pays and records; a mechanism says what that costs, how
 much noise it takes, and draws it. Another one is a subclass of :class:`Mechanism`, handed to
 :meth:`dptune.LossPrivatizer.release`. :class:`GaussianMechanism` is the default; :class:`NoisyMin` is the exponential
-mechanism, whose price does not grow with the number of candidates; :class:`LaplaceMechanism` releases one number, for
-little beside a choice.
+mechanism, whose price does not grow with the number of candidates. :class:`PermuteAndFlip`, another choice, and
+:class:`LaplaceMechanism`, of one number, are for pure differential privacy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from dptune._arrays import Vector
 from dptune.errors import InputError
-from dptune.ledger.events import Event, GaussianRelease, LaplaceRelease, SelectionRelease
+from dptune.ledger.events import Event, FlipRelease, GaussianRelease, LaplaceRelease, SelectionRelease
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 from dptune.privacy.noise import SLACK, NoiseSource, laplace_scale, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
@@ -87,7 +87,7 @@ class GaussianMechanism(Mechanism):
 
 
 class LaplaceMechanism(Mechanism):
-    """One number plus Laplace noise, priced in GDP by ``query.mu``; beside a choice by its epsilon.
+    """One number plus Laplace noise, priced in GDP by ``query.mu``; within a limit of pure releases by its epsilon.
 
     Guarantee: epsilon-DP with epsilon = pure_from_mu(query.mu), hence ``query.mu``-GDP, under replacing one person
     (:class:`dptune.ledger.events.LaplaceRelease`); what rounding can add is in the scale.
@@ -147,19 +147,27 @@ class NoisyMin(Mechanism):
         self.settings = hashlib.sha256(odds.tobytes()).hexdigest() if len(prior) else ""
 
     def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
+        self._check(query)
+        entry = self._entry(query, sensitivity)
+        return SelectionRelease(query.mu, self._price(query), entry, scale, query.dimension, query.statistic)
+
+    def _check(self, query: AnyQuery) -> None:
+        """Refuse a prior of another number of candidates."""
         if self._candidates not in (0, query.dimension):
             raise InputError(
                 f"prior must have one number for each of {query.dimension} candidates; got {self._candidates}."
             )
-        eta, entry = bounded_range_from_mu(query.mu), self._entry(query, sensitivity)
-        return SelectionRelease(query.mu, eta, entry, scale, query.dimension, query.statistic)
+
+    def _price(self, query: AnyQuery) -> float:
+        """What decides the scale: the bounded range eta."""
+        return bounded_range_from_mu(query.mu)
 
     def scale(self, query: AnyQuery, sensitivity: float) -> float:
         rounding = max(1.0, float(np.abs(self._handicap).max()))
         least = smallest_price(query.dimension) * rounding
         if query.mu < least:
             raise InputError(f"mu={query.mu:.3g} is too small for a choice among {query.dimension}; give {least:.3g}.")
-        return 2 * self._entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
+        return 2 * self._entry(query, sensitivity) * (1 + SLACK) / self._price(query)
 
     def draw(self, statistic: Vector, scale: float) -> Vector:
         return np.array([float(self.noise.noisy_argmin(statistic + scale * self._handicap, scale))])
@@ -167,5 +175,32 @@ class NoisyMin(Mechanism):
     def _entry(self, query: AnyQuery, sensitivity: float) -> float:
         """The most that replacing one person moves one mean; one entry of a vector in a Ball may move by all of it."""
         if not isinstance(query, Query) or not isinstance(query.clip, Interval):  # a Box is an Interval
-            raise InputError("NoisyMin chooses among means that are clipped one by one: privatizer.means_query.")
+            name = type(self).__name__
+            raise InputError(f"{name} chooses among means that are clipped one by one: privatizer.means_query.")
         return sensitivity / math.sqrt(query.dimension)
+
+
+class PermuteAndFlip(NoisyMin):
+    """Releases the index of a small entry of a vector of means, and nothing else, for pure differential privacy.
+
+    Candidate j is released if u_j - scale (log prior_j + X_j) is smallest, X_j independent exponential variables of
+    mean 1. For one epsilon it errs less than :class:`NoisyMin`; for one price in GDP it errs more.
+
+    Guarantee: epsilon-DP with epsilon = pure_from_mu(query.mu), hence ``query.mu``-GDP, under replacing one person,
+    whatever the prior (:class:`dptune.ledger.events.FlipRelease`). Rounding is as in NoisyMin.
+    """
+
+    def __init__(self, noise: NoiseSource, prior: Sequence[float] = ()) -> None:
+        super().__init__(noise, prior)
+        self.settings = f"permute-and-flip {self.settings}"
+
+    def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
+        self._check(query)
+        entry = self._entry(query, sensitivity)
+        return FlipRelease(query.mu, pure_from_mu(query.mu), entry, scale, query.dimension, query.statistic)
+
+    def _price(self, query: AnyQuery) -> float:
+        return pure_from_mu(query.mu)
+
+    def draw(self, statistic: Vector, scale: float) -> Vector:
+        return np.array([float(self.noise.permute_and_flip(statistic + scale * self._handicap, scale))])

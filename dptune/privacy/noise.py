@@ -27,9 +27,9 @@ from typing import Protocol
 import numpy as np
 from opendp.domains import atom_domain, vector_domain  # opendp.prelude would import scikit-learn, which takes seconds
 from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
-from opendp.measures import zero_concentrated_divergence
+from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import absolute_distance, l2_distance, linf_distance
-from opendp.mod import enable_features
+from opendp.mod import Measure, enable_features
 
 from dptune._arrays import Mask, Vector
 from dptune._checks import at_least
@@ -38,6 +38,7 @@ from dptune.privacy.query import GRID_EXPONENT, smallest_price
 
 SLACK = 1e-6
 _BITS = 53  # of a uniform number
+_DRAWS = ("add_gaussian", "add_laplace", "noisy_argmin", "permute_and_flip")  # of a NoiseSource
 enable_features("contrib")
 
 
@@ -55,6 +56,10 @@ class NoiseSource(Protocol):
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale)."""
+        ...
+
+    def permute_and_flip(self, statistic: Vector, scale: float) -> int:
+        """Return j at which statistic_j less exponential noise of mean ``scale`` is smallest."""
         ...
 
 
@@ -112,12 +117,20 @@ class OpenDPNoise:
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale), compared exactly."""
-        if not np.isfinite(statistic).all():
-            raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
-        domain = vector_domain(atom_domain(T=float, nan=False))
-        measure = zero_concentrated_divergence()  # OpenDP's name for Gumbel noise, i.e. the exponential mechanism
-        mechanism = make_noisy_max(domain, linf_distance(T=float), measure, scale=1.0, negate=True)
-        return int(mechanism((statistic / scale).tolist()))
+        # OpenDP's name for Gumbel noise, i.e. the exponential mechanism
+        return _noisy_argmin(statistic, scale, zero_concentrated_divergence())
+
+    def permute_and_flip(self, statistic: Vector, scale: float) -> int:
+        """Return j at which statistic_j less exponential noise of mean ``scale`` is smallest, drawn exactly."""
+        return _noisy_argmin(statistic, scale, max_divergence())  # OpenDP's name for permute-and-flip
+
+
+def _noisy_argmin(statistic: Vector, scale: float, measure: Measure) -> int:
+    if not np.isfinite(statistic).all():
+        raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+    domain = vector_domain(atom_domain(T=float, nan=False))
+    mechanism = make_noisy_max(domain, linf_distance(T=float), measure, scale=1.0, negate=True)
+    return int(mechanism((statistic / scale).tolist()))
 
 
 class SeededNoise:
@@ -152,12 +165,16 @@ class SeededNoise:
         """Return j with probability proportional to exp(-statistic_j / scale), pseudo-randomly."""
         return int(np.argmax(self._generator.gumbel(size=statistic.shape) - statistic / scale))
 
+    def permute_and_flip(self, statistic: Vector, scale: float) -> int:
+        """Return j at which statistic_j less pseudo-random exponential noise is smallest."""
+        return int(np.argmax(self._generator.exponential(size=statistic.shape) - statistic / scale))
+
 
 def noise_source(given: NoiseSource | None) -> NoiseSource:
     """Return the source that was given, else OpenDP's."""
     if given is None:
         return OpenDPNoise()
-    if not all(hasattr(given, name) for name in ("add_gaussian", "add_laplace", "noisy_argmin")):
+    if not all(hasattr(given, name) for name in _DRAWS):
         raise InputError(f"noise must draw noise, such as SeededNoise(0) for tests; got {type(given).__name__}.")
     return given
 

@@ -134,7 +134,7 @@ class Replay:
 
     def paid(self, charge: Charge) -> None:
         """Learn the answer to a question that this process has just asked."""
-        self.spent = self.spent.plus(charge.mu, charge.eta)
+        self.spent = self.spent.plus(charge.mu, charge.eta, charge.epsilon)
         self._join_spaces_of([charge])
         self.learn(charge, own=True)
 

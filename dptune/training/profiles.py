@@ -60,12 +60,14 @@ def removal_mu(mu: float) -> float:
 def removed(exposure: Limits | Divisions) -> list[Profile]:
     """Return what dominates a tuning ledger's releases under removing one person, in parts.
 
-    Gaussians of mu cost :func:`removal_mu`, and choices of eta in all have eta/2: the means of each move half as far. A
-    thousandth more covers the grid of the noise.
+    Gaussians of mu cost :func:`removal_mu`; choices of eta in all have eta/2 and pure releases epsilon/2, as each
+    statistic moves half as far. A thousandth more covers the grid of the noise.
     """
+    pure = _HALF * exposure.pure
     if isinstance(exposure, Divisions):
-        return [Divisions(tuple(map(removal_mu, exposure.mu)), tuple(_HALF * eta for eta in exposure.eta))]
-    return Limits(removal_mu(exposure.mu), _HALF * exposure.eta).profiles()
+        halves = tuple(_HALF * eta for eta in exposure.eta)
+        return [Divisions(tuple(map(removal_mu, exposure.mu)), halves, pure=pure)]
+    return Limits(removal_mu(exposure.mu), _HALF * exposure.eta, pure).profiles()
 
 
 @dataclass(frozen=True)

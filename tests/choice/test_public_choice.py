@@ -45,6 +45,9 @@ class Noise:
         self.statistics.append(statistic / scale)
         return int(np.argmin(statistic)) if self.index is None else self.index
 
+    def permute_and_flip(self, statistic: np.ndarray, scale: float) -> int:
+        return self.noisy_argmin(statistic, scale)
+
 
 def privatizer(folder: Path, *, budget: dptune.Budget | None = None, noise: Any = None) -> dptune.LossPrivatizer:
     ledger = dptune.PrivacyLedger(folder / "ledger.db", budget or dptune.Budget.gdp(mu=2.0))
@@ -250,7 +253,7 @@ def test_the_simulated_radius_protects_who_loses_much() -> None:
     unfair = fair - 0.05
     unfair[:, :15] += 3.0
     public = PublicLosses.of(np.abs(np.vstack([fair, unfair])), None)
-    r = planning.simulated_radius(public, 300, 3.0, 1.0, public.order)
+    r = planning.simulated_radius(public, 300, 3.0, 1.0, public.order, law)
     mean = np.clip(centred(public.clipped), -r, r).mean(axis=1)
     assert mean[:10].mean() < mean[10:].mean()
 

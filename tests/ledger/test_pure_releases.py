@@ -1,0 +1,235 @@
+"""A run that takes all of a budget in (epsilon, delta) for pure releases: the mathematics, the filter, planted bugs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from dptune import Budget, BudgetExhausted, PrivacyLedger
+from dptune.ledger.approximate import Limits
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.dominating import Gaussian, Pure, together
+from dptune.ledger.events import FlipRelease, GaussianRelease, LaplaceRelease, SelectionRelease
+from dptune.ledger.filter import PURE, PairFilter
+from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure, pure_from_mu
+from dptune.ledger.risk import Risk
+
+EPSILON, DELTA = 1.0, 1e-5
+PAIR = Budget.approximate_dp(EPSILON, DELTA)
+A = 0.2 * EPSILON  # of the estimate
+
+# ---- the mathematics -------------------------------------------------------------------------------------------------
+
+
+def laplace(epsilon: float, a: float) -> float:
+    """The profile of Laplace noise of epsilon a (Balle, Barthe & Gaboardi 2018)."""
+    if epsilon >= a:
+        return 0.0
+    return -math.expm1(epsilon) if epsilon <= -a else -math.expm1((epsilon - a) / 2)
+
+
+def gaussian(epsilon: float, mu: float) -> float:
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+def response(epsilon: float) -> list[tuple[float, float]]:
+    """Log-ratio and probability of the two answers of randomised response."""
+    p = 1 / (1 + math.exp(-epsilon))
+    return [(epsilon, p), (-epsilon, 1 - p)]
+
+
+@pytest.mark.parametrize("parts", [(0.9, 0.1), (0.5, 0.5), (3.0, 1.0), (0.2, 0.3, 0.5)])
+def test_pure_releases_are_dominated_by_randomised_response_of_the_sum(parts: tuple[float, ...]) -> None:
+    """Each part is randomised response, the worst one, and the last may have Laplace noise instead."""
+    whole = sum(parts)
+    for epsilon in np.linspace(0, whole, 31):
+        allowed, both, noisy = Limits(0.0, pure=whole).delta(epsilon), 0.0, 0.0
+        for answers in itertools.product(*map(response, parts)):
+            loss, p = sum(each for each, _ in answers), math.prod(p for _, p in answers)
+            both += p * max(0.0, -math.expm1(epsilon - loss))
+        for answers in itertools.product(*map(response, parts[:-1])):
+            loss, p = sum(each for each, _ in answers), math.prod(p for _, p in answers)
+            noisy += p * laplace(epsilon - loss, parts[-1])
+        assert both <= allowed * (1 + 1e-9) + 1e-12
+        assert noisy <= both + 1e-12
+    assert Limits(0.0, pure=whole).delta(whole) == pytest.approx(0.0, abs=1e-12)
+    assert Limits(0.0, pure=0.99 * whole).delta(0.98 * whole) < Limits(0.0, pure=whole).delta(0.98 * whole)
+
+
+@pytest.mark.parametrize("pure", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+def test_epsilon_of_pure_releases_is_never_above_their_own(pure: float, delta: float) -> None:
+    limits = Limits(0.0, pure=pure)
+    epsilon = limits.epsilon(delta)
+    assert epsilon <= pure
+    assert epsilon == pytest.approx(math.log(math.exp(pure) - delta * (1 + math.exp(pure))), rel=1e-9)
+    assert limits.delta(epsilon) <= delta
+
+
+def test_the_attacker_against_pure_releases_is_right_as_often_as_randomised_response_says() -> None:
+    risk = Risk.of_curve(Limits(0.0, pure=1.0))
+    assert (1 + risk.advantage) / 2 == pytest.approx(math.e / (1 + math.e), rel=1e-9)
+
+
+def test_beside_gaussians_it_is_the_product() -> None:
+    mu, pure = 0.3, 0.8
+    limits, grid = Limits(mu, pure=pure), together([Gaussian(mu), Pure(pure)], 1e-5)
+    for epsilon in (0.1, 0.5, 0.8, 1.5, 2.0):
+        density = quad(
+            lambda x, e=epsilon: norm.pdf(x, mu**2 / 2, mu) * sum(
+                p * max(0.0, -math.expm1(e - x - loss)) for loss, p in response(pure)
+            ), -6 * mu, 8 * mu, points=[epsilon - pure, epsilon + pure], limit=200,
+        )[0]  # fmt: skip
+        assert limits.delta(epsilon) == pytest.approx(density, rel=1e-6, abs=1e-12)
+        assert limits.delta(epsilon) <= grid.delta(epsilon) * (1 + 1e-9)
+        assert grid.delta(epsilon) == pytest.approx(limits.delta(epsilon), rel=2e-3, abs=1e-8)
+
+
+def test_pure_dp_is_bounded_range_of_twice_its_epsilon() -> None:
+    for epsilon in (0.01, 0.4, 3.0):
+        mu = mu_from_pure(epsilon)
+        assert mu == pytest.approx(2 * norm.ppf(math.exp(epsilon) / (1 + math.exp(epsilon))))
+        assert pure_from_mu(mu) == pytest.approx(epsilon)
+        assert pure_from_mu(mu) <= epsilon
+        for e in np.linspace(0, epsilon, 7):
+            assert Limits(0.0, pure=epsilon).delta(e) <= gaussian(e, mu) + 1e-12
+
+
+def test_an_undivided_budget_may_yet_be_pure() -> None:
+    worst = Divisions.of(PAIR)
+    for epsilon in np.linspace(0, 1.2, 13):
+        assert worst.delta(epsilon) >= Limits(0.0, pure=EPSILON).delta(epsilon) * (1 - 1e-9)
+        assert worst.delta(epsilon) >= Limits(PAIR.mu).delta(epsilon) * (1 - 1e-9) or epsilon >= EPSILON
+    assert worst.delta(EPSILON) <= DELTA
+    assert worst.gdp >= mu_from_pure(EPSILON)
+
+
+# ---- the filter ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", PAIR)
+
+
+def plan(ledger: PrivacyLedger, scope: str = "run", pure: object = True) -> None:
+    ledger.fix_plan(scope, lambda rest: {"mu": mu_from_pure(EPSILON), PURE: pure})
+
+
+def choice(ledger: PrivacyLedger, epsilon: float = EPSILON - A, key: str = "choice", scope: str = "run") -> Any:
+    event = FlipRelease(mu_from_pure(epsilon), epsilon, 1.0, 1.0, 9, "means")
+    return ledger.charge(scope, key, event, digest=key)
+
+
+def estimate(ledger: PrivacyLedger, epsilon: float = A, key: str = "estimate", scope: str = "run") -> Any:
+    event = LaplaceRelease(mu_from_pure(epsilon), epsilon, 1.0, 1 / epsilon, math.sqrt(2) / epsilon, "mean")
+    return ledger.charge(scope, key, event, digest=key)
+
+
+def test_choice_and_estimate_take_the_whole_promise_and_not_a_bit_more(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    assert (choice(ledger).mu, estimate(ledger).mu) == (None, None)
+    eta = bounded_range_from_mu(0.01)
+    for refused in (
+        lambda: choice(ledger, 0.01, key="more"),
+        lambda: estimate(ledger, 1e-6, key="more"),
+        lambda: ledger.charge("run", "step", GaussianRelease(0.05, 1.0, 1.0, 1, "mean"), digest="step"),
+        lambda: ledger.charge("run", "old", SelectionRelease(0.01, eta, 1.0, 1.0, 9, "means"), digest="old"),
+    ):
+        with pytest.raises(BudgetExhausted):
+            refused()
+    again = PrivacyLedger(ledger.url.database or "", PAIR)  # read, row by row
+    assert again.filter.limits == ledger.filter.limits == Limits(0.0, pure=EPSILON)
+    assert again.spent() == pytest.approx(mu_from_pure(EPSILON))
+    statement = again.statement()
+    assert EPSILON * (1 - 1e-4) < statement.epsilon <= EPSILON
+    text = " ".join(statement.to_text().split())
+    assert "Laplace mechanism on the mean (1)" in text
+    assert "permute-and-flip on the means (1)" in text
+    assert "all of epsilon = 1 for the releases of the run 'run', at delta = 0" in text
+    assert "basic composition" in text
+    assert statement.to_dict()["limits"] == {"mu": 0.0, "pure_epsilon": 1.0}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([0.5, 0.3, 0.2])))
+def test_in_any_order_they_fit_exactly(ledger: PrivacyLedger, order: tuple[float, ...]) -> None:
+    plan(ledger)
+    for i, epsilon in enumerate(order):
+        assert choice(ledger, epsilon, key=str(i)).mu is None
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, 1e-9, key="more")
+
+
+@pytest.mark.parametrize("wrong", ["too large", "by another run", "by no run", "two of them"])
+def test_what_does_not_fit_is_refused_and_costs_nothing(ledger: PrivacyLedger, wrong: str) -> None:
+    plan(ledger)
+    choice(ledger)
+    before = ledger.spent()
+    with pytest.raises(BudgetExhausted):
+        match wrong:
+            case "too large":
+                estimate(ledger, A * (1 + 1e-6))
+            case "by another run":
+                estimate(ledger, scope="other")
+            case "by no run":
+                estimate(ledger, scope="none planned")
+            case _:
+                assert estimate(ledger).mu is None
+                before = ledger.spent()
+                estimate(ledger, key="again")
+    assert ledger.spent() == before
+
+
+def test_after_another_charge_a_pure_run_has_its_price_in_gdp(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "late.db", Budget.approximate_dp(4.0, DELTA))
+    plan(ledger)
+    ledger.charge("first", "step", GaussianRelease(0.05, 1.0, 1.0, 1, "mean"), digest="step")
+    assert estimate(ledger).mu == mu_from_pure(A)
+    assert not ledger.filter.limits.divided
+
+
+@pytest.mark.parametrize("said", [False, 1, "yes", None, 0.5])
+def test_only_a_plan_that_says_so_is_pure(ledger: PrivacyLedger, said: object) -> None:
+    plan(ledger, pure=said)
+    assert estimate(ledger).mu == mu_from_pure(A)
+
+
+def test_a_ledger_in_gdp_takes_its_price_there(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0))
+    plan(ledger)
+    assert estimate(ledger).mu == mu_from_pure(A)
+    assert ledger.remaining() == pytest.approx(math.sqrt(1 - mu_from_pure(A) ** 2))
+
+
+def test_a_raised_budget_keeps_the_limit_and_has_mu_for_others(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    choice(ledger)
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    assert isinstance(ledger.filter, PairFilter)
+    limits = ledger.filter.limits
+    assert (limits.pure, limits.eta) == (EPSILON, 0.0)
+    assert limits.delta(2.0) <= DELTA < Limits(1.01 * limits.mu, pure=EPSILON).delta(2.0)
+    assert estimate(ledger).mu is None
+    assert ledger.allowance().unplanned == pytest.approx(limits.mu)
+    assert choice(ledger, 0.1, key="more").mu == mu_from_pure(0.1), "what it had is spent: the price in GDP"
+    left = math.sqrt(limits.mu**2 - mu_from_pure(0.1) ** 2)
+    ledger.charge("other", "step", GaussianRelease(left, 1.0, 1.0, 1, "mean"), digest="step")
+    again = PrivacyLedger(ledger.url.database or "", Budget.approximate_dp(2.0, DELTA))
+    assert again.statement().epsilon <= 2.0
+
+
+def test_planted_bug_a_filter_that_prices_pure_releases_as_bounded_range_promises_too_little() -> None:
+    """Randomised response is told apart more easily than T(eta) of the same size: eta would count it too low."""
+    assert Limits(0.0, pure=EPSILON).delta(0.3) > 1.5 * Limits(0.0, EPSILON).delta(0.3)
+
+
+def test_limits_hold_choices_or_pure_releases() -> None:
+    with pytest.raises(Exception, match="no limit together"):
+        Limits(0.0, 1.0, 1.0)
