@@ -19,11 +19,12 @@ from dptune._numbers import rounded_up
 from dptune.cli import app, main
 from dptune.cli.releases import release_rows
 from dptune.figures import draw_budget, save_figure, style
-from dptune.ledger.approximate import composed_epsilon
 from dptune.local import InsecureRandomizer
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
 from dptune.search.outlook import left_in_words
+
+approx = pytest.approx
 
 
 def values(privatizer, scope, trials):
@@ -106,9 +107,10 @@ def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
 def test_show_rounds_up_and_says_what_each_study_spent(path, tmp_path):
     shown = json.loads(invoke("show", path, "--format", "json"))
     assert shown["private"] is True
-    assert shown["budget"] == {"epsilon": None, "delta": None, "mu": 1.0, "eta": 0.0, "mu_in_gdp": 1.0}
-    assert shown["spent"] == {"mu": pytest.approx(1.0), "eta": 0.0, "mu_in_gdp": pytest.approx(1.0)}
-    assert shown["studies"] == [{"study": "study", "releases": 5, "mu_in_gdp": pytest.approx(1.0), "private": True}]
+    pair = {"epsilon": None, "delta": None}
+    assert shown["budget"] == {**pair, "mu": 1.0, "eta": 0.0, "pure_epsilon": 0.0, "mu_in_gdp": 1.0}
+    assert shown["spent"] == {"mu": approx(1.0), "eta": 0.0, "pure_epsilon": 0.0, "mu_in_gdp": approx(1.0)}
+    assert shown["studies"] == [{"study": "study", "releases": 5, "mu_in_gdp": approx(1.0), "private": True}]
     assert "NOT PRIVATE" not in invoke("show", path)
     dptune.local.UserLedger(tmp_path / "users.db", cap=1.0000012)
     assert "a cap of epsilon = 1.00001 for" in invoke("show", str(tmp_path / "users.db"))
@@ -118,10 +120,10 @@ def test_show_rounds_up_and_says_what_each_study_spent(path, tmp_path):
 
 @pytest.fixture
 def choice(tmp_path):
-    """A choice on public rows that spends a budget in (epsilon, delta), and its selection."""
+    """A choice on public rows that spends all of epsilon = 2, and its selection."""
     rng = np.random.default_rng(0)
     public, private = (np.abs(rng.normal(0.5 + 0.1 * np.arange(4)[:, None], 0.1, (4, n))) for n in (60, 200))
-    ledger = dptune.PrivacyLedger(tmp_path / "choice.db", dptune.Budget.approximate_dp(4, 1e-5))
+    ledger = dptune.PrivacyLedger(tmp_path / "choice.db", dptune.Budget.approximate_dp(2, 1e-5))
     privatizer = dptune.LossPrivatizer(ledger, n=200)
     return ledger, dptune.select(private, privatizer, name="svc", public=public, default=3)
 
@@ -130,28 +132,28 @@ def test_a_spent_pair_is_not_shown_as_overspent(choice, tmp_path):
     ledger, _ = choice
     shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--format", "json"))
     budget, spent = shown["budget"], shown["spent"]
-    assert list(budget) == ["epsilon", "delta", "mu", "eta", "mu_in_gdp"]
-    assert (budget["epsilon"], budget["delta"]) == (4.0, 1e-5)
-    assert (budget["mu"], budget["eta"]) == (ledger.filter.limits.mu, ledger.filter.limits.eta)
-    assert composed_epsilon(budget["mu"], budget["eta"], 1e-5) == pytest.approx(4.0, rel=1e-6)
+    assert list(budget) == ["epsilon", "delta", "mu", "eta", "pure_epsilon", "mu_in_gdp"]
+    assert (budget["epsilon"], budget["delta"]) == (2.0, 1e-5)
+    assert (budget["mu"], budget["eta"], budget["pure_epsilon"]) == (0.0, 0.0, 2.0)
     assert budget["mu_in_gdp"] > ledger.budget.mu
     for name, most in spent.items():
-        assert most == pytest.approx(budget[name], rel=1e-6)
+        assert most == approx(budget[name], rel=1e-6)
         assert most <= budget[name] * (1 + 1e-12)
     text = invoke("show", str(tmp_path / "choice.db"))
     gdp = rounded_up(ledger.mu)
-    assert f"epsilon 4 at delta 1e-05; in GDP mu {gdp} of {gdp} spent" in text
-    assert left_in_words(ledger) == "Budget left: 0 of epsilon = 4 (delta = 1e-05)."
+    assert f"epsilon 2 at delta 1e-05; in GDP mu {gdp} of {gdp} spent" in text
+    assert left_in_words(ledger) == "Budget left: 0 of epsilon = 2 (delta = 1e-05)."
     axes = Figure().subplots()
     draw_budget(axes, ledger.charges("svc"), ledger, 1e-5)
-    assert axes.lines[1].get_label() == f"budget: mu = {gdp} (eps = 4 at delta = 1e-05)"
+    assert axes.lines[1].get_label() == f"budget: mu = {gdp} (eps = 2 at delta = 1e-05)"
     assert axes.lines[1].get_ydata()[0] == ledger.mu
 
 
 def test_the_limits_of_a_pair_are_open_until_the_first_charge(tmp_path):
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.approximate_dp(4, 1e-5))
     budget = json.loads(invoke("show", str(tmp_path / "l.db"), "--format", "json"))["budget"]
-    assert budget == {"epsilon": 4.0, "delta": 1e-5, "mu": None, "eta": None, "mu_in_gdp": ledger.mu}
+    limits = dict.fromkeys(("mu", "eta", "pure_epsilon"))
+    assert budget == {"epsilon": 4.0, "delta": 1e-5, **limits, "mu_in_gdp": ledger.mu}
     privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0))
     privatizer.observe("x", np.zeros(5))
     privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k")
@@ -163,24 +165,21 @@ def test_releases_are_listed_with_what_a_record_needs(choice, tmp_path):
     ledger, found = choice
     shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--releases", "--format", "json"))
     index, improvement = shown["releases"]
-    plan, limits, gain = ledger.fact("svc", "plan"), ledger.filter.limits, found.improvement
-    assert (shown["people"], shown["budget"]["eta"], shown["spent"]["eta"]) == (
-        200,
-        limits.eta,
-        pytest.approx(limits.eta),
-    )
+    plan, gain = ledger.fact("svc", "plan"), found.improvement
+    assert (shown["people"], shown["budget"]["pure_epsilon"]) == (200, 2.0)
+    assert shown["spent"]["pure_epsilon"] == approx(2.0)
     assert (index["study"], index["release"], index["candidate"]) == ("svc", "index", found.index)
     assert (index["cut"], index["mu"], index["intervals"]) == (plan["radius"], None, None)
-    assert index["eta"] + improvement["epsilon"] == pytest.approx(limits.eta)
-    assert improvement["epsilon"] == pytest.approx(plan["share"] * limits.eta)
-    assert index["sensitivity"] == pytest.approx(2 * plan["radius"] / 200)
-    assert index["sigma"] == pytest.approx(2 * index["sensitivity"] / index["eta"], rel=1e-5)
+    assert index["epsilon"] + improvement["epsilon"] == approx(2.0)
+    assert improvement["epsilon"] == approx(plan["share"] * 2.0)
+    assert index["sensitivity"] == approx(2 * plan["radius"] / 200)
+    assert index["sigma"] == approx(2 * index["sensitivity"] / index["epsilon"], rel=1e-5)
     assert (improvement["release"], improvement["candidate"], improvement["eta"]) == ("improvement", None, None)
     assert (improvement["value"], improvement["sigma"]) == ([gain.value], gain.sigma)
     assert (improvement["cut"], improvement["mu"]) == (plan["estimate_radius"], ledger.charges("svc")[1].mu)
     assert improvement["intervals"] == [list(gain.interval())]
     half = math.log(20) * gain.sigma / math.sqrt(2)  # Laplace noise
-    assert improvement["intervals"][0] == pytest.approx([gain.value - half, gain.value + half], rel=1e-6)
+    assert improvement["intervals"][0] == approx([gain.value - half, gain.value + half], rel=1e-6)
     text = invoke("show", str(tmp_path / "choice.db"), "--releases")
     low, high = gain.interval()
     assert f"{low:.4g} to {high:.4g}" in text

@@ -104,7 +104,7 @@ def public_choice(folder: Path, budget: Budget = GDP) -> Printed:
 
 
 def with_laplace_noise(folder: Path) -> Printed:
-    said = public_choice(folder, Budget.approximate_dp(4.0, 1e-5))
+    said = public_choice(folder, Budget.approximate_dp(2.0, 1e-5))
     assert said.laplace
     ledger, drawn = PrivacyLedger(folder / "ledger.db"), plt.figure().subplots()
     (row,) = (row for row in release_rows(ledger) if row["release"] == "improvement")

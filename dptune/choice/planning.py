@@ -54,8 +54,8 @@ class ChoicePlan:
         radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
         public_weight: as how many rows a public row counts in the prior.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
-        pure: whether both are releases in pure differential privacy, which take all of a budget in (epsilon, delta): the
-            choice by permute-and-flip, the estimate with Laplace noise.
+        pure: whether both are pure releases, which take all of a budget in (epsilon, delta): the choice by
+            permute-and-flip, the estimate with Laplace noise.
     """
 
     mu: float
@@ -137,7 +137,7 @@ class Prices:
 
     @classmethod
     def of(cls, rest: Allowance, wanted: Wanted, weight: float) -> Prices:
-        """Return the prices; pure where choice and estimate have all of a budget in (epsilon, delta).
+        """Return the prices; pure where choice and estimate have all of a small epsilon.
 
         There permute-and-flip and Laplace noise err less. Beside a report, or for a ``mu``, they err more.
         """

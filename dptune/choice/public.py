@@ -8,7 +8,7 @@ Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1
     z_j    how many paired standard errors the mean public loss lies above the best finalist's
     pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight
 
-The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)), or by permute-and-flip with these exponents. Everything here
+The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)), or permute-and-flip with these exponents. Everything here
 is a function of public rows, n and the price. So it is known before a private loss is read, and costs no budget.
 """
 

@@ -26,11 +26,13 @@ a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) agains
 It is attained by an adversary who sees the Gaussians first and then chooses t. docs/privacy.md has the filter's proof.
 
 *Pure releases.* A run may take all of a budget in (epsilon, delta) for releases that are epsilon_1-DP, epsilon_2-DP,
-..., chosen adaptively within a sum of epsilon. Together they are epsilon-DP, so randomised response of epsilon dominates
-them: its log-ratio is epsilon with probability p = 1 / (1 + e^-epsilon), else -epsilon. Beside Gaussians of mu, which
-only a raised budget has,
+..., chosen adaptively within a sum of epsilon. Together they are epsilon-DP, so randomised response of epsilon
+dominates them: its log-ratio is epsilon with probability p = 1 / (1 + e^-epsilon), else -epsilon. Beside Gaussians of
+mu, which only a raised budget has,
 
     delta(e) = p delta_mu(e - epsilon) + (1 - p) delta_mu(e + epsilon).
+
+Only a budget of epsilon up to PURE_UP_TO may be taken so: an attacker may be right p of the time, 88% at 2.
 
 *Several ledgers.* Each has a limit of its own, eta_1, eta_2, ..., and no adversary moves eta from one to another. By
 the same induction, in which a choice of eta_t leaves T(eta_1 - eta_t) of its own ledger, everything is dominated by the
@@ -64,6 +66,7 @@ ACCOUNTANT = (
     "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, composed exactly for the "
     "worst adaptive order (Dong, Durfee & Rogers 2020; docs/privacy.md)"
 )
+PURE_UP_TO = 2.0  # epsilon of a budget that may be for pure releases; beyond, choices and Gaussians risk less
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
 _FORGIVEN = 1 + 1e-13  # less than by the filter
@@ -79,7 +82,7 @@ class Limits:
     Attributes:
         mu: of the Gaussian releases together, and of all other choices, in GDP.
         eta: of the choices of one run together, their summed bounded range; 0 if there is no such limit.
-        pure: of the releases of one run together, their summed epsilon; 0 if there is no such limit. Beside it eta is 0.
+        pure: of the releases of one run together, their summed epsilon; 0 if there is no such limit, or one of eta.
     """
 
     mu: float

@@ -1,9 +1,9 @@
 """A budget in (epsilon, delta) before its first charge: the worst of all divisions that may follow.
 
 The first charge of such a ledger divides its budget into Gaussians of mu and choices of eta (:class:`Limits`), of which
-both together keep the promised pair; or it takes all of epsilon for pure releases. At every other delta, and beside
-other releases, divisions differ: one choice of all of it costs more than one Gaussian of all of it. Until then nothing
-less than the worst may be stated.
+both together keep the promised pair; or it takes all of a small epsilon for pure releases. At every other delta, and
+beside other releases, divisions differ: one choice of all of it costs more than one Gaussian of all of it. Until then
+nothing less than the worst may be stated.
 
 *What covers all of them.* With mu(eta) the most that fits beside eta, the profile
 
@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from dptune._arrays import Vector
-from dptune.ledger.approximate import composed_delta, composed_deltas
+from dptune.ledger.approximate import PURE_UP_TO, composed_delta, composed_deltas
 from dptune.ledger.dominating import Profile, Pure
 from dptune.ledger.gdp import Budget, gdp_of, mu_from_epsilon
 
@@ -103,7 +103,8 @@ def _divisions(epsilon: float, delta: float) -> Divisions:
         fits = composed_deltas(middle, eta, np.full(_COUNT, epsilon)) <= delta
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     mu = np.concatenate([[mu_from_epsilon(epsilon, delta)], high[:-1]])  # the most beside the eta before
-    return Divisions(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta), epsilon)
+    pure = epsilon if epsilon <= PURE_UP_TO else 0.0
+    return Divisions(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta), pure)
 
 
 def _largest_eta(epsilon: float, delta: float) -> float:

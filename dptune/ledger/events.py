@@ -97,9 +97,9 @@ class FlipRelease(PureRelease):
     is the same for both neighbours.
 
     *Proof.* Fix all X but X_j. Then j is released if X_j exceeds a threshold c. For the neighbour it is released if X_j
-    exceeds some c' <= c + 2 Delta / scale, because each difference of two scores moves by at most that. Now P(X > c') >=
-    e^-(c' - c) P(X > c) where c' >= c, so the probabilities differ by a factor of at most e^epsilon, epsilon = 2 Delta /
-    scale.
+    exceeds some c' <= c + epsilon, epsilon = 2 Delta / scale, because a difference of two scores moves by at most that.
+    P(X > c + epsilon) >= e^-epsilon P(X > c) for every c, so the probabilities of j differ by a factor of e^epsilon at
+    most.
 
     Attributes:
         sensitivity: Delta under replacing one person, in units of the loss.

@@ -2,8 +2,8 @@
 
 A budget in GDP has one limit: the squares mu_t^2 of all releases stay within mu^2. A budget in (epsilon, delta) has
 two: mu of the Gaussian releases, and eta of the choices of one run, of which both together keep the promised pair. Or
-one run takes all of epsilon for pure releases, whose epsilons add up. The first charge divides the budget, as that
-charge's run has planned: nothing is released before, so nothing released decides.
+one run takes all of a small epsilon for pure releases, whose epsilons add up. The first charge divides the budget, as
+that charge's run has planned: nothing is released before, so nothing released decides.
 
 A filter is a value. What changes it, a charge, a run that takes the choices' limit, a raise, returns another one; the
 ledger stores that in the transaction of the charge (:mod:`dptune.ledger.ledger`).
@@ -19,7 +19,7 @@ from typing import Any
 
 from dptune._numbers import real
 from dptune.errors import BudgetExhausted, InputError
-from dptune.ledger.approximate import Limits, divided, largest_plan, largest_within
+from dptune.ledger.approximate import PURE_UP_TO, Limits, divided, largest_plan, largest_within
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.gdp import Budget, Spent
 
@@ -52,7 +52,7 @@ class Allowance:
     @property
     def pure(self) -> float:
         """Epsilon of a new run that takes all for pure releases; 0 if it cannot."""
-        return 0.0 if self.pair is None else self.pair.stated_epsilon or 0.0
+        return 0.0 if self.pair is None else pure_epsilon(self.pair)
 
     def whole(self, choice_share: float | Sequence[float]) -> float:
         """Return mu of a plan that takes all, with these shares of mu^2 for choices: what is not planned, or more."""
@@ -209,8 +209,9 @@ class PairFilter(GdpFilter):
         if self.division is not None and (self.division.eta == 0 or self.run or not scope):
             return self
         planned = plan() if scope else None
-        if self.division is None and isinstance(planned, Mapping) and planned.get(PURE) is True:
-            return PairFilter(self.budget, Limits.pure_within(self.budget, self.budget.stated_epsilon or 0.0), scope)
+        pure = pure_epsilon(self.budget)
+        if self.division is None and pure > 0 and isinstance(planned, Mapping) and planned.get(PURE) is True:
+            return PairFilter(self.budget, Limits(0.0, pure=pure), scope)
         mu, share = mu_and_choice_share(planned)
         gaussian, eta = divided(mu, share) if share else (mu, 0.0)
         if self.division is None:
@@ -280,6 +281,12 @@ def is_pair(budget: Budget) -> bool:
     """Whether it is stated in (epsilon, delta) and promises no less mu than that pair."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     return epsilon is not None and delta is not None and budget.same_promise(Budget.approximate_dp(epsilon, delta))
+
+
+def pure_epsilon(budget: Budget) -> float:
+    """Return epsilon of a budget in (epsilon, delta) that a run may take for pure releases; 0 if it is too large."""
+    epsilon = budget.stated_epsilon or 0.0
+    return epsilon if epsilon <= PURE_UP_TO else 0.0
 
 
 def mu_and_choice_share(plan: object) -> tuple[float, float]:

@@ -41,8 +41,8 @@ ACCOUNTANT = (
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
 )
 _PURE = (
-    "the pure releases of one run by their summed epsilon (basic composition, Dwork, McSherry, Nissim & Smith 2006), which "
-    "holds for releases that are chosen adaptively within it (Rogers, Roth, Ullman & Vadhan 2016)"
+    "the pure releases of one run by their summed epsilon (basic composition, Dwork, McSherry, Nissim & Smith 2006), "
+    "also where they are chosen adaptively within that sum (Rogers, Roth, Ullman & Vadhan 2016)"
 )
 _MISSING = "not installed as a package"
 _ROUNDING = 1e-12  # of mu; the filter forgives half of it

@@ -13,15 +13,18 @@ import pytest
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.ledger import About, Risk, record
-from dptune.ledger.approximate import composed_delta, composed_epsilon, largest_mu
+from dptune.ledger.approximate import PURE_UP_TO, Limits, largest_mu
 from dptune.ledger.divisions import Divisions
-from dptune.ledger.events import GaussianRelease
-from dptune.ledger.gdp import epsilon_from_mu
+from dptune.ledger.events import FlipRelease, GaussianRelease
+from dptune.ledger.filter import PURE
+from dptune.ledger.gdp import epsilon_from_mu, mu_from_pure
 from dptune.search.outlook import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
 
 DELTA = 1e-5
+PURE_RUN = -1.0
 PAIRS = [(1.0, 2.0), (3.0, 1.0), (8.0, 0.3)]  # epsilon of the ledger, mu of another
+SMALL = [(0.3, 0.2), (1.0, 2.0), (2.0, 0.3)]  # of which a run may take all for pure releases
 Ledgers = Callable[..., PrivacyLedger]
 
 
@@ -38,7 +41,11 @@ def ledgers(fast_path: Path) -> Ledgers:
 
 
 def divide(ledger: PrivacyLedger, share: float) -> None:
-    """Make the first charge: one that gives the choice of a run this share of mu^2, or none."""
+    """Make the first charge: one that gives the choice of a run this share of mu^2, or none, or one of a pure run."""
+    if share == PURE_RUN:
+        ledger.fix_plan("run", lambda rest: {"mu": mu_from_pure(rest.pure), PURE: True})
+        ledger.charge("run", "first", FlipRelease(mu_from_pure(0.01), 0.01, 1.0, 1.0, 5, "means"), digest="first")
+        return
     if share == 0:
         ledger.charge("run", "first", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="first")
         return
@@ -50,8 +57,8 @@ def divide(ledger: PrivacyLedger, share: float) -> None:
     ("share", "epsilon", "mu"),
     [
         pytest.param(share, *pair, marks=() if (i + j) % 2 else pytest.mark.slow)
-        for i, share in enumerate([0.0, 0.5, 0.9, 1.0])
-        for j, pair in enumerate(PAIRS)
+        for i, share in enumerate([0.0, 0.5, 0.9, 1.0, PURE_RUN])
+        for j, pair in enumerate(PAIRS if share != PURE_RUN else SMALL)
     ],
 )
 def test_no_division_costs_more_than_was_stated_before_it(
@@ -72,7 +79,8 @@ def test_no_division_costs_more_than_was_stated_before_it(
     divide(ledger, share)
     after = said()
     assert all(x <= y * (1 + 1e-9) for x, y in zip(after, before, strict=True))
-    if share == 1.0:  # the worst there is at these deltas: so no more was stated than may follow
+    if share == (PURE_RUN if epsilon <= PURE_UP_TO else 1.0):
+        # the worst there is at these deltas: so no more was stated than may follow
         assert after[0] == pytest.approx(before[0], rel=5e-3)
         assert after[3] == pytest.approx(before[3], rel=5e-3)
 
@@ -108,25 +116,28 @@ def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers) -
     assert "at most 82 times" in announced
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 3.0])
 def test_the_worst_is_the_largest_of_many_divisions(epsilon: float) -> None:
     found = Divisions.of(Budget.approximate_dp(epsilon, DELTA))
     etas = np.linspace(0.01, max(found.eta) * 0.9999, 57)
-    limits = [(Budget.approximate_dp(epsilon, DELTA).mu, 0.0)]
-    limits += [(largest_mu(eta, epsilon, DELTA), eta) for eta in etas.tolist()]
+    limits = [Limits(Budget.approximate_dp(epsilon, DELTA).mu), *[Limits(0.0, pure=epsilon)] * (epsilon <= PURE_UP_TO)]
+    limits += [Limits(largest_mu(eta, epsilon, DELTA), eta) for eta in etas.tolist()]
     for delta in (1e-3, 1e-4, 3e-6, 1e-8):
-        worst = max(composed_epsilon(mu, eta, delta) for mu, eta in limits)
-        assert worst <= found.epsilon(delta) <= worst * 1.005
+        worst = max(each.epsilon(delta) for each in limits)
+        assert worst * (1 - 1e-6) <= found.epsilon(delta) <= worst * 1.005
     for at in (0.0, epsilon / 2, 2 * epsilon):
-        worst = max(composed_delta(mu, eta, at) for mu, eta in limits)
-        assert worst <= found.delta(at) <= worst * 1.06
+        worst = max(each.delta(at) for each in limits)
+        assert worst * (1 - 1e-9) <= found.delta(at) <= worst * 1.06
 
 
-def test_with_a_training_it_covers_what_follows(ledgers: Ledgers, fast_path: Path) -> None:
-    ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
+@pytest.mark.parametrize(("epsilon", "share"), [(3.0, 1.0), (1.0, PURE_RUN)])
+def test_with_a_training_it_covers_what_follows(
+    ledgers: Ledgers, fast_path: Path, epsilon: float, share: float
+) -> None:
+    ledger = ledgers(Budget.approximate_dp(epsilon, DELTA))
     train = TrainingLedger(fast_path / "train.db", TrainingPlan(2.0, 0.05, 400), n=300)
     before = join([ledger, train], delta=DELTA).epsilon
-    divide(ledger, 1.0)
+    divide(ledger, share)
     after = join([ledger, train], delta=DELTA).epsilon
     assert after <= before <= 1.01 * after
 
