@@ -12,8 +12,8 @@ Example::
 
 Guarantee: index and estimate together are mu-GDP under replacing all records of one person, n public, for a trusted
 curator. The choice is the exponential mechanism with a public prior, and the estimate the Gaussian mechanism. Where
-both have all of a budget in (epsilon, delta), they are epsilon-DP: permute-and-flip and the Laplace mechanism. The
-ledger's filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only,
+both have all of an epsilon of 2 at most, they are epsilon-DP: permute-and-flip and the Laplace mechanism. The ledger's
+filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only,
 so the cost is that of the two releases (docs/privacy.md).
 """
 
@@ -59,7 +59,7 @@ class PublicChoice:
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show. Where choice and
-            estimate have all of a budget in (epsilon, delta), it is a share of epsilon.
+            estimate have all of an epsilon of 2 at most, it is a share of epsilon.
         finalists: number of finalists at most; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.
