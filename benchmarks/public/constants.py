@@ -1,7 +1,7 @@
 """What the choice's constants change: `python -m benchmarks.public.constants`.
 
-On splits that no other table uses, three of the five on which STEEP and NEAR were chosen and all on which MIXED and
-USUAL_OF_PURE were. One constant is changed, and the others are as in the package. A cell is the test loss over that of
+On splits that no other table uses, three of the five on which STEEP and NEAR were chosen and all on which MIXED, SHARES
+and USUAL_OF_PURE were. One constant is changed, and the others are as in the package. A cell is the test loss over that of
 the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric mean over tasks and
 splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
 """
@@ -46,6 +46,7 @@ VARIANTS: list[tuple[ModuleType, str, object]] = [
     (public, "ALWAYS", 5), (public, "ALWAYS", 50),
     (planning, "MOST", 50), (planning, "BY_RANK", 0),
     (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
+    (planning, "SHARES", (0.1, 0.2, 0.3, 0.4)), (planning, "SHARES", (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)),
     (planning, "USUAL_OF_PURE", (0.25, 0.05)), (planning, "ENOUGH", 0.0), (planning, "ENOUGH", math.inf),
 ]  # fmt: skip
 Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses
