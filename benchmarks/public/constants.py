@@ -1,9 +1,9 @@
 """What the choice's constants change: `python -m benchmarks.public.constants`.
 
 On splits that no other table uses, three of the five on which STEEP and NEAR were chosen and all on which MIXED, SHARES
-and USUAL_OF_PURE were. One constant is changed, and the others are as in the package. A cell is the test loss over that of
-the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric mean over tasks and
-splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
+and USUAL_OF_PURE were. One constant is changed, and the others are as in the package. A cell is the test loss over that
+of the exact choice among TPE's trials, in expectation by the exact law of the choice, as a geometric mean over tasks
+and splits. Losses are those of :mod:`benchmarks.public.tables`; what `--tables` lacks is collected.
 """
 
 from __future__ import annotations
