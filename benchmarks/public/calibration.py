@@ -80,7 +80,7 @@ def main() -> None:
     quiet()
     rows = []
     for name, family in FAMILIES.items():
-        for n, epsilon in ((300, 4), (1000, 4)):
+        for n, epsilon in ((300, 1), (1000, 1), (300, 4), (1000, 4)):
             budget = dptune.Budget.approximate_dp(epsilon=epsilon, delta=DELTA)
             found = np.array([run(family, n, budget, seed) for seed in tqdm(range(asked.runs), name, mininterval=5)])
             better, false, holds = found.mean(axis=0)
