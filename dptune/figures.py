@@ -187,7 +187,7 @@ def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta:
         trials, spent = np.r_[0, trials], [0.0, *spent]
     axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")
     limit = ledger.mu
-    epsilon = rounded_up(ledger.filter.limits.epsilon(delta))
+    epsilon = rounded_up(ledger.filter.exposure.epsilon(delta))
     promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
     axes.axhline(limit, color="C1", ls="--", label=f"budget: mu = {rounded_up(limit)} ({promise})")
     limit = max(limit, *spent) if spent else limit

@@ -20,6 +20,7 @@ so the cost is that of the two releases (docs/privacy.md).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -28,12 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, positive, share, text
+from dptune._numbers import rounded_up
 from dptune.choice import planning
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import PublicLosses, prior
 from dptune.choice.result import Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
+from dptune.ledger.gdp import pure_from_mu
 from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
@@ -138,7 +141,14 @@ class PublicChoice:
         found = stored.get("asked") if isinstance(stored, dict) else None
         if found != asked:
             raise BudgetMismatch(self._other(found, asked))
-        return planning.ChoicePlan.read(stored)
+        plan = planning.ChoicePlan.read(stored)
+        rest = ledger.allowance()
+        if plan.pure and rest.pair is not None and not math.isclose(pure_from_mu(plan.mu), rest.pure, rel_tol=1e-9):
+            raise BudgetMismatch(
+                f"the ledger's budget was raised after the choice {self.name!r} was planned and before it was made: "
+                "give this choice another name=. Nothing was charged."
+            )
+        return plan
 
     def _other(self, found: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
         """Say how a choice differs from the one that has its name; both are public."""
@@ -299,7 +309,7 @@ class PublicChoice:
             )
         chosen = self._chosen(made)
         if chosen == self.default and self._plan.estimate_mu > 0:
-            self._privatizer.ledger.end_plan(self.name)  # what mu the estimate had, a report may have
+            self._privatizer.ledger.end_plan(self.name)  # mu that the estimate had, if any, a report may have
         improvement = None
         if told is not None and told.value is not None and self.default is not None:
             improvement = PairedEstimate.of(told, self._plan.estimate_radius)
@@ -311,8 +321,12 @@ class PublicChoice:
         )  # fmt: skip
 
     def _cost(self) -> str:
-        budget = self._privatizer.ledger.budget
-        return f"epsilon={budget.stated_epsilon:.3g}" if self._plan.pure else ""
+        if self._plan.pure:
+            return f"epsilon={rounded_up(pure_from_mu(self._plan.mu))}"
+        ledger = self._privatizer.ledger
+        limits, epsilon = ledger.filter_for(self.name).limits, ledger.budget.stated_epsilon
+        whole = limits.divided and self._plan.mu >= limits.gdp * (1 - 1e-6)
+        return f"epsilon={rounded_up(epsilon)}" if whole and epsilon is not None else ""
 
     @property
     def _method(self) -> str:

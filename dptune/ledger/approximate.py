@@ -66,6 +66,10 @@ ACCOUNTANT = (
     "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, composed exactly for the "
     "worst adaptive order (Dong, Durfee & Rogers 2020; docs/privacy.md)"
 )
+PURE_ACCOUNTANT = (
+    "the pure releases of one run by their summed epsilon (basic composition, Dwork, McSherry, Nissim & Smith 2006), "
+    "also where they are chosen adaptively within that sum (Rogers, Roth, Ullman & Vadhan 2016)"
+)
 PURE_UP_TO = 2.0  # epsilon of a budget that may be for pure releases; beyond, choices and Gaussians risk less
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again

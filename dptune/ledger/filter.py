@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from math import sqrt
+from math import isclose, sqrt
 from typing import Any
 
 from dptune._numbers import real
 from dptune.errors import BudgetExhausted, InputError
 from dptune.ledger.approximate import PURE_UP_TO, Limits, divided, largest_plan, largest_within
 from dptune.ledger.divisions import Divisions
-from dptune.ledger.gdp import Budget, Spent
+from dptune.ledger.gdp import Budget, Spent, pure_from_mu
 
+_ROUNDING = 1e-9  # relative: of a price and back, and of delta
 PURE = "pure"  # key of a plan that takes all of a budget in (epsilon, delta) for pure releases
 
 
@@ -209,10 +210,11 @@ class PairFilter(GdpFilter):
         if self.division is not None and (self.division.eta == 0 or self.run or not scope):
             return self
         planned = plan() if scope else None
-        pure = pure_epsilon(self.budget)
-        if self.division is None and pure > 0 and isinstance(planned, Mapping) and planned.get(PURE) is True:
-            return PairFilter(self.budget, Limits(0.0, pure=pure), scope)
         mu, share = mu_and_choice_share(planned)
+        if self.division is None and mu > 0 and isinstance(planned, Mapping) and planned.get(PURE) is True:
+            pure = pure_epsilon(self.budget)
+            if isclose(pure_from_mu(mu), pure, rel_tol=_ROUNDING):  # it was planned for this budget
+                return PairFilter(self.budget, Limits(0.0, pure=pure), scope)
         gaussian, eta = divided(mu, share) if share else (mu, 0.0)
         if self.division is None:
             return self.divided(gaussian, eta, scope)
@@ -263,7 +265,9 @@ class PairFilter(GdpFilter):
         new = PairFilter(budget).divided(0.0, self.division.eta, self.run)
         if self.division.pure > 0:
             new = PairFilter(budget, Limits.pure_within(budget, self.division.pure), self.run)
-        if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta:
+        promised = (new.budget.stated_epsilon or 0.0, new.budget.stated_delta or 0.0)
+        kept = new.limits.delta(promised[0]) <= promised[1] * (1 + _ROUNDING)
+        if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta or not kept:
             raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
         return new
 

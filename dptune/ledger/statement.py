@@ -40,10 +40,6 @@ ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
 )
-_PURE = (
-    "the pure releases of one run by their summed epsilon (basic composition, Dwork, McSherry, Nissim & Smith 2006), "
-    "also where they are chosen adaptively within that sum (Rogers, Roth, Ullman & Vadhan 2016)"
-)
 _MISSING = "not installed as a package"
 _ROUNDING = 1e-12  # of mu; the filter forgives half of it
 
@@ -183,7 +179,10 @@ def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool)
 
 def _accountant(limits: Limits, *, undivided: bool, raised: bool) -> str:
     gdp = ACCOUNTANT.format("that was raised after it was fixed" if raised else "fixed in advance")
-    sharper = [approximate.ACCOUNTANT] * (undivided or limits.eta > 0) + [_PURE] * (undivided or limits.pure > 0)
+    sharper = [approximate.ACCOUNTANT] * (undivided or limits.eta > 0)
+    if undivided or limits.pure > 0:
+        beside = ", times one Gaussian of all others (Zhu, Dong & Wang 2022)" * (limits.mu > 0 and not undivided)
+        sharper.append(approximate.PURE_ACCOUNTANT + beside)
     return f"{gdp}; for epsilon {'; or '.join(sharper)}" if sharper else gdp
 
 
@@ -194,10 +193,8 @@ def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
         return (("Undivided", words),)
     limits = filter.limits
     if limits.pure > 0:
-        parts = (
-            f"all of epsilon = {rounded_up(limits.pure)} for the releases of the run {filter.holder!r}, at delta = 0"
-        )
-        beside = f", mu = {rounded_up(limits.mu)} for everything else" * (limits.mu > 0)
+        parts = f"epsilon = {rounded_up(limits.pure)} at delta = 0 for the releases of the run {filter.holder!r}"
+        beside = f", mu = {rounded_up(limits.mu)} for everything else" if limits.mu > 0 else ", nothing for others"
         return (("Divided", f"before the first release: {parts}{beside}"),)
     if limits.eta == 0:
         return ()

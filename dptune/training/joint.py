@@ -11,10 +11,10 @@ from dptune._checks import boolean
 from dptune._numbers import finite
 from dptune._statement import Curve, Rows, Statement, priced
 from dptune.errors import InputError
-from dptune.ledger.approximate import ACCOUNTANT, Limits
+from dptune.ledger.approximate import ACCOUNTANT, PURE_ACCOUNTANT, Limits
 from dptune.ledger.budget_ledger import REPLACE_ONE
 from dptune.ledger.divisions import Divisions
-from dptune.ledger.dominating import Choices, Gaussian, Profile, together
+from dptune.ledger.dominating import Choices, Gaussian, Profile, Pure, together
 from dptune.ledger.gdp import Spent, probability
 from dptune.ledger.statement import BudgetStatement
 from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger
@@ -28,10 +28,10 @@ CONDITIONS = (
 )
 _LARGEST = "the largest epsilon of the parts: each person is in one, and the others' releases do not read it"
 _GDP = "Gaussian differential privacy; mu^2 is the sum of the ledgers' mu^2"
-_PRODUCT = "of ledgers that each have choices, the product of what dominates each (Zhu, Dong & Wang 2022)"
+_PRODUCT = "of ledgers that each have such limits, the product of what dominates each (Zhu, Dong & Wang 2022)"
 _DOMINATED = (
-    "each ledger's adaptive releases are dominated by a Gaussian and a choice of its limits, which, like the plans, no "
-    "result of another part may decide"
+    "each ledger's adaptive releases are dominated by a Gaussian and a choice of its limits, or by randomised response "
+    "of its pure releases; like the plans, no result of another part may decide these limits"
 )
 _EACH_ITS_OWN = "of each part its own; replace-one and remove-one are not added, as nobody is in two parts"
 _REMOVED = (
@@ -195,7 +195,9 @@ def _released(exposures: Sequence[Limits | Divisions], delta: float) -> tuple[Cu
             return Limits(mu), REPLACE_ONE, _GDP
         case [Gaussian(mu), Choices(eta)]:  # in closed form
             return Limits(mu, eta), REPLACE_ONE, f"{_GDP}; {ACCOUNTANT}"
-    return together(whole, delta), REPLACE_ONE, f"{_GDP}; {ACCOUNTANT}; {_PRODUCT}"
+    words = [ACCOUNTANT] * any(isinstance(each, Choices | Divisions) for each in whole)
+    words += [PURE_ACCOUNTANT] * any(isinstance(each, Pure | Divisions) for each in whole)
+    return together(whole, delta), REPLACE_ONE, "; ".join([_GDP, *words, _PRODUCT])
 
 
 def _merge(profiles: Iterable[Profile]) -> list[Profile]:

@@ -18,8 +18,8 @@ from selection_audits import audit_law, audit_worst_pair
 
 from dptune import InputError, LossPrivatizer
 from dptune._arrays import Vector
-from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import AnyQuery, Mechanism, NoisyMin
+from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
+from dptune.privacy.mechanism import AnyQuery, Mechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.noise import SLACK, NoiseSource
 from dptune.privacy.query import Box, MeanQuery, smallest_price
 
@@ -58,12 +58,13 @@ def test_no_prior_makes_it_cost_more(odds: float) -> None:
     audit_worst_pair(partial(NoisyMin, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
 
 
+@pytest.mark.parametrize("making", [NoisyMin, PermuteAndFlip])
 @pytest.mark.parametrize("odds", [(), (1.0, 1.0), (1.0, 1e-300)])
 def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_charged(
-    privatizer: Callable[..., LossPrivatizer], odds: Any
+    privatizer: Callable[..., LossPrivatizer], odds: Any, making: type[NoisyMin]
 ) -> None:
     least = smallest_price(2) * max(1.0, -np.log(odds[-1]) if odds else 1.0)
-    mine, mechanism = privatizer(n=9), partial(NoisyMin, prior=odds)
+    mine, mechanism = privatizer(n=9), partial(making, prior=odds)
     mine.observe("a", np.zeros(9))
     mine.observe("b", np.ones(9))
     with pytest.raises(InputError, match="too small for a choice among 2"):
@@ -72,13 +73,16 @@ def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_c
     mine.release(mine.means_query(["a", "b"], 2 * least), scope="s", key="k", mechanism=mechanism)
 
 
+@pytest.mark.parametrize(("making", "price"), [(NoisyMin, bounded_range_from_mu), (PermuteAndFlip, pure_from_mu)])
 @pytest.mark.parametrize("odds", [1e-300, 0.1 / 100])
-def test_rounding_of_the_entries_stays_within_the_bounded_range(odds: float) -> None:
+def test_rounding_of_the_entries_stays_within_the_bounded_range(
+    odds: float, making: type[NoisyMin], price: Callable[[float], float]
+) -> None:
     """Worst neighbours at the smallest price, in exact fractions of the floats that the source of noise compares."""
     rng, n, m, noise = np.random.default_rng(0), 50, 4, NoNoise()
     mu, entry = smallest_price(m) * -np.log(odds), 2.0 / n  # the most that one of n people moves a mean in [-1, 1]
     query = MeanQuery(tuple("abcd"), np.eye(m), Box(-1.0, 1.0, m), mu)
-    mechanism, eta = NoisyMin(noise, prior=[odds, 1.0, odds, 1.0]), Fraction(bounded_range_from_mu(mu))
+    mechanism, eta = making(noise, prior=[odds, 1.0, odds, 1.0]), Fraction(price(mu))
     scale, apart = mechanism.scale(query, entry * np.sqrt(m)), np.array([entry, -entry, -entry, entry])
     ranges = []
     for u in rng.uniform(entry - 1, 1 - entry, (2000, m)):

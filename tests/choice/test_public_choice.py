@@ -13,7 +13,7 @@ import dptune
 from dptune.choice import planning
 from dptune.choice.choosing import private_losses
 from dptune.choice.public import PublicLosses, centred, distances, law, prior
-from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 from dptune.privacy import TableQuery
 from dptune.privacy.mechanism import NoisyMin
 
@@ -58,11 +58,13 @@ def chosen(choice: dptune.PublicChoice, private: np.ndarray) -> dptune.Selection
     return choice.choose({j: private[j] for j in choice.to_train})
 
 
-def test_the_exponents_are_those_of_the_formula(tmp_path: Path) -> None:
+@pytest.mark.parametrize("budget", [dptune.Budget.gdp(mu=2.0), dptune.Budget.approximate_dp(1.0, 1e-5)])
+def test_the_exponents_are_those_of_the_formula(tmp_path: Path, budget: dptune.Budget) -> None:
     V, L, noise = losses(0, N), losses(1, PEOPLE), Noise()
-    choice = dptune.PublicChoice(V, privatizer(tmp_path, noise=noise), name="x", default=0)
+    choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget, noise=noise), name="x", default=0)
     found, plan = chosen(choice, L), choice._plan
-    eta, r, f = bounded_range_from_mu(plan.choice_mu), plan.radius, list(choice.finalists)
+    price = pure_from_mu if budget.stated_epsilon else bounded_range_from_mu
+    eta, r, f = price(plan.choice_mu), plan.radius, list(choice.finalists)
     cut = np.clip(L[f] - np.median(L[f], axis=0), -r, r).sum(axis=1)
     apart = V[f] - V[f[0]]  # the first finalist has the smallest mean
     z = np.divide(apart.mean(axis=1), apart.std(axis=1) / N**0.5, out=np.zeros(len(f)), where=apart.any(axis=1))

@@ -95,6 +95,26 @@ def test_without_a_default_all_of_epsilon_is_for_the_choice(tmp_path: Path) -> N
     assert choice.choose({j: losses(1, PEOPLE)[j] for j in choice.to_train}).improvement is None
 
 
+@pytest.mark.parametrize("more", [2.0, 3.0])
+def test_a_budget_raised_between_plan_and_choice_asks_for_another_name(tmp_path: Path, more: float) -> None:
+    V, L, p = losses(0, N), losses(1, PEOPLE), people(tmp_path, PAIR)
+    dptune.PublicChoice(V, p, name="x", default=0)
+    p.ledger.raise_budget(dptune.Budget.approximate_dp(more, 1e-5))
+    with pytest.raises(dptune.errors.BudgetMismatch, match="give this choice another name="):
+        dptune.PublicChoice(V, p, name="x", default=0)
+    again = dptune.PublicChoice(V, p, name="y", default=0)
+    assert again.choose({j: L[j] for j in again.to_train}).cost == f"epsilon={more:g}"
+
+
+def test_a_budget_raised_after_the_choice_changes_nothing_of_its_answer(tmp_path: Path) -> None:
+    V, L, p = losses(0, N), losses(1, PEOPLE), people(tmp_path, PAIR)
+    choice = dptune.PublicChoice(V, p, name="x", default=0)
+    found = choice.choose({j: L[j] for j in choice.to_train})
+    p.ledger.raise_budget(dptune.Budget.approximate_dp(3.0, 1e-5))
+    assert dptune.PublicChoice(V, p, name="x", default=0).recorded() == found
+    assert found.cost == "epsilon=1"
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 1.0, 2.0])
 @pytest.mark.parametrize("share", [0.001, 0.5, 0.9, 0.999])
 def test_no_share_is_a_rounding_error_too_much(tmp_path: Path, epsilon: float, share: float) -> None:

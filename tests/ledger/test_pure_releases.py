@@ -12,14 +12,17 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dptune import Budget, BudgetExhausted, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyLedger
 from dptune.ledger.approximate import PURE_UP_TO, Limits
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.dominating import Gaussian, Pure, together
+from dptune.ledger.entries import cost_of
 from dptune.ledger.events import FlipRelease, GaussianRelease, LaplaceRelease, SelectionRelease
-from dptune.ledger.filter import PURE, PairFilter
+from dptune.ledger.filter import PURE, Division, PairFilter
 from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure, pure_from_mu
 from dptune.ledger.risk import Risk
+from dptune.ledger.statement import budget_statement
+from dptune.training import join
 
 EPSILON, DELTA = 1.0, 1e-5
 PAIR = Budget.approximate_dp(EPSILON, DELTA)
@@ -153,7 +156,7 @@ def test_choice_and_estimate_take_the_whole_promise_and_not_a_bit_more(ledger: P
     text = " ".join(statement.to_text().split())
     assert "Laplace mechanism on the mean (1)" in text
     assert "permute-and-flip on the means (1)" in text
-    assert "all of epsilon = 1 for the releases of the run 'run', at delta = 0" in text
+    assert "epsilon = 1 at delta = 0 for the releases of the run 'run', nothing for others" in text
     assert "basic composition" in text
     assert statement.to_dict()["limits"] == {"mu": 0.0, "pure_epsilon": 1.0}
 
@@ -225,6 +228,66 @@ def test_a_raised_budget_keeps_the_limit_and_has_mu_for_others(ledger: PrivacyLe
     ledger.charge("other", "step", GaussianRelease(left, 1.0, 1.0, 1, "mean"), digest="step")
     again = PrivacyLedger(ledger.url.database or "", Budget.approximate_dp(2.0, DELTA))
     assert again.statement().epsilon <= 2.0 * (1 + 1e-12)
+
+
+def test_a_larger_mu_that_does_not_hold_what_was_released_is_refused(ledger: PrivacyLedger) -> None:
+    """(.9, 1e-2) is more mu than (1, 1e-5), and less than what the run has."""
+    plan(ledger)
+    choice(ledger, EPSILON)
+    with pytest.raises(InputError, match="does not fit into this one"):
+        ledger.raise_budget(Budget.approximate_dp(0.9, 1e-2))
+    ledger.raise_budget(Budget.approximate_dp(0.9, 0.08))
+    assert ledger.statement(delta=0.08).epsilon <= 0.9
+
+
+@pytest.mark.parametrize("more", [2.0, 3.0])
+def test_a_plan_that_was_made_for_a_smaller_budget_is_not_pure(ledger: PrivacyLedger, more: float) -> None:
+    plan(ledger)
+    ledger.raise_budget(Budget.approximate_dp(more, DELTA))
+    assert estimate(ledger).mu == mu_from_pure(A)
+    assert not ledger.filter.limits.divided
+
+
+def test_a_budget_that_is_divided_is_not_pure_again(fast_path: Path) -> None:
+    """A clip divides it for the run that follows, and leaves its choices without a run."""
+    ledger = PrivacyLedger(fast_path / "clip.db", PAIR)
+    eta = bounded_range_from_mu(0.1)
+    event = SelectionRelease(0.1, eta, 1.0, 1.0, 9, "bounds")
+    ledger.charge("clip", "clip", event, digest="clip", division=Division(0.05, eta + 0.3, own=True))
+    before = ledger.filter.limits
+    plan(ledger)
+    with pytest.raises(BudgetExhausted):
+        choice(ledger)
+    assert ledger.filter.limits == before
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.999, 1.001])
+def test_an_epsilon_that_is_not_the_price_is_refused(ledger: PrivacyLedger, epsilon: float) -> None:
+    plan(ledger)
+    with pytest.raises(InputError, match="epsilon of a release"):
+        ledger.charge("run", "k", FlipRelease(mu_from_pure(1.0), epsilon, 1.0, 1.0, 9, "means"), digest="k")
+
+
+def test_more_than_the_limit_is_no_statement(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    choice(ledger)
+    smaller = PairFilter(PAIR, Limits(0.0, pure=0.5), "run")
+    with pytest.raises(LedgerError, match="changed from outside"):
+        budget_statement(
+            ledger._facts(DELTA), smaller, cost_of(ledger.charges()), failures=0, public=(), trained=(), raises=()
+        )
+
+
+def test_joined_ledgers_name_basic_composition(ledger: PrivacyLedger, fast_path: Path) -> None:
+    other = PrivacyLedger(fast_path / "other.db", PAIR, dataset="others")
+    for each in (ledger, other):
+        plan(each)
+        choice(each)
+        each.bind_people(300)
+    found = join([ledger, other], delta=DELTA)
+    assert 1.999 < found.epsilon <= 2.001
+    assert "basic composition" in found.accountant
+    assert "bounded range" not in found.accountant
 
 
 def test_planted_bug_a_filter_that_prices_pure_releases_as_bounded_range_promises_too_little() -> None:
