@@ -1,7 +1,6 @@
 """Other laws of a choice on public rows: `python -m benchmarks.what_did_not_work.public_choices`.
 
-Finalists, price and division of the budget are the package's, epsilon = 1 at delta = 1e-5. Only the law of the choice
-differs: what a person's losses are centred at, how they are bounded, and the odds beforehand. The radius is WIDER times
+Finalists, price, mechanism and division of the budget are the package's, epsilon = 1 at delta = 1e-5. What differs: what a person's losses are centred at, how they are bounded, and the odds beforehand. The radius is WIDER times
 the quantile USUAL of what public rows differ, without a simulation. A cell is as in
 :mod:`benchmarks.public.constants`, on the same splits.
 """
@@ -69,7 +68,7 @@ def expected(table: Table, n: int, named: tuple[str, str, str]) -> float:
         sums = np.clip(L, -r, r).sum(axis=1)
     else:  # a person's losses keep their order
         sums = (L * np.minimum(1.0, r / np.maximum(np.abs(L).max(axis=0), 1e-12))).sum(axis=1)
-    return float(law(sums * made.eta / (4 * r) - np.log(odds(made.V, r, made.eta))) @ made.judge)
+    return float(made.law(sums * made.eta / (4 * r) - np.log(odds(made.V, r, made.eta))) @ made.judge)
 
 
 def main() -> None:
