@@ -1,7 +1,8 @@
 """Other laws of a choice on public rows: `python -m benchmarks.what_did_not_work.public_choices`.
 
-Finalists, price, mechanism and division of the budget are the package's, epsilon = 1 at delta = 1e-5. What differs: what a person's losses are centred at, how they are bounded, and the odds beforehand. The radius is WIDER times
-the quantile USUAL of what public rows differ, without a simulation. A cell is as in
+Finalists, price, mechanism and division of the budget are the package's, epsilon = 1 at delta = 1e-5. What differs is
+what a person's losses are centred at, how they are bounded, and the odds beforehand. The radius is WIDER times the
+quantile USUAL of what public rows differ, without a simulation. A cell is as in
 :mod:`benchmarks.public.constants`, on the same splits.
 """
 
