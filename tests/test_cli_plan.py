@@ -6,10 +6,12 @@ import json
 import math
 
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from dptune.cli import app, main
-from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.ledger.approximate import largest_plan
+from dptune.ledger.gdp import mu_from_pure
 
 CHOICE = "one private choice on public rows"
 
@@ -37,10 +39,14 @@ def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_l
     half, here, _ = (row for row in json.loads(plan(*words)) if row["method"] == CHOICE)
     assert (half["budget"], here["budget"]) == ("epsilon=2", "epsilon=4")
     assert here["mu"] > 1.3  # the pair buys a choice more than the mu of .92 through it
-    for row, share in ((here, 0.25), (half, 0.1)):
-        scale = 2 * 1.5 / (400 * share * bounded_range_from_mu(row["mu"]))  # cut at half of the clip
-        assert row["sigma"] == pytest.approx(math.sqrt(2) * scale, rel=1e-5)
-        assert row["shows"] == pytest.approx((math.log(20) + math.log(10)) * scale, rel=1e-5)
+    mu = math.sqrt(0.2) * largest_plan(0.8, 4.0, 1e-5)  # of the estimate
+    sigma = 2 * 1.5 / (400 * mu)  # cut at half of the clip
+    assert here["sigma"] == pytest.approx(sigma, rel=1e-5)
+    assert here["shows"] == pytest.approx((norm.ppf(0.975) + norm.ppf(0.95)) * sigma, rel=1e-5)
+    scale = 2 * 1.5 / (400 * 0.1 * 2.0)  # pure
+    assert half["mu"] == pytest.approx(mu_from_pure(2.0))
+    assert half["sigma"] == pytest.approx(math.sqrt(2) * scale, rel=1e-5)
+    assert half["shows"] == pytest.approx((math.log(20) + math.log(10)) * scale, rel=1e-5)
 
 
 @pytest.mark.parametrize(

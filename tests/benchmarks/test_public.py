@@ -27,7 +27,8 @@ from benchmarks.public.measure import (
 )
 from benchmarks.public.tables import TRIALS, Table
 from benchmarks.report import DOCS
-from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.choice.public import flip_law, law
+from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 
 
 def table(seed: int = 0) -> Table:
@@ -58,7 +59,9 @@ def test_constants_are_compared_on_the_plan_that_a_user_gets(tmp_path: Path, bud
     made = constants.planned(table(), 300, budget)
     assert made.judge.tolist() == table().judge[list(choice.finalists)].tolist()
     assert made.r == pytest.approx(choice._plan.radius)
-    assert made.eta == pytest.approx(bounded_range_from_mu(choice._plan.choice_mu))
+    price = pure_from_mu if budget == "epsilon = 1" else bounded_range_from_mu
+    assert made.eta == pytest.approx(price(choice._plan.choice_mu))
+    assert made.law is (flip_law if budget == "epsilon = 1" else law)
     assert min(made.judge) <= constants.expected(table(), 300, budget) < 0.5
 
 

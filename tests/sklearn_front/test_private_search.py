@@ -257,7 +257,7 @@ def test_the_risk_that_is_said_before_the_first_charge_covers_every_division(fas
     caplog.set_level("INFO", logger="dptune_sklearn")
     ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.approximate_dp(1.0, 1e-5))
     before = risk_in_words(dptune.LossPrivatizer(ledger, n=60, clip=(0.0, 2.0)))
-    assert "at most 63 times" in before
+    assert "at most 74 times" in before
     settings = {"mu": 0.05, "default": {"C": 1.0}}
     search = search_in(fast_path, "selection", ledger=ledger, **settings).fit(*PUBLIC, **VAL)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
