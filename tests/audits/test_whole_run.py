@@ -46,7 +46,8 @@ class FactLedger(FreeLedger):
 
     def charge(self, scope: str, key: str, event, *, note=None, **rest):
         charge = super().charge(scope, key, event, **rest)
-        charge.key, charge.note, charge.private, charge.description, charge.eta = key, note, True, event.describe(), 0.0
+        charge.key, charge.note, charge.private, charge.description = key, note, True, event.describe()
+        charge.eta = charge.epsilon = 0.0
         return charge
 
     def check(self, mu: float, *, releases: int = 1, choice_of: str = "") -> None:
