@@ -32,6 +32,7 @@ from benchmarks.public.tables import Table, slots, stored
 from benchmarks.report import machine, markdown
 from dptune.choice import planning, public
 from dptune.choice.public import Law, PublicLosses, centred, prior
+from dptune.ledger import filter as ledger_filter
 from dptune.ledger.filter import Allowance
 
 SPLITS, TABLES = (100, 101, 102), Path("out/public")
@@ -47,6 +48,7 @@ VARIANTS: list[tuple[ModuleType, str, object]] = [
     (planning, "MOST", 50), (planning, "BY_RANK", 0),
     (planning, "WIDER", 1.0), (planning, "WIDER", 2.0),
     (planning, "SHARES", (0.1, 0.2, 0.3, 0.4)), (planning, "SHARES", (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)),
+    (ledger_filter, "PURE_UP_TO", 0.0), (ledger_filter, "PURE_UP_TO", 4.0),
     (planning, "USUAL_OF_PURE", (0.25, 0.05)), (planning, "ENOUGH", 0.0), (planning, "ENOUGH", math.inf),
 ]  # fmt: skip
 Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses

@@ -86,7 +86,7 @@ class Limits:
     Attributes:
         mu: of the Gaussian releases together, and of all other choices, in GDP.
         eta: of the choices of one run together, their summed bounded range; 0 if there is no such limit.
-        pure: of the releases of one run together, their summed epsilon; 0 if there is no such limit, or one of eta.
+        pure: the summed epsilon of one run's pure releases; 0 without such a limit, and always 0 where eta is not.
     """
 
     mu: float
@@ -148,7 +148,10 @@ class Limits:
 
     @classmethod
     def pure_within(cls, budget: Budget, pure: float) -> Limits:
-        """Return pure releases of ``pure``, and as much mu as fits beside them: none where they are all of epsilon."""
+        """Return limits for pure releases of ``pure``, and the largest mu that still fits into the budget.
+
+        There is no mu left if ``pure`` uses the whole epsilon.
+        """
         epsilon, delta = budget.stated_epsilon or 0.0, budget.stated_delta or 0.0
         if pure >= epsilon:
             return cls(0.0, pure=pure)

@@ -139,7 +139,7 @@ def is_laplace(description: Mapping[str, Any]) -> bool:
 
 
 def chooses(description: Mapping[str, Any]) -> bool:
-    """Tell whether a charge's description is that of a choice among candidates."""
+    """Return whether a charge, by its description, paid for a choice among candidates."""
     return "eta" in description or {"epsilon", "dimension"} <= description.keys()
 
 

@@ -241,7 +241,7 @@ class PairFilter(GdpFilter):
         return its_own and spent.admits_choice(eta, self.limits.eta)
 
     def counts_as_pure(self, scope: str, epsilon: float, spent: Spent) -> bool:
-        """Tell whether this run has the limit of pure releases, and one of ``epsilon`` fits into it."""
+        """Return whether this run holds the limit of pure releases, and ``epsilon`` still fits."""
         its_own = epsilon > 0 and scope != "" and scope == self.run
         return its_own and spent.admits_pure(epsilon, self.limits.pure)
 

@@ -103,7 +103,7 @@ class AutoClip:
             choice_share: of that run's mu^2, for a choice of its own.
 
         Raises:
-            InputError: there is no room in addition to ``mu``.
+            InputError: the budget has ``mu`` left, but nothing for the clip.
         """
         division, most = None, allowance.unplanned or allowance.left
         shares: Sequence[float] = ()
