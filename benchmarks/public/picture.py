@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from benchmarks.public.measure import CV, EXACT, OURS, PEOPLE, RANDOM
-
-if TYPE_CHECKING:
-    from benchmarks.public.report import Results
+from benchmarks.public.results import Results
 
 WAYS = {
     EXACT: "exact choice, no privacy", OURS: "dptune", CV: "cross-validation alone, no private people",

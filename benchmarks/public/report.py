@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frontier.losses import Losses, interval
 from benchmarks.frontier.methods import OURS as CENTRED
-from benchmarks.frontier.methods import OWN, TPE
+from benchmarks.frontier.methods import TPE
 from benchmarks.public import picture, searches
-from benchmarks.public.measure import BUDGETS, CONSTANT, CV, DEFAULT, EXACT, EXACT_ALL, OURS, PEOPLE, RANDOM, read
+from benchmarks.public.measure import BUDGETS, CV, DEFAULT, EXACT, EXACT_ALL, OURS, PEOPLE, RANDOM, read
+from benchmarks.public.results import Key, Results
 
 Logs = dict[str, list[float]]  # task -> log ratios
-Key = tuple[bool, int, str]  # shifted, n, budget
 
 NAMES = {
     DEFAULT: "the library's default", CV: "cross-validation on public rows alone (epsilon 0)",
@@ -27,81 +26,6 @@ NAMES = {
     EXACT_ALL: "exact choice among all candidates (no privacy)",
 }  # fmt: skip
 FIRST = "| n | budget | way to choose | loss over the best search without privacy | share kept: median, least |"
-
-
-class Results:
-    """Losses by task, split and way to choose."""
-
-    def __init__(
-        self, results: list[dict[str, Any]], frontier: list[dict[str, Any]], searched: Iterable[dict[str, Any]] = ()
-    ) -> None:
-        self.rows: dict[Key, list[dict[str, Any]]] = defaultdict(list)
-        for one in results:
-            self.rows[one["shifted"], one["n"], one["budget"]].append(one)
-        self.frontier = Losses(frontier)
-        self.searched = list(searched)
-
-    def losses(self, key: Key, way: str) -> dict[str, dict[int, float]]:
-        """Mean loss over draws: task -> split -> loss."""
-        if way in (CENTRED, TPE):
-            return self._stored(key, way)
-        drawn: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for one in self.rows[key]:
-            drawn[one["task"]][one["split"]].append(one["loss"] if way == OURS else one["rivals"][way])
-        return {task: {split: float(np.mean(x)) for split, x in splits.items()} for task, splits in drawn.items()}
-
-    def _stored(self, key: Key, way: str) -> dict[str, dict[int, float]]:
-        shifted, n, budget = key
-        if not budget.startswith("mu"):
-            return {}
-        mu, tasks = float(budget.split("= ")[1]), {one["task"] for one in self.rows[key]}
-        searched = {task: self._searched((task, n, mu, shifted), way) for task in tasks}
-        if not shifted:
-            for task in tasks:
-                if way == CENTRED:
-                    searched[task] |= self.frontier.at((task, n), mu, (CENTRED, OWN))
-                elif best := self.frontier.best((task, n), mu, (TPE,)):
-                    searched[task] |= best[1]
-        return {task: splits for task, splits in searched.items() if splits}
-
-    def _searched(self, place: tuple[str, int, float, bool], way: str) -> dict[int, float]:
-        """Losses of a private search by split, read in the way that is the best for the task in hindsight."""
-        found: dict[str, dict[int, float]] = defaultdict(dict)
-        for one in self.searched:
-            if (one["task"], one["n"], one["mu"], one["shifted"]) == place and one["method"] == way:
-                for reading, loss in one["test_loss"].items():
-                    found[reading][one["split"]] = loss
-        return min(found.values(), key=lambda splits: float(np.mean(list(splits.values()))), default={})
-
-    def limits(self, key: Key) -> dict[str, dict[int, float]]:
-        """The best external search without privacy, of the same population; else the exact choice."""
-        if key[0]:
-            return self.losses(key, EXACT)
-        tasks = {one["task"] for one in self.rows[key]}
-        return {task: found for task in tasks if (found := self.frontier.external((task, key[1])))}
-
-    def ratio(self, key: Key, way: str, to: dict[str, dict[int, float]]) -> tuple[float, float, float]:
-        """Loss over that of ``to``, with a 95% interval by a bootstrap of tasks and splits."""
-        logs = {}
-        for task, splits in sorted(self.losses(key, way).items()):
-            both = sorted(splits.keys() & to.get(task, {}).keys())
-            if both:
-                logs[task] = np.array([math.log(splits[s] / to[task][s]) for s in both])
-        return interval(logs)
-
-    def shares(self, key: Key, way: str) -> list[float]:
-        """Shares kept, of mean losses over splits, of what the best external search gains over default or constant."""
-        limits, own = self.limits(key), self.losses(key, way)
-        default, constant = self.losses(key, DEFAULT), self.losses(key, CONSTANT)
-        found = []
-        for task, splits in own.items():
-            both = sorted(splits.keys() & limits.get(task, {}).keys() & default[task].keys())
-            if both:
-                base = min(np.mean([of[task][s] for s in both]) for of in (default, constant))
-                best = np.mean([limits[task][s] for s in both])
-                if 1 - best / base >= 0.03:
-                    found.append(float((base - np.mean([splits[s] for s in both])) / (base - best)))
-        return found
 
 
 def whole(results: list[dict[str, Any]], out: Path) -> str:
