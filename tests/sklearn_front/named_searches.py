@@ -12,7 +12,7 @@ import numpy as np
 import optuna
 import pandas as pd
 from scipy.sparse import csr_array
-from scipy.stats import loguniform, randint, rv_continuous, rv_discrete, rv_histogram, uniform
+from scipy.stats import loguniform, rv_continuous, rv_discrete, rv_histogram, uniform
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_selector
@@ -103,14 +103,8 @@ def reading(a: float) -> dict[str, Any]:
 def own(sign: float = 1.0, *, threshold: float = 0.0, base: str = "X") -> Any:
     """Return an estimator of a class with the same name whose attribute, method or base was changed."""
 
-    def same(self: Any, X: Any) -> Any:
-        return X
-
-    def square(self: Any, X: Any) -> Any:
-        return X**2
-
     class Above(ClassifierMixin, BaseEstimator):
-        prepared = same if base == "X" else square
+        prepared = (lambda self, X: X) if base == "X" else (lambda self, X: X**2)
 
     class Own(Above):
         SIGN = sign
@@ -184,15 +178,15 @@ def sparse(place: int) -> dict[str, Any]:
 
 def framed(**changed: Any) -> dict[str, Any]:
     about = {"names": list("abc"), "order": ["x", "y", "z"], "dtype": np.float64, "index": 0, **changed}
-    frames = [pd.DataFrame(rows[:, :3], columns=about["names"]).astype(about["dtype"]) for rows in _two()]
+    frames = [pd.DataFrame(rows, columns=about["names"]).astype(about["dtype"]) for rows in (PUBLIC[0], PRIVATE[0])]
     for frame in frames:
         frame["kind"] = pd.Categorical(["x", "y"] * (len(frame) // 2), categories=about["order"])
         frame.index = range(about["index"], about["index"] + len(frame))
     return {"train": (frames[0], PUBLIC[1]), "fit": {"X_val": frames[1]}}
 
 
-def _two() -> tuple[np.ndarray, np.ndarray]:
-    return PUBLIC[0], PRIVATE[0]
+def randomly(seed: int) -> LogisticRegression:
+    return LogisticRegression(random_state=np.random.RandomState(seed))
 
 
 def _changed(a: np.ndarray, value: Any) -> np.ndarray:
@@ -202,15 +196,35 @@ def _changed(a: np.ndarray, value: Any) -> np.ndarray:
 X, y = PUBLIC
 R, T, CMA = optuna.samplers.RandomSampler, optuna.samplers.TPESampler, optuna.samplers.CmaEsSampler
 WEIGHTS = np.ones(len(y))
+Pair = tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]]]
+
+
+def of(name: str, first: Callable[[], Any], second: Callable[[], Any]) -> Pair:
+    """Two values of one setting, made anew at each call."""
+    return lambda: {name: first()}, lambda: {name: second()}
+
+
+def ranges(first: Callable[[], Any], second: Callable[[], Any]) -> Pair:
+    return of("param_distributions", lambda: {"C": first()}, lambda: {"C": second()})
+
+
+def grid(space: Any = None, *, C: float = 1.0, **settings: Any) -> GridSearchCV:
+    return GridSearchCV(LogisticRegression(C=C), space or {"C": [1, 2]}, **settings)
+
+
+def odds(*of_two: float) -> rv_discrete:
+    return rv_discrete(values=([1, 2], of_two))
+
+
+def training(*rows: Any) -> dict[str, Any]:
+    return {"train": rows}
+
 
 # what is varied -> how the two searches are made, anew at each call
-PAIRS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]]]] = {
+PAIRS: dict[str, Pair] = {
     "an estimator's parameter": (dict, lambda: {"estimator": LogisticRegression(max_iter=50)}),
     "its class": (lambda: {"loss": "hinge"}, lambda: {"estimator": SVC(), "loss": "hinge"}),
-    "its random_state": (
-        lambda: {"estimator": LogisticRegression(random_state=np.random.RandomState(0))},
-        lambda: {"estimator": LogisticRegression(random_state=np.random.RandomState(1))},
-    ),
+    "its random_state": of("estimator", lambda: randomly(0), lambda: randomly(1)),
     "what its transformer returns": (
         lambda: scaled_by(StandardScaler()),
         lambda: scaled_by(StandardScaler().set_output(transform="pandas")),
@@ -222,66 +236,40 @@ PAIRS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]
         lambda: through(functools.partial(np.clip, a_min=-9, a_max=9)),
         lambda: through(functools.partial(np.clip, a_min=0, a_max=0.1)),
     ),
-    "a closure": (lambda: through(times(1.0)), lambda: through(times(0.0))),
     "a closed-over array": (lambda: through(times(np.ones(3))), lambda: through(times(np.array([1, 1, 2.0])))),
     "a function's default": (lambda: through(with_default(1.0)), lambda: through(with_default(2.0))),
     "a global": (lambda: reading(1.0), lambda: reading(2.0)),
     "a NumPy function": (lambda: through(np.tanh), lambda: through(np.arctan)),
     "keywords of a function": (lambda: through(np.clip, kw_args={"a_min": 0}), lambda: through(np.clip)),
-    "a class attribute": (lambda: {"estimator": own()}, lambda: {"estimator": own(-1.0)}),
-    "what a method closes over": (lambda: {"estimator": own()}, lambda: {"estimator": own(threshold=1.0)}),
-    "a method of a base class": (lambda: {"estimator": own()}, lambda: {"estimator": own(base="X**2")}),
+    "a class attribute": of("estimator", own, lambda: own(-1.0)),
+    "what a method closes over": of("estimator", own, lambda: own(threshold=1.0)),
+    "a method of a base class": of("estimator", own, lambda: own(base="X**2")),
     "an objective of XGBoost": (lambda: objective(-1.0), lambda: objective(1.0)),
     "a fitted part": (lambda: scaled_by(frozen(0)), lambda: scaled_by(frozen(1))),
     "folds of an estimator": (lambda: calibrated(KFold(3)), lambda: calibrated(KFold(4))),
-    "an end of a range": (dict, lambda: {"param_distributions": {"C": loguniform(1e-3, 1e2)}}),
-    "another distribution": (dict, lambda: {"param_distributions": {"C": uniform(1e-3, 1e3)}}),
-    "a shape of a distribution": (
-        lambda: {"param_distributions": {"max_iter": randint(1, 5)}},
-        lambda: {"param_distributions": {"max_iter": randint(1, 6)}},
-    ),
-    "odds of values": (
-        lambda: {"param_distributions": {"C": rv_discrete(values=([1, 2], [0.5, 0.5]))}},
-        lambda: {"param_distributions": {"C": rv_discrete(values=([1, 2], [0.4, 0.6]))}},
-    ),
-    "a histogram": (
-        lambda: {"param_distributions": {"C": rv_histogram(np.histogram([1, 2, 2]))}},
-        lambda: {"param_distributions": {"C": rv_histogram(np.histogram([1, 1, 2]))}},
-    ),
-    "the range of one's own distribution": (
-        lambda: {"param_distributions": {"C": Shaped(a=1, b=2)}},
-        lambda: {"param_distributions": {"C": Shaped(a=1, b=3)}},
-    ),
-    "a value of a list": (
-        lambda: {"param_distributions": {"C": [1, 2]}},
-        lambda: {"param_distributions": {"C": [1, 3]}},
-    ),
+    "an end of a range": ranges(lambda: loguniform(1e-3, 1e3), lambda: loguniform(1e-3, 1e2)),
+    "another distribution": ranges(lambda: loguniform(1e-3, 1e3), lambda: uniform(1e-3, 1e3)),
+    "odds of values": ranges(lambda: odds(0.5, 0.5), lambda: odds(0.4, 0.6)),
+    "a histogram": ranges(lambda: rv_histogram(np.histogram([1, 2, 2])), lambda: rv_histogram(np.histogram([1, 1, 2]))),
+    "the range of one's own distribution": ranges(lambda: Shaped(a=1, b=2), lambda: Shaped(a=1, b=3)),
+    "a value of a list": ranges(lambda: [1, 2], lambda: [1, 3]),
     "the loss": (dict, lambda: {"loss": "brier"}),
-    "code of one's own loss": (lambda: {"loss": own_loss(1)}, lambda: {"loss": own_loss(2)}),
+    "code of one's own loss": of("loss", lambda: own_loss(1), lambda: own_loss(2)),
     "the clip": (dict, lambda: {"clip": (0.0, 3.0)}),
     "the number of trials": (dict, lambda: {"n_trials": 9}),
     "the method": (dict, lambda: {"method": "selection"}),
     "the budget": (dict, lambda: {"mu": 0.5}),
     "the seed": (dict, lambda: {"random_state": 1}),
     "a setting": (dict, lambda: {"settings": {"final_share": 0.2}}),
-    "a sampler": (lambda: {"method": R(seed=0)}, lambda: {"method": T(seed=0)}),
-    "a sampler's seed": (lambda: {"method": R(seed=0)}, lambda: {"method": R(seed=1)}),
-    "a sampler's setting": (
-        lambda: {"method": T(seed=0)},
-        lambda: {"method": T(seed=0, n_startup_trials=1)},
-    ),
-    "a sampler's function": (
-        lambda: {"method": Ruled(lambda n: 3)},
-        lambda: {"method": Ruled(lambda n: 4)},
-    ),
-    "how a sampler begins": (
-        lambda: {"method": CMA(seed=0)},
-        lambda: {"method": CMA(seed=0, n_startup_trials=2)},
-    ),
-    "one number": (dict, lambda: {"train": (_changed(X, 9.0), y)}),
-    "one label": (dict, lambda: {"train": (X, _changed(y, 1 - y[0]))}),
-    "precision": (dict, lambda: {"train": (X.astype(np.float32), y)}),
-    "the order of rows": (dict, lambda: {"train": (X[::-1], y[::-1])}),
+    "a sampler": of("method", lambda: R(seed=0), lambda: T(seed=0)),
+    "a sampler's seed": of("method", lambda: R(seed=0), lambda: R(seed=1)),
+    "a sampler's setting": of("method", lambda: T(seed=0), lambda: T(seed=0, n_startup_trials=1)),
+    "a sampler's function": of("method", lambda: Ruled(lambda n: 3), lambda: Ruled(lambda n: 4)),
+    "how a sampler begins": of("method", lambda: CMA(seed=0), lambda: CMA(seed=0, n_startup_trials=2)),
+    "one number": (dict, lambda: training(_changed(X, 9.0), y)),
+    "one label": (dict, lambda: training(X, _changed(y, 1 - y[0]))),
+    "precision": (dict, lambda: training(X.astype(np.float32), y)),
+    "the order of rows": (dict, lambda: training(X[::-1], y[::-1])),
     "a place of a sparse entry": (lambda: sparse(1), lambda: sparse(2)),
     "sparse and dense": (lambda: sparse(1), dict),
     "a column's name": (framed, lambda: framed(names=list("abd"))),
@@ -297,43 +285,18 @@ PAIRS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]
         lambda: {"cv": 5, "fit": {"train_groups": np.arange(40) // 2}},
         lambda: {"cv": 5, "fit": {"train_groups": np.arange(40) // 4}},
     ),
-    "another public search": (
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
-        lambda: {"search": RandomizedSearchCV(LogisticRegression(), {"C": [1, 2]})},
+    "another public search": of("search", grid, lambda: RandomizedSearchCV(LogisticRegression(), {"C": [1, 2]})),
+    "the grid of a public search": of("search", grid, lambda: grid({"C": [1, 3]})),
+    "its model": of("search", grid, lambda: grid(C=2.0)),
+    "its folds": of("search", grid, lambda: grid(cv=3)),
+    "its score": of(
+        "search", lambda: grid(scoring=make_scorer(accuracy_score)), lambda: grid(scoring=make_scorer(f1_score))
     ),
-    "the grid of a public search": (
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 3]})},
-    ),
-    "its model": (
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
-        lambda: {"search": GridSearchCV(LogisticRegression(max_iter=50), {"C": [1, 2]})},
-    ),
-    "its folds": (
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=3)},
-    ),
-    "its score": (
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]}, scoring=make_scorer(accuracy_score))},
-        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]}, scoring=make_scorer(f1_score))},
-    ),
-    "its number of candidates": (
-        lambda: {"search": RandomizedSearchCV(LogisticRegression(), {"C": loguniform(1, 2)})},
-        lambda: {"search": RandomizedSearchCV(LogisticRegression(), {"C": loguniform(1, 2)}, n_iter=9)},
-    ),
-    "what a fitted search has found": (lambda: {"search": fitted(0)}, lambda: {"search": fitted(1)}),
+    "what a fitted search has found": of("search", lambda: fitted(0), lambda: fitted(1)),
     "fit's options": (dict, lambda: {"fit": {"sample_weight": WEIGHTS}}),
-    "one weight": (
-        lambda: {"fit": {"sample_weight": WEIGHTS}},
-        lambda: {"fit": {"sample_weight": _changed(WEIGHTS, 2.0)}},
-    ),
-    "the name of an option": (lambda: {"fit": {"a": WEIGHTS}}, lambda: {"fit": {"b": WEIGHTS}}),
+    "one weight": of("fit", lambda: {"sample_weight": WEIGHTS}, lambda: {"sample_weight": _changed(WEIGHTS, 2.0)}),
+    "the name of an option": of("fit", lambda: {"a": WEIGHTS}, lambda: {"b": WEIGHTS}),
 }
-
-
-def names() -> dict[str, tuple[str, str]]:
-    """Return the two names of each pair."""
-    return {what: (name_of_search(**first()), name_of_search(**second())) for what, (first, second) in PAIRS.items()}
 
 
 if __name__ == "__main__":

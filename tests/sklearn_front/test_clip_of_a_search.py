@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import sklearn
@@ -35,9 +33,11 @@ def unclipped(folder, **settings):
     return PrivateSearch(Ridge(), SPACE, ledger=ledger_in(folder), loss="mse", **settings)
 
 
-@pytest.mark.parametrize("method", ["centred", "dp-gibo", "selection"])
-def test_the_estimator_as_it_was_given_chooses_the_clip_and_the_answer_stays(fast_path, method):
-    search = unclipped(fast_path, method=method).fit(*PUBLIC, **VAL)
+@pytest.mark.parametrize("method", ["centred", "selection"])
+def test_the_estimator_as_it_was_given_chooses_the_clip_and_the_answer_stays(fast_path, method, capsys):
+    search = unclipped(fast_path, method=method, verbose=1).fit(*PUBLIC, **VAL)
+    said = {"centred": "The clip is (0, ", "selection": "Each loss is clipped to (0, "}
+    assert said[method] in capsys.readouterr().out
     assert search.released_["release"][0] == "clip"
     assert 1e5 < search.released_["value"][0][0] < 1e8  # dollars, squared
     assert sum(mu**2 for mu in search.released_["mu"]) == pytest.approx(search.ledger.spent() ** 2)
@@ -74,24 +74,18 @@ def test_the_range_of_zero_one_losses_is_known(fast_path):
     assert "clip" not in search.released_["release"]
 
 
-def test_an_estimator_that_cannot_be_trained_costs_nothing(fast_path):
-    search = PrivateSearch(Ridge(alpha=-1.0), SPACE, ledger=ledger_in(fast_path), loss="mse", cv=None)
-    with pytest.raises(dptune.InputError, match="training failed"):
-        search.fit(*PUBLIC, **VAL)
-    assert search.ledger.spent() == 0
-
-
 @pytest.mark.filterwarnings("ignore:A candidate could not be trained")
 @pytest.mark.parametrize(
-    "budget", [dptune.Budget.gdp(1.0), dptune.Budget.approximate_dp(1.0, 1e-5)], ids=["gdp", "pair"]
+    ("method", "budget"),
+    [("centred", dptune.Budget.gdp(1.0)), ("selection", dptune.Budget.approximate_dp(1.0, 1e-5))],
+    ids=["gdp", "pair"],
 )
-@pytest.mark.parametrize("method", ["centred", "selection"])
 def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast_path, method, budget):
     ledger = dptune.PrivacyLedger(fast_path / "ledger.db", budget)
 
-    def fit(*solvers, tries=12):
+    def fit(*solvers):
         space = {"solver": list(solvers), "alpha": [0.1, 1.0, 10.0]}
-        about = {"loss": "mse", "n_trials": tries, "method": method, "random_state": 0, "cv": None}
+        about = {"loss": "mse", "n_trials": 12, "method": method, "random_state": 0, "cv": None}
         return PrivateSearch(Ridge(solver="svd"), space, ledger=ledger, **about).fit(*PUBLIC, **VAL)
 
     for misspelt in (("svdd", "lsqrr"), ("svdd", "cholesk")):
@@ -99,8 +93,6 @@ def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast
             fit(*misspelt)
     assert ledger.charges() == []
     fit("svd", "lsqrr")
-    spent = [charge.key for charge in ledger.charges()].count("clip")
-    assert spent == 1
     with pytest.raises(dptune.BudgetExhausted):
         fit("svd", "lsqr", "cholesky")  # nothing is left; the clip is not asked for again
     assert [charge.key for charge in ledger.charges()].count("clip") == 1
@@ -108,39 +100,23 @@ def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast
 
 def test_a_corrected_search_uses_the_clip_again(fast_path):
     ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
-    first = PrivateSearch(Ridge(), SPACE, ledger=ledger, loss="mse", n_trials=12, mu=0.5, cv=None).fit(*PUBLIC, **VAL)
-    wider = {"alpha": loguniform(1e-4, 1e4)}
-    other = PrivateSearch(Ridge(), wider, ledger=ledger, loss="mse", n_trials=12, mu=0.5, cv=None).fit(*PUBLIC, **VAL)
-    absolute = PrivateSearch(Ridge(), SPACE, ledger=ledger, loss="mae", n_trials=12, mu=0.3, cv=None).fit(
-        *PUBLIC, **VAL
-    )
-    clips = [search.released_["value"][0] for search in (first, other, absolute)]
+    clips = []
+    for space, loss in ((SPACE, "mse"), ({"alpha": loguniform(1e-4, 1e4)}, "mse"), (SPACE, "mae")):
+        how = {"loss": loss, "n_trials": 2, "method": "selection", "mu": 0.4, "cv": None}
+        search = PrivateSearch(Ridge(), space, ledger=ledger, **how).fit(*PUBLIC, **VAL)
+        clips.append(search.released_["value"][0])
     assert clips[0] == clips[1] != clips[2]
     assert [charge.key for charge in ledger.charges()].count("clip") == 2
 
 
-def test_there_are_no_cv_results_and_no_score_without_an_estimate(fast_path):
-    search = unclipped(fast_path, settings={"final_share": 0}).fit(*PUBLIC, **VAL)
-    assert not hasattr(search, "cv_results_")
-    with pytest.raises(AttributeError, match="released_"):
-        _ = search.cv_results_
-    with pytest.raises(AttributeError, match="no score of the chosen parameters"):
-        _ = search.best_score_
-
-
-@pytest.fixture
-def routing() -> Iterator[None]:
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
-
-
-def test_a_pipeline_routes_and_transforms_the_private_rows(fast_path, routing):
-    search = unclipped(fast_path).set_fit_request(X_val=True, y_val=True)
-    pipeline = Pipeline([("scale", StandardScaler()), ("search", search)], transform_input=["X_val"])
-    pipeline.fit(*PUBLIC, **VAL)
+def test_a_pipeline_routes_and_transforms_the_private_rows(fast_path):
     scaler = StandardScaler().fit(PUBLIC[0])
     (fast_path / "by hand").mkdir()
-    by_hand = unclipped(fast_path / "by hand")
-    by_hand.fit(scaler.transform(PUBLIC[0]), PUBLIC[1], X_val=scaler.transform(X_VAL), y_val=Y_VAL)
+    by_hand = unclipped(fast_path / "by hand", method="selection")
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = unclipped(fast_path, method="selection").set_fit_request(X_val=True, y_val=True)
+        pipeline = Pipeline([("scale", StandardScaler()), ("search", search)], transform_input=["X_val"])
+        pipeline.fit(*PUBLIC, **VAL)
+        by_hand.fit(scaler.transform(PUBLIC[0]), PUBLIC[1], X_val=scaler.transform(X_VAL), y_val=Y_VAL)
     assert pipeline["search"].name_ == by_hand.name_  # the training rows, and all settings, are the same
     assert pipeline.predict(X_VAL).shape == (400,)

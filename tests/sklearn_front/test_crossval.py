@@ -26,8 +26,9 @@ from sklearn_tools import PUBLIC, rows
 X, y = rows(60, seed=4)
 
 
-@pytest.mark.parametrize("cv", [3, KFold(4), StratifiedKFold(5, shuffle=True, random_state=0)])
-@pytest.mark.parametrize("frames", [False, True])
+@pytest.mark.parametrize(
+    ("cv", "frames"), [(3, False), (KFold(4), True), (StratifiedKFold(5, shuffle=True, random_state=0), True)]
+)
 def test_they_are_the_losses_of_scikit_learns_predictions(cv, frames):
     table, answers = (pd.DataFrame(X, columns=list("abc")), pd.Series(y)) if frames else (X, y)
     model = LogisticRegression(C=0.3)

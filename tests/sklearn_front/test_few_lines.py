@@ -1,6 +1,9 @@
-"""Scripts of scikit-learn become private with four added lines, and none changed."""
+"""Scripts of scikit-learn become private with four added lines; docs/sklearn.md counts those of others."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +43,14 @@ def test_a_script_becomes_private_with_four_added_lines(tmp_path, monkeypatch, k
     assert known["labels"].shape == (40,)
     assert len(known["results"]["params"]) in (3, 5)
     assert 0 < dptune.PrivacyLedger("ledger.db").spent() <= 1.0
+
+
+def test_the_page_counts_the_lines_of_its_differences_whose_new_side_is_python():
+    page = (Path(__file__).parents[2] / "docs" / "sklearn.md").read_text()
+    told = re.findall(r"^\| [^|]+ \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    differences = [block.split("```")[0].splitlines() for block in page.split("```diff\n")[1:]]
+    counted = [(sum(line[0] == "-" for line in one), sum(line[0] == "+" for line in one)) for one in differences]
+    assert [(int(out), int(put)) for out, put in told] == counted
+    assert len(counted) == 3
+    for one in differences:
+        compile("\n".join(line[1:] for line in one if line[0] != "-"), "sklearn.md", "exec")

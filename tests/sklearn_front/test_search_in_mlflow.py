@@ -24,9 +24,8 @@ def test_a_fitted_search_is_one_run_however_often_it_is_written(
     y, uri = (X[:, 0] > 0).astype(int), f"file:{tmp_path}/mlruns"
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
     space = {"C": loguniform(1e-2, 1e2)}
-    search = PrivateSearch(
-        LogisticRegression(), space, ledger=ledger, loss="log_loss", clip=(0, 2), n_trials=8, cv=None
-    )
+    settings = {"ledger": ledger, "loss": "log_loss", "clip": (0, 2), "n_trials": 8, "cv": None}
+    search = PrivateSearch(LogisticRegression(), space, **settings)
     search.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
     found = {"recommended": search.best_params_, "estimate": search.best_loss_}
     where = {"delta": 1e-5, "tracking_uri": uri, "experiment": "patients"}

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
@@ -22,14 +21,13 @@ from sklearn.svm import SVC
 import dptune
 from dptune.errors import BudgetMismatch
 from dptune_sklearn.digest import digest
-from named_searches import PAIRS, name_of_search, names, own_loss
+from named_searches import PAIRS, grid, name_of_search, own_loss
 from named_searches import own as own_estimator
 from sklearn_tools import PUBLIC, VAL, ledger_in, rows, search_in
 
 
 def test_what_decides_an_answer_is_part_of_the_name_which_is_the_same_wherever_it_is_made():
-    found = names()
-    assert len(found) == len(PAIRS)
+    found = {what: (name_of_search(**first()), name_of_search(**second())) for what, (first, second) in PAIRS.items()}
     assert [what for what, (first, second) in found.items() if first == second] == []
     program = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("named_searches.py"))]
     about = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -37,20 +35,17 @@ def test_what_decides_an_answer_is_part_of_the_name_which_is_the_same_wherever_i
     assert run.stdout.split("\n")[:-1] == [f"{what} {second}" for what, (_, second) in found.items()]
 
 
-@pytest.mark.parametrize("other", [{"n_jobs": 2}, {"verbose": 1}, {"refit": False}])
-def test_what_decides_no_answer_is_no_part_of_the_name(other):
-    assert name_of_search(**other) == name_of_search()
-
-
-def test_how_a_public_search_runs_is_no_part_of_the_name():
-    first, second = (
-        GridSearchCV(LogisticRegression(), {"C": [1, 2]}, **how) for how in ({}, {"n_jobs": 2, "verbose": 3})
-    )
-    assert name_of_search(search=first) == name_of_search(search=second)
-
-
-def test_a_warm_start_has_one_name_for_all_numbers_of_trials():
-    assert name_of_search(warm_start=True) == name_of_search(warm_start=True, n_trials=16, mu=0.5)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"n_jobs": 2, "verbose": 1, "refit": False}),
+        ({"search": grid()}, {"search": grid(n_jobs=2, verbose=3)}),
+        ({"warm_start": True}, {"warm_start": True, "n_trials": 16, "mu": 0.5}),
+    ],
+    ids=["how it runs", "how a public search runs", "more trials of a warm start"],
+)
+def test_what_decides_no_answer_is_no_part_of_the_name(first, second):
+    assert name_of_search(**first) == name_of_search(**second)
 
 
 class Handle:
@@ -99,20 +94,17 @@ SAME = {"name": "mine", "mu": 1.0, "param_distributions": {"C": [0.1, 1.0]}, "n_
 
 
 @pytest.mark.parametrize("method", ["centred", "selection"])
-@pytest.mark.parametrize(
-    ("changed", "rows_of", "said"),
-    [
+def test_a_name_belongs_to_its_loss_estimator_and_training_rows(fast_path, method):
+    search = search_in(fast_path, method, **(SAME | ({"n_trials": 8} if method == "centred" else {})))
+    spent = search.fit(*PUBLIC, **VAL).ledger.spent()
+    for changed, rows_of, said in (
         ({"loss": "brier"}, PUBLIC, "other loss"),
         ({"estimator": SVC(probability=True)}, PUBLIC, "other estimator"),
         ({"estimator": LogisticRegression(max_iter=50)}, PUBLIC, "other estimator"),
         ({}, rows(40, seed=9), "other training rows"),
-    ],
-)
-def test_a_name_belongs_to_its_loss_estimator_and_training_rows(fast_path, method, changed, rows_of, said):
-    search = search_in(fast_path, method, **(SAME | ({"n_trials": 8} if method == "centred" else {})))
-    spent = search.fit(*PUBLIC, **VAL).ledger.spent()
-    with pytest.raises(BudgetMismatch, match=f"'mine' belongs to a search with {said}, .* another name=. Nothing was"):
-        clone(search).set_params(**changed).fit(*rows_of, **VAL)
+    ):
+        with pytest.raises(BudgetMismatch, match=f"'mine' belongs to a search with {said}, .* another name=. Nothing"):
+            clone(search).set_params(**changed).fit(*rows_of, **VAL)
     assert clone(search).fit(*PUBLIC, **VAL).best_params_ == search.best_params_
     assert search.ledger.spent() == spent
 

@@ -10,22 +10,24 @@ import itertools
 import logging
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.stats import loguniform
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, _search, _validation
+from sklearn.neighbors import KNeighborsClassifier
 
 from dptune.privacy.seal.private import reveal
-from dptune_sklearn import PrivateSearch
+from dptune_sklearn import PrivateSearch, decide, public_search
 from dptune_sklearn.models import Models
 from search_transcripts import can_answers, left_behind
 from sklearn_tools import PUBLIC, ledger_in, rows, search_in
 
 N, WHO, SECRET = 30, 7, 1234.56789
-
-
 CONTAINERS: dict[str, Any] = {"array": lambda X: X, "float32": lambda X: X.astype(np.float32), "sparse": csr_array}
 ODD = {"other": -3.0, "nan": np.nan, "inf": np.inf, "secret": SECRET}
 
@@ -44,60 +46,64 @@ def neighbour(container: str, kind: str) -> tuple[Any, Any]:
     return CONTAINERS[container](X), y
 
 
-def search_of(method: str, folder: Path) -> Any:
-    settings = {"param_distributions": {"C": loguniform(1e-2, 1e2)}, "ledger": ledger_in(folder)}
-    method, _, clip = method.partition(", clip ")
-    return search_in(folder, method, **settings, **({"clip": clip} if clip else {}))
+def search_of(which: str, folder: Path) -> PrivateSearch:
+    ledger = ledger_in(folder)
+    if which == "public":
+        return PrivateSearch(LogisticRegression(C=0.01), {"C": [0.1, 10.0]}, cv=3, ledger=ledger, loss="zero_one")
+    if which == "public, wrapped":
+        inner = GridSearchCV(KNeighborsClassifier(2, algorithm="kd_tree"), {"n_neighbors": [1, 3, 5]}, cv=3)
+        return PrivateSearch(inner, ledger=ledger, loss="zero_one")
+    method, _, clip = which.partition(", clip ")
+    settings = {"param_distributions": {"C": loguniform(1e-2, 1e2)}, "n_trials": 2 if which == "selection" else 8}
+    return search_in(folder, method, ledger=ledger, **settings, **({"clip": clip} if clip else {}))
 
 
-def transcript(folder: Path, container: str, method: str, kind: str) -> list[str]:
+def transcript(folder: Path, container: str, which: str, kind: str) -> list[str]:
     X, y = PUBLIC
     X_val, y_val = neighbour(container, kind)
     fit = {"X": CONTAINERS[container](X), "y": y, "X_val": X_val, "y_val": y_val}
-    return left_behind(folder, lambda folder: search_of(method, folder), fit, SECRET)
+    return left_behind(folder, lambda folder: search_of(which, folder), fit, SECRET)
 
 
 @pytest.fixture
 def canned(monkeypatch) -> None:
+    """Answers are constants, and so is the clock, which cv_results_ shows of public training."""
     can_answers(monkeypatch)
+    for module in (_validation, _search, public_search):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 0.0, perf_counter=lambda: 0.0))
 
 
-def assert_nothing_interferes(
-    folder: Path, container: str, method: str, kind: str, mine: list[str] | None = None
-) -> None:
-    mine = mine or transcript(folder / "a", container, method, "same")
-    theirs = transcript(folder / "b", container, method, kind)
-    assert [pair for pair in itertools.zip_longest(mine, theirs) if pair[0] != pair[1]] == []
-
-
-CASES = [
-    *(("array", method, kind) for method in ("centred", "selection") for kind in (*ODD, "label", "missing label")),
-    *(("array", method, kind) for method in ("dp-gibo", "sampler") for kind in ("other", "nan", "label")),
-    *(("array", "centred, clip auto", kind) for kind in (*ODD, "label")),
-    *((container, "selection", kind) for container in ("float32", "sparse") for kind in ("other", "nan", "inf")),
-]
-FAST = {  # each container, method and kind; their other pairs are audits
-    *(("array", "centred", kind) for kind in ("other", "nan", "missing label")),
-    *(("array", "selection", kind) for kind in ("secret", "label")),
-    *(("array", "dp-gibo", "label"), ("array", "sampler", "nan"), ("array", "centred, clip auto", "inf")),
-    *(("float32", "selection", "nan"), ("sparse", "selection", "other")),
-}
-
-
-@pytest.fixture(scope="module")
-def unchanged() -> dict[tuple[str, str], list[str]]:
-    """Transcripts of the rows as they are: one for all neighbours of a container and a method."""
-    return {}
+def assert_nothing_interferes(folder: Path, container: str, which: str, *kinds: str) -> None:
+    mine = transcript(folder / "0", container, which, "same")
+    for number, kind in enumerate(kinds, 1):
+        theirs = transcript(folder / str(number), container, which, kind)
+        assert [pair for pair in itertools.zip_longest(mine, theirs) if pair[0] != pair[1]] == []
 
 
 @pytest.mark.parametrize(
-    ("container", "method", "kind"),
-    [pytest.param(*case, marks=() if case in FAST else pytest.mark.slow) for case in CASES],
+    ("container", "which", "kinds"),
+    [
+        ("array", "centred", ["other", "nan", "missing label"]),
+        ("array", "selection", ["secret", "label"]),
+        ("array", "dp-gibo", ["label"]),
+        ("array", "sampler", ["nan"]),
+        ("array", "centred, clip auto", ["inf"]),
+        ("float32", "selection", ["nan"]),
+        ("sparse", "selection", ["other"]),
+        ("array", "public", ["other", "label"]),
+        ("array", "public, wrapped", ["nan", "secret"]),
+        *(
+            pytest.param("array", which, ["other", "nan", "inf", "secret", "label", "missing label"], marks=marks)
+            for marks in [pytest.mark.slow]
+            for which in ("centred", "dp-gibo", "centred, clip auto", "public")
+        ),
+    ],
 )
-def test_neighbours_leave_the_same_search(fast_path, canned, unchanged, container, method, kind):
-    if (container, method) not in unchanged:
-        unchanged[container, method] = transcript(fast_path / "a", container, method, "same")
-    assert_nothing_interferes(fast_path, container, method, kind, unchanged[container, method])
+def test_neighbours_leave_the_same_search(fast_path, canned, container, which, kinds):
+    assert_nothing_interferes(fast_path, container, which, *kinds)
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------------------
 
 
 def leak_attribute(monkeypatch) -> None:
@@ -137,12 +143,57 @@ def leak_log(monkeypatch) -> None:
     monkeypatch.setattr(Models, "losses", logged)
 
 
-@pytest.mark.parametrize("leak", [leak_attribute, leak_private_rows, leak_name, leak_log])
-@pytest.mark.parametrize("method", ["centred", pytest.param("selection", marks=pytest.mark.slow)])
-def test_the_audit_fails_on_a_planted_leak(fast_path, canned, monkeypatch, leak, method):
-    leak(monkeypatch)
+def private_means(models: Models, candidates: Any) -> list[float]:
+    found = [reveal(models.losses(models.fitted(each))) for each in candidates]
+    return [float(np.nan_to_num(each, nan=1.0).mean()) for each in found]
+
+
+def votes_read_private_rows(monkeypatch) -> None:
+    proposed = decide._proposed
+
+    def leaking(search, models):
+        found = proposed(search, models)
+        found.losses[:, 0] = private_means(models, found.parameters)
+        return found
+
+    monkeypatch.setattr(decide, "_proposed", leaking)
+
+
+def finalists_ordered_by_private_losses(monkeypatch) -> None:
+    proposed = decide._proposed
+
+    def leaking(search, models):
+        found = proposed(search, models)
+        return public_search.Proposed(**{**vars(found), "scores": private_means(models, found.parameters)})
+
+    monkeypatch.setattr(decide, "_proposed", leaking)
+
+
+def best_estimator_was_asked(monkeypatch) -> None:
+    fitted = Models.fitted
+
+    def leaking(self, parameters):
+        model = fitted(self, parameters)
+        model.seen_ = self._losses(model).sum()
+        return model
+
+    monkeypatch.setattr(Models, "fitted", leaking)
+
+
+@pytest.mark.parametrize(
+    ("bug", "which", "kind"),
+    [
+        *((leak, "selection", "other") for leak in (leak_attribute, leak_private_rows, leak_name)),
+        (leak_log, "centred", "other"),
+        (votes_read_private_rows, "public", "label"),
+        (finalists_ordered_by_private_losses, "public", "label"),
+        (best_estimator_was_asked, "public", "label"),
+    ],
+)
+def test_the_audit_fails_on_a_planted_leak(fast_path, canned, monkeypatch, bug, which, kind):
+    bug(monkeypatch)
     with pytest.raises(AssertionError):
-        assert_nothing_interferes(fast_path, "array", method, "other")
+        assert_nothing_interferes(fast_path, "array", which, kind)
 
 
 def test_no_loss_is_in_the_ledger_or_the_pickle_of_a_real_search(fast_path, monkeypatch):

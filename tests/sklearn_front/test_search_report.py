@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import loguniform
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -24,74 +23,62 @@ def people() -> tuple[Any, dict[str, Any]]:
     return (X[:150].copy(), y[:150].copy()), {"X_val": X[150:].copy(), "y_val": y[150:].copy()}
 
 
-def test_a_search_leaves_a_share_for_its_report(tmp_path: Path) -> None:
-    public, private = people()
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
-    search = PrivateSearch(
-        LogisticRegression(), {"C": loguniform(1e-3, 1e3)}, ledger=ledger, loss="zero_one", n_trials=5,
-        report_share=0.36,
-    ).fit(*public, **private)  # fmt: skip
+PUBLIC, PRIVATE = people()
+
+
+def search_in(folder: Path, budget: float, **settings: Any) -> PrivateSearch:
+    usual = {"estimator": LogisticRegression(), "param_distributions": {"C": [0.1, 1.0, 10.0]}, "loss": "zero_one"}
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(budget))
+    return PrivateSearch(**{**usual, **settings}, ledger=ledger)
+
+
+def test_a_search_leaves_a_share_for_its_report(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
     assert search.selection_.mu == pytest.approx(0.8)
-    left = ledger.remaining()
+    left = search.ledger.remaining()
     assert left >= 0.6 - 1e-9  # more if the choice was the default
-    assert search.report(*public, **private).mu == pytest.approx(left)
-    other = search.set_params(cv=None)
-    with pytest.raises(dptune.InputError, match="report_share= goes with cv="):
-        other.fit(*public, **private)
+    assert search.report(*PUBLIC, **PRIVATE).mu == pytest.approx(left)
 
 
-def test_a_report_of_no_search_is_refused(tmp_path: Path) -> None:
-    public, private = people()
-    search = PrivateSearch(LogisticRegression(), {"C": [0.1, 1.0]}, ledger=tmp_path / "ledger.db", loss="zero_one")
+def test_a_report_of_no_search_is_refused(fast_path: Path) -> None:
     with pytest.raises(NotFittedError, match="not fitted"):
-        search.report(*public, **private)
+        search_in(fast_path, 1.0).report(*PUBLIC, **PRIVATE)
 
 
-def test_a_search_reports_on_its_best_estimator(tmp_path: Path) -> None:
-    public, private = people()
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
-    search = PrivateSearch(
-        LogisticRegression(), {"C": loguniform(1e-3, 1e3)}, ledger=ledger, loss="zero_one", n_trials=10, mu=0.8,
-        method="selection", cv=None,
-    ).fit(*public, **private)  # fmt: skip
-    found = search.report(*public, **private)
+def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, mu=0.8, method="selection", cv=None).fit(*PUBLIC, **PRIVATE)
+    found, ledger = search.report(*PUBLIC, **PRIVATE), search.ledger
     assert found.mu == pytest.approx(0.6)  # what mu=0.8 has left of 1
     assert found.accuracy_score.value > 0.6
-    assert search.report(*public, **private).to_dict() == found.to_dict()
+    assert search.report(*PUBLIC, **PRIVATE).to_dict() == found.to_dict()
     assert stored_report(ledger, f"{search.name_} report").to_dict() == found.to_dict()
     assert ledger.spent() == pytest.approx(1.0)
-    fewer = {"X_val": private["X_val"][:9], "y_val": private["y_val"][:9]}
-    for wrong in (fewer, {**private, "y_val": None}, {**private, "y_val": private["y_val"][:9]}):
+    fewer = {"X_val": PRIVATE["X_val"][:9], "y_val": PRIVATE["y_val"][:9]}
+    for wrong in (fewer, {**PRIVATE, "y_val": None}, {**PRIVATE, "y_val": PRIVATE["y_val"][:9]}):
         with pytest.raises(dptune.DptuneError, match=r"Nothing was charged\.$"):
-            search.report(*public, **wrong, name="wrong")
+            search.report(*PUBLIC, **wrong, name="wrong")
     assert ledger.count() == ledger.count(search.name_) + 1  # the report is one charge
     with pytest.raises(dptune.BudgetExhausted):
-        search.report(*public, **private, name="another", mu=0.5)
+        search.report(*PUBLIC, **PRIVATE, name="another", mu=0.5)
 
 
-def test_a_report_after_a_search_that_left_nothing_names_the_remedy(tmp_path: Path) -> None:
-    public, private = people()
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=50.0))
+def test_a_report_after_a_search_that_left_nothing_names_the_remedy(fast_path: Path) -> None:
     worst = LogisticRegression(C=1e-9)  # a choice of the default would leave the estimate's part
-    search = PrivateSearch(worst, {"C": [0.1, 1.0]}, ledger=ledger, loss="zero_one").fit(*public, **private)
+    search = search_in(fast_path, 50.0, estimator=worst).fit(*PUBLIC, **PRIVATE)
     assert search.best_params_["C"] > 1e-9
     with pytest.raises(dptune.BudgetExhausted) as refused:
-        search.report(*public, **private)
+        search.report(*PUBLIC, **PRIVATE)
     assert "give the choice report_share=" in " ".join(refused.value.__notes__)
-    assert ledger.count(f"{search.name_} report") == 0
+    assert search.ledger.count(f"{search.name_} report") == 0
 
 
-def test_a_report_of_the_default_after_a_search(tmp_path: Path) -> None:
-    public, private = people()
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1000.0))
-    search = PrivateSearch(
-        LogisticRegression(), {"C": [0.1, 1.0]}, ledger=ledger, loss="zero_one", report_share=0.5
-    ).fit(*public, **private)  # fmt: skip
-    usual = DummyClassifier(strategy="most_frequent").fit(*public)
-    found = search.report(*public, **private, model=usual, mu=500.0)
-    exact = np.mean(usual.predict(private["X_val"]) == private["y_val"])
+def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:
+    search = search_in(fast_path, 1000.0, report_share=0.5).fit(*PUBLIC, **PRIVATE)
+    usual = DummyClassifier(strategy="most_frequent").fit(*PUBLIC)
+    found = search.report(*PUBLIC, **PRIVATE, model=usual, mu=500.0)
+    exact = np.mean(usual.predict(PRIVATE["X_val"]) == PRIVATE["y_val"])
     assert found.accuracy_score.value == pytest.approx(exact, abs=0.01)  # the noise: sqrt(2) / 500 of 250 people
     with pytest.raises(dptune.errors.BudgetMismatch, match="the model"):
-        search.report(*public, **private)  # the name is taken by the report of the default
+        search.report(*PUBLIC, **PRIVATE)  # the name is taken by the report of the default
     with pytest.raises(dptune.InputError, match=r"shares memory with [Xy], which is public"):
-        search.report(private["X_val"], private["y_val"], **private)
+        search.report(PRIVATE["X_val"], PRIVATE["y_val"], **PRIVATE)
