@@ -33,7 +33,9 @@ class AskingRun(RunView):
     def __init__(self, *run: Any) -> None:
         super().__init__(*run)
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        self.rungs, self.last, self.unfinished = Rungs(self), LastReleases(self), Unfinished(self)
+        self.rungs = Rungs(self)
+        self.last = LastReleases(self)
+        self.unfinished = Unfinished(self, self.rungs)
         if self.space is not None:
             self._take_back(self.space)
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dptune._arrays import Vector
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.search.final_choice import candidates_of, choose, choose_again
-from dptune.search.view import Lacks
+from dptune.search.view import Lacks, RunView
 from dptune.space import Space, Value
-
-if TYPE_CHECKING:
-    from dptune.search.asking import AskingRun
 
 
 class LastReleases:
@@ -29,7 +26,7 @@ class LastReleases:
         held: parameters of the points whose losses are held until one of them is chosen, by name.
     """
 
-    def __init__(self, run: AskingRun) -> None:
+    def __init__(self, run: RunView) -> None:
         self._run = run
         self.held: dict[str, Mapping[str, Value]] = {}
         self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
-
-if TYPE_CHECKING:
-    from dptune.search.asking import AskingRun
+from dptune.search.rungs import Rungs
+from dptune.search.view import RunView
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
 MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
@@ -24,8 +21,8 @@ class Unfinished:
         succeeded: whether any trial of this process handed in losses.
     """
 
-    def __init__(self, run: AskingRun) -> None:
-        self._run = run
+    def __init__(self, run: RunView, rungs: Rungs) -> None:
+        self._run, self._rungs = run, rungs
         self.failed: set[str] = set()
         self.ended_early: set[str] = set()
         self.stopped: set[str] = set()
@@ -49,7 +46,7 @@ class Unfinished:
             if self.works:
                 self.failed.add(point)
                 return
-            run.rungs.withdraw(trial)
+            self._rungs.withdraw(trial)
             charged = f"Nothing was charged{self.clip_words()}."
             if run.trials_failed < max(run.algorithm.batch, FIRST_TRIALS):
                 raise TrialFailed(f"the function failed, as all trials of the run have so far. {charged}")
@@ -75,7 +72,7 @@ class Unfinished:
             PlanComplete: so were too many in a row, in addition to those that private losses may have stopped.
         """
         run = self._run
-        run.rungs.withdraw(trial)
+        self._rungs.withdraw(trial)
         self.stopped.add(trial)
         most = MOST_STOPPED if self.works else FIRST_STOPPED
         if len(self.stopped) >= most + run.plan.decisions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import check_scoring
@@ -22,10 +22,8 @@ from dptune.search.outlook import left_in_words
 from dptune_sklearn import public_search
 from dptune_sklearn.models import Failed, Models
 from dptune_sklearn.naming import keep
+from dptune_sklearn.settings import SearchSettings
 from dptune_sklearn.strategies import SearchResult, announce
-
-if TYPE_CHECKING:
-    from dptune_sklearn.private_search import PrivateSearch
 
 SETTINGS = {"public_weight", "estimate_share", "finalists"}
 
@@ -41,7 +39,7 @@ class Decided(Recommendation):
         return str(self._summary)
 
 
-def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
+def decide(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
     """Let public rows propose candidates, and ask the private people once which of the finalists is best."""
     settings = dict(search.settings or {})
     if unknown := settings.keys() - SETTINGS:
@@ -85,7 +83,7 @@ def _losses(models: Models, model: Any, rows: int) -> Any:
     return np.full(rows, np.nan) if found is None else found
 
 
-def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:
+def _proposed(search: SearchSettings, models: Models) -> public_search.Proposed:
     """Let public rows propose; say so if nothing can be compared with."""
     seed, loss, default = search.random_state, as_loss(search.loss), search.default or {}
     about: dict[str, Any] = {"loss": loss, "seed": seed}
@@ -113,7 +111,7 @@ def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:
 
 
 def _found(
-    search: PrivateSearch, proposed: public_search.Proposed, models: Models, selection: Any, left: str
+    search: SearchSettings, proposed: public_search.Proposed, models: Models, selection: Any, left: str
 ) -> SearchResult:
     best, place = proposed.parameters[selection.index], proposed.places[selection.index]
     score = proposed.scores[selection.index]

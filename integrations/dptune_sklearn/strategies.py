@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dptune
 from dptune.choice.choosing import ChoiceSettings, select_named
@@ -30,11 +30,8 @@ from dptune.search.unfinished import FIRST_TRIALS
 from dptune_sklearn.digest import of_parameters
 from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.naming import keep
+from dptune_sklearn.settings import SearchSettings
 from dptune_sklearn.spaces import USUAL_TRIALS, UserSpace, candidates
-
-if TYPE_CHECKING:
-    from dptune_sklearn.private_search import PrivateSearch
-
 
 _logger = logging.getLogger("dptune_sklearn")
 
@@ -49,11 +46,11 @@ class SearchResult:
     public: Mapping[str, Any] | None = None  # attributes that scikit-learn's searches have, of the public rows
 
 
-Strategy = Callable[["PrivateSearch", dptune.LossPrivatizer, Models], SearchResult]
+Strategy = Callable[[SearchSettings, dptune.LossPrivatizer, Models], SearchResult]
 # may raise InputError, or BudgetExhausted before a model is trained
 
 
-def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
+def select(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
     """Train all candidates in parallel, choose one, and pay once."""
     if search.warm_start:
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
@@ -149,7 +146,7 @@ def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.
 
 
 def propose(
-    method: dptune.search.Method, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models
+    method: dptune.search.Method, search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Models
 ) -> SearchResult:
     """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
     where = UserSpace(search.space)
@@ -158,7 +155,7 @@ def propose(
     return _ended(run, models, where)
 
 
-def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
+def sample(sampler: Any, search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Models) -> SearchResult:
     """Search with any Optuna sampler, told the noisy value of each trial; one that was stopped goes on with those.
 
     Beside a value the trial has its noise's standard deviation, as in studies of :mod:`dptune_optuna`.
@@ -220,7 +217,7 @@ def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> 
 
 
 def _runs(
-    search: PrivateSearch,
+    search: SearchSettings,
     privatizer: dptune.LossPrivatizer,
     models: Models,
     method: dptune.search.Method,
@@ -282,7 +279,7 @@ def _runs(
         yield extension
 
 
-def announce(search: PrivateSearch, privatizer: dptune.LossPrivatizer, said: str) -> None:
+def announce(search: SearchSettings, privatizer: dptune.LossPrivatizer, said: str) -> None:
     """Say, before models are compared, what a search costs and can show: printed if it is verbose, else logged."""
     if search.verbose:
         print(said)  # noqa: T201 - as scikit-learn's searches do

@@ -1,18 +1,15 @@
-"""Score bins that public rows choose: their edges, how scores are spread within them, and how many there are.
+"""Score bins that public rows choose: their edges, and how scores are spread within them.
 
 Edges are quantiles of cross-validated scores of the public rows, with equal weight on both classes; one edge is the
 decision threshold, so that everything that follows from the decision is exact up to the noise.
 
-More bins mean a finer curve and more noise. A part of the budget goes to the four counts of (class, decision). Number
-and part have the least expected error of area, accuracy, sensitivity and specificity, for n people who are spread over
-the bins as the public rows are. Nothing is drawn: the variances are known. There are so many bins that the bias of the
-area, by the unknown order within them, is a third of its standard error at most, in five of six tables.
+A part of the budget goes to the four counts of (class, decision).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -25,11 +22,6 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-CANDIDATES = (3, 4, 5, 6, 8, 10, 12, 16, 20)
-_FEWEST_IN_BIN = 6  # public rows of either class
-ON_DECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # candidates, too
-_OF_ERROR = 1 / 3  # of the area's standard error: how large its bias may be
-_MISFITS = 1.4  # how many standard deviations of that bias are counted (docs/research/report.md)
 POINTS = 16  # that stand for the public scores of a bin
 
 
@@ -146,35 +138,3 @@ def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vec
         if weights[(scores[order] > low) & (scores[order] <= high)].sum() < 0.5 / bins:
             edges[near] = threshold  # less than half a bin away: moved; else one more edge
     return np.unique(np.append(edges, threshold))
-
-
-def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None) -> Bins:
-    """Return the bins with the least expected error for n people and noise sigma of a released number.
-
-    Args:
-        scores: (N,) cross-validated scores of the public rows.
-        positive: (N,) whether a row is of the positive class.
-        threshold: of the decision.
-        n: number of private people.
-        sigma: standard deviation of the noise.
-        bins: their number, if it is given; else it is chosen.
-    """
-    most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
-    wanted = [bins] if bins is not None else [b for b in CANDIDATES if b <= most] or [most]
-    made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
-    tried = (replace(each, on_decisions=w) for each in made for w in ON_DECISIONS)
-    return min(tried, key=lambda each: _expected_error(each, n, sigma))
-
-
-def _expected_error(bins: Bins, n: int, sigma: float) -> tuple[float, float]:
-    """How far the area's bias is above its limit, and standard errors of four metrics, added.
-
-    n people are spread as the public rows are.
-    """
-    from dptune.choice.report.binary import BinaryTable
-
-    counts = np.asarray(bins.table)
-    table = BinaryTable(bins, counts * n / counts.sum(), bins.noise(sigma), total=float(n))
-    error = table.area_error
-    over = max(_MISFITS * table.area_misfit - _OF_ERROR * error, 0.0) if math.isfinite(error) else math.inf
-    return over, error + table.decisions.error

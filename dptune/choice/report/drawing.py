@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import numpy as np
 
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
+from dptune.choice.report.metric import Metric
+from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.regression import Residuals
 from dptune.errors import InputError, MissingExtra
 
@@ -17,11 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dptune.choice.report.result import Report
 
-
-def draw(report: Report, path: str | Path | None, *, dark: bool) -> Figure:
-    """Return the report's figure, and write it to ``path`` if that is given; the file's ending chooses the format."""
+def draw(
+    results: BinaryTable | Confusion | Residuals,
+    metrics: Mapping[str, Metric],
+    plan: ReportPlan,
+    title: str,
+    path: str | Path | None,
+    *,
+    dark: bool,
+) -> Figure:
+    """Return a report's figure, and write it to ``path`` if that is given; the file's ending chooses the format."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.style import context
@@ -31,9 +40,8 @@ def draw(report: Report, path: str | Path | None, *, dark: bool) -> Figure:
 
     with context({**style(dark=dark), "font.size": 9}):
         figure = Figure(figsize=(10, 3.9), layout="constrained")
-        _panels(report, figure, dark)
-        warning = "" if report.private else "  NOT PRIVATE (seeded noise)"
-        figure.suptitle(f"{report.plan.model}, {report.n} people, mu = {report.mu:g}{warning}", fontsize=10)
+        _panels(results, metrics, plan, figure, dark)
+        figure.suptitle(title, fontsize=10)
         if path is not None:
             _save(figure, Path(path))
     return figure
@@ -52,30 +60,35 @@ def _save(figure: Figure, path: Path) -> None:
     raise InputError(f"cannot write {path}: {reason}.")
 
 
-def _panels(report: Report, figure: Figure, dark: bool) -> None:
-    found = report.results
-    if isinstance(found, Residuals):
+def _panels(
+    results: BinaryTable | Confusion | Residuals,
+    metrics: Mapping[str, Metric],
+    plan: ReportPlan,
+    figure: Figure,
+    dark: bool,
+) -> None:
+    if isinstance(results, Residuals):
         left, right = figure.subplots(1, 2)
-        _residuals(left, found, dark)
-        _bars(right, report)
+        _residuals(left, results, dark)
+        _bars(right, metrics)
         return
     left, middle, right = figure.subplots(1, 3)
-    names = [str(each) for each in report.plan.labels]
-    if isinstance(found, BinaryTable):
-        label = str(report.plan.labels[report.plan.positive or 0])
-        _roc(left, [(found, "")], label)
-        names = names[::-1] if report.plan.positive == 0 else names
-        if found.probabilities:
-            _calibration(middle, found, label)
+    names = [str(each) for each in plan.labels]
+    if isinstance(results, BinaryTable):
+        label = str(plan.labels[plan.positive or 0])
+        _roc(left, [(results, "")], label)
+        names = names[::-1] if plan.positive == 0 else names
+        if results.probabilities:
+            _calibration(middle, results, label)
         else:
-            _bars(middle, report)
+            _bars(middle, metrics)
     else:
-        _bars(middle, report)
-        if found.rest:
-            _roc(left, [(table, f"{name}: ") for table, name in zip(found.rest, names, strict=True)], "the label")
+        _bars(middle, metrics)
+        if results.rest:
+            _roc(left, [(table, f"{name}: ") for table, name in zip(results.rest, names, strict=True)], "the label")
         else:
             left.set_axis_off()
-    _confusion(right, found, names, dark)
+    _confusion(right, results, names, dark)
 
 
 def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
@@ -125,20 +138,20 @@ def _confusion(axes: Axes, found: BinaryTable | Confusion, names: list[str], dar
     axes.set(xlabel="predicted", ylabel="true", title="People, and their share of the row")
 
 
-def _bars(axes: Axes, report: Report) -> None:
-    found = {name: each for name, each in report.metrics.items() if not np.isnan(each.value)}
-    r2 = found.pop("r2_score", None)  # it has no unit, the others have one
-    metrics = list(found.values())[:8]
-    places = np.arange(len(metrics))[::-1]
-    values = np.array([metric.value for metric in metrics])
+def _bars(axes: Axes, metrics: Mapping[str, Metric]) -> None:
+    finite = {name: each for name, each in metrics.items() if not np.isnan(each.value)}
+    r2 = finite.pop("r2_score", None)  # it has no unit, the others have one
+    shown = list(finite.values())[:8]
+    places = np.arange(len(shown))[::-1]
+    values = np.array([metric.value for metric in shown])
     for name, thin, ends in (
-        ("noise and sampling", 1.0, [m.population for m in metrics]),
-        ("noise", 3.5, [m.interval for m in metrics]),
+        ("noise and sampling", 1.0, [m.population for m in shown]),
+        ("noise", 3.5, [m.interval for m in shown]),
     ):
         low, high = np.nan_to_num(np.array(ends), neginf=0.0).T
         axes.hlines(places, low, high, lw=thin, color="C0", label=name)
     axes.plot(values, places, "o", color="C1", ls="none")
-    axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in metrics], fontsize=8)
+    axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in shown], fontsize=8)
     axes.set_title(
         "Metrics, 95%" if r2 is None else "Metrics, 95%; R² {:.2f} ({:.2f} to {:.2f})".format(r2.value, *r2.interval)
     )

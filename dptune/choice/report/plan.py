@@ -15,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dptune.choice.report.bins import Bins, choose
+from dptune.choice.report.binning import choose
+from dptune.choice.report.bins import Bins
 from dptune.choice.report.cells import Asked, column_of, in_many_classes, in_two_classes
 from dptune.choice.report.public_rows import PublicScores
 from dptune.choice.report.regression import Ranges

@@ -190,7 +190,9 @@ class Report:
         """
         from dptune.choice.report.drawing import draw
 
-        return draw(self, path, dark=dark)
+        warning = "" if self.private else "  NOT PRIVATE (seeded noise)"
+        title = f"{self.plan.model}, {self.n} people, mu = {self.mu:g}{warning}"
+        return draw(self.results, self.metrics, self.plan, title, path, dark=dark)
 
 
 def report_of(plan: ReportPlan, released: Released, name: str) -> Report:

@@ -11,7 +11,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from dptune.choice.report.binary import BinaryTable, exact_area
-from dptune.choice.report.bins import Bins, choose, edges_of
+from dptune.choice.report.binning import choose
+from dptune.choice.report.bins import Bins, edges_of
 from dptune.choice.report.metric import Cells, mean_of, nonnegative
 from dptune.choice.report.plan import Groups, ReportPlan
 from dptune.choice.report.regression import Ranges
