@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,14 @@ def gaussian(mu: float, statistic: str = "mean") -> GaussianRelease:
 def pay(ledger: PrivacyLedger, key: str, mu: float = 1.0, **settings: Any) -> Any:
     settings = {"digest": "question", **settings}
     return ledger.charge(settings.pop("scope", "study"), key, gaussian(mu), **settings)
+
+
+def edit(ledger: PrivacyLedger, change: str) -> None:
+    """Change the file as only its owner can."""
+    with sqlite3.connect(str(ledger.url.database)) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        assert connection.execute(change).rowcount >= 1
 
 
 @dataclass(frozen=True)

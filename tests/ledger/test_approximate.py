@@ -8,7 +8,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -28,7 +28,7 @@ from dptune.ledger.gdp import (
     mu_from_epsilon,
 )
 
-PAIRS = [(0.15, 0.4), (0.5, 1.0), (1.0, 0.3), (0.3, 3.0), (2.0, 4.0)]
+PAIRS = [(0.15, 0.4), (1.0, 0.3), (2.0, 4.0)]
 DELTAS = [1e-3, 1e-5, 1e-8]
 MUS, ETAS = st.floats(1e-3, 10), st.floats(1e-3, 20)
 Array = np.ndarray
@@ -63,7 +63,7 @@ def test_delta_is_the_integral_in_forty_digits(mu: float, eta: float) -> None:
         def gaussian(e: mpmath.mpf) -> mpmath.mpf:
             return mpmath.ncdf(-e / mu + mu / 2) - mpmath.exp(e) * mpmath.ncdf(-e / mu - mu / 2)
 
-        for epsilon in (0.0, 0.5, 2.0):
+        for epsilon in (0.0, 0.5):
             within = [-eta, *(x for x in (epsilon - 4 * mu, epsilon) if -eta < x < eta), eta]
             integral = mpmath.quad(lambda loss, e=epsilon: mpmath.exp(loss / 2) * gaussian(e - loss), within)
             exact = float(integral / (4 * mpmath.sinh(mpmath.mpf(eta) / 2)))
@@ -89,21 +89,20 @@ def test_an_adversary_who_sees_the_gaussians_first_attains_it(mu: float, eta: fl
     assert attacked >= composed_delta(mu, eta, epsilon) * 0.99
 
 
-@pytest.mark.parametrize(("a", "b", "mu"), [(0.5, 0.5, 0.3), (0.2, 1.5, 0.5), (1.0, 2.0, 1.0)])
+@pytest.mark.parametrize(("a", "b", "mu"), [(0.2, 1.5, 0.5), (1.5, 0.2, 0.5), (1.0, 1.0, 1.0)])
 def test_no_order_of_two_choices_and_a_gaussian_costs_more(a: float, b: float, mu: float) -> None:
     """All adaptive adversaries, by enumeration from the last answer to the first."""
 
     def gaussian(e: Array) -> Array:
         return norm.cdf(mu / 2 - e / mu) - np.exp(e) * norm.cdf(-mu / 2 - e / mu)
 
-    most = a + b + 8 * mu
-    after_gaussian = on_grid(gaussian, most)
-    for first, second in ((a, b), (b, a)):
-        for epsilon in (0.3, 1.0, (a + b) * 0.8):
-            last = on_grid(lambda e, eta=second: after(nothing, eta, e), most)
-            middle = on_grid(lambda e, eta=second: after(after_gaussian, eta, e), most)
-            assert after(last, first, np.array([epsilon]))[0] <= composed_delta(0.0, a + b, epsilon) + 1e-6
-            assert after(middle, first, np.array([epsilon]))[0] <= composed_delta(mu, a + b, epsilon) + 1e-5
+    def then_a_choice(later: object) -> object:
+        return on_grid(lambda e: after(later, b, e), a + b + 8 * mu)
+
+    last, middle = then_a_choice(nothing), then_a_choice(on_grid(gaussian, a + b + 8 * mu))
+    for epsilon in (0.3, 1.0, (a + b) * 0.8):
+        assert after(last, a, np.array([epsilon]))[0] <= composed_delta(0.0, a + b, epsilon) + 1e-6
+        assert after(middle, a, np.array([epsilon]))[0] <= composed_delta(mu, a + b, epsilon) + 1e-5
 
 
 @pytest.mark.parametrize(("mu", "eta"), PAIRS)
@@ -125,7 +124,6 @@ def test_dp_accounting_composes_the_same(mu: float, eta: float) -> None:
 
 
 @given(MUS, ETAS, st.sampled_from(DELTAS))
-@settings(max_examples=60)
 def test_it_is_never_above_gdp_nor_below_its_parts(mu: float, eta: float, delta: float) -> None:
     both = composed_epsilon(mu, eta, delta)
     assert both <= epsilon_from_mu(gdp_of(mu, eta), delta)
@@ -134,8 +132,7 @@ def test_it_is_never_above_gdp_nor_below_its_parts(mu: float, eta: float, delta:
     assert both == pytest.approx(0, abs=1e-9) or composed_delta(mu, eta, both * (1 - 1e-6)) > delta * (1 - 1e-9)
 
 
-@given(st.floats(0.05, 8), st.sampled_from(DELTAS), st.sampled_from([0.0, 0.3, 0.7, 0.95, 1.0]))
-@settings(max_examples=60)
+@given(st.floats(0.05, 8), st.sampled_from(DELTAS), st.sampled_from([0.0, 0.3, 0.95, 1.0]))
 def test_the_largest_plan_fits_and_no_larger_one(epsilon: float, delta: float, share: float) -> None:
     mu = largest_plan(share, epsilon, delta)
     assert mu >= mu_from_epsilon(epsilon, delta)
@@ -171,7 +168,7 @@ def test_one_limit_on_the_composed_epsilon_is_no_filter() -> None:
 
     So a ledger fixes two limits, not one.
     """
-    reached = [decided_by_the_answer(part) for part in (0.05, 0.14, 0.16, 0.18, 0.2, 0.3)]
+    reached = [decided_by_the_answer(part) for part in (0.05, 0.16, 0.18, 0.3)]
     assert max(reached) not in (reached[0], reached[-1])
     page = (Path(__file__).parents[2] / "docs/privacy.md").read_text(encoding="utf-8")
     assert f"{max(reached):.3f} times the promised δ" in page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,14 +16,12 @@ from dptune.ledger.approximate import PURE_UP_TO, Limits, largest_mu
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.events import FlipRelease, GaussianRelease
 from dptune.ledger.filter import PURE
-from dptune.ledger.gdp import epsilon_from_mu, mu_from_pure
+from dptune.ledger.gdp import mu_from_pure
 from dptune.search.outlook import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
 
 DELTA = 1e-5
 PURE_RUN = -1.0
-PAIRS = [(1.0, 2.0), (3.0, 1.0), (8.0, 0.3)]  # epsilon of the ledger, mu of another
-SMALL = [(0.3, 0.2), (1.0, 2.0), (2.0, 0.3)]  # of which a run may take all for pure releases
 Ledgers = Callable[..., PrivacyLedger]
 
 
@@ -55,11 +52,7 @@ def divide(ledger: PrivacyLedger, share: float) -> None:
 
 @pytest.mark.parametrize(
     ("share", "epsilon", "mu"),
-    [
-        pytest.param(share, *pair, marks=() if (i + j) % 2 else pytest.mark.slow)
-        for i, share in enumerate([0.0, 0.5, 0.9, 1.0, PURE_RUN])
-        for j, pair in enumerate(PAIRS if share != PURE_RUN else SMALL)
-    ],
+    [(0.0, 3.0, 1.0), (0.5, 1.0, 2.0), (0.9, 8.0, 0.3), (1.0, 3.0, 1.0), (PURE_RUN, 1.0, 2.0)],
 )
 def test_no_division_costs_more_than_was_stated_before_it(
     ledgers: Ledgers, epsilon: float, mu: float, share: float
@@ -69,13 +62,14 @@ def test_no_division_costs_more_than_was_stated_before_it(
 
     def said() -> list[float]:
         alone = [ledger.statement(delta=delta).epsilon for delta in (1e-3, DELTA, 1e-8)]
-        joined = [join([ledger, *others], delta=DELTA).epsilon for others in ([other], [third], [other, third])]
-        apart = [join([ledger, other], delta=delta, disjoint=True).epsilon for delta in (1e-3, 1e-8)]
+        joined = [join([ledger, *others], delta=DELTA).epsilon for others in ([other], [other, third])]
         risk = Risk.of_statement(ledger.statement())
-        return [*alone, *joined, *apart, risk.advantage, risk.detected, ledger.statement().exposure.gdp]
+        apart = join([ledger, other], delta=1e-3, disjoint=True).epsilon
+        return [*alone, *joined, apart, risk.advantage, risk.detected, ledger.statement().exposure.gdp]
 
     before = said()
     assert ledger.statement().epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert "the figures hold for every division" in ledger.statement().to_text()
     divide(ledger, share)
     after = said()
     assert all(x <= y * (1 + 1e-9) for x, y in zip(after, before, strict=True))
@@ -85,28 +79,13 @@ def test_no_division_costs_more_than_was_stated_before_it(
         assert after[3] == pytest.approx(before[3], rel=5e-3)
 
 
-def test_the_figures_that_were_too_small(ledgers: Ledgers) -> None:
-    """A new (3, 1e-5) ledger beside mu = .5: 3.757 was printed where 4.646 follows; alone at 1e-3 2.096, then 2.944."""
-    ledger, other = ledgers(Budget.approximate_dp(3.0, DELTA)), ledgers(Budget.gdp(0.5))
-    found = join([ledger, other], delta=DELTA)
-    assert 4.6457 < found.epsilon < 4.649
-    assert epsilon_from_mu(math.hypot(ledger.budget.mu, 0.5), DELTA) == pytest.approx(3.757, abs=1e-3)
-    assert 2.9435 < ledger.statement(delta=1e-3).epsilon < 2.947
-    assert "the figures hold for every division" in ledger.statement().to_text()
-    assert "mu = 1.816 GDP" in ledger.statement().to_text()
-    assert "4.647" in found.to_text() or "4.648" in found.to_text()
-
-
-def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers) -> None:
+def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers, about: Path) -> None:
+    """At delta = 1e-3 a new (3, 1e-5) ledger in GDP would say 2.096, where 2.944 may follow."""
     ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
     privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
-    about = About(
-        name="a", curator="b", curator_type="Industry", description="c", intended_use="d", region="e",
-        sector="Healthcare", publication_date="2026-11-25", authors=["f"], preparation="g", justification="h",
-    )  # fmt: skip
     statement = ledger.statement(delta=1e-3)
     worst = Risk.of_statement(statement)
-    loss = record(statement, about)["deployment"]["privacy_loss"]
+    loss = record(statement, About.read(about))["deployment"]["privacy_loss"]
     assert 2.9435 < loss["privacy_parameters"]["epsilon"] < 2.947
     assert "The budget is mu = 1.816 in Gaussian" in loss["privacy_parameters_details"]
     announced = risk_in_words(privatizer)
@@ -116,13 +95,13 @@ def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers) -
     assert "at most 82 times" in announced
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_worst_is_the_largest_of_many_divisions(epsilon: float) -> None:
     found = Divisions.of(Budget.approximate_dp(epsilon, DELTA))
     etas = np.linspace(0.01, max(found.eta) * 0.9999, 57)
     limits = [Limits(Budget.approximate_dp(epsilon, DELTA).mu), *[Limits(0.0, pure=epsilon)] * (epsilon <= PURE_UP_TO)]
     limits += [Limits(largest_mu(eta, epsilon, DELTA), eta) for eta in etas.tolist()]
-    for delta in (1e-3, 1e-4, 3e-6, 1e-8):
+    for delta in (1e-3, 1e-8):
         worst = max(each.epsilon(delta) for each in limits)
         assert worst * (1 - 1e-6) <= found.epsilon(delta) <= worst * 1.005
     for at in (0.0, epsilon / 2, 2 * epsilon):
@@ -130,23 +109,10 @@ def test_the_worst_is_the_largest_of_many_divisions(epsilon: float) -> None:
         assert worst * (1 - 1e-9) <= found.delta(at) <= worst * 1.06
 
 
-@pytest.mark.parametrize(("epsilon", "share"), [(3.0, 1.0), (1.0, PURE_RUN)])
-def test_with_a_training_it_covers_what_follows(
-    ledgers: Ledgers, fast_path: Path, epsilon: float, share: float
-) -> None:
-    ledger = ledgers(Budget.approximate_dp(epsilon, DELTA))
+def test_with_a_training_it_covers_what_follows(ledgers: Ledgers, fast_path: Path) -> None:
+    ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
     train = TrainingLedger(fast_path / "train.db", TrainingPlan(2.0, 0.05, 400), n=300)
     before = join([ledger, train], delta=DELTA).epsilon
-    divide(ledger, share)
+    divide(ledger, 1.0)
     after = join([ledger, train], delta=DELTA).epsilon
     assert after <= before <= 1.01 * after
-
-
-def test_a_division_without_a_choice_is_late_where_another_was_charged_before(ledgers: Ledgers) -> None:
-    ledger, other = ledgers(Budget.approximate_dp(3.0, DELTA)), ledgers(Budget.gdp(0.5))
-    divide(other, 0.0)
-    assert join([ledger, other], delta=DELTA).late == (), "the figure holds for every division, late ones as well"
-    divide(ledger, 0.0)
-    found = join([ledger, other], delta=DELTA)
-    assert ledger.filter.limits.eta == 0
-    assert found.late == (ledger.dataset,)

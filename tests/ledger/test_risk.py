@@ -16,21 +16,20 @@ from dptune.ledger.gdp import delta_from_mu
 from dptune.training import TrainingLedger, TrainingPlan
 
 
-def best_attacks(mu: float) -> tuple[np.ndarray, np.ndarray]:
-    """False and true positives of every threshold between N(0, 1) and N(mu, 1)."""
-    thresholds = np.linspace(-10, 10 + mu, 200_001)
-    return norm.sf(thresholds), norm.sf(thresholds, loc=mu)
-
-
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 def test_of_mu_is_what_the_best_threshold_reaches(mu: float) -> None:
-    fpr, tpr = best_attacks(mu)
+    thresholds = np.linspace(-10, 10 + mu, 200_001)  # between N(0, 1) and N(mu, 1)
+    fpr, tpr = norm.sf(thresholds), norm.sf(thresholds, loc=mu)
     risk = Risk.of_mu(mu)
     assert risk.advantage == pytest.approx(float((tpr - fpr).max()), abs=1e-7)
     assert risk.detected == pytest.approx(float(np.interp(0.01, fpr[::-1], tpr[::-1])), abs=1e-6)
+    found = Risk.of_curve(Gaussian(mu))  # by its profile: the same
+    assert found.advantage == pytest.approx(risk.advantage, rel=1e-9)
+    assert found.detected == pytest.approx(risk.detected, rel=1e-4)
+    assert found.detected >= risk.detected * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [0.1, 5.0, 1000.0])
 def test_of_epsilon_is_no_smaller_than_any_mechanism_that_keeps_it(epsilon: float) -> None:
     mu = min(epsilon / 4, 5.0)
     risk, true = Risk.of_epsilon(epsilon, delta_from_mu(mu, epsilon)), Risk.of_mu(mu)
@@ -50,15 +49,6 @@ def test_the_words_of_mu_one() -> None:
     assert "right at most 69.2 times in 100" in words
     assert "attack advantage at most 0.383" in words
     assert "at most 9.24 true ones" in words
-
-
-def test_a_curve_says_what_the_best_attack_reaches() -> None:
-    """A mechanism in GDP, by its profile: the same as by its mu."""
-    for mu in (0.1, 0.7, 3.0):
-        found, exact = Risk.of_curve(Gaussian(mu)), Risk.of_mu(mu)
-        assert found.advantage == pytest.approx(exact.advantage, rel=1e-9)
-        assert found.detected == pytest.approx(exact.detected, rel=1e-4)
-        assert found.detected >= exact.detected * (1 - 1e-12)
 
 
 def test_trainings_and_federations_state_the_risk_of_their_profile(fast_path: Path) -> None:

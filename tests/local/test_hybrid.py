@@ -31,7 +31,7 @@ from dptune.local import (
 from dptune.local.bandits.replies import check_randomizer
 from dptune.local.windows import PARTS, Window, largest_reply, largest_variance, windows
 
-EPSILONS = [1e-6, 0.3, 0.61, 0.62, 1.0, 2.0, 8.0, 30.0]
+EPSILONS = [1e-6, 0.61, 0.62, 2.0, 30.0]
 SMALL = [Window(2, 1, 3, 1), Window(7, 3, 5, 2), Window(6, 1, 4, 1), Window(9, 4, 9, 4)]
 EXTREMES = [-1.0, 1.0, 0.3, -7.0, 5.0, math.inf, -math.inf, math.nan, None, "text", 1e300, 10**400, [1]]
 
@@ -64,10 +64,6 @@ def audit_law(of: Callable[[Window, float], dict[float, Fraction]] = law) -> Non
                 assert all(one[reply] * window.b <= other[reply] * window.a for reply in one), "above e^epsilon"
 
 
-def test_every_reply_has_the_probability_of_the_mechanism() -> None:
-    audit_law()
-
-
 def beyond_the_interval(window: Window, t: float) -> dict[float, Fraction]:
     """A planted bug: the value is not cut."""
     found = law(window, t)
@@ -87,7 +83,8 @@ def cells_of_the_window_shift(window: Window, t: float) -> dict[float, Fraction]
 
 
 @pytest.mark.parametrize("bug", [beyond_the_interval, a_window_that_wins_too_often, cells_of_the_window_shift])
-def test_the_audit_finds_the_planted_bug(bug: Callable[[Window, float], dict[float, Fraction]]) -> None:
+def test_the_audit_of_the_law_passes_and_finds_the_planted_bug(bug: Callable[..., dict[float, Fraction]]) -> None:
+    audit_law()
     with pytest.raises(AssertionError):
         audit_law(bug)
 
@@ -103,20 +100,19 @@ def test_the_weights_stay_below_e_to_the_epsilon_and_come_near(epsilon: float) -
         assert 1 <= window.k < window.m
 
 
-@pytest.mark.parametrize(("epsilon", "laplace", "hybrid"), [(0.5, 32, 16.7), (1.0, 8, 4.3), (2.0, 2, 1.04)])
-def test_the_variance_is_half_of_laplace_s(epsilon: float, laplace: float, hybrid: float) -> None:
+def test_the_variance_is_half_of_laplace_s() -> None:
     """Wang et al. (2019), their closed forms; the largest is that of t = 0."""
-    e, root = math.exp(epsilon), math.exp(epsilon / 2)
-    duchi = ((e + 1) / (e - 1)) ** 2
-    piecewise = (root + 3) / (3 * (root - 1) ** 2)
-    share = 1 - 1 / root if epsilon > 0.61 else 0.0
-    assert largest_variance(epsilon) == pytest.approx(share * piecewise + (1 - share) * duchi, rel=1e-6)
-    assert largest_variance(epsilon) == pytest.approx(hybrid, rel=0.01)
-    assert 2 * LocalRandomizer(epsilon, 1.0).scale ** 2 == pytest.approx(laplace, rel=1e-4)
+    for epsilon, laplace, hybrid in ((0.5, 32, 16.7), (1.0, 8, 4.3), (2.0, 2, 1.04)):
+        e, root = math.exp(epsilon), math.exp(epsilon / 2)
+        duchi = ((e + 1) / (e - 1)) ** 2
+        piecewise = (root + 3) / (3 * (root - 1) ** 2)
+        share = 1 - 1 / root if epsilon > 0.61 else 0.0
+        assert largest_variance(epsilon) == pytest.approx(share * piecewise + (1 - share) * duchi, rel=1e-6)
+        assert largest_variance(epsilon) == pytest.approx(hybrid, rel=0.01)
+        assert 2 * LocalRandomizer(epsilon, 1.0).scale ** 2 == pytest.approx(laplace, rel=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize(("bound", "at"), [(1.0, 0.0), ((2.0, 12.0), 0.6), (1.0, 1.0)])
+@pytest.mark.parametrize(("epsilon", "bound", "at"), [(0.5, 1.0, 0.6), (1.0, (2.0, 12.0), 0.6), (2.0, 1.0, 1.0)])
 def test_replies_are_unbiased_and_bounded_and_vary_as_stated(epsilon: float, bound: Any, at: float) -> None:
     """6,000 replies from the operating system; five standard errors."""
     randomizer, count = HybridRandomizer(epsilon, bound), 6_000
@@ -154,9 +150,12 @@ def test_it_is_charged_and_stated_as_one_of_ours(tmp_path: Any) -> None:
     text = ledger.statement().to_text()
     assert "hybrid mechanism" in text
     assert "not one of dptune's" not in text
-    assert ledger.private("ann")
     ledger.reply(InsecureHybrid(1.0, (0.0, 1.0), insecure_seed=1), 0.5, user="bob", key="1")
-    assert not ledger.private("bob")
+    assert (ledger.private("ann"), ledger.private("bob")) == (True, False)
+    for epsilon in (0.0, 1e-9, 31.0, math.nan, "1"):
+        for made in (lambda: HybridRandomizer(epsilon, 1.0), lambda: HybridReplies(epsilon, 1.0, 1.0)):  # noqa: B023
+            with pytest.raises(InputError, match="epsilon"):
+                made()
 
 
 def test_copies_draw_anew_and_seeded_ones_are_not_copied() -> None:
@@ -170,14 +169,6 @@ def test_copies_draw_anew_and_seeded_ones_are_not_copied() -> None:
         pickle.dumps(seeded)
     again = InsecureHybrid(1.0, 1.0, insecure_seed=3)
     assert [seeded.randomize(0.2) for _ in range(9)] == [again.randomize(0.2) for _ in range(9)]
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, 1e-9, 31.0, math.nan, "1"])
-def test_an_epsilon_out_of_range_is_refused(epsilon: Any) -> None:
-    with pytest.raises(InputError, match="epsilon"):
-        HybridRandomizer(epsilon, 1.0)
-    with pytest.raises(InputError, match="epsilon"):
-        HybridReplies(epsilon, 1.0, 1.0)
 
 
 def test_the_curator_knows_the_moments_and_cuts_nothing() -> None:

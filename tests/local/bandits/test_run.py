@@ -63,13 +63,13 @@ def test_a_run_is_a_function_of_its_replies_to_the_last_bit_whatever_their_order
 
 
 def test_a_reply_late_by_a_few_costs_a_few_rounds_and_checkpoints_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = run(make(), 1000)
-    session, lost = make(), {990: 48, 900: 300, 500: 1000}  # number -> most rounds it may cost
+    told = run(make(), 400)
+    session, lost = make(), {390: 48, 300: 300, 200: 400}  # number -> most rounds it may cost
     for number, parameters, reply in told:
         if number not in lost:
             session.tell(number, parameters, reply)
     session.ask()
-    assert len(session._checkpoints) <= 3 * math.log2(1000 / 16)
+    assert len(session._checkpoints) <= 3 * math.log2(400 / 16)
     rounds: list[int] = []
     original = Curator.tell
     monkeypatch.setattr(Curator, "tell", lambda self, n, *reply: rounds.append(n) or original(self, n, *reply))
@@ -77,11 +77,11 @@ def test_a_reply_late_by_a_few_costs_a_few_rounds_and_checkpoints_are_few(monkey
         rounds.clear()
         session.tell(*told[number])
         session.ask()
-        assert 1000 - number - 2 <= len(rounds) <= most
+        assert 400 - number - 2 <= len(rounds) <= most
     rounds.clear()
-    session.tell(1000, *told[0][1:])
+    session.tell(400, *told[0][1:])
     session.ask()
-    assert rounds == [1001]
+    assert rounds == [401]
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, after: int, early: bool) -> None:
@@ -100,8 +100,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, af
     monkeypatch.setattr(owner, method, call)
 
 
-CURATOR = [(Curator, "tell"), (Curator, "ask"), (Curator, "copy")]
-PLACES = [*CURATOR, (LDPRun, "_go_back"), (LDPTGP, "_update")]
+PLACES = [(Curator, "tell"), (Curator, "ask"), (Curator, "copy"), (LDPRun, "_go_back"), (LDPTGP, "_update")]
 
 
 @cache
@@ -113,8 +112,7 @@ def sixty_replies() -> tuple[list[Any], Any]:
     return told, state(expected)
 
 
-@pytest.mark.parametrize(("early", "late"), [(False, []), (True, [20]), (False, [57, 20, 3])], ids=str)
-@pytest.mark.parametrize("after", [1, 40, 58])
+@pytest.mark.parametrize(("early", "late", "after"), [(False, [], 40), (True, [20], 1), (False, [57, 20, 3], 40)])
 @pytest.mark.parametrize(("owner", "method"), PLACES)
 def test_an_interrupt_at_any_place_counts_every_reply_once(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: int, late: list[int], early: bool
@@ -151,40 +149,29 @@ def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
     assert session.tell(1, {"unknown": "a", **here}, 0.5)
 
 
-def test_a_reply_at_another_point_counts_for_a_near_candidate_and_for_no_far_one() -> None:
-    space = dptune.Space({"x": dptune.Float(0, 1)})
-    session = make(space=space, candidates=[{"x": 0.0}, {"x": 0.5}])
+def test_given_candidates_are_rounded_and_count_for_replies_nearby() -> None:
+    space = dptune.Space({"x": dptune.Float(0, 1), "s": dptune.Float(0, 1, step=0.25), "n": dptune.Int(1, 9, step=2)})
+    session = make(space=space, candidates=[{"x": 0, "s": 0.3, "n": 4.2}, {"x": 0.1, "s": 1.0, "n": 9}])
+    assert [repr(list(c.values())) for c in session.candidates] == ["[3, 0.25, 0.0]", "[9, 1.0, 0.1]"]
+    session = make(space=dptune.Space({"x": dptune.Float(0, 1)}), candidates=[{"x": 0.0}, {"x": 0.5}])
     session.tell(0, {"x": 0.52}, 1.0)
     session.tell(1, {"x": 0.25}, 1.0)
     assert session.bandit.counts.tolist() == [0, 1]
 
 
-def test_given_candidates_are_rounded_as_the_space_rounds() -> None:
-    space = dptune.Space({"x": dptune.Float(0, 1), "s": dptune.Float(0, 1, step=0.25), "n": dptune.Int(1, 9, step=2)})
-    session = make(space=space, candidates=[{"x": 0, "s": 0.3, "n": 4.2}, {"x": 0.1, "s": 1.0, "n": 9}])
-    assert [repr(list(c.values())) for c in session.candidates] == ["[3, 0.25, 0.0]", "[9, 1.0, 0.1]"]
-
-
-@ALL
-def test_minimising_mirrors_maximising(algorithm: type[LocalBandit]) -> None:
-    up, down = make(algorithm), make(algorithm, maximize=False)
-    for number, parameters, reply in run(up, 100):
+def test_minimising_mirrors_maximising_and_replies_are_taken_from_the_middle_of_their_interval() -> None:
+    up, down, moved = make(), make(maximize=False), make(centre=2.5)
+    for number, parameters, reply in run(up, 60):
         assert down.ask() == parameters
         down.tell(number, parameters, -reply)
-    assert down.recommend() == up.recommend()
-
-
-def test_replies_are_taken_from_the_middle_of_their_interval() -> None:
-    plain, moved = make(), make(centre=2.5)
-    for number, parameters, reply in run(plain, 50):
         moved.tell(number, parameters, reply + 2.5)
-    np.testing.assert_allclose(moved.bandit.mean(), plain.bandit.mean(), atol=1e-12)
+    assert down.recommend() == up.recommend()
+    np.testing.assert_allclose(moved.bandit.mean(), up.bandit.mean(), atol=1e-12)
 
 
-@ALL
-def test_refinements_are_replayed(algorithm: type[LocalBandit]) -> None:
+def test_refinements_are_replayed() -> None:
     options = {"refinements": [Refinement(12, 0.2, 8), Refinement(25, 0.1, 8)]}
-    session, again = make(algorithm, **options), make(algorithm, **options)
+    session, again = make(**options), make(**options)
     told = run(session, 40)
     assert 24 < len(session.candidates) <= 40
     for reply in reversed(told):
@@ -204,24 +191,17 @@ def test_a_small_space_is_searched_whole_and_a_large_one_by_distinct_rounded_poi
     assert all(isinstance(n, int) and 1 <= n <= 100 for n, _ in points)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
+def test_a_bad_option_of_a_run_is_refused_by_name() -> None:
+    for bad in (
         *({"centre": math.nan}, {"count": 0}, {"algorithm": "tgp"}),
-        *({"maximize": v} for v in ("no", None, 1, math.nan)),
+        *({"maximize": v} for v in ("no", None, 1)),
         *({"candidates": v} for v in ([], [{"x": 0.0}], [{"x": 5.0, "n": 1}])),
-    ],
-    ids=str,
-)
-def test_a_bad_option_of_a_run_is_refused_by_name(bad: dict[str, Any]) -> None:
-    with pytest.raises(dptune.InputError, match=next(iter(bad))):
-        make(**bad)
-
-
-@pytest.mark.parametrize("bad", [{"after": 0}, {"radius": 2.0}, {"radius": 0.0}, {"count": 0}], ids=str)
-def test_a_bad_refinement_is_refused_by_name(bad: Any) -> None:
-    with pytest.raises(dptune.InputError, match=next(iter(bad))):
-        Refinement(**{"after": 1, **bad})
+    ):
+        with pytest.raises(dptune.InputError, match=next(iter(bad))):
+            make(**bad)
+    for bad in ({"after": 0}, {"radius": 2.0}, {"radius": 0.0}, {"count": 0}):
+        with pytest.raises(dptune.InputError, match=next(iter(bad))):
+            Refinement(**{"after": 1, **bad})
 
 
 # ---- users asked at the same time --------------------------------------------------------------------------
@@ -237,7 +217,7 @@ def bandit_of(algorithm: type[LocalBandit], rounds: int) -> LocalBandit:
 
 @ALL
 @given(pending=st.lists(st.integers(0, 19), min_size=1, max_size=60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 def test_pending_plays_shrink_the_deviation_as_plays_do(algorithm: type[LocalBandit], pending: list[int]) -> None:
     bandit = bandit_of(algorithm, 1 if algorithm is not LDPTGP else 200)
     expected, mean = bandit.copy(), bandit.mean()
@@ -252,34 +232,13 @@ def test_pending_plays_shrink_the_deviation_as_plays_do(algorithm: type[LocalBan
 @ALL
 def test_users_asked_at_once_try_different_candidates(algorithm: type[LocalBandit]) -> None:
     session = make(algorithm)
-    for begun in (0, 60):
+    for begun in (0, 40):
         run(session, begun)
         pending: list[dict[str, Any]] = []
-        for _ in range(60):
+        for _ in range(40):
             pending.append(session.ask(pending))
+        if algorithm is LDPMoMA and begun == 0:
+            assert all(pending[i] == pending[i + 1] == pending[i + 2] for i in range(0, 12, 3)), "k users at a point"
+            assert pending[0] != pending[3]
         assert len({tuple(p.values()) for p in pending}) > 3
         assert session.ask() == pending[0]
-
-
-def test_moma_asks_k_users_at_a_point_even_at_once() -> None:
-    session = make(LDPMoMA)
-    pending: list[dict[str, Any]] = []
-    for _ in range(12):
-        pending.append(session.ask(pending))
-    assert all(pending[i] == pending[i + 1] == pending[i + 2] for i in range(0, 12, 3))
-    assert pending[0] != pending[3]
-
-
-@ALL
-def test_a_copy_goes_its_own_way_to_the_same_place(algorithm: type[LocalBandit]) -> None:
-    bandit = bandit_of(algorithm, 150)
-    twin = bandit.copy()
-    for j in range(20):
-        bandit.tell(j, 0.3)
-    assert twin.t == 150
-    for j in range(20):
-        twin.tell(j, 0.3)
-    assert twin.mean().tolist() == bandit.mean().tolist()
-    assert twin.deviation().tolist() == bandit.deviation().tolist()
-    with pytest.raises(dptune.InputError, match="copy"):
-        twin.state()
