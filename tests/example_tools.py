@@ -21,6 +21,7 @@ SHORTER = {  # what stands there -> what is run
     "lightgbm_native": ("n_trials=30", "n_trials=8"),
     "own_algorithm": ("48", "12"),
     "pruning_optuna": ("n_trials=16", "n_trials=8"),
+    "public_first_optuna": ("n_trials=60", "n_trials=20"),
     "ray_private_rungs": ("n_trials=8", "n_trials=4"),
     "ray_tune_svm": ("n_trials=36", "n_trials=8"),
     "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 8'),

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
+import shlex
 import sqlite3
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import typer
+from matplotlib import rcParams
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
@@ -78,8 +82,6 @@ def test_the_delta_is_the_stated_one_unless_given(tmp_path):
     dptune.PrivacyLedger(ledger, dptune.Budget.approximate_dp(4, 1e-7))
     assert json.loads(invoke("statement", ledger, "--format", "json"))["delta"] == 1e-7
     assert "epsilon = 4 at delta = 1e-07" in invoke("statement", ledger, "--delta", "1e-5")
-    result = CliRunner().invoke(app, ["statement", ledger, "--delta", "0"])
-    assert isinstance(result.exception, dptune.InputError)
 
 
 @pytest.fixture
@@ -107,8 +109,6 @@ def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
 def test_show_rounds_up_and_says_what_each_study_spent(path, tmp_path):
     shown = json.loads(invoke("show", path, "--format", "json"))
     assert shown["private"] is True
-    pair = {"epsilon": None, "delta": None}
-    assert shown["budget"] == {**pair, "mu": 1.0, "eta": 0.0, "pure_epsilon": 0.0, "mu_in_gdp": 1.0}
     assert shown["spent"] == {"mu": approx(1.0), "eta": 0.0, "pure_epsilon": 0.0, "mu_in_gdp": approx(1.0)}
     assert shown["studies"] == [{"study": "study", "releases": 5, "mu_in_gdp": approx(1.0), "private": True}]
     assert "NOT PRIVATE" not in invoke("show", path)
@@ -132,15 +132,12 @@ def test_a_spent_pair_is_not_shown_as_overspent(choice, tmp_path):
     ledger, _ = choice
     shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--format", "json"))
     budget, spent = shown["budget"], shown["spent"]
-    assert list(budget) == ["epsilon", "delta", "mu", "eta", "pure_epsilon", "mu_in_gdp"]
-    assert (budget["epsilon"], budget["delta"]) == (2.0, 1e-5)
-    assert (budget["mu"], budget["eta"], budget["pure_epsilon"]) == (0.0, 0.0, 2.0)
-    assert budget["mu_in_gdp"] > ledger.budget.mu
+    pair = {"epsilon": 2.0, "delta": 1e-5, "mu": 0.0, "eta": 0.0, "pure_epsilon": 2.0}
+    assert budget == {**pair, "mu_in_gdp": ledger.mu}
     for name, most in spent.items():
-        assert most == approx(budget[name], rel=1e-6)
-        assert most <= budget[name] * (1 + 1e-12)
-    text = invoke("show", str(tmp_path / "choice.db"))
+        assert budget[name] * (1 - 1e-6) <= most <= budget[name] * (1 + 1e-12)
     gdp = rounded_up(ledger.mu)
+    text = invoke("show", str(tmp_path / "choice.db"))
     assert f"epsilon 2 at delta 1e-05; in GDP mu {gdp} of {gdp} spent" in text
     assert left_in_words(ledger) == "Budget left: 0 of epsilon = 2 (delta = 1e-05)."
     axes = Figure().subplots()
@@ -166,22 +163,24 @@ def test_releases_are_listed_with_what_a_record_needs(choice, tmp_path):
     shown = json.loads(invoke("show", str(tmp_path / "choice.db"), "--releases", "--format", "json"))
     index, improvement = shown["releases"]
     plan, gain = ledger.fact("svc", "plan"), found.improvement
-    assert (shown["people"], shown["budget"]["pure_epsilon"]) == (200, 2.0)
-    assert shown["spent"]["pure_epsilon"] == approx(2.0)
-    assert (index["study"], index["release"], index["candidate"]) == ("svc", "index", found.index)
-    assert (index["cut"], index["mu"], index["intervals"]) == (plan["radius"], None, None)
-    assert index["epsilon"] + improvement["epsilon"] == approx(2.0)
-    assert improvement["epsilon"] == approx(plan["share"] * 2.0)
-    assert index["sensitivity"] == approx(2 * plan["radius"] / 200)
-    assert index["sigma"] == approx(2 * index["sensitivity"] / index["epsilon"], rel=1e-5)
-    assert (improvement["release"], improvement["candidate"], improvement["eta"]) == ("improvement", None, None)
-    assert (improvement["value"], improvement["sigma"]) == ([gain.value], gain.sigma)
-    assert (improvement["cut"], improvement["mu"]) == (plan["estimate_radius"], ledger.charges("svc")[1].mu)
-    assert improvement["intervals"] == [list(gain.interval())]
+    assert shown["people"] == 200
+    sensitivity = 2 * plan["radius"] / 200
+    for name, value in {
+        **{"study": "svc", "release": "index", "candidate": found.index, "mu": None, "intervals": None},
+        **{"cut": plan["radius"], "epsilon": approx((1 - plan["share"]) * 2.0), "sensitivity": approx(sensitivity)},
+        **{"sigma": approx(2 * sensitivity / index["epsilon"], rel=1e-5)},
+    }.items():
+        assert index[name] == value, name
     half = math.log(20) * gain.sigma / math.sqrt(2)  # Laplace noise
-    assert improvement["intervals"][0] == approx([gain.value - half, gain.value + half], rel=1e-6)
-    text = invoke("show", str(tmp_path / "choice.db"), "--releases")
     low, high = gain.interval()
+    assert [low, high] == approx([gain.value - half, gain.value + half], rel=1e-6)
+    for name, value in {
+        **{"release": "improvement", "candidate": None, "eta": None, "value": [gain.value], "sigma": gain.sigma},
+        **{"cut": plan["estimate_radius"], "mu": ledger.charges("svc")[1].mu, "intervals": [[low, high]]},
+        **{"epsilon": approx(plan["share"] * 2.0)},
+    }.items():
+        assert improvement[name] == value, name
+    text = invoke("show", str(tmp_path / "choice.db"), "--releases")
     assert f"{low:.4g} to {high:.4g}" in text
     assert "None" not in text
 
@@ -199,27 +198,24 @@ def test_releases_without_a_choice_or_a_value_are_listed(path, users, monkeypatc
     assert "--releases" in one_line(monkeypatch, "show", users, "--releases")
 
 
-def test_names_are_no_markup_and_are_not_cut(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert invoke("plot", path, "[bold]x.png") == "wrote [bold]x.png\n"
+def test_names_are_no_markup_and_are_not_cut(path):
     privatizer = dptune.LossPrivatizer(dptune.PrivacyLedger(path), n=50, clip=(0.0, 1.0))
     privatizer.ledger.raise_budget(dptune.Budget.gdp(2.0))
     privatizer.observe("x", [0.5] * 50)
-    for name in ("run [/x] 1", ":smile:", "a\\", "[bold]b", "long" * 60):
+    names = ("run [/x] 1", ":smile:", "a\\", "[bold]b", "long" * 60)
+    for name in names:
         privatizer.release(privatizer.mean_query("x", 0.1), scope=name, key="1")
-        assert f" {name} " in invoke("show", path)
+    shown = invoke("show", path)
+    assert [name for name in names if f" {name} " not in shown] == []
 
 
 def test_seeded_noise_is_named_first_in_lists_and_in_figures(users, tmp_path, monkeypatch):
-    noisy = InsecureRandomizer(0.1, 1.0, insecure_seed=1)
-    dptune.local.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
+    dptune.local.UserLedger(users).reply(InsecureRandomizer(0.1, 1.0, insecure_seed=1), 0.3, user="carl", key="1")
     assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), noise=SeededNoise(1))
     values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
     assert invoke("show", str(tmp_path / "l.db")).startswith("NOT PRIVATE (seeded noise)")
-    from matplotlib import rcParams
-
     monkeypatch.setitem(rcParams, "svg.fonttype", "none")
     text = save_figure(ledger, tmp_path / "f.svg").read_text()
     assert "NOT PRIVATE" in text
@@ -232,9 +228,6 @@ def test_an_error_is_one_line(path, tmp_path, monkeypatch):
         assert ".pdf, " in one_line(monkeypatch, "plot", path, str(tmp_path / name))
     assert "cannot be written" in one_line(monkeypatch, "plot", path, str(tmp_path / "none" / "x.png"))
     assert "study" in one_line(monkeypatch, "plot", path, str(tmp_path / "f.png"), "--study", "other")
-
-
-def test_a_file_that_exists_and_is_no_ledger_is_not_called_missing(tmp_path, monkeypatch):
     with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as connection:
         connection.execute("CREATE TABLE trials (number INTEGER)")
     assert "what lies there holds none" in one_line(monkeypatch, "show", str(tmp_path / "study.db"))
@@ -254,33 +247,48 @@ def test_figures_are_drawn_on_white_and_on_dark_paper_and_read_without_colour(tm
     privatizer = dptune.LossPrivatizer(ledger, n=50, clip=(0.0, 1.0))
     privatizer.observe("0", np.linspace(0.0, 1.0, 50))
     privatizer.release(privatizer.mean_query("0", mu=0.5), scope="svm", key="value/0")
-    white = save_figure(ledger, tmp_path / "white.svg").read_text()
-    for name in ("figure.png", "figure.pdf"):
-        invoke("plot", str(tmp_path / "ledger.db"), str(tmp_path / name))
-        assert (tmp_path / name).stat().st_size > 5000
+    assert invoke("plot", str(tmp_path / "ledger.db"), str(tmp_path / "white.svg")).endswith("white.svg\n")
     invoke("plot", str(tmp_path / "ledger.db"), str(tmp_path / "dark.svg"), "--dark")
-    dark = (tmp_path / "dark.svg").read_text()
-    assert "#1e2129" in dark
-    assert "#1e2129" not in white
+    drawn = [(tmp_path / name).read_text() for name in ("white.svg", "dark.svg")]
+    assert ["#1e2129" in text for text in drawn] == [False, True]
     lines = list(style()["axes.prop_cycle"])
     assert len({str(line["linestyle"]) for line in lines}) == len({line["color"] for line in lines}) == len(lines)
 
 
-def test_a_report_is_printed_and_drawn_from_its_ledger(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=400)
-    X = rng.normal(size=(400, 2)) + y[:, None]
-    path, public = str(tmp_path / "ledger.db"), (X[:200].copy(), y[:200].copy())
-    privatizer = dptune.LossPrivatizer(dptune.PrivacyLedger(path, dptune.Budget.gdp(mu=1.0)), n=200, clip=(0.0, 1.0))
-    model = LogisticRegression().fit(*public)
-    found = dptune.report(model, privatizer, data=(X[200:].copy(), y[200:].copy()), public=public, mu=0.5)
-    assert invoke("report", path) == f"{found}\n"
-    assert invoke("report", path, "--format", "markdown") == f"{found.to_markdown()}\n"
-    assert json.loads(invoke("report", path, "--format", "json")) == found.to_dict()
-    invoke("report", path, "--out", str(tmp_path / "report.png"), "--dark")
-    assert (tmp_path / "report.png").stat().st_size > 5000
-    assert "no report named 'other'; it has ['report']" in one_line(monkeypatch, "report", path, "--name", "other")
-    assert "table of true class and score bin of a final model (1)" in invoke("certificate", path)
-    dptune.report(model, privatizer, data=(X[200:].copy(), y[200:].copy()), public=public, mu=0.5, name="2nd")
-    assert "Give the name of one of them: ['2nd', 'report']" in one_line(monkeypatch, "report", path)
-    assert invoke("report", path, "--name", "report") == f"{found}\n"
+AUDIT = """
+from dptune.audit import Audit
+X, y = [[0.0], [1.0], [0.5], [0.2]], [0.0, 1.0, 1.0, 0.0]
+audit = Audit(lambda X, y: abs(X[:, 0] - y), X, y, clip=(0.0, 1.0), people=1, answers=100)
+"""
+
+
+def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_audit.py").write_text(AUDIT)
+    rng, n = np.random.default_rng(0), 100
+    y = rng.integers(2, size=2 * n)
+    X = rng.normal(size=(2 * n, 2)) + y[:, None]
+    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
+    run = dptune.SearchRun(VALUES, privatizer, scope="svm", space=None, trials=2, mu=0.5)
+    for trial in range(2):
+        run.finish(str(trial), {"C": 0.5 * trial}, np.linspace(0.0, 1.0, n))
+    model, about = LogisticRegression().fit(X[:n], y[:n]), {"public": (X[:n].copy(), y[:n].copy()), "mu": 0.5}
+    found = dptune.report(model, privatizer, data=(X[n:].copy(), y[n:].copy()), **about)
+    assert invoke("report", "ledger.db") == f"{found}\n"
+    assert invoke("report", "ledger.db", "--format", "markdown") == f"{found.to_markdown()}\n"
+    assert json.loads(invoke("report", "ledger.db", "--format", "json")) == found.to_dict()
+    invoke("report", "ledger.db", "--out", "report.svg", "--dark")
+    assert "#1e2129" in (tmp_path / "report.svg").read_text()
+    assert "no report named 'other'; it has ['report']" in one_line(
+        monkeypatch, "report", "ledger.db", "--name", "other"
+    )
+    assert "table of true class and score bin of a final model (1)" in invoke("certificate", "ledger.db")
+    for name in typer.main.get_command(app).commands:
+        shown = " ".join(invoke(name, "--help").replace("│", " ").split())
+        example = re.search(rf"Example: dptune ({name}\b.*?)(?= ╭| Options|$)", shown)
+        assert example is not None, shown
+        assert invoke(*shlex.split(example[1])).strip()
+    dptune.report(model, privatizer, data=(X[n:].copy(), y[n:].copy()), name="2nd", **about)
+    assert "Give the name of one of them: ['2nd', 'report']" in one_line(monkeypatch, "report", "ledger.db")
+    assert invoke("report", "ledger.db", "--name", "report") == f"{found}\n"

@@ -49,17 +49,19 @@ def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_l
     assert half["shows"] == pytest.approx((math.log(20) + math.log(10)) * scale, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [((), "--clip"), (("--loss", "hinge", "--clip", "0", "1"), "--clip"), (("--loss", "r2"), "log_loss"),
-     (("--loss", "hinge", "--mu", "1", "--epsilon", "1"), "--mu")],
-)  # fmt: skip
-def test_what_does_not_go_together_is_refused_by_name(
-    words: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["dptune", "plan", "--n", "9", *words])
-    with pytest.raises(SystemExit, match=name):
-        main()
+def test_a_mistake_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, name in (
+        (("--n", "9"), "--clip"),
+        (("--n", "9", "--loss", "hinge", "--clip", "0", "1"), "--clip"),
+        (("--n", "9", "--loss", "r2"), "log_loss"),
+        (("--n", "9", "--loss", "hinge", "--mu", "1", "--epsilon", "1"), "--mu"),
+        (("--n", "0", "--clip", "0", "3"), "n must"),
+        (("--n", "9", "--clip", "3", "0"), "clip must"),
+    ):
+        monkeypatch.setattr("sys.argv", ["dptune", "plan", *words])
+        with pytest.raises(SystemExit, match=name) as ended:
+            main()
+        assert len(str(ended.value.code).splitlines()) == 1
 
 
 def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_count_as_dimensions() -> None:
@@ -77,11 +79,6 @@ def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_cou
     )
 
 
-def test_a_plan_that_is_rounded_to_whole_generations_is_warned_of_too() -> None:
-    printed = plan("--n", "20", "--clip", "0", "3", "--mu", "0.1", "--trials", "100")
-    assert "CMA-ES on centred releases: the noise of" in printed
-
-
 def test_the_noise_of_a_decision_to_stop_a_trial_stands_beside_the_others() -> None:
     words = ("--n", "1000", "--clip", "0", "3", "--trials", "40", "--rung-share", "0.2", "--rungs", "2")
     rows = json.loads(plan(*words, "--format", "json"))
@@ -90,11 +87,3 @@ def test_the_noise_of_a_decision_to_stop_a_trial_stands_beside_the_others() -> N
     radius, price = 0.1 * 3, math.sqrt(0.2 / (2 * 35))
     assert here["a decision to stop a trial, at first"] == pytest.approx(2 * radius / (1000 * price))
     assert "a decision to stop a trial" in plan(*words)
-
-
-def test_a_wrong_number_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for words, name in ((("--n", "0", "--clip", "0", "3"), "n must"), (("--n", "9", "--clip", "3", "0"), "clip must")):
-        monkeypatch.setattr("sys.argv", ["dptune", "plan", *words])
-        with pytest.raises(SystemExit, match=name) as ended:
-            main()
-        assert len(str(ended.value.code).splitlines()) == 1

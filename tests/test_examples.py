@@ -1,11 +1,8 @@
-"""The examples, and pages whose tests stand beside them, run as they stand."""
+"""The examples run, shorter than they stand, and so do pages whose tests stand beside them."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,60 +19,37 @@ from dptune.ledger import About, record
 from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
-OWN = ROOT / "examples" / "own_algorithm.py"
-LONG = (
-    OWN,
-    *(
-        ROOT / "examples" / f"{name}.py"
-        for name in ("opacus_mlp", "outsourced_attack", "public_first_optuna", "sklearn_pipeline")
-    ),
-)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # tests/ray_front/test_example.py, tests/outsourced, tests/training, and two below
 ELSEWHERE = ("ray", "outsourced", "opacus", "federated", "ldp_users")
-FEDERATED = ROOT / "examples" / "federated_landmine.py"
-HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
-TORCH = [path for path in HERE if path.stem.startswith(("torch", "skorch"))]  # `make test-torch` runs them
-SHORT = [path for path in HERE if path not in TORCH]
-SECOND = (  # whole runs only
-    *("gibo_optuna", "ldp_optuna", "lightgbm_native", "pruning_optuna", "sklearn_pipeline", "svm_optuna"),
-    "xgboost_tabular",
+SLOW = (  # the first runs as it stands in `make demo`; pages have the lines of the others, which quick tests run
+    *("public_first_optuna", "gibo_optuna", "ldp_optuna", "lightgbm_native", "pruning_optuna", "sklearn_pipeline"),
+    *("svm_optuna", "xgboost_tabular"),
 )
-AS_THEY_STAND = [
-    *(pytest.param(path, marks=pytest.mark.torch) for path in TORCH),
-    *(pytest.param(path, marks=pytest.mark.slow) for path in [*SHORT, FEDERATED]),
-]
+LENGTHS = {"opacus_public_odds": 120, **dict.fromkeys(("own_algorithm", "opacus_mlp", "outsourced_attack"), 60)}
+LENGTHS |= dict.fromkeys(("public_first_optuna", "sklearn_pipeline"), 60)
 
 
-@pytest.mark.parametrize("example", [path for path in SHORT if path.stem not in SECOND], ids=lambda path: path.stem)
+def marked(path: Path) -> pytest.ParameterSet:
+    torch = path.stem.startswith(("torch", "skorch"))  # `make test-torch` runs them
+    marks = [pytest.mark.torch] if torch else [pytest.mark.slow] if path.stem in SLOW else []
+    return pytest.param(path.stem, marks=marks, id=path.stem)
+
+
+@pytest.mark.parametrize("example", [marked(path) for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)])
 @pytest.mark.filterwarnings("default")  # with few trials: that they are few
 def test_a_short_run_of_an_example_prints_its_statement(example, tmp_path, monkeypatch, capsys):
-    skip_without_its_library(example)
-    run_shorter(example.stem, tmp_path, monkeypatch)
-    printed = capsys.readouterr().out
+    for library in ("torch", "skorch"):
+        if example.startswith(library):
+            pytest.importorskip(library)
+    run_shorter(example, tmp_path, monkeypatch)
+    printed, errors = capsys.readouterr()
     assert "epsilon" in printed
     assert "NOT PRIVATE" not in printed
-    if example.stem == "public_first_optuna":  # the one of `make demo`
+    assert "sent nothing" not in errors
+    if example == "public_first_optuna":  # the one of `make demo`
         statement = dptune.PrivacyLedger(tmp_path / "public_first.db").statement(delta=1e-5)
         assert complaints(record(statement, About.read(ROOT / "examples/about.toml"))) == []
-
-
-@pytest.mark.parametrize("example", AS_THEY_STAND, ids=lambda path: path.stem)
-def test_an_example_runs_as_it_stands(example, tmp_path):
-    skip_without_its_library(example)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DPTUNE_DATA": str(tmp_path)}
-    command = [sys.executable, str(example), str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
-    assert run.returncode == 0, run.stderr
-    assert "sent nothing" not in run.stderr
-    assert "epsilon" in run.stdout
-    assert "NOT PRIVATE" not in run.stdout
-
-
-def skip_without_its_library(example):
-    for library in ("torch", "skorch"):
-        if example.stem.startswith(library):
-            pytest.importorskip(library)
 
 
 def test_the_federated_example_runs_without_the_landmine_data(tmp_path, monkeypatch, capsys, caplog):
@@ -88,15 +62,11 @@ def test_the_federated_example_runs_without_the_landmine_data(tmp_path, monkeypa
     assert "sent nothing" not in errors + caplog.text
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_short(example):
-    most = 120 if example.stem == "opacus_public_odds" else 60 if example in LONG else 40  # it trains three ways
-    assert len(example.read_text().splitlines()) <= most
-
-
-def test_every_example_has_files_of_its_own() -> None:
+def test_an_example_is_short_and_has_files_of_its_own() -> None:
     """Run one after another in one folder, no example finds another one's ledger or study."""
-    named = [name for path in EXAMPLES for name in set(re.findall(r"[\w]+\.db", path.read_text()))]
+    texts = {path.stem: path.read_text() for path in EXAMPLES}
+    assert [name for name, text in texts.items() if len(text.splitlines()) > LENGTHS.get(name, 40)] == []
+    named = [name for text in texts.values() for name in set(re.findall(r"[\w]+\.db", text))]
     assert len(named) > 8
     assert sorted(named) == sorted(set(named))
 

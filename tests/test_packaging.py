@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -19,7 +18,6 @@ import dptune
 ROOT = Path(__file__).parent.parent
 MAKEFILE = (ROOT / "Makefile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = PROJECT["optional-dependencies"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -31,26 +29,6 @@ def test_the_readme_names_the_commands_that_prove_an_installation_and_how_long_t
     for name in named:
         assert name in " ".join(lanes).split()
         assert re.search(rf"^{name}:.*##", MAKEFILE, re.MULTILINE)
-
-
-def test_no_two_extras_bring_the_same() -> None:
-    assert len({tuple(needed) for needed in EXTRAS.values()}) == len(EXTRAS)
-    together = re.split("[,[]", EXTRAS["all"][0].rstrip("]"))[1:]
-    assert {*together} == EXTRAS.keys() - {"all", "dev", "docs", "xgboost", "lightgbm", "torch", "mlflow"}
-
-
-def test_every_lower_bound_is_one_that_the_job_of_the_oldest_versions_installs() -> None:
-    done = subprocess.run([sys.executable, ".ci/oldest.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    pinned = dict(line.split("==") for line in done.stdout.splitlines())
-    (job,) = re.findall(r"-oldest/constraints.txt --editable ([^\t]*\n\t*[^\n]*)", MAKEFILE)
-    for extra in ("lightgbm", "xgboost"):
-        (bound,) = re.findall(rf"{extra}>=([\d.]+)$", EXTRAS[extra][0])
-        assert pinned[extra] == bound
-        assert extra in job, f"make test-oldest does not install {extra}"
-        assert int(bound.split(".")[0]) <= 4
-    assert pinned["xgboost-cpu"] == pinned["xgboost"]
-    assert "torch" not in pinned, "no job installs an old PyTorch: give it no bound"
-    assert "tests/losses/test_models.py" in MAKEFILE.partition("SMOKE :=")[2].partition("\n\n")[0]
 
 
 def test_what_make_test_skips_without_pytorch_is_what_make_test_torch_runs() -> None:

@@ -1,8 +1,4 @@
-"""Every interval that is printed is the release and its noise's 97.5% quantile to either side, from the ledger.
-
-The verdicts of a run have their own contracts in `tests/search/test_verdicts.py`, MLflow's in `tests/optuna_front`, and
-reports in `tests/choice/report`.
-"""
+"""Every interval that is printed is the release and its noise's 97.5% quantile to either side, from the ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +32,6 @@ from dptune.ledger.ledger import PLAN
 from dptune.search import VALUES
 from dptune.search.answer import Estimate
 from dptune_optuna import choose
-from dptune_sklearn import PrivateSearch
 
 Z = NormalDist().inv_cdf(0.975)
 N, MU, SHARE = 80, 1.0, 0.3
@@ -57,17 +52,7 @@ def people(folder: Path, budget: Budget = GDP) -> LossPrivatizer:
 
 @dataclass(frozen=True)
 class Printed:
-    """Texts, and the one release that their intervals are about.
-
-    Attributes:
-        scope, key: of the release in the ledger.
-        width: by how much one person's part of the mean can move.
-        mu: its price.
-        texts: at least one interval each.
-        range: to which an interval is cut.
-        digits: of each number.
-        laplace: whether the noise has a Laplace law.
-    """
+    """Texts whose intervals are about one release, by how much a person moves it, and to what they are cut."""
 
     scope: str
     key: str
@@ -86,9 +71,8 @@ def told(interval: list[float], value: float) -> str:
 
 def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
     plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
-    return Printed(
-        name, "improvement", 2 * plan.estimate_radius, plan.estimate_mu, list(texts), laplace=plan.pure
-    )  # fmt: skip
+    width, mu = 2 * plan.estimate_radius, plan.estimate_mu
+    return Printed(name, "improvement", width, mu, list(texts), laplace=plan.pure)
 
 
 def selection(folder: Path) -> Printed:
@@ -130,14 +114,6 @@ def in_optuna(folder: Path) -> Printed:
     note = "".join(str(part) for key, part in sorted(notes.items()) if key.startswith("dashboard:note_str"))
     texts = [found.summary(), told(stored["interval"], stored["value"]), note]
     return of_a_choice(folder, "s (choice)", *texts)
-
-
-def in_sklearn(folder: Path) -> Printed:
-    search = PrivateSearch(
-        LogisticRegression(C=1e-9), {"C": [10.0, 100.0, 1000.0]}, ledger=PrivacyLedger(folder / "ledger.db",
-        Budget.gdp(MU)), loss="brier", name="x",
-    ).fit(X, Y, X_val=PRIVATE[0], y_val=PRIVATE[1])  # fmt: skip
-    return of_a_choice(folder, "x", search.summary())
 
 
 def a_run(folder: Path) -> SearchRun:
@@ -183,7 +159,6 @@ WHERE: dict[str, Callable[[Path], Printed]] = {
     "select with public=": public_choice,
     "with Laplace noise": with_laplace_noise,
     "Optuna": in_optuna,
-    "scikit-learn": in_sklearn,
     "dptune watch": watched,
     "dptune plot": plotted,
 }
@@ -219,7 +194,7 @@ def test_a_printed_interval_is_that_of_the_release(fast_path: Path, where: str) 
     check(fast_path, where)
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("where", ["select", "dptune plot"])
 def test_an_interval_of_90_percent_is_found(fast_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     true = Estimate.interval
     monkeypatch.setattr(Estimate, "interval", lambda self, confidence=0.9: true(self, confidence))
@@ -235,10 +210,10 @@ def of_value(value: float, sigma: float, *, predicted: float = 0.0, off: float =
     return Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=N)
 
 
-@pytest.mark.parametrize("sigma", [1e-6, 0.1, 30.0])
-@pytest.mark.parametrize("far", [1 - 1e-6, 1 + 1e-6, 0.01, 3.0])
+@pytest.mark.parametrize("far", [1 - 1e-6, 1 + 1e-6])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(sigma: float, far: float, sign: int) -> None:
+def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(far: float, sign: int) -> None:
+    sigma = 0.1
     found = of_value(sign * far * Z * sigma, sigma)
     said = {1: "better", -1: "worse"}[sign] if far > 1 else "not distinguishable"
     assert found.verdict == found.to_dict()["verdict"] == said
@@ -252,24 +227,14 @@ def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(sigma: float, fa
     assert [step in found.summary() for step in steps.values()] == [said == verdict for verdict in steps]
 
 
-def test_at_the_border_nothing_is_distinguishable() -> None:
-    assert of_value(0.0, 1.0).verdict == "not distinguishable"
-    at = Estimate(Z, 1.0, True)
-    low, high = at.interval()
-    assert at.verdict == ("better" if low > 0 else "not distinguishable")
-    assert high > 0
+def test_populations_that_differ_are_named_beyond_three_deviations() -> None:
+    for far in (3 - 1e-6, 3 + 1e-6, -3 + 1e-6, -3 - 1e-6):
+        found = of_value(0.5 + far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
+        assert ("Noise does not explain the difference" in found.summary()) is (abs(far) > 3)
 
 
-@pytest.mark.parametrize("far", [2.9, 3 - 1e-6, 3 + 1e-6, 3.1])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_populations_that_differ_are_named_beyond_three_deviations(far: float, sign: int) -> None:
-    found = of_value(0.5 + sign * far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
-    assert ("Noise does not explain the difference" in found.summary()) is (far > 3)
-    assert ("or private labels or columns are written differently" in found.summary()) is (far > 3)
-
-
-@pytest.mark.parametrize(("index", "verdict"), [(0, "the default"), (1, "no default")])
-def test_without_a_release_no_verdict_is_given(index: int, verdict: str) -> None:
-    found = Selection(index, 4, None, 1.0, "exponential selection", True, default=0 if index == 0 else None, people=N)
-    assert found.verdict == verdict
-    assert not RANGE.search(found.summary())
+def test_without_a_release_no_verdict_is_given() -> None:
+    for default, verdict in ((0, "the default"), (None, "no default")):
+        found = Selection(0, 4, None, 1.0, "exponential selection", True, default=default, people=N)
+        assert found.verdict == verdict
+        assert not RANGE.search(found.summary())

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,6 @@ from dptune.choice.proposals import ChoiceOptions
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError
 from dptune.losses.named import NamedLoss
 from dptune.privacy.noise import SeededNoise
-from dptune.search.algorithms.centred_settings import Tuning
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.repeats import repeat_and_select
 from dptune_optuna import choose
@@ -45,14 +43,9 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Surface:
-    """A function whose answers a ledger keeps.
+    """A function whose answers a ledger keeps: the first call, with ``base``, pays for the answer.
 
-    Attributes:
-        answer: (folder, settings) -> what is returned; the first call pays for it.
-        fields: names of its settings.
-        base: settings of the first call.
-        changed: of each setting that decides the answer what is changed.
-        free: the others, and why another value may return the old answer.
+    ``changed`` has what is changed for each setting that decides the answer, and ``free`` why others may be any.
     """
 
     answer: Callable[[Path, Settings], Any]
@@ -159,23 +152,17 @@ OF_A_STUDY = Surface(
         "default": {"C": 1.0},
         "mu": 0.5,
         "name": "x",
-        "estimate_share": 0.2,
         "cv": KFold(3),
         "finalists": 3,
     },
     {
         "study": {"study": 5},
         "train": {"train": other},
-        "loss": {"loss": "brier"},
         "public": {"public": (X, Y[::-1])},
         "cv": {"cv": KFold(4)},
         "public_losses": {"public_losses": PUBLIC, "default": None},
         "default": {"default": {"C": 7.0}},
         "candidates": {"candidates": 3},
-        "mu": {"mu": 0.6},
-        "public_weight": {"public_weight": 0.5},
-        "estimate_share": {"estimate_share": 0.3},
-        "finalists": {"finalists": 2},
         "report_share": {"mu": None, "report_share": 0.2},
     },
     {
@@ -184,6 +171,7 @@ OF_A_STUDY = Surface(
         "ledger": "it holds the answers",
         "privatizer": "of it, see that of a run",
         "n": "a ledger protects one number of people",
+        **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select with public="),
     },
 )
 
@@ -203,18 +191,6 @@ def begun(folder: Path, given: Settings) -> Any:
 
 
 BEGUN = {"space": SPACE, "mu": 0.5, "seed": 1, "default": {"a": 0.5, "b": 0.5}, "trials": 16}
-TUNED = {
-    "quantile": 0.6, "rate": 0.5, "floor": 0.02, "radius_share": 0.1, "references": 1, "sigma": 0.3, "explored": 3,
-    "most_explored": 9, "spread": 0.7, "candidates": 7, "average": 3, "reach": 0.3, "steps": (0.25, 0.25),
-    "saturation": 3.0, "saturated": 0.3,
-}  # fmt: skip
-OF_TUNING = Surface(
-    begun,
-    tuple(each.name for each in dataclasses.fields(Tuning)),
-    BEGUN,
-    {name: {"tuning": {name: value}} for name, value in TUNED.items()},
-    {},
-)
 OF_A_RUN = Surface(
     begun,
     (*parameters(SearchRun, "settings"), "trials", *CENTRED.options),
@@ -321,33 +297,16 @@ SURFACES = {
     "select": OF_MODELS,
     "select with public=": OF_PUBLIC_LOSSES,
     "choose": OF_A_STUDY,
-    "Tuning": OF_TUNING,
     "SearchRun": OF_A_RUN,
     "LossPrivatizer": OF_PEOPLE,
     "report": OF_A_REPORT,
     "repeat_and_select": OF_REPEATS,
 }
-CASES = [(name, field) for name, surface in SURFACES.items() for field in surface.changed]
 
 
-@pytest.mark.parametrize("name", SURFACES)
-def test_every_setting_has_a_case(name: str) -> None:
-    surface = SURFACES[name]
-    assert sorted([*surface.changed, *surface.free]) == sorted(surface.fields)
-
-
-@pytest.fixture(scope="module")
-def paid() -> Iterator[Callable[[str], tuple[Path, Any]]]:
-    """The folder of each surface whose base was asked, and the answer."""
-    with tempfile.TemporaryDirectory() as folder:
-
-        @cache
-        def first(name: str) -> tuple[Path, Any]:
-            own = Path(folder) / name
-            own.mkdir()
-            return own, SURFACES[name].answer(own, SURFACES[name].base)
-
-        yield first
+def test_every_setting_has_a_case() -> None:
+    for name, surface in SURFACES.items():
+        assert sorted([*surface.changed, *surface.free]) == sorted(surface.fields), name
 
 
 def charges(folder: Path) -> list[Any]:
@@ -358,22 +317,21 @@ def charges(folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SURFACES)
-def test_the_same_settings_return_the_same_answer_at_no_cost(paid: Any, name: str) -> None:
-    folder, answer = paid(name)
-    before = charges(folder)
-    again = SURFACES[name].answer(folder, SURFACES[name].base)
-    assert charges(folder) == before != []
+def test_the_same_settings_return_the_same_answer_at_no_cost_and_others_do_not(fast_path: Path, name: str) -> None:
+    surface = SURFACES[name]
+    answer = surface.answer(fast_path, surface.base)
+    paid = charges(fast_path)
+    again = surface.answer(fast_path, surface.base)
+    assert charges(fast_path) == paid != []
     if name == "repeat_and_select":  # the model is not kept
         again, answer = (dataclasses.replace(one, model=None) for one in (again, answer))
     assert str(again) == str(answer)
-
-
-@pytest.mark.parametrize(("name", "field"), CASES, ids=lambda part: part)
-def test_with_another_setting_the_old_answer_is_not_returned(paid: Any, name: str, field: str) -> None:
-    folder, _ = paid(name)
-    before, surface = charges(folder), SURFACES[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        with pytest.raises((BudgetMismatch, KeyConflict, LedgerError)):
-            surface.answer(folder, {**surface.base, **surface.changed[field]})
-    assert charges(folder) == before
+    for field, changed in surface.changed.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                returned = surface.answer(fast_path, {**surface.base, **changed})
+            except (BudgetMismatch, KeyConflict, LedgerError):
+                returned = None
+        assert returned is None, f"with another {field} the old answer is returned"
+        assert charges(fast_path) == paid, field

@@ -19,7 +19,7 @@ from dptune.privacy.noise import OpenDPNoise
 def test_every_task_takes_its_default_and_random_configurations(name: str) -> None:
     task = space_task(name, 50, 0)
     assert task.space.contains(task.default)
-    for parameters in spaces.candidates(task, 4, 1):
+    for parameters in spaces.candidates(task, 2, 1):
         losses = task.losses(parameters)
         assert losses.shape == (50,)
         assert np.isfinite(losses).all()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ from noises import NoNoise
 
 from benchmarks import loops
 from benchmarks.curator import Curator
-from benchmarks.measurements import paper_runs
 from benchmarks.measurements import private as bench_private
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
@@ -53,45 +53,22 @@ def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPri
     assert curator.sigma(query) == pytest.approx(privatizer.sigma(query), rel=1e-12)
 
 
-def test_a_whole_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
-    simulated, real = with_either(GIBO, task, privatizer, trials=20)
-    np.testing.assert_allclose(simulated.path, real.path, atol=1e-9)
-
-
-def test_a_whole_centred_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
-    simulated, real = with_either(CENTRED, task, privatizer, trials=40)
-    np.testing.assert_allclose(simulated.means, real.means, atol=1e-6)
-
-
-def with_either(method: Method, task: Task, privatizer: LossPrivatizer, *, trials: int):
-    """The algorithm after a run with the simulated curator, and with the real privatizer and ledger, without noise."""
+@pytest.mark.parametrize(("method", "trials", "told"), [(GIBO, 20, "path"), (CENTRED, 40, "means")])
+def test_a_whole_run_is_the_one_with_the_real_privatizer(
+    task: Task, privatizer: LossPrivatizer, method: Method, trials: int, told: str
+) -> None:
+    """Without noise, the algorithm learns the same from the simulated curator as from the privatizer and its ledger."""
     curators = Curator(N, task.clip, seed=0, private=False), privatizer
-    return [loops.simulate(method, task, 1.0, 3, curator=c, trials=trials).algorithm for c in curators]
+    runs = [loops.simulate(method, task, 1.0, 3, curator=c, trials=trials).algorithm for c in curators]
+    np.testing.assert_allclose(*(getattr(run, told) for run in runs), atol=1e-6)
 
 
-@pytest.mark.parametrize("method", bench_private.METHODS)
-@pytest.mark.parametrize("mu", [1.0, None])
+@pytest.mark.parametrize(("method", "mu"), list(zip(bench_private.METHODS, cycle((1.0, None)))))
 def test_a_run_is_reproducible_and_uses_at_most_its_trials(task: Task, method: str, mu: float | None) -> None:
     first, again = (loops.run(task, method, mu, 12, 5) for _ in range(2))
     np.testing.assert_array_equal(first.u, again.u)
     assert first.trials <= 12
     assert first.test_loss == pytest.approx(task.test_loss(first.u))
-
-
-def test_the_kernel_in_theta_is_the_kernel_of_the_box() -> None:
-    from dptune.search.gp.kernels import Polynomial2
-
-    kernel, rng = paper_runs.InTheta(Polynomial2()), np.random.default_rng(0)
-    theta, X = rng.random(3), rng.random((4, 3))
-    eps = 1e-6 * np.eye(3)
-    numeric = [(kernel((theta + e)[None], X) - kernel((theta - e)[None], X))[0] / 2e-6 for e in eps]
-    np.testing.assert_allclose(kernel.gradient(theta, X), numeric, rtol=1e-6)
-    C = rng.normal(size=(4, 3))
-    pulled = kernel.gradient_pullback(theta, X, C)
-    moved = X.copy()
-    moved[1, 2] += 1e-6
-    change = np.sum(C * (kernel.gradient(theta, moved) - kernel.gradient(theta, X)).T)
-    assert pulled[1, 2] == pytest.approx(change / 1e-6, rel=1e-4)
 
 
 def seed_once(folder: Path, cell: bench_private.Cell) -> float:
@@ -107,10 +84,3 @@ def test_a_benchmark_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     again = kept(asked)
     assert again[:2] == first
     assert [result["test_loss"] for result in again] == [0.0, 1.0, 2.0, 3.0]
-
-
-def test_a_simulated_run_goes_on_where_its_first_trials_fail(task: Task) -> None:
-    left = [None, None]
-    run = loops.simulate(CENTRED, task, 1.0, 3, trials=20, losses=lambda u: left.pop() if left else task.losses(u))
-    assert not left
-    assert run.algorithm.t > 0

@@ -50,15 +50,17 @@ def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
 
 
 def run(
-    name: str, names: Mapping[str, Any] | None = None, *, only: slice = slice(None), instead: tuple[str, str] = ("", "")
+    name: str, names: Mapping[str, Any] | None = None, *, only: slice = slice(None), instead: Mapping[str, str] = {}
 ) -> dict[str, Any]:
     """Run the page's Python and the lines of its consoles, in order; a console's other lines must have been printed.
 
-    ``instead`` is a text of the page and what is run in its place, as fewer trials.
+    ``instead`` has texts of the page and what is run in their place, as fewer trials.
     """
     known, text = dict(names or {}), page(name)
-    assert instead[0] in text
-    for language, code in blocks(text.replace(*instead) if instead[0] else text, "python", "console")[only]:
+    for stands, runs in instead.items():
+        assert stands in text
+        text = text.replace(stands, runs)
+    for language, code in blocks(text, "python", "console")[only]:
         if language == "python":
             exec(compile(code, name, "exec"), known)
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 from page_tools import blocks, page
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.ledger import schema, server
+from dptune.ledger import schema
 
 if TYPE_CHECKING:
     from conftest import PostgresqlServer
@@ -37,18 +36,3 @@ def test_the_page_sets_up_a_ledger_with_the_least_rights(postgresql_server: Post
     for statement in ("UPDATE dptune_ledger SET mu = 9", "DELETE FROM dptune_charges", "TRUNCATE dptune_facts"):
         with schema.connect(made.url).connect() as connection, pytest.raises(sa.exc.DBAPIError, match=r"only|denied"):
             connection.exec_driver_sql(statement)
-
-
-def test_the_page_states_the_limits_that_hold() -> None:
-    table = page("docs/postgresql.md#timeouts")
-    for what, limit in {
-        "attempt to connect": server.CONNECT["connect_timeout"],
-        "other end is gone": server.CONNECT["keepalives_idle"]
-        + server.CONNECT["keepalives_interval"] * server.CONNECT["keepalives_count"],
-        "another process's charge": re.search(r"'lock_timeout', '(\d+)s'", server.BEGIN)[1],
-        "one statement": re.search(r"'statement_timeout', '(\d+)s'", server.BEGIN)[1],
-        "does nothing": re.search(r"'idle_in_transaction_session_timeout', '(\d+)s'", server.BEGIN)[1],
-        "trying again": f"{server.RETRY_SECONDS:g}",
-    }.items():
-        (row,) = (line for line in table.splitlines() if what in line)
-        assert f" {limit} s |" in row

@@ -54,10 +54,16 @@ def losses(recipe: str, places: dict[int, Any], column: str) -> np.ndarray:
     return estimator_losses("log_loss", MODEL, made["X_val"], made["y_val"], like=made["X_train"])
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, CAREFREE], ids=["as text", "types of its own"])
-@pytest.mark.parametrize("public", ["?", 1.5], ids=["public text", "public numbers"])
-@pytest.mark.parametrize("cell", ["?", "", "1e400", "Bern", "TRUE"])
-@pytest.mark.parametrize("column", ["score", "sick"])
+@pytest.mark.parametrize(
+    ("recipe", "public", "cell", "column"),
+    [
+        (RECIPE, "?", "?", "score"),
+        (RECIPE, 1.5, "Bern", "score"),
+        (RECIPE, 1.5, "", "sick"),
+        (CAREFREE, 1.5, "1e400", "score"),
+        (CAREFREE, "?", "TRUE", "sick"),
+    ],
+)
 def test_one_odd_private_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, public: Any, cell: str, column: str
 ) -> None:

@@ -158,9 +158,10 @@ def test_a_model_that_mixes_rows_is_refused() -> None:
     known = {each.__name__: each for each in (FunctionTransformer, StandardScaler, IterativeImputer, TorchModel)}
     known["make_pipeline"] = lambda *steps: made.append(make_pipeline(*steps))
     block(MIXES, **known, net=network, model=LogisticRegression())
-    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    few = X[:, :5]
+    gaps = np.where(np.random.default_rng(0).random(few.shape) < 0.1, np.nan, few)
     for place, pipeline in enumerate(made[:4]):
-        rows = gaps if place > 1 else X
+        rows = gaps if place > 1 else few
         pipeline.fit(rows[400:], Y[400:])
         if place % 2:
             assert np.isfinite(estimator_losses("log_loss", pipeline, rows[:400], Y[:400])).all()

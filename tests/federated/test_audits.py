@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import federated_audits as audits
 import numpy as np
@@ -21,41 +22,26 @@ from dptune.federated.server import FTSServer, clipped, weighted_sums
 from dptune.federated.settings import FTSSettings
 from dptune.privacy.noise import OpenDPNoise, SecretSample
 
-AUDITS = [
-    audits.audit_sensitivity,
-    audits.audit_empty_sample,
-    audits.audit_sample,
-    audits.audit_sample_is_final,
-    audits.audit_transcript,
+
+@pytest.mark.slow
+def test_the_sensitivity_is_right_at_another_size(fast_path: Path) -> None:
+    four_regions = FTSSettings(agents=12, d=3, M=6, regions=(2, 2, 1), S=0.5, hold=2, decay=2, candidates=16)
+    audits.audit_sensitivity(fast_path, four_regions)
+
+
+@pytest.mark.parametrize("name", ["sensitivity", "empty_sample", "sample", "sample_is_final", "transcript"])
+def test_the_server_keeps_its_promise(name: str, fast_path: Path) -> None:
+    getattr(audits, f"audit_{name}")(fast_path)
+
+
+KILLS = [
+    "before draw",
+    pytest.param("before record", marks=pytest.mark.slow),
+    pytest.param("before broadcast", marks=pytest.mark.slow),
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "other",
-    [
-        FTSSettings(agents=3, d=1, M=4, regions=(), S=1.0, hold=2, decay=2, candidates=16),
-        FTSSettings(agents=12, d=3, M=6, regions=(2, 2, 1), S=0.5, hold=2, decay=2, candidates=16),
-    ],
-    ids=["one region", "four regions"],
-)
-def test_the_sensitivity_is_right_at_other_sizes(other: FTSSettings, fast_path: Path) -> None:
-    audits.audit_sensitivity(fast_path, other)
-
-
-@pytest.mark.parametrize("audit", AUDITS)
-def test_the_server_keeps_its_promise(audit: Callable[[Path], None], fast_path: Path) -> None:
-    audit(fast_path)
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        "before draw",
-        pytest.param("before record", marks=pytest.mark.slow),
-        pytest.param("before broadcast", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("where", KILLS)
 def test_a_killed_server_goes_on_from_its_ledger(where: str, fast_path: Path) -> None:
     audits.audit_crash(fast_path, where)
 
@@ -120,217 +106,154 @@ def test_the_sum_is_the_papers_line_by_line() -> None:
 # ---- planted bugs ----------------------------------------------------------------------------------------
 
 
-def forgotten_clip(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(server, "clipped", lambda messages, clip: messages)
-
-
-def clipped_to_s_and_not_s_over_root_p(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(server, "clipped", lambda messages, clip: clipped(messages, 2**0.5 * clip))
-
-
-def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
-    true = FTSSettings.sensitivity
-    patch.setattr(FTSSettings, "sensitivity", lambda self, t, q: true(self, t, q) / 2)
-
-
-def half_the_noise(patch: pytest.MonkeyPatch) -> None:
-    true = OpenDPNoise.add_gaussian
-    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: true(self, s, sigma / 2))
-
-
-def one_region_only(patch: pytest.MonkeyPatch) -> None:
+def one_region_only(true: Any) -> Any:
     """The sensitivity of a single region's sum, as if the regions were not released together."""
-
-    def single(self: FTSSettings, t: int, q: float) -> float:
-        return float(self.weights(t).max()) * self.clip / q
-
-    patch.setattr(FTSSettings, "sensitivity", single)
+    return lambda self, t, q: float(self.weights(t).max()) * self.clip / q
 
 
-def divided_by_the_sample(patch: pytest.MonkeyPatch) -> None:
+def divided_by_the_sample(true: Any) -> Any:
     def mean(messages, sample, weights, *, clip, q):
-        return weighted_sums(messages, sample, weights, clip=clip, q=q) * len(sample) * q / max(sample.sum(), 1)
+        return true(messages, sample, weights, clip=clip, q=q) * len(sample) * q / max(sample.sum(), 1)
 
-    patch.setattr(server, "weighted_sums", mean)
-
-
-def renormalised_by_who_has_sent(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._sums
-
-    def mean(self, t):
-        return true(self, t) * self.settings.agents / max(len(self._messages), 1)
-
-    patch.setattr(FTSServer, "_sums", mean)
+    return mean
 
 
-def the_last_message_stands_in_for_a_silent_agent(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._sums
-
+def the_last_message_stands_in_for_a_silent_agent(true: Any) -> Any:
     def remembering(self, t):
         self._messages = self._last = {**getattr(self, "_last", {}), **self._messages}
         return true(self, t)
 
-    patch.setattr(FTSServer, "_sums", remembering)
+    return remembering
 
 
-def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._draw_and_record
-
+def empty_sample_without_noise(true: Any) -> Any:
     def record(self, t, charge, event):
         sums = self._sums(t)
         if not sums.any():
             self._unrecorded[t] = np.random.default_rng().random(sums.size)
         return true(self, t, charge, event)
 
-    patch.setattr(FTSServer, "_draw_and_record", record)
+    return record
 
 
-def an_empty_sample_is_drawn_again(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._sums
-
+def an_empty_sample_is_drawn_again(true: Any) -> Any:
     def sums(self, t):
         found = true(self, t)
         return found if found.any() else true(self, t)
 
-    patch.setattr(FTSServer, "_sums", sums)
+    return sums
 
 
-def an_empty_sample_is_filled(patch: pytest.MonkeyPatch) -> None:
-    true = SecretSample.draw
-
+def an_empty_sample_is_filled(true: Any) -> Any:
     def draw(self, n, q):
         found = true(self, n, q)
         return found if found.any() else np.arange(n) == 0
 
-    patch.setattr(SecretSample, "draw", draw)
+    return draw
 
 
-def the_same_noise_twice_within_a_region(patch: pytest.MonkeyPatch) -> None:
-    true = OpenDPNoise.add_gaussian
+def one_sample_for_all_rounds(true: Any) -> Any:
+    drawn: dict[int, np.ndarray] = {}
+    return lambda self, n, q: drawn.setdefault(n, true(self, n, q))
 
+
+def the_same_noise_twice_within_a_region(true: Any) -> Any:
     def shared(self, statistic, sigma):
         noise = true(self, np.zeros(len(statistic)), sigma)
         noise[7:47] = noise[47:87]
         return statistic + noise
 
-    patch.setattr(OpenDPNoise, "add_gaussian", shared)
+    return shared
 
 
-def fixed_size_sample(patch: pytest.MonkeyPatch) -> None:
-    def first(self, n, q):
-        return np.arange(n) < int(n * q)
-
-    patch.setattr(SecretSample, "draw", first)
-
-
-def everybody_is_sampled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SecretSample, "draw", lambda self, n, q: np.ones(n, bool))
-
-
-def one_sample_for_all_rounds(patch: pytest.MonkeyPatch) -> None:
-    drawn: dict[int, np.ndarray] = {}
-    true = SecretSample.draw
-    patch.setattr(SecretSample, "draw", lambda self, n, q: drawn.setdefault(n, true(self, n, q)))
-
-
-def the_same_noise_in_every_region(patch: pytest.MonkeyPatch) -> None:
-    true = OpenDPNoise.add_gaussian
-
+def the_same_noise_in_every_region(true: Any) -> Any:
     def shared(self, statistic, sigma):
-        half = len(statistic) // 2
-        noise = true(self, np.zeros(half), sigma)
-        return statistic + np.concatenate([noise, noise])
+        return statistic + np.tile(true(self, np.zeros(len(statistic) // 2), sigma), 2)
 
-    patch.setattr(OpenDPNoise, "add_gaussian", shared)
+    return shared
 
 
-def the_messages_show_in_the_repr(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FTSServer, "__repr__", lambda self: repr(self._messages))
-
-
-def the_sample_is_logged(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._sums
-
+def the_sample_is_logged(true: Any) -> Any:
     def telling(self, t):
         logging.getLogger("dptune.federated").debug(f"sampled {self._samples.mask}")
         return true(self, t)
 
-    patch.setattr(FTSServer, "_sums", telling)
+    return telling
 
 
-def the_norms_are_printed(patch: pytest.MonkeyPatch) -> None:
+def the_norms_are_printed(true: Any) -> Any:
     def telling(messages, clip):
         print(np.abs(messages).max(), file=sys.stderr)
-        return clipped(messages, clip)
+        return true(messages, clip)
 
-    patch.setattr(server, "clipped", telling)
+    return telling
 
 
-def the_last_sample_is_kept(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._sums
-
+def the_last_sample_is_kept(true: Any) -> Any:
     def keeping(self, t):
         self.last_sample = self._samples.mask
         return true(self, t)
 
-    patch.setattr(FTSServer, "_sums", keeping)
+    return keeping
 
 
-def the_last_messages_are_kept(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._release
-
+def the_last_messages_are_kept(true: Any) -> Any:
     def keeping(self, t):
         self._old = self._messages
         true(self, t)
 
-    patch.setattr(FTSServer, "_release", keeping)
+    return keeping
 
 
-def submit_raises_with_its_frames(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FTSServer, "submit", FTSServer.submit.__wrapped__)
-
-
-def release_raises_with_its_frames(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FTSServer, "_draw_and_record", FTSServer._draw_and_record.__wrapped__)
-
-
-BUGS = [
-    (forgotten_clip, audits.audit_sensitivity),
-    (clipped_to_s_and_not_s_over_root_p, audits.audit_sensitivity),
-    (half_the_sensitivity, audits.audit_sensitivity),
-    (half_the_noise, audits.audit_empty_sample),
-    (one_region_only, audits.audit_sensitivity),
-    (divided_by_the_sample, audits.audit_sensitivity),
-    (divided_by_the_sample, audits.audit_sample),
-    (renormalised_by_who_has_sent, audits.audit_sensitivity),
-    (the_last_message_stands_in_for_a_silent_agent, audits.audit_sensitivity),
-    (empty_sample_without_noise, audits.audit_empty_sample),
-    (an_empty_sample_is_drawn_again, audits.audit_sample_is_final),
-    (an_empty_sample_is_filled, audits.audit_sample_is_final),
-    (fixed_size_sample, audits.audit_sample),
-    (everybody_is_sampled, audits.audit_sample),
-    (one_sample_for_all_rounds, audits.audit_sample),
-    (the_same_noise_in_every_region, audits.audit_empty_sample),
-    (the_same_noise_twice_within_a_region, audits.audit_empty_sample),
-    (the_messages_show_in_the_repr, audits.audit_transcript),
-    (the_sample_is_logged, audits.audit_transcript),
-    (the_norms_are_printed, audits.audit_transcript),
-    (the_last_sample_is_kept, audits.audit_transcript),
-    (the_last_messages_are_kept, audits.audit_transcript),
-    (submit_raises_with_its_frames, audits.audit_transcript),
-    (release_raises_with_its_frames, audits.audit_transcript),
-]
+AUDIT = {
+    audits.audit_sensitivity: {
+        "clip forgotten": (server, "clipped", lambda true: lambda messages, clip: messages),
+        "clipped to S": (server, "clipped", lambda true: lambda messages, clip: true(messages, 2**0.5 * clip)),
+        "half": (FTSSettings, "sensitivity", lambda true: lambda self, t, q: true(self, t, q) / 2),
+        "one region": (FTSSettings, "sensitivity", one_region_only),
+        "divided by the sample": (server, "weighted_sums", divided_by_the_sample),
+        "divided by who has sent": (
+            FTSServer,
+            "_sums",
+            lambda true: lambda self, t: true(self, t) * self.settings.agents / max(len(self._messages), 1),
+        ),
+        "the last message": (FTSServer, "_sums", the_last_message_stands_in_for_a_silent_agent),
+    },
+    audits.audit_empty_sample: {
+        "half the noise": (OpenDPNoise, "add_gaussian", lambda true: lambda self, s, sigma: true(self, s, sigma / 2)),
+        "empty without noise": (FTSServer, "_draw_and_record", empty_sample_without_noise),
+        "same noise in every region": (OpenDPNoise, "add_gaussian", the_same_noise_in_every_region),
+        "same noise within a region": (OpenDPNoise, "add_gaussian", the_same_noise_twice_within_a_region),
+    },
+    audits.audit_sample_is_final: {
+        "empty drawn again": (FTSServer, "_sums", an_empty_sample_is_drawn_again),
+        "empty filled": (SecretSample, "draw", an_empty_sample_is_filled),
+    },
+    audits.audit_sample: {
+        "divided by the sample": (server, "weighted_sums", divided_by_the_sample),
+        "fixed size": (SecretSample, "draw", lambda true: lambda self, n, q: np.arange(n) < int(n * q)),
+        "everybody": (SecretSample, "draw", lambda true: lambda self, n, q: np.ones(n, bool)),
+        "one sample": (SecretSample, "draw", one_sample_for_all_rounds),
+    },
+    audits.audit_transcript: {
+        "messages in the repr": (FTSServer, "__repr__", lambda true: lambda self: repr(self._messages)),
+        "sample logged": (FTSServer, "_sums", the_sample_is_logged),
+        "norms printed": (server, "clipped", the_norms_are_printed),
+        "sample kept": (FTSServer, "_sums", the_last_sample_is_kept),
+        "messages kept": (FTSServer, "_release", the_last_messages_are_kept),
+        "submit with its frames": (FTSServer, "submit", lambda true: true.__wrapped__),
+        "release with its frames": (FTSServer, "_draw_and_record", lambda true: true.__wrapped__),
+    },
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("bug", "audit"), BUGS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("audit", "bug"), [(audit, bug) for audit, bugs in AUDIT.items() for bug in bugs])
 def test_a_planted_bug_is_caught(
-    bug: Callable[[pytest.MonkeyPatch], None],
-    audit: Callable[[Path], None],
-    fast_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    audit: Callable[[Path], None], bug: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bug(monkeypatch)
+    owner, name, planted = AUDIT[audit][bug]
+    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
     with pytest.raises(AssertionError):
         audit(fast_path)
 

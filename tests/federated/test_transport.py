@@ -30,13 +30,9 @@ def listening(transport: Transport, n: int = 0) -> tuple[Participant, list[str]]
     return Participant(FTSAgent(FTSModel(SETTINGS), n, seed=1), transport, notice=heard.append), heard
 
 
-def value(x: np.ndarray) -> float:
-    return float(np.sin(5 * x[0]) + x[1])
-
-
 def evaluate(one: Participant, y: float | None = 0.0) -> None:
     x = one.ask()
-    one.tell(x, value(x) if y is not None else None)
+    one.tell(x, float(np.sin(5 * x[0]) + x[1]) if y is not None else None)
 
 
 def in_step(transport: InProcess) -> InProcess:
@@ -61,21 +57,21 @@ def test_a_late_agent_counts_as_zero_after_the_timeout(fast_path: Path) -> None:
         transport.fetch(5)
 
 
-@pytest.mark.parametrize("timeout", [0.0, -1.0, math.nan, math.inf, 1e300, 10**400, "60", None, True])
-def test_a_timeout_is_a_time_that_can_be_waited_for(fast_path: Path, timeout: Any) -> None:
-    with pytest.raises(InputError, match="timeout"):
-        InProcess(server(fast_path, "one"), timeout=timeout)
+def test_a_timeout_is_a_time_that_can_be_waited_for(fast_path: Path) -> None:
+    one = server(fast_path, "one")
+    for timeout in (0.0, math.nan, math.inf, 10**400, "60"):
+        with pytest.raises(InputError, match="timeout"):
+            InProcess(one, timeout=timeout)
 
 
-@pytest.mark.parametrize("timeout", [600.0, threading.TIMEOUT_MAX])
-def test_waiting_threads_are_released_together(fast_path: Path, timeout: float) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=timeout)
+def test_waiting_threads_are_released_together(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=threading.TIMEOUT_MAX)
     got: list[Any] = []
     threads = [threading.Thread(target=lambda: got.append(transport.fetch(0)), daemon=True) for _ in range(5)]
     for thread in threads:
         thread.start()
-    time.sleep(0.05)
     for n in range(7):
+        time.sleep(0.01)
         assert all(thread.is_alive() for thread in threads)
         transport.submit(Message(n, 0, GOOD))
     for thread in threads:

@@ -6,34 +6,27 @@ import math
 import runpy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from outsourced_tools import MemoryLedger, curator
 from scipy.stats import binom, norm
 
-from dptune.ledger.gdp import epsilon_from_mu
 from dptune.privacy.noise import OpenDPNoise
 
 DEMONSTRATION = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "outsourced_attack.py"))
 X = np.random.default_rng(0).uniform(-17, 17, (200, 2))
 OTHER = X + (np.arange(200) == 7)[:, None] * [0.6, 0.8]
-MU, PAIRS, MISTAKE = 1.0, 500, 1e-7
+MU, PAIRS, MISTAKE = 1.0, 300, 1e-7
 
 
 @pytest.mark.parametrize("branch", [1, 2])
-def test_the_papers_transform_is_always_told_apart_from_its_neighbour(branch: int) -> None:
+def test_the_papers_transform_is_told_apart_from_its_neighbour_and_three_known_rows_recover_all(branch: int) -> None:
     rng = np.random.default_rng(1)
-    for _ in range(100):
+    for _ in range(50):
         Z, Z_other = (DEMONSTRATION["paper_transform"](Y, rng, branch) for Y in (X, OTHER))
         assert DEMONSTRATION["says_first"](Z, X, OTHER)
         assert not DEMONSTRATION["says_first"](Z_other, X, OTHER)
-
-
-@pytest.mark.parametrize("branch", [1, 2])
-def test_three_known_rows_recover_all_rows_from_the_papers_transform(branch: int) -> None:
-    Z = DEMONSTRATION["paper_transform"](X, np.random.default_rng(2), branch)
     assert np.abs(DEMONSTRATION["recovered"](Z, X, [0, 1, 2]) - X).max() < 1e-9
 
 
@@ -69,21 +62,8 @@ def test_the_best_attack_on_ours_stays_below_what_is_promised_and_comes_near_it(
     assert right >= binom.ppf(MISTAKE, 2 * PAIRS, expected), "the attack is weaker than it can be: it proves nothing"
 
 
-def test_mu_gdp_allows_less_than_epsilon_and_delta_do() -> None:
-    for delta in (1e-5, 1e-3):
-        epsilon = epsilon_from_mu(MU, delta)
-        assert 2 * norm.cdf(MU / 2) - 1 <= (math.exp(epsilon) - 1 + 2 * delta) / (math.exp(epsilon) + 1)
-
-
-def test_the_power_noise_that_is_half_of_what_it_must_be_is_found_with_probability_above_99_percent() -> None:
-    assert binom.sf(LIMIT, 2 * PAIRS, norm.cdf(2 * MU * math.sqrt(0.9) / 2)) > 0.99
-
-
 def test_noise_that_is_too_small_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert binom.sf(LIMIT, 2 * PAIRS, norm.cdf(2 * MU * math.sqrt(0.9) / 2)) > 0.99
     true = OpenDPNoise.add_gaussian
-
-    def smaller(self: Any, statistic: Any, sigma: float) -> Any:
-        return true(self, statistic, sigma / 2)
-
-    monkeypatch.setattr(OpenDPNoise, "add_gaussian", smaller)
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, X, sigma: true(self, X, sigma / 2))
     assert right_guesses(tmp_path) > LIMIT

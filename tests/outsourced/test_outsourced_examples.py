@@ -55,23 +55,16 @@ def test_the_demonstration_of_the_attack(
     assert float(ours[2]) > 0.5
 
 
-@pytest.mark.parametrize("method", benchmark.METHODS)
-def test_the_benchmark_runs_every_method(method: str) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(80, 3))
+def test_the_benchmark_runs_every_method() -> None:
+    rows = np.random.default_rng(0).normal(size=(80, 3))
     problem = benchmark.supplied("small", rows, np.array([[-4.0, -4.0], [4.0, 4.0]]))
-    curve = benchmark.regrets(problem, method, seed=0)
-    assert curve.shape == (benchmark.ROUNDS,)
-    assert (np.diff(curve) <= 0).all()
-    assert curve[-1] >= 0
+    for method in benchmark.METHODS:
+        curve = benchmark.regrets(problem, method, seed=0)
+        assert curve.shape == (benchmark.ROUNDS,)
+        assert (np.diff(curve) <= 0).all()
+        assert curve[-1] >= 0
 
 
 def test_the_noise_of_the_benchmark_is_the_curators() -> None:
     assert abs(benchmark.sigma_of("ε = 1", 20_000) - 3.73) < 0.01
     assert abs(benchmark.sigma_of(benchmark.REPLACING, 20_000) - 25.0) < 0.1
-
-
-def test_the_refit_that_is_timed_is_the_posterior() -> None:
-    measured = benchmark.measure_speed(200, 20, repeats=1)
-    assert measured["update"] > 0
-    assert measured["refit"] > 0
