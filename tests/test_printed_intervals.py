@@ -172,13 +172,13 @@ def check(folder: Path, where: str) -> None:
     assert charge.value is not None
     sigma = charge.description["sigma"]
     people_ = PrivacyLedger(folder / "ledger.db").n
-    half = Z * said.width / people_ / said.mu
+    half = Z * sigma
     if said.laplace:
         scale = said.width / people_ / math.log(norm.cdf(said.mu / 2) / norm.cdf(-said.mu / 2))
-        half = scale * math.log(20)
+        half = charge.description["scale"] * math.log(20)
         assert charge.description["scale"] == pytest.approx(scale, rel=1e-4)
     else:
-        assert sigma == pytest.approx(half / Z, rel=1e-4)
+        assert sigma == pytest.approx(said.width / people_ / said.mu, rel=1e-4)
     value = charge.value[0]
     low, high = said.range
     wanted = [f"{min(max(x, low), high):.{said.digits}g}" for x in (value, value - half, value + half)]
