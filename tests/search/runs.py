@@ -1,18 +1,15 @@
 """Every method with its small run, what the tests do to a run, and a method of a few lines beside the package's own."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from dptune import CENTRED, GIBO, Categorical, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Categorical, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, Question
-from dptune.search import SELECTION, VALUES, AdaGradNorm, Method, PublicFacts, Rounds, RoundSettings, RunPlan
+from dptune.search import SELECTION, VALUES, AdaGradNorm, Method, Rounds, RoundSettings, RunPlan
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 MIXED_SPACE = Space(
@@ -24,28 +21,28 @@ MIXED_SPACE = Space(
 class RandomPoints(Rounds):
     """Ends with the mean of the points that won a round, so that the contract of all methods is not one of two."""
 
-    def __init__(self, settings: RoundSettings) -> None:
+    def __init__(self, settings):
         super().__init__(settings)
-        self.winners: list[list[float]] = []
+        self.winners = []
 
-    def ask(self, slot: int) -> np.ndarray:
+    def ask(self, slot):
         return np.random.default_rng([self.settings.seed, self.t, slot]).random(self.settings.d)
 
-    def next_question(self) -> Question:
+    def next_question(self):
         names = self.waiting()
         query = MeanQuery(names, np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip), self.settings.round_mu)
         return Question(f"round/{self.t + 1}", query, {"points": self.points_at(names).tolist()})
 
-    def learn(self, key: str, note: Mapping[str, Any], answer: Any, sigma: float, *, own: bool) -> None:
+    def learn(self, key, note, answer, sigma, *, own):
         self.used_up(own=own, forget=True)
         if answer is not None:
             self.winners.append(note["points"][int(np.argmin(answer))])
 
-    def recommend(self) -> np.ndarray:
+    def recommend(self):
         return np.mean(self.winners or [[0.5] * self.settings.d], axis=0)
 
 
-def plan_toy(facts: PublicFacts, *, trials: int = 12, clip: float = 0.4) -> RunPlan:
+def plan_toy(facts, *, trials=12, clip=0.4):
     mu, radius = facts.mu * math.sqrt(0.85), clip * facts.loss_range
     settings = RoundSettings(facts.d, trials // 3, 3, mu, radius, facts.seed)
     return RunPlan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=6)
@@ -70,11 +67,11 @@ class Kind:
     first_question: str = ""  # of each round, if it is not the last
 
     @property
-    def questions(self) -> list[str]:
+    def questions(self):
         """Keys of the charges that make the rounds."""
         return [f"{self.last_question}/{t}" for t in range(1, self.rounds + 1)]
 
-    def start(self, ledger: PrivacyLedger, *, noise: Any = None, pending: Any = None, **change: Any) -> SearchRun:
+    def start(self, ledger, *, noise=None, pending=None, **change):
         """Return the run with a ledger and a privatizer of its own, as another process would have."""
         own = PrivacyLedger(ledger.url.database)
         privatizer = LossPrivatizer(own, n=self.n, clip=(0.0, 1.0), noise=noise, pending=pending)
@@ -82,7 +79,7 @@ class Kind:
         return SearchRun(self.method, privatizer, **settings)
 
 
-GIBO_SETTINGS: dict[str, Any] = {
+GIBO_SETTINGS = {
     "steps": 4,
     "batch": 3,
     "starts": 4,
@@ -96,7 +93,7 @@ GIBO_SETTINGS: dict[str, Any] = {
 }
 
 
-def path(run: Any) -> Any:
+def path(run):
     return np.array(run.algorithm.path).tolist()
 
 
@@ -130,29 +127,29 @@ SELECTION_RUN = replace(CENTRED_RUN, name="selection", method=SELECTION, setting
 VALUES_RUN = replace(GIBO_RUN, name="values", method=VALUES, settings={"trials": 6}, trials=6, space=None)
 
 
-def readable(value: object) -> str | None:
+def readable(value):
     """Return the id of a kind or of a changed option."""
     if isinstance(value, Kind):
         return value.name
     return next(iter(value)) if isinstance(value, dict) else None
 
 
-def losses_of(x: Mapping[str, Any], n: int) -> np.ndarray:
+def losses_of(x, n):
     """Return the loss at x of each of n people, (n,)."""
     return np.asarray((x["a"] - np.linspace(0.2, 0.6, n)) ** 2 + 0.02 * math.log10(x["b"]) ** 2)
 
 
-def trial(run: Any, name: str, *, fails: bool = False) -> float:
+def trial(run, name, *, fails=False):
     run.check(name)
     x = run.ask()
     return run.finish(name, x, None if fails else losses_of(x, run.privatizer.n))
 
 
-def trials(run: Any, count: int, name: str = "") -> list[float]:
+def trials(run, count, name=""):
     return [trial(run, f"{name}{i}") for i in range(count)]
 
 
-def to_the_end(run: Any, name: str = "more ") -> Any:
+def to_the_end(run, name="more "):
     """Go on until the run is complete; of the plan's trials some may have been lost."""
     for i in range(3 * run.plan.trials):
         if run.complete:
@@ -162,35 +159,21 @@ def to_the_end(run: Any, name: str = "more ") -> Any:
     return run
 
 
-def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[str]:
+def keys(ledger, prefix="", scope="run"):
     return [c.key for c in ledger.charges(scope, prefix=prefix)]
 
 
-def spend_elsewhere(run: Any, mu: float) -> None:
+def spend_elsewhere(run, mu):
     """Another study of the ledger spends so much."""
     run.privatizer.observe("x", np.zeros(run.privatizer.n))
     run.privatizer.release(run.privatizer.mean_query("x", mu), scope="another study", key="1")
 
 
-def fails_once(monkeypatch: pytest.MonkeyPatch, run: Any, method: str, key: str) -> None:
-    """The ledger of this run fails at the charge, or the record, of a question."""
-    true, failed = getattr(run.ledger, method), []
-
-    def full(*args: Any, **options: Any) -> Any:
-        named = args[1] if method == "charge" else args[0].key
-        if named == key and not failed:
-            failed.append(key)
-            raise LedgerError("disk full")
-        return true(*args, **options)
-
-    monkeypatch.setattr(run.ledger, method, full)
-
-
-def when_released(patch: pytest.MonkeyPatch, meets: Callable[[LossPrivatizer, str], object]) -> None:
+def when_released(patch, meets):
     """Call ``meets`` with privatizer and key between a run's last look at its ledger and each charge."""
     true = LossPrivatizer.release
 
-    def release(self: LossPrivatizer, query: Any, *, key: str, **options: Any) -> Any:
+    def release(self, query, *, key, **options):
         meets(self, key)
         return true(self, query, key=key, **options)
 

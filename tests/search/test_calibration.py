@@ -1,15 +1,11 @@
 """What a run says of its own result is true as often as it says: made-up losses, seeded noise, a ledger in memory."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from scipy.stats import binom
 
-from benchmarks.frontier.tasks import FrontierTask
 from benchmarks.measurements.tails.__main__ import recommended
 from benchmarks.measurements.tails.tasks import MADE_UP, make
 from dptune import Float, Space
@@ -17,22 +13,22 @@ from dptune.search.answer import Estimate, Recommendation
 
 RUNS, TRIALS, SURE = 150, 36, 1e-3
 Said = Callable[[Recommendation], Estimate | None]
-CLIPS_HALF: dict[str, Any] = {"tuning": {"quantile": 0.5, "saturated": 0.6}, "choice_share": 0.0}
+CLIPS_HALF = {"tuning": {"quantile": 0.5, "saturated": 0.6}, "choice_share": 0.0}
 
 
-def with_more_numbers(task: FrontierTask, more: int = 9) -> FrontierTask:
+def with_more_numbers(task, more=9):
     """The same losses, and numbers that do nothing: with eleven or more the search clips much."""
     space = Space({**task.space, **{f"idle{j}": Float(0.0, 1.0) for j in range(more)}})
     default = {**space.centre(), **task.default}
 
-    def few(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def few(parameters):
         return {name: parameters[name] for name in task.space}
 
     wide = replace(task, space=space, default=default, fit=lambda p: task.fit(few(p)), known={})
     return replace(wide, judge=lambda p: task.judge(few(p)))
 
 
-def audit(name: str, said: Said, settings: dict[str, Any] | None = None) -> tuple[float, float]:
+def audit(name, said, settings=None):
     """Probabilities of so few intervals that cover, and of so many "better" that are false, if all is as promised."""
     made, covered, false = 0, 0, 0
     for i in range(RUNS):
@@ -48,27 +44,27 @@ def audit(name: str, said: Said, settings: dict[str, Any] | None = None) -> tupl
     return float(binom.cdf(covered, made, 0.95)), float(binom.sf(false - 1, RUNS, 0.025))
 
 
-def released(found: Recommendation) -> Estimate | None:
+def released(found):
     return found.improvement
 
 
-def of_the_model(found: Recommendation) -> Estimate | None:
+def of_the_model(found):
     """The planted bug: what the package said when it clipped half of the people and released no improvement."""
     return None if found == found.defaults else found.hint
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MADE_UP)
-def test_an_interval_covers_as_it_says_and_better_is_true(name: str) -> None:
+def test_an_interval_covers_as_it_says_and_better_is_true(name):
     assert min(audit(name, released)) > SURE
 
 
 @pytest.mark.slow
-def test_the_audit_finds_an_interval_of_the_model() -> None:
+def test_the_audit_finds_an_interval_of_the_model():
     assert max(min(audit(name, of_the_model, CLIPS_HALF)) for name in ("minority loses", "bowl")) < SURE
 
 
-def ended_worse(runs: int, **settings: Any) -> int:
+def ended_worse(runs, **settings):
     """Runs of a minority's losses with twelve numbers that end truly worse than the default."""
     worse = 0
     for i in range(runs):
@@ -79,6 +75,6 @@ def ended_worse(runs: int, **settings: Any) -> int:
 
 
 @pytest.mark.slow
-def test_with_many_numbers_a_minority_that_loses_much_is_heard() -> None:
+def test_with_many_numbers_a_minority_that_loses_much_is_heard():
     assert ended_worse(24) <= 2
     assert ended_worse(24, choice_share=0.0) > 12  # the planted bug: the surrogate's minimiser, as it was

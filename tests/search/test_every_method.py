@@ -1,50 +1,30 @@
 """What holds for a run of every method: workers share one budget, restarts, odd trials, one plan, non-interference."""
 
-from __future__ import annotations
-
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from audit_tools import dump
 from noises import CannedNoise
-from runs import (
-    CENTRED_RUN,
-    GIBO_RUN,
-    KINDS,
-    SPACE,
-    TOY_RUN,
-    Kind,
-    keys,
-    losses_of,
-    readable,
-    to_the_end,
-    trial,
-    trials,
-)
+from runs import CENTRED_RUN, GIBO_RUN, SPACE, TOY_RUN, keys, losses_of, readable, to_the_end, trial, trials
 
-from dptune import (
-    Budget,
-    Float,
-    InputError,
-    Int,
-    PlanComplete,
-    PrivacyLedger,
-    Space,
-)
+from dptune import Budget, Float, InputError, Int, PlanComplete, PrivacyLedger, Space
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.search import AdaGradNorm
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 
 
-def test_a_run_makes_what_it_planned_and_then_no_more(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_a_run_makes_what_it_planned_and_then_no_more(ledger, kind):
     run = kind.start(ledger)
-    values = trials(run, kind.trials)
+    values = trials(run, kind.first_round)
+    progress = json.loads(json.dumps(run.progress()))  # plain public data
+    done, planned = progress[f"{run.algorithm.unit}s_done"], progress[f"{run.algorithm.unit}s"]
+    assert (done, planned, progress["private"]) == (1, kind.rounds, True)
+    assert progress["mu_spent"] == ledger.spent()
+    values += [trial(run, str(i)) for i in range(kind.first_round, kind.trials)]
     assert not np.isnan(values).any()  # inf: nothing is known of the first round yet
     assert run.complete
     assert keys(ledger, kind.last_question) == kind.questions
@@ -62,7 +42,7 @@ def test_a_run_makes_what_it_planned_and_then_no_more(ledger: PrivacyLedger, kin
 # ---- workers -------------------------------------------------------------------------------------------
 
 
-def test_two_runs_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_two_runs_interleaved_agree_and_share_one_budget(ledger, kind):
     a, b = kind.start(ledger), kind.start(ledger)
     for i in range(4 * kind.trials):
         if a.complete or b.complete:
@@ -76,10 +56,10 @@ def test_two_runs_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger, 
     assert ledger.spent() <= 4.0
 
 
-def test_threads_share_a_run(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_threads_share_a_run(ledger, kind):
     run = kind.start(ledger)
 
-    def work(i: int) -> float | None:
+    def work(i):
         try:
             return trial(run, str(i))
         except PlanComplete:
@@ -93,9 +73,7 @@ def test_threads_share_a_run(ledger: PrivacyLedger, kind: Kind) -> None:
     assert ledger.spent() <= 4.0
 
 
-def test_points_asked_for_one_after_another_differ_and_know_what_others_released(
-    ledger: PrivacyLedger, kind: Kind
-) -> None:
+def test_points_asked_for_one_after_another_differ_and_know_what_others_released(ledger, kind):
     run, fresh = kind.start(ledger), kind.start(ledger)
     asked = [run.ask() for _ in range(kind.first_round)]
     assert asked == [fresh.ask(slot) for slot in range(kind.first_round)]
@@ -108,7 +86,7 @@ def test_points_asked_for_one_after_another_differ_and_know_what_others_released
 # ---- odd trials ----------------------------------------------------------------------------------------
 
 
-def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_failed_trials_and_losses_that_are_not_finite_count(ledger, kind):
     run = kind.start(ledger)
     for i in range(kind.trials):
         mine = None if i % 4 == 3 else np.full(kind.n, [np.nan, np.inf, -np.inf][i % 3])
@@ -116,7 +94,7 @@ def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedge
     assert run.complete
 
 
-def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_a_trial_out_of_range_has_no_say(ledger, kind):
     run = kind.start(ledger)
     for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
         assert not math.isnan(run.finish(f"odd {i}", x, np.full(kind.n, 0.5)))
@@ -124,7 +102,7 @@ def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger, kind: Kind) -> N
     assert run.privatizer.points() == ()
 
 
-def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_points_of_ones_own_and_rounded_ones_count(ledger, kind):
     space = Space({"a": Float(0.0, 1.0, step=0.1), "b": Int(1, 9)})
     run = kind.start(ledger, space=space)
     own = [{"a": 0.1 * i, "b": 1 + i} for i in range(kind.first)]
@@ -135,16 +113,11 @@ def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger, kind: 
     assert space.contains(run.ask())
 
 
-WRONG = [
-    (kind, wrong)
-    for kind in KINDS
-    for wrong in (np.zeros(kind.n - 1), np.zeros((kind.n, 1)), 0.5, ["a"] * (kind.n + 1))
-]
-
-
-@pytest.mark.parametrize(("kind", "wrong"), WRONG, ids=readable)
-def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLedger, kind: Kind, wrong: Any) -> None:
-    run = kind.start(ledger)
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(TOY_RUN.n - 1), np.zeros((TOY_RUN.n, 1)), 0.5, ["a"] * (TOY_RUN.n + 1)], ids=type
+)
+def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger, wrong):
+    run = TOY_RUN.start(ledger)
     with pytest.raises(InputError):
         run.finish("0", run.ask(), wrong)
     assert ledger.spent() == 0.0
@@ -153,30 +126,19 @@ def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLed
 # ---- one plan ------------------------------------------------------------------------------------------
 
 OTHERS = [
-    (GIBO_RUN, {"steps": 5}),
-    (GIBO_RUN, {"clip": 0.6}),
-    (GIBO_RUN, {"rule": AdaGradNorm(0.2)}),
-    (GIBO_RUN, {"monitor_share": 0.2}),
-    (GIBO_RUN, {"seed": 8}),
-    (GIBO_RUN, {"mu": 2.0}),
-    (GIBO_RUN, {"space": Space({"a": Float(0.0, 2.0), "b": Float(1e-2, 1e2, log=True)})}),
-    (CENTRED_RUN, {"trials": 30}),
-    (CENTRED_RUN, {"radius": 0.6}),
-    (CENTRED_RUN, {"tuning": {"radius_share": 0.2}}),
-    (CENTRED_RUN, {"seed": 8}),
-    (CENTRED_RUN, {"mu": 2.0}),
-    (CENTRED_RUN, {"tuning": {"references": 1}}),
-    (TOY_RUN, {"trials": 6}),
-    (TOY_RUN, {"clip": 0.5}),
+    (GIBO_RUN, [{"steps": 5}, {"rule": AdaGradNorm(0.2)}, {"monitor_share": 0.2}, {"seed": 8}, {"mu": 2.0}]),
+    (CENTRED_RUN, [{"trials": 30}, {"tuning": {"radius_share": 0.2}}, {"space": Space({"a": SPACE["a"]})}]),
+    (TOY_RUN, [{"clip": 0.5}]),
 ]
 
 
-@pytest.mark.parametrize(("kind", "change"), OTHERS, ids=readable)
-def test_another_plan_for_the_same_run_is_refused(ledger: PrivacyLedger, kind: Kind, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kind", "changes"), OTHERS, ids=readable)
+def test_another_plan_for_the_same_run_is_refused(ledger, kind, changes):
     kind.start(ledger, seed=7, mu=3.0)
     before = dump(ledger)
-    with pytest.raises(BudgetMismatch, match="planned"):
-        kind.start(ledger, **{"seed": 7, "mu": 3.0, **change})
+    for change in changes:
+        with pytest.raises(BudgetMismatch, match="planned"):
+            kind.start(ledger, **{"seed": 7, "mu": 3.0, **change})
     assert dump(ledger) == before
     assert kind.start(ledger).plan.settings.seed == 7  # what is not said is as it was
 
@@ -184,14 +146,14 @@ def test_another_plan_for_the_same_run_is_refused(ledger: PrivacyLedger, kind: K
 # ---- non-interference ----------------------------------------------------------------------------------
 
 
-def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: Path, kind: Kind) -> None:
-    """All releases canned: neighbours, one of them with NaN, inf and failures of type, leave equal transcripts."""
+def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path, kind):
+    """All releases canned: neighbours, one of them with NaN or an overflow, leave equal transcripts."""
     transcripts = []
-    for name, person in (("a", 0.3), ("b", np.nan), ("c", np.inf), ("d", -1e308)):
+    for name, person in (("a", 0.3), ("b", np.nan), ("c", -1e308)):
         (fast_path / name).mkdir()
         ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
         run = kind.start(ledger, seed=3, noise=CannedNoise(5))
-        shown: list[Any] = []
+        shown = []
         for i in range(kind.trials):
             x = run.ask()
             mine = losses_of(x, kind.n)
@@ -199,22 +161,13 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
             shown.append((x, run.finish(str(i), x, mine), run.progress()))
         shown.append((run.recommend(), run.estimate(run.recommend(), mine), repr(run.privatizer)))
         transcripts.append((shown, dump(ledger)))
-    assert transcripts[0] == transcripts[1] == transcripts[2] == transcripts[3]
-
-
-def test_progress_is_plain_public_data(ledger: PrivacyLedger, kind: Kind) -> None:
-    run = kind.start(ledger)
-    trials(run, kind.first_round)
-    progress = json.loads(json.dumps(run.progress()))
-    done, planned = progress[f"{run.algorithm.unit}s_done"], progress[f"{run.algorithm.unit}s"]
-    assert (done, planned, progress["private"]) == (1, kind.rounds, True)
-    assert progress["mu_spent"] == ledger.spent()
+    assert transcripts[0] == transcripts[1] == transcripts[2]
 
 
 # ---- the estimate --------------------------------------------------------------------------------------
 
 
-def test_the_estimate_is_made_once(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_the_estimate_is_made_once(ledger, kind):
     run = kind.start(ledger)
     trials(run, kind.trials)
     best = run.recommend()
@@ -233,46 +186,40 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger, kind: Kind) -> None:
     assert all("final" not in point for point in run.privatizer.points())
 
 
-def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(ledger):
     """Its point would be forgotten with the estimate's."""
-    run = kind.start(ledger)
+    run = TOY_RUN.start(ledger)
     x = run.ask()
-    for refuse in (run.check, lambda name: run.finish(name, x, losses_of(x, kind.n))):
+    for refuse in (run.check, lambda name: run.finish(name, x, losses_of(x, TOY_RUN.n))):
         with pytest.raises(InputError, match="'final'"):
             refuse("final")
     assert run.privatizer.points() == ()
     trial(run, "final 1")
-    best = run.space.centre()
-    run.estimate(best, losses_of(best, kind.n), early=True)
 
 
-def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(
-    ledger: PrivacyLedger, kind: Kind
-) -> None:
+def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(ledger):
     """A recommendation that later trials change would have used it up."""
-    run = kind.start(ledger)
-    trials(run, kind.trials - 1)
+    run = GIBO_RUN.start(ledger)
+    trials(run, GIBO_RUN.trials - 1)
     point, spent = dict(run.space.centre()), ledger.spent()
-    losses = losses_of(point, kind.n)
+    losses = losses_of(point, GIBO_RUN.n)
     for refused in (run.check_estimate, lambda x: run.estimate(x, losses)):
         with pytest.raises(InputError, match=r"is not complete.*Nothing was trained or spent.*early=True"):
             refused(point)
-    assert ledger.spent() == spent
     with pytest.raises(InputError, match="early must be True or False"):
         run.check_estimate(point, early="no")
+    assert ledger.spent() == spent
     run.check_estimate(point, early=True)
+    estimate = run.estimate(point, losses, early=True)
     to_the_end(run)
-    estimate = run.estimate(point, losses)
-    assert kind.start(ledger).estimate(point, losses) == estimate
+    assert run.estimate(point, losses) == GIBO_RUN.start(ledger).estimate(point, losses) == estimate
 
 
 @pytest.mark.parametrize("elsewhere", [{"a": 1.5, "b": 1.0}, {"a": 0.5}, {"a": "0.5", "b": 1.0}, {"a": 0.5, "b": 0.0}])
-def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_trained(
-    ledger: PrivacyLedger, kind: Kind, elsewhere: dict[str, Any]
-) -> None:
-    run = kind.start(ledger)
-    for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n), early=True)):
+def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_trained(ledger, elsewhere):
+    run = TOY_RUN.start(ledger)
+    losses = losses_of(run.space.centre(), TOY_RUN.n)
+    for refused in (run.check_estimate, lambda x: run.estimate(x, losses, early=True)):
         with pytest.raises(InputError, match=r"search space.*recommend\(\)"):
             refused(elsewhere)
     assert keys(ledger) == []
-    run.check_estimate({**run.space.centre(), "a": 0.5, "b": 1.0}, early=True)

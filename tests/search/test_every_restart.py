@@ -1,47 +1,51 @@
 """Every method: restarts, copies, rounds whose answer is lost or late, and budgets that others spend."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
-from typing import Any
 
 import pytest
 from audit_tools import dump
-from runs import SPACE, Kind, fails_once, keys, losses_of, spend_elsewhere, to_the_end, trial, trials, when_released
-
-from dptune import (
-    BudgetExhausted,
-    LedgerError,
-    LossPrivatizer,
-    PrivacyLedger,
+from runs import (
+    CENTRED_RUN,
+    KINDS,
+    SPACE,
+    keys,
+    losses_of,
+    readable,
+    spend_elsewhere,
+    to_the_end,
+    trial,
+    trials,
+    when_released,
 )
+
+from dptune import BudgetExhausted, PrivacyLedger
 
 # ---- restarts, copies, and answers that are late or lost -----------------------------------------------
 
 
-@pytest.mark.parametrize("stop", ["at once", "within a round", "after a round", "one before the end", "at the end"])
-def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(
-    ledger: PrivacyLedger, kind: Kind, stop: str
-) -> None:
-    made = {"at once": 0, "within a round": 2, "after a round": kind.first_round, "one before the end": kind.trials - 1}
-    first = kind.start(ledger)
-    trials(first, made.get(stop, kind.trials))
-    before = dump(ledger)
-    again = kind.start(ledger)
-    assert again.plan == first.plan  # the seed was drawn once
-    assert kind.state(again) == kind.state(first)
-    assert again.algorithm.recommend().tolist() == first.algorithm.recommend().tolist()
-    assert again.complete == first.complete == (stop == "at the end")
-    if stop == "after a round":
-        assert [again.ask() for _ in range(kind.batch)] == [first.ask() for _ in range(kind.batch)]
-    assert dump(ledger) == before
-    to_the_end(again)
+def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger, kind):
+    """At once, within a round, after a round, one before the end, and at the end."""
+    run = kind.start(ledger)
+    for made in (0, 2, kind.first_round, kind.trials - kind.first_round - 1, None):
+        if made is None:
+            to_the_end(run)
+        else:
+            trials(run, made, f"{made} ")
+        before, again = dump(ledger), kind.start(ledger)
+        assert again.plan == run.plan  # the seed was drawn once
+        assert kind.state(again) == kind.state(run)
+        assert again.algorithm.recommend().tolist() == run.algorithm.recommend().tolist()
+        assert again.complete == run.complete == (made is None)
+        if made == kind.first_round:
+            assert [again.ask() for _ in range(kind.batch)] == [run.ask() for _ in range(kind.batch)]
+        assert dump(ledger) == before
+        run = again
     assert keys(ledger, kind.last_question) == kind.questions
     assert ledger.spent() <= 4.0
 
 
-def test_a_copy_has_the_state_and_none_of_the_losses_and_goes_on(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_a_copy_has_the_state_and_none_of_the_losses_and_goes_on(ledger, kind):
     run = kind.start(ledger)
     trials(run, kind.first_round + 1)
     twin = pickle.loads(pickle.dumps(run))
@@ -52,12 +56,10 @@ def test_a_copy_has_the_state_and_none_of_the_losses_and_goes_on(ledger: Privacy
     assert twin.algorithm.t == 2
 
 
-def test_a_round_whose_answer_was_lost_is_used_up(
-    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_whose_answer_was_lost_is_used_up(ledger, kind, monkeypatch):
     run, true = kind.start(ledger), PrivacyLedger.charge
 
-    def dies(self: PrivacyLedger, scope: str, key: str, *rest: Any, **options: Any) -> Any:
+    def dies(self, scope, key, *rest, **options):
         paid = true(self, scope, key, *rest, **options)
         if key == kind.questions[0]:
             raise KeyboardInterrupt
@@ -75,13 +77,11 @@ def test_a_round_whose_answer_was_lost_is_used_up(
     assert ledger.spent() <= 4.0
 
 
-def test_an_answer_that_arrives_late_is_folded_in_its_place(
-    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger, kind, monkeypatch):
     a, b = kind.start(ledger), kind.start(ledger)
     true, waiting = PrivacyLedger.record, []
 
-    def later(self: PrivacyLedger, charge: Any, value: Any) -> Any:
+    def later(self, charge, value):
         if charge.key == kind.questions[0]:
             waiting.append((charge, value))
             raise KeyboardInterrupt
@@ -99,47 +99,19 @@ def test_an_answer_that_arrives_late_is_folded_in_its_place(
     assert len(kind.state(b)) == len(without) + 1
 
 
-def test_an_answer_that_could_not_be_recorded_is_recorded_later_and_not_asked_for_again(
-    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = kind.start(ledger)
-    fails_once(monkeypatch, run, "record", kind.questions[0])
-    trials(run, kind.first_round - 1)
-    with pytest.raises(LedgerError, match="disk full"):
-        trial(run, "last")
-    run.recommend()  # records it
-    assert ledger.find("run", kind.questions[0]).value is not None
-    assert kind.state(run) == kind.state(kind.start(ledger))
-    assert (run.algorithm.t, run.algorithm.missing()) == (1, kind.batch)
-    trial(run, "next")
-    assert keys(ledger, kind.last_question) == kind.questions[:1]
-
-
-def test_a_round_that_another_process_charged_leaves_ones_own_points_waiting(
-    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This process's charge fails, and another makes the round meanwhile."""
-    run, other = kind.start(ledger), kind.start(ledger)
-    fails_once(monkeypatch, run, "charge", kind.questions[0])
-    with pytest.raises(LedgerError):
-        trials(run, kind.first_round, "a")
-    trials(other, kind.batch, "b")
-    run.so_far()
-    assert (run.algorithm.t, run.algorithm.missing()) == (1, 0)
-
-
-@pytest.mark.parametrize("question", ["first", "last"])
-def test_who_comes_second_with_a_question_keeps_its_points(
-    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch, question: str
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [*((kind, kind.questions[0]) for kind in KINDS), (CENTRED_RUN, f"{CENTRED_RUN.first_question}/1")],
+    ids=readable,
+)
+def test_who_comes_second_with_a_question_keeps_its_points(ledger, monkeypatch, kind, asked):
     """The first makes the round between the second's look at the ledger and its charge."""
     first, second = kind.start(ledger), kind.start(ledger)
     trials(first, kind.first_round - 1, "first ")
     trials(second, kind.batch - 1, "second ")
-    asked = f"{kind.first_question}/1" if question == "first" and kind.first_question else kind.questions[0]
-    met: list[float] = []
+    met = []
 
-    def meets(privatizer: LossPrivatizer, key: str) -> None:
+    def meets(privatizer, key):
         if privatizer is second.privatizer and key == asked and not met:
             met.append(trial(first, "meets"))
 
@@ -156,9 +128,7 @@ def test_who_comes_second_with_a_question_keeps_its_points(
 # ---- a budget that others spend ------------------------------------------------------------------------
 
 
-def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(
-    ledger: PrivacyLedger, kind: Kind
-) -> None:
+def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(ledger, kind):
     run = kind.start(ledger)
     trials(run, kind.first_round)
     spend_elsewhere(run, ledger.remaining() * 0.999)
@@ -175,7 +145,7 @@ def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(
     assert SPACE.contains(run.recommend())
 
 
-def test_lost_trials_delay_and_do_not_block(ledger: PrivacyLedger, kind: Kind) -> None:
+def test_lost_trials_delay_and_do_not_block(ledger, kind):
     run, finished = kind.start(ledger), 0
     for i in range(3 * kind.trials):
         if run.complete:

@@ -1,16 +1,13 @@
 """A run of DP-GIBO: what it releases, keeps and may spend, when it is refused, and steps that came late."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
-from runs import GIBO_RUN, SPACE, keys, losses_of, spend_elsewhere, trial, trials
+from runs import GIBO_RUN, SPACE, keys, losses_of, spend_elsewhere, to_the_end, trial, trials
 
-from dptune import BudgetExhausted, InputError, LedgerError, PlanComplete, PrivacyLedger
+from dptune import BudgetExhausted, InputError, LedgerError, PlanComplete
 from dptune.errors import KeyConflict
 
 start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
@@ -18,7 +15,7 @@ start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
 # ---- a whole run ---------------------------------------------------------------------------------------
 
 
-def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledger: PrivacyLedger) -> None:
+def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledger):
     run, values = start(ledger), []
     for i in range(TRIALS):
         values.append(trial(run, str(i)))
@@ -42,7 +39,7 @@ def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledge
 # ---- odd trials ----------------------------------------------------------------------------------------
 
 
-def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
+def test_the_same_trial_twice_is_paid_once(ledger):
     run = start(ledger)
     x = run.ask()
     value = run.finish("0", x, losses_of(x, N))
@@ -61,7 +58,7 @@ def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
 # ---- what it may spend -------------------------------------------------------------------------------
 
 
-def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
+def test_withheld_values_cost_nothing(ledger):
     run = start(ledger, monitor_share=0.0)
     assert trials(run, TRIALS) == [math.inf] * TRIALS
     assert keys(ledger, "value/") == []
@@ -71,11 +68,8 @@ def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
     assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
 
 
-@pytest.mark.parametrize("monitor", [0.1, 0.0])
-@pytest.mark.parametrize("steps_before", [0, 1])
-def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
-    ledger: PrivacyLedger, monitor: float, steps_before: int
-) -> None:
+@pytest.mark.parametrize(("monitor", "steps_before"), [(0.1, 0), (0.0, 1)])
+def test_no_model_is_trained_for_a_step_that_cannot_be_paid(ledger, monitor, steps_before):
     """What is left pays values, and half a step, or half of the comparison of starts."""
     run = start(ledger, monitor_share=monitor)
     trials(run, STARTS * steps_before + steps_before)
@@ -88,27 +82,22 @@ def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
     assert ledger.spent() == spent
 
 
-@pytest.mark.parametrize("monitor", [0.1, 0.0])
-def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger: PrivacyLedger, monitor: float) -> None:
+def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger):
     """Also where all spare values are used up by trials that were lost to another process."""
-    run, other = (start(ledger, monitor_share=monitor, final_share=0.0) for _ in range(2))
+    run, other = (start(ledger, final_share=0.0) for _ in range(2))
     for i in range(2 * BATCH):
         if i % 2:
             trial(other, f"lost {i}")
-            other = start(ledger, monitor_share=monitor, final_share=0.0)
+            other = start(ledger, final_share=0.0)
         else:
             trial(run, f"{i}")
-    for i in range(TRIALS):
-        if run.complete:
-            break
-        trial(run, f"more {i}")
-    assert run.complete
+    to_the_end(run)
 
 
 # ---- the estimate --------------------------------------------------------------------------------------
 
 
-def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) -> None:
+def test_a_run_without_a_final_share_makes_no_estimate(ledger):
     run = start(ledger, final_share=0.0)
     with pytest.raises(InputError, match="final_share"):
         run.check_estimate(run.recommend())
@@ -120,13 +109,11 @@ def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) ->
 # ---- steps that are never recorded, or never made ----------------------------------------------------
 
 
-def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(
-    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger, monkeypatch):
     """A pair of opposite points stays one: reading the same ledger again must not draw a new design."""
     run, other = (start(ledger, starts=0, batch=2) for _ in range(2))
 
-    def full(*_: Any) -> None:
+    def full(*_):
         raise LedgerError("disk full")
 
     trial(other, "0")
@@ -139,7 +126,7 @@ def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(
     np.testing.assert_allclose((a + b) / 2, run.algorithm.theta, atol=1e-12)
 
 
-def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger: PrivacyLedger) -> None:
+def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger):
     spare = start(ledger).plan.spare
     for i in range(TRIALS + spare):  # each a process of one trial
         trial(start(ledger), str(i))

@@ -1,76 +1,324 @@
-"""A search within a budget in (epsilon, delta): its choice has a limit of its own, and everything is larger."""
+"""Runs within a budget in (epsilon, delta): a choice, and an automatic clip before it, have limits of their own."""
 
-from __future__ import annotations
-
-from pathlib import Path
+import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from dptune import Budget, Categorical, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.errors import BudgetExhausted
-from dptune.ledger.approximate import divided, largest_plan
+import dptune
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    Categorical,
+    Float,
+    InputError,
+    LossPrivatizer,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
+from dptune.choice.choosing import ChoiceSettings
+from dptune.errors import BudgetMismatch
+from dptune.ledger.approximate import composed_delta, divided, largest_plan
+from dptune.ledger.events import GaussianRelease
+from dptune.ledger.filter import Division
+from dptune.privacy.auto_clip import AutoClip, ClipRule
 from dptune.search import CENTRED, SELECTION
-from dptune.search.algorithms.method import Method
+from dptune.search.asked_loss import AskedLoss
 from dptune.search.replay import CHOICE
 from dptune.search.request import SearchRequest
 from dptune.search.view import RunView
+from dptune.training import join
 
 SPACE = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"])})
 DEFAULT = {"x": 0.9, "kind": "a"}
-EPSILON, DELTA, N = 3.0, 1e-5, 300
+EPSILON, DELTA, N = 1.0, 1e-5, 400
+PAIR = Budget.approximate_dp(EPSILON, DELTA)
+CLIP = "clip/automatic"
 
 
-def complete(run: SearchRun) -> SearchRun:
-    rng = np.random.default_rng(0)
+@pytest.fixture
+def ledger(fast_path):
+    return PrivacyLedger(fast_path / "ledger.db", PAIR)
+
+
+def opened(ledger):
+    """The same ledger, as another process has it."""
+    return PrivacyLedger(ledger.url.database or "", PAIR)
+
+
+def asked(ledger, method=CENTRED, clip="auto", **settings):
+    given = {"space": SPACE, "settings": {"trials": 20}, "default": DEFAULT, "seed": 1, **settings}
+    return SearchRequest(method, LossPrivatizer(ledger, n=N, clip=clip), **given)
+
+
+def losses(level=1.0):
+    return np.random.default_rng(0).exponential(level, N)
+
+
+def clipped(request, space=SPACE, scope="run"):
+    return request.choose_clip(scope, space, losses, AskedLoss("loss", math.inf))
+
+
+def complete(run):
     for trial in range(200):
         if run.complete:
             return run
         parameters = run.ask(trial=str(trial))
-        level = (parameters["x"] - 0.3) ** 2 + 0.2 * (parameters["kind"] == "a")
-        run.finish(str(trial), parameters, np.clip(level + 0.05 * rng.standard_normal(N), 0, 1))
+        run.finish(str(trial), parameters, losses(0.1 + (parameters["x"] - 0.3) ** 2))
     raise AssertionError("the run does not end")
 
 
+def choices(ledger):
+    """Bounded ranges of the choices that are held to a limit of their own."""
+    return {charge.scope: charge.eta for charge in ledger.charges() if charge.eta}
+
+
 @pytest.mark.parametrize("method", [CENTRED, SELECTION])
-def test_a_run_that_takes_all_spends_the_promise_and_no_more(method: Method, fast_path: Path) -> None:
-    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.approximate_dp(EPSILON, DELTA))
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    new = {"space": SPACE, "default": DEFAULT, "trials": 20, "seed": 1}
-    run = complete(SearchRun(method, privatizer, scope="run", **new))
+def test_a_run_that_takes_all_spends_the_promise_and_no_more(method, ledger):
+    request = asked(ledger, method, (0.0, 4.0))
+    run = complete(request.begin("run", SPACE))
     share = run.plan.choice_share
     assert run.plan.mu == largest_plan(share, EPSILON, DELTA) > 1.2 * ledger.budget.mu
     charge = ledger.find("run", CHOICE)
-    assert charge is not None
     assert (charge.mu, charge.eta) == (None, divided(run.plan.mu, share)[1])
     assert (ledger.filter.holder, ledger.filter.limits.eta) == ("run", charge.eta)
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
     assert ledger.spent() <= ledger.mu == pytest.approx(run.plan.mu)
     assert run.progress()["mu_budget"] == ledger.mu
-    assert SearchRun(method, privatizer, scope="run", **new).recommend() == run.recommend()
+    assert "of the ledger's epsilon=1 at delta=1e-05" in request.announcement(run)
+    assert asked(opened(ledger), method, (0.0, 4.0)).begin("run", SPACE).recommend() == run.recommend()
     view = RunView.of(ledger, "run")
-    assert view is not None
     assert view.plan.describe() == run.plan.describe()
     with pytest.raises(BudgetExhausted):
-        SearchRun(method, privatizer, scope="another", **new)
+        asked(ledger, method, (0.0, 4.0)).begin("another", SPACE)
 
 
-def test_the_line_that_announces_it_names_the_promise(fast_path: Path) -> None:
-    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.approximate_dp(EPSILON, DELTA))
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    request = SearchRequest(CENTRED, privatizer, space=SPACE, settings={"trials": 20})
-    assert "of the ledger's epsilon=3 at delta=1e-05" in request.announcement(request.begin("run", SPACE))
-
-
-def test_a_run_with_a_price_of_its_own_leaves_the_rest_to_others(fast_path: Path) -> None:
-    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.approximate_dp(EPSILON, DELTA))
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    complete(SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=20, seed=1, mu=0.4))
+def test_a_run_with_a_price_of_its_own_leaves_the_rest_to_others(ledger):
+    complete(asked(ledger, clip=(0.0, 4.0), mu=0.1).begin("run", SPACE))
     rest = ledger.allowance().unplanned
-    assert rest**2 > ledger.budget.mu**2 - 0.4**2, "the choice is cheaper than in GDP"
-    other = complete(SearchRun(CENTRED, privatizer, scope="other", space=SPACE, trials=20, seed=1))
+    assert rest**2 > ledger.budget.mu**2 - 0.1**2, "the choice is cheaper than in GDP"
+    other = complete(asked(ledger, clip=(0.0, 4.0)).begin("other", SPACE))
     assert other.plan.mu == rest
     charge = ledger.find("other", CHOICE)
-    assert charge is not None
     assert charge.mu == other.plan.choice_mu
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+# ---- an automatic clip is the ledger's first charge ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "space"), [(CENTRED, None), (SELECTION, SPACE)])
+def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(method, space, ledger, fast_path):
+    given = asked(PrivacyLedger(fast_path / "given.db", PAIR), method, (0.0, 4.0)).begin("run", SPACE)
+    request = asked(ledger, method, space=space)
+    assert "chosen privately" in clipped(request, space)
+    limits = ledger.filter.limits
+    assert (limits.eta > 0, ledger.filter.holder) == (True, "")
+    assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
+    run = complete(request.begin("run", SPACE))
+    price = ledger.charges(CLIP)[0].mu
+    assert price == pytest.approx(math.sqrt(0.05 / 0.95) * run.plan.mu)
+    assert 0.85 * given.plan.mu < run.plan.mu < given.plan.mu
+    assert run.plan.mu > 1.19 * math.sqrt(0.95) * PAIR.mu  # what GDP leaves
+    assert choices(ledger) == {"run": pytest.approx(divided(run.plan.mu, run.plan.choice_share)[1])}
+    assert choices(ledger)["run"] == pytest.approx(limits.eta)
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta, ledger.filter.holder) == (limits.mu, limits.eta, "run")
+    assert ledger.allowance().unplanned == 0
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+    with pytest.raises(BudgetExhausted):
+        asked(ledger, method).begin("another", SPACE)
+
+
+def test_where_all_is_for_a_choice_the_clip_is_counted_among_the_choices(ledger):
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    assert ChoiceSettings(estimate_share=0.1).choice_share(privatizer) == 0.9
+    share = ChoiceSettings().choice_share(privatizer)
+    privatizer.choose_clip(losses(), choice_share=share)
+    assert "for 'clip/automatic', the choice of the first run that spends" in ledger.statement().to_text()
+    many = np.abs(np.random.default_rng(0).standard_normal((20, N))) + 0.05 * np.arange(20)[:, None]
+    chosen = dptune.select(many, privatizer, name="which")
+    assert choices(ledger).keys() == {CLIP, "which"}
+    assert sum(choices(ledger).values()) == pytest.approx(1.005, abs=1e-3)  # what one choice alone may have
+    assert chosen.mu == pytest.approx(0.51, abs=0.005)
+    assert ledger.statement().spent_epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert "for 'clip/automatic', the choice of the run 'which'" in ledger.statement().to_text()
+
+
+def test_a_run_without_a_choice_is_as_in_gdp(ledger):
+    space = Space({"x": Float(0.0, 1.0)})
+    settings = {"trials": 40, "choice_share": 0.0}
+    request = asked(ledger, space=None, settings=settings, default={"x": 0.5})
+    clipped(request, None)
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
+    assert request.begin("run", space).plan.mu == pytest.approx(math.sqrt(0.95) * PAIR.mu)
+
+
+def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger):
+    with pytest.raises(InputError, match="leaves no room"):
+        clipped(asked(ledger, SELECTION, mu=0.45))
+    assert ledger.spent() == 0
+    request = asked(ledger, SELECTION, mu=0.4)
+    clipped(request)
+    run = complete(request.begin("run", SPACE))
+    assert (run.plan.mu, ledger.charges(CLIP)[0].mu) == (0.4, math.sqrt(0.05) * 0.4)
+    assert choices(ledger)["run"] == ledger.filter.limits.eta
+    assert ledger.allowance().unplanned > 0
+
+
+# ---- restarts, kills and other processes ---------------------------------------------------------------------
+
+
+def test_what_is_kept_for_a_choice_is_there_in_another_process_for_the_next_run_that_begins(ledger):
+    clipped(asked(ledger))
+    asked(ledger).begin("given up", SPACE)  # has planned, and never spends
+    other = opened(ledger)
+    run = complete(asked(other).begin("run", SPACE))
+    assert run.plan.mu == pytest.approx(0.3194, abs=1e-4)
+    assert choices(other) == {"run": pytest.approx(ledger.filter.limits.eta)}
+    assert asked(opened(ledger)).begin("run", SPACE).recommend() == run.recommend()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.9])
+def test_a_kill_between_the_charge_and_its_record_is_paid_once(share, ledger, monkeypatch):
+    """Counted as a Gaussian, and among the choices."""
+    clip = AutoClip(share=share)
+    with monkeypatch.context() as broken:
+        broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            clipped(asked(ledger, SELECTION, clip))
+    spent, limits = ledger.spent(), ledger.filter.limits
+    assert (share > 0.5) == (CLIP in choices(ledger))
+    later = opened(ledger)
+    request = asked(later, SELECTION, clip)
+    clipped(request)
+    assert (later.spent(), later.filter.limits, later.count(CLIP)) == (spent, limits, 1)
+    complete(request.begin("run", SPACE))
+    assert later.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+def test_two_processes_choose_one_clip_and_one_division(ledger):
+    first, second = asked(ledger), asked(opened(ledger))
+
+    def slow():
+        clipped(first)
+        return losses(1e6)
+
+    assert "chosen privately" in second.choose_clip("run", SPACE, slow, AskedLoss("loss", math.inf))
+    assert ledger.count() == 1
+    runs = [request.begin("run", SPACE) for request in (first, second)]
+    assert runs[0].plan == runs[1].plan
+    for turn in range(20):
+        parameters = runs[turn % 2].ask(trial=str(turn))
+        runs[turn % 2].finish(str(turn), parameters, losses())
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+def test_another_run_may_charge_while_the_default_is_trained(ledger):
+    """Then it has divided the budget, and the clip is paid in GDP."""
+    request, other = asked(ledger), opened(ledger)
+
+    def slow():
+        other.charge("other", "first", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="first")
+        return losses()
+
+    request.choose_clip("run", SPACE, slow, AskedLoss("loss", math.inf))
+    assert (ledger.filter.limits.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
+    assert choices(ledger) == {}
+    assert complete(request.begin("run", SPACE)).plan.mu < PAIR.mu
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+def test_a_choice_that_is_larger_than_what_is_kept_is_planned_with_what_fits(ledger):
+    clipped(asked(ledger))
+    limits = ledger.filter.limits
+    run = complete(asked(ledger, SELECTION).begin("run", SPACE))  # .95 of its mu^2 are for the choice, not .665
+    assert choices(ledger) == {"run": pytest.approx(limits.eta)}
+    assert run.plan.mu == pytest.approx(limits.gdp, rel=0.3)
+    assert ledger.filter.limits.mu == limits.mu
+    assert ledger.allowance().unplanned > 0.1  # for other runs
+
+
+def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(ledger, fast_path):
+    """Where the default is trained on private people, whose ledger is charged before this one."""
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+
+    def trained():
+        other.charge("s", "k", GaussianRelease(0.1, 1.0, 1.0, 1, "mean"), digest="k")
+        return losses()
+
+    request = asked(ledger)
+    request.choose_clip("run", SPACE, trained, AskedLoss("loss", math.inf))
+    complete(request.begin("run", SPACE))
+    assert ledger.filter.limits.eta > 0
+    assert join([ledger, other], delta=DELTA).late == ()
+
+
+# ---- what is lost, and said ---------------------------------------------------------------------------------
+
+
+def test_a_run_whose_choice_is_lost_to_another_is_told(ledger):
+    run = asked(ledger, clip=(0.0, 4.0)).begin("run", SPACE)
+    run.check("0")
+    other = asked(opened(ledger), mu=0.1, clip=(0.0, 4.0)).begin("other", SPACE)
+    complete(other)
+    with pytest.warns(UserWarning, match="the charge of the run 'other' came first"):
+        run.check("0")
+    run.check("0")  # once
+
+
+def test_what_the_default_would_take_may_be_asked_for(ledger, fast_path):
+    most = asked(PrivacyLedger(fast_path / "other.db", PAIR), clip=(0.0, 4.0)).begin("run", SPACE).plan.mu
+    with pytest.raises(BudgetExhausted):
+        asked(ledger, clip=(0.0, 4.0), mu=1.01 * most).begin("run", SPACE)
+    request = asked(ledger, clip=(0.0, 4.0), mu=most)
+    request.check_start("run", SPACE)
+    complete(request.begin("run", SPACE))
+    assert choices(ledger) == {"run": ledger.filter.limits.eta}
+    assert ledger.allowance().unplanned == 0
+
+
+def test_the_name_of_a_choice_is_no_name_for_a_search(ledger):
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    dptune.select(np.zeros((2, N)), privatizer, name="which", mu=0.1)
+    with pytest.raises(BudgetMismatch, match="'which' belongs to a choice"):
+        SearchRun(CENTRED, privatizer, scope="which", space=SPACE, trials=20)
+    with pytest.raises(InputError, match="no run of that name"):
+        SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=20, start_from="which")
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def a_division_without_the_clip(monkeypatch):
+    """The clip is paid among the choices, and not counted when their limit is made."""
+    priced = AutoClip.priced
+
+    def planted(auto, *given):
+        price, _ = priced(auto, *given)
+        alone = largest_plan(1.0, EPSILON, DELTA)
+        return price, Division(0.0, divided(alone, 1.0)[1], own=True)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(AutoClip, "priced", planted)
+        yield
+
+
+def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(ledger, monkeypatch):
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    with a_division_without_the_clip(monkeypatch):
+        privatizer.choose_clip(losses(), choice_share=1.0)
+    paid = choices(ledger)[CLIP]
+    assert composed_delta(0.0, ledger.filter.limits.eta + paid, EPSILON) > 100 * DELTA, "what both together would have"
+    dptune.select(np.zeros((2, N)), privatizer, name="which")
+    assert sum(choices(ledger).values()) <= ledger.filter.limits.eta * (1 + 1e-12)
+    assert ledger.statement().spent_epsilon <= EPSILON * (1 + 1e-9)
+
+
+def test_planted_bug_limits_that_pass_the_promise_are_made_smaller(ledger):
+    kept = Division(5.0, 0.9)
+    ledger.charge("s", "k", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="k", division=kept)
+    assert ledger.filter.limits.eta == 0.9
+    assert composed_delta(ledger.filter.limits.mu, 0.9, EPSILON) <= DELTA

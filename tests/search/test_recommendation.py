@@ -1,17 +1,13 @@
 """What a run recommends, and what it says beside it: the improvement over the defaults, and its interval."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.query import Interval
-from dptune.search import VALUES, Method
+from dptune.search import VALUES
 from dptune.search.answer import Estimate, at_edge, best_of_values, features
 from dptune.search.request import SearchRequest
 
@@ -21,34 +17,29 @@ N = 400
 PEOPLE = np.random.default_rng(0).normal(0.0, 0.05, N)
 
 
-def losses(x: dict[str, Any]) -> np.ndarray:
+def losses(x):
     return (x["a"] - 0.3 + PEOPLE) ** 2 + 0.02 * np.log10(x["b"]) ** 2
 
 
-def finished(folder: Path, method: Method, *, mu: float, **options: Any) -> SearchRun:
+def finished(folder, method, *, mu, **options):
     privatizer = LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(mu)), n=N, clip=(0.0, 1.0))
-    run = SearchRun(method, privatizer, scope="run", space=SPACE, seed=1, trials=48, **options)
+    run = SearchRun(method, privatizer, scope="run", space=SPACE, seed=1, trials=30, **options)
     for i in range(run.plan.trials):
         x = run.ask(i)
         run.finish(str(i), x, losses(x))
     return run
 
 
-def test_the_default_configuration_is_tried_first_and_asked_about_in_every_generation(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED, mu=4.0, default=DEFAULT)
+def test_a_default_is_tried_first_asked_about_again_and_compared_with_the_answer(fast_path):
+    run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT)
     u = SPACE.encode(DEFAULT)
     asked = [c.note["points"] for c in run.ledger.charges("run", prefix="generation/")]
     assert np.allclose(asked[0][0], u)
     assert len(asked) > 3
     assert all(any(np.allclose(point, u) for point in points) for points in asked)
-
-
-def test_a_run_with_few_numbers_and_a_default_says_itself_how_much_better_its_answer_is(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT)
     best = run.recommend()
     true = float(np.mean(losses(DEFAULT) - losses(best)))
     assert best.defaults == DEFAULT
-    assert best.improvement is not None
     assert abs(best.improvement.value - true) < 5 * best.improvement.sigma
     assert best.improvement.sigma == pytest.approx(2 / (N * run.plan.final_mu), rel=1e-3)  # of a difference in [-1, 1]
     assert true > 0.2
@@ -62,12 +53,11 @@ def test_a_run_with_few_numbers_and_a_default_says_itself_how_much_better_its_an
 
 
 @pytest.mark.parametrize("method", [CENTRED, GIBO], ids=lambda method: method.name)
-def test_what_was_not_released_is_not_called_better(fast_path: Path, method: Method) -> None:
+def test_what_was_not_released_is_not_called_better(fast_path, method):
     options = {"monitor_share": 0.5} if method is GIBO else {"choice_share": 0.0}
     run = finished(fast_path, method, mu=8.0, default=DEFAULT, **options)
     best = run.recommend()
     assert best.improvement is None
-    assert best.hint is not None
     assert best.hint.value > 0.2
     assert not best.distinguishable
     assert "No comparison with a = 0.9, b = 50 was released: " in best.summary()
@@ -79,7 +69,6 @@ def test_what_was_not_released_is_not_called_better(fast_path: Path, method: Met
     (charge,) = run.ledger.charges("run", prefix="final")
     assert charge.mu == run.plan.final_mu
     assert charge.description["sensitivity"] == pytest.approx(2**0.5 / N)  # of two losses in [0, 1]
-    assert estimate.improvement is not None
     assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
     low, high = estimate.improvement.interval(1 - 1e-9)
     assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
@@ -87,7 +76,7 @@ def test_what_was_not_released_is_not_called_better(fast_path: Path, method: Met
     assert run.privatizer.points() == () or method is GIBO
 
 
-def test_without_the_defaults_losses_nothing_is_called_better(fast_path: Path) -> None:
+def test_without_the_defaults_losses_nothing_is_called_better(fast_path):
     run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT, choice_share=0.0)
     best = run.recommend()
     estimate = run.estimate(best, losses(best))
@@ -96,34 +85,21 @@ def test_without_the_defaults_losses_nothing_is_called_better(fast_path: Path) -
     assert run.estimated(DEFAULT) is None
 
 
-def test_an_answer_that_the_release_calls_worse_is_given_up_for_the_default(fast_path: Path) -> None:
+def test_an_answer_that_the_release_calls_worse_is_given_up_for_the_default(fast_path):
     run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT, choice_share=0.0)
     preferred = run.recommend()
     assert preferred != DEFAULT
     estimate = run.estimate(preferred, np.ones(N), default=np.zeros(N))
-    assert estimate.improvement is not None
     assert estimate.improvement.verdict == "worse"
     assert "worse than the defaults: improvement -" in str(estimate)
     best = run.recommend()
     assert best == DEFAULT == run.progress()["recommended"]
     assert best.summary().startswith("Keep a = 0.9, b = 50")
     level = run.estimated(DEFAULT)
-    assert level is not None
     assert abs(level.value) < 5 * level.sigma
 
 
-@pytest.mark.parametrize(("low", "high", "verdict"), [(0.1, 0.3, "better"), (-0.3, -0.1, "worse"), (-0.1, 0.3, "not")])
-def test_a_verdict_is_what_the_interval_says(low: float, high: float, verdict: str) -> None:
-    improvement = Estimate((low + high) / 2, (high - low) / 3.92, True)
-    assert improvement.verdict.startswith(verdict)
-    assert improvement.compared("C = 1").startswith(
-        f"{improvement.verdict} {'from' if verdict == 'not' else 'than'} C = 1"
-    )
-
-
-def test_a_default_that_all_answers_together_call_better_is_recommended(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_default_that_all_answers_together_call_better_is_recommended(fast_path, monkeypatch):
     run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT, choice_share=0.0)
     assert run.recommend() != DEFAULT
     usual = SPACE.encode(DEFAULT)
@@ -134,7 +110,7 @@ def test_a_default_that_all_answers_together_call_better_is_recommended(
     assert "Keep a = 0.9, b = 50: the search prefers no other configuration." in best.summary()
 
 
-def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:
+def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path):
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=40)
     with pytest.warns(UserWarning, match="centre of the search space"):
@@ -144,14 +120,14 @@ def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with
     assert "was released: the run has no default=" in best.summary()
 
 
-def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not() -> None:
+def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not():
     space = Space({"C": Float(1e-3, 1e3, log=True), "depth": Int(1, 6), "x": Float(0.0, 1.0)})
     assert at_edge(space, {"C": 999.99, "depth": 6, "x": 0.5}) == ("C",)
     assert at_edge(space, {"C": 1.0, "depth": 1, "x": 0.001}) == ("x",)
 
 
-@pytest.mark.parametrize("wrong", [{"a": 0.5}, {"a": 2.0, "b": 1.0}, {"a": "0.5", "b": 1.0}, {}])
-def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_path: Path, wrong: Any) -> None:
+@pytest.mark.parametrize("wrong", [{"a": 0.5}, {"a": 2.0, "b": 1.0}, {}])
+def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_path, wrong):
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
     request = SearchRequest(CENTRED, privatizer, settings={"trials": 40}, default=wrong)
     with pytest.raises(InputError, match="default="):
@@ -159,15 +135,12 @@ def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_
     assert privatizer.ledger.fact("run", "plan") is None
 
 
-def test_a_confidence_lies_between_0_and_1() -> None:
-    with pytest.raises(InputError, match="confidence"):
-        Estimate(0.5, 0.1, True).interval(1.0)
-
-
-def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED, mu=4.0)
+def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path):
+    run = finished(fast_path, GIBO, mu=4.0)
     broken = run.estimate(run.recommend(), np.full(N, np.nan))  # the upper clip, and noise about it
     assert broken.at_clip is ("upper clip" in str(broken)) is (broken.interval()[1] >= 1.0)
+    with pytest.raises(InputError, match="confidence"):
+        broken.interval(1.0)
     told = (Estimate.of_loss(value, 0.1, Interval(0.0, 2.0), private=True) for value in (1.9, 1.7, 2.5))
     assert [estimate.at_clip for estimate in told] == [True, False, True]
     assert not Estimate.of_loss(1.9, 1.0, Interval(0.0, 2.0), private=True).at_clip  # which says nothing
@@ -176,7 +149,7 @@ def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path: Path) -> Non
 # ---- values of any searcher ------------------------------------------------------------------------------
 
 
-def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one() -> None:
+def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one():
     rng, regrets = np.random.default_rng(3), []
     for _ in range(20):
         X = rng.random((60, 2))
@@ -184,25 +157,24 @@ def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one()
         values = true + rng.normal(0.0, 0.05, 60)
         trials = [{"x": float(x), "y": float(y), "kind": "tree", "i": i} for i, (x, y) in enumerate(X)]
         best = best_of_values([(t, float(v), 0.05) for t, v in zip(trials, values, strict=True)])
-        assert best is not None
         regrets.append([true[best[0]["i"]], true[np.argmin(values)]])
     ours, smallest = np.mean(regrets, axis=0)
     assert ours < 0.7 * smallest
 
 
-def test_categories_conditions_and_constants_become_coordinates() -> None:
+def test_categories_conditions_and_constants_become_coordinates():
     trials = [{"model": "svc", "C": 1e-2}, {"model": "tree", "depth": 3}, {"model": "svc", "C": 1e2}]
     X = features([{**trial, "fixed": 1, "on": True} for trial in trials])
     assert X.tolist() == [[0.0, 0.5, 1.0, 0.0], [0.5, 0.5, 0.0, 1.0], [1.0, 0.5, 1.0, 0.0]] or X.shape == (3, 3)
     assert features([{"a": 1.0}]).shape[0] == 1
 
 
-def test_few_values_are_taken_as_they_are() -> None:
+def test_few_values_are_taken_as_they_are():
     assert best_of_values([]) is None
     assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, None)
 
 
-def test_a_run_of_values_recommends_by_a_model_and_compares_with_the_defaults(fast_path: Path) -> None:
+def test_a_run_of_values_recommends_by_a_model_and_compares_with_the_defaults(fast_path):
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(8.0)), n=N, clip=(0.0, 1.0))
     default = {"a": 0.9, "b": 1.0, "kind": "tree"}
     run = SearchRequest(VALUES, privatizer, settings={"trials": 30}, default=default).begin("run", None)
@@ -213,7 +185,6 @@ def test_a_run_of_values_recommends_by_a_model_and_compares_with_the_defaults(fa
         run.finish(str(i), x, losses(x))
     best = run.recommend()
     assert abs(best["a"] - 0.3) < 0.15
-    assert best.hint is not None
     assert best.hint.value == pytest.approx(0.36, abs=0.1)
     assert not best.distinguishable
     run.estimate(best, losses(best), default=losses(default))

@@ -1,10 +1,6 @@
 """Decisions to stop trials by private losses: what is asked, what it costs, and that who is stopped takes no part."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,19 +19,19 @@ N, TRIALS, C = 40, 8, 0.1  # two generations; C is .1 of the range
 LEVELS = np.random.default_rng(0).uniform(0.0, 0.2, N)
 
 
-def losses(x: float, step: int) -> np.ndarray:
+def losses(x, step):
     """People of different levels, who all like x = .3, and later steps."""
     return LEVELS + (x - 0.3) ** 2 / 2 + 0.3 / step
 
 
-def make_run(folder: Path, *, noise: bool = False, mu: float = 1.0, **settings: Any) -> SearchRun:
+def make_run(folder, *, noise=False, mu=1.0, **settings):
     ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(mu))
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=None if noise else NoNoise())
     chosen = {"trials": TRIALS, "population": 4, "rung_share": 0.2, "rungs": 2, **settings}
     return SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **chosen)
 
 
-def train(run: SearchRun, trial: str, x: float, steps: int = 3) -> int:
+def train(run, trial, x, steps=3):
     """Train as far as the run wants; return how many steps were made."""
     for step in range(1, steps):
         run.rungs.report(trial, {"x": x}, losses(x, step), step)
@@ -46,7 +42,7 @@ def train(run: SearchRun, trial: str, x: float, steps: int = 3) -> int:
     return steps
 
 
-def a_generation(run: SearchRun, xs: tuple[float, ...] = (0.3, 0.5, 0.7, 0.9)) -> None:
+def a_generation(run, xs=(0.3, 0.5, 0.7, 0.9)):
     """All of its trials are trained at the same time, so nobody is compared."""
     for step in (1, 2):
         for i, x in enumerate(xs):
@@ -56,11 +52,11 @@ def a_generation(run: SearchRun, xs: tuple[float, ...] = (0.3, 0.5, 0.7, 0.9)) -
         run.finish(f"first {i}", {"x": x}, losses(x, 3))
 
 
-def asked(run: SearchRun) -> list[Any]:
+def asked(run):
     return run.ledger.charges("run", prefix="rung/")
 
 
-def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path: Path) -> None:
+def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path):
     run = make_run(tmp_path)
     train(run, "good", 0.5)
     run.rungs.report("dies at its end", {"x": 0.3}, losses(0.3, 1), 1)
@@ -73,30 +69,25 @@ def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path: Pa
     assert [charge.note["incumbent"] for charge in about] == ["good", "good"]
 
 
-def test_nothing_is_asked_about_the_default_configuration_which_is_a_standing_reference(tmp_path: Path) -> None:
+def test_nothing_is_asked_about_the_default_configuration_which_is_a_standing_reference(tmp_path):
     run = make_run(tmp_path, default={"x": 0.95})
     assert train(run, "first to end", 0.3) == 3
     assert train(run, "the default", 0.95) == 3
     assert train(run, "as bad", 0.94) == 1
-
-
-def test_a_trial_that_reports_again_at_other_parameters_is_not_taken_for_the_default(tmp_path: Path) -> None:
-    run = make_run(tmp_path, default={"x": 0.95})
-    train(run, "first to end", 0.3)
     run.rungs.report("a", {"x": 0.95}, losses(0.95, 1), 1)
     assert run.rungs.question("a") is None
-    run.rungs.report("a", {"x": 0.94}, losses(0.94, 1), 1)
+    run.rungs.report("a", {"x": 0.94}, losses(0.94, 1), 1)  # it is not taken for the default any more
     assert run.rungs.question("a") is not None
 
 
-def test_an_ended_trial_that_begins_again_is_not_its_own_incumbent(tmp_path: Path) -> None:
+def test_an_ended_trial_that_begins_again_is_not_its_own_incumbent(tmp_path):
     run = make_run(tmp_path)
     train(run, "a", 0.3)
     run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
     assert run.rungs.question("a") is None
 
 
-def test_nothing_is_kept_of_a_trial_that_fails_before_any_has_succeeded(tmp_path: Path) -> None:
+def test_nothing_is_kept_of_a_trial_that_fails_before_any_has_succeeded(tmp_path):
     run = make_run(tmp_path)
     run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
     with pytest.raises(TrialFailed):
@@ -104,7 +95,7 @@ def test_nothing_is_kept_of_a_trial_that_fails_before_any_has_succeeded(tmp_path
     assert run.privatizer.points() == ()
 
 
-def test_trials_that_something_else_stops_end_the_run_beyond_what_decisions_can_stop(tmp_path: Path) -> None:
+def test_trials_that_something_else_stops_end_the_run_beyond_what_decisions_can_stop(tmp_path):
     run = make_run(tmp_path)
     a_generation(run)
     for i in range(MOST_STOPPED + run.plan.decisions - 1):
@@ -113,18 +104,7 @@ def test_trials_that_something_else_stops_end_the_run_beyond_what_decisions_can_
         run.unfinished.withdraw("last")
 
 
-def test_a_trial_that_begins_again_meets_the_bar_of_its_step_and_none_after_its_last_rung(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    a_generation(run)
-    for step in (1, 2, 1, 5):
-        run.rungs.report("again", {"x": 0.3}, losses(0.3, step), step)
-        question = run.rungs.question("again")
-        assert (None if question is None else question.key) == (None if step == 5 else f"rung/again/{step}")
-        run.rungs.stops("again")
-    assert [(charge.note["step"], charge.note["bar"]) for charge in asked(run)] == [(1, EARLIER), (2, LAST)]
-
-
-def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_with(tmp_path: Path) -> None:
+def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_with(tmp_path):
     run = make_run(tmp_path)
     a_generation(run)
     run.rungs.report("a", {"x": 0.9}, losses(0.9, 1), 1)
@@ -135,14 +115,14 @@ def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_wit
     assert run.ledger.charges("run", prefix="generation/")[1].note["points"][0] == pytest.approx([0.9])
 
 
-@pytest.mark.parametrize("step", [0.123456, np.float64(-0.123456), "0.123456"])
-def test_a_loss_in_the_steps_place_is_refused_and_not_quoted(tmp_path: Path, step: Any) -> None:
+@pytest.mark.parametrize("step", [0.123456, "0.123456"])
+def test_a_loss_in_the_steps_place_is_refused_and_not_quoted(tmp_path, step):
     with pytest.raises(InputError, match="step of a report") as refused:
         make_run(tmp_path).rungs.report("a", {"x": 0.3}, losses(0.3, 1), step)
     assert "123456" not in str(refused.value)
 
 
-def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path: Path) -> None:
+def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path):
     run = make_run(tmp_path, rungs=1)
     a_generation(run)
     for i in range(2 * TRIALS):  # more than are planned: some are lost
@@ -152,8 +132,8 @@ def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tm
     assert math.hypot(*(charge.mu for charge in asked(run))) == pytest.approx(math.sqrt(0.2))
 
 
-@pytest.mark.parametrize("rungs", [1, 2, 3])
-def test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports(tmp_path: Path, rungs: int) -> None:
+@pytest.mark.parametrize("rungs", [1, 3])
+def test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports(tmp_path, rungs):
     """All report at five steps, and ended trials hold losses at each; the last question has the last bar."""
     run = make_run(tmp_path, rungs=rungs)
     assert train(run, "first", 0.5, steps=6) == 6
@@ -170,7 +150,7 @@ def test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports(tmp
     assert len(asked(run)) == 2 * rungs <= run.plan.decisions == rungs * TRIALS
 
 
-def test_a_whole_run_fits_its_budget_exactly(tmp_path: Path) -> None:
+def test_a_whole_run_fits_its_budget_exactly(tmp_path):
     run = make_run(tmp_path, noise=True)
     begun = 0
     while not run.complete:
@@ -183,7 +163,7 @@ def test_a_whole_run_fits_its_budget_exactly(tmp_path: Path) -> None:
     assert all(charge.value is not None for charge in run.ledger.charges())
 
 
-def test_where_the_incumbent_is_gone_or_the_budget_is_spent_nothing_is_asked(tmp_path: Path) -> None:
+def test_where_the_incumbent_is_gone_or_the_budget_is_spent_nothing_is_asked(tmp_path):
     run = make_run(tmp_path)
     a_generation(run)
     again = make_run(tmp_path)  # another process: it has learned the answers, and holds no losses
@@ -195,7 +175,7 @@ def test_where_the_incumbent_is_gone_or_the_budget_is_spent_nothing_is_asked(tmp
     assert asked(run) == []
 
 
-def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path: Path) -> None:
+def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path):
     run = make_run(tmp_path, rung_share=0.0)
     with pytest.raises(InputError, match="rung_share"):
         run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
@@ -205,7 +185,7 @@ def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path: Path) ->
             planned(plan_centred, d=1, n=300, mu=1.0, **{"rung_share": 0.2, **wrong})
 
 
-def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip(tmp_path: Path) -> None:
+def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip(tmp_path):
     run = make_run(tmp_path)
     with pytest.raises(InputError, match=f"expected {N}"):
         run.rungs.report("a", {"x": 0.3}, np.zeros(N - 1), 1)
@@ -216,9 +196,7 @@ def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip
     assert asked(run)[0].value == pytest.approx([C * generation.note["radius"] / run.plan.settings.radius])
 
 
-def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_else(tmp_path, monkeypatch):
     run = make_run(tmp_path, noise=True)
     a_generation(run)
     run.rungs.report("a", {"x": 0.9}, losses(0.9, 1), 1)
@@ -238,5 +216,5 @@ def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_el
     assert run.ledger.spent() == spent
 
 
-def raises_no_space(ledger: PrivacyLedger, charge: Any, value: Any) -> Any:
+def raises_no_space(ledger, charge, value):
     raise LedgerError("no space left on the device")

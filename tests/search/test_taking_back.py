@@ -1,16 +1,14 @@
 """A run whose process was killed goes on with the points that its encrypted file holds."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, KINDS, Kind, keys, readable, to_the_end, trial
+from runs import CENTRED_RUN, KINDS, keys, readable, to_the_end, trial
 
-from dptune import LossPrivatizer, PrivacyLedger, SearchRun
+from dptune import LossPrivatizer, SearchRun
 from dptune.privacy import PendingLosses
 
 KEY = PendingLosses.new_key()
@@ -18,11 +16,11 @@ Begin = Callable[..., SearchRun]
 
 
 @pytest.fixture
-def begin(ledger: PrivacyLedger) -> Iterator[Callable[..., SearchRun]]:
+def begin(ledger):
     """Give what begins another life of a run: what the one before it held in memory is not there."""
-    files: list[PendingLosses] = []
+    files = []
 
-    def begin(kind: Kind = CENTRED_RUN) -> SearchRun:
+    def begin(kind=CENTRED_RUN):
         for file in files:
             file.close()
         files.append(PendingLosses(Path(str(ledger.url.database)).with_name("pending.db"), KEY))
@@ -33,9 +31,7 @@ def begin(ledger: PrivacyLedger) -> Iterator[Callable[..., SearchRun]]:
 
 
 @pytest.mark.parametrize("kind", KINDS[:3], ids=readable)
-def test_each_life_adds_a_trial_and_the_round_is_asked_once_all_are_there(
-    ledger: PrivacyLedger, begin: Begin, kind: Kind
-) -> None:
+def test_each_life_adds_a_trial_and_the_round_is_asked_once_all_are_there(ledger, begin, kind):
     for life in range(30):
         run = begin(kind)
         trial(run, f"{life}")
@@ -48,7 +44,7 @@ def test_each_life_adds_a_trial_and_the_round_is_asked_once_all_are_there(
     assert len(keys(ledger)) == len(set(keys(ledger)))
 
 
-def test_a_failed_trial_is_one_after_the_kill_too_and_is_counted_once(ledger: PrivacyLedger, begin: Begin) -> None:
+def test_a_failed_trial_is_one_after_the_kill_too_and_is_counted_once(ledger, begin):
     first = begin()
     trial(first, "good")
     trial(first, "bad", fails=True)
@@ -58,9 +54,7 @@ def test_a_failed_trial_is_one_after_the_kill_too_and_is_counted_once(ledger: Pr
     assert [charge.note.get("failed", 0) for charge in ledger.charges()] == [1, 0]
 
 
-def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(
-    ledger: PrivacyLedger, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(ledger, begin, monkeypatch):
     first = begin()
     with monkeypatch.context() as killed:
         killed.setattr(LossPrivatizer, "drop_pending", lambda self, points: None)
@@ -76,7 +70,7 @@ def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(
     assert answers[0] != answers[1]
 
 
-def test_a_complete_run_leaves_nothing(begin: Begin) -> None:
+def test_a_complete_run_leaves_nothing(begin):
     run = to_the_end(begin())
     assert run.privatizer.kept("run") == []
     assert run.privatizer.points() == ()

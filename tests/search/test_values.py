@@ -1,25 +1,22 @@
 """Values for any sampler: a budget divided among the trials, and no steps."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from runs import VALUES_RUN
 
-from dptune import BudgetExhausted, InputError, PlanComplete, PrivacyLedger, SearchRun
+from dptune import BudgetExhausted, InputError, PlanComplete
 from dptune.errors import BudgetMismatch
 
 N = 20
 
 
-def values(ledger: PrivacyLedger, **change: Any) -> SearchRun:
+def values(ledger, **change):
     return VALUES_RUN.start(ledger, **{"scope": "values", "trials": 5, **change})
 
 
-def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) -> None:
+def test_a_value_run_divides_its_budget_among_its_trials(ledger):
     run = values(ledger)
     for i in range(5):
         assert not run.complete
@@ -39,7 +36,7 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
         values(ledger, scope="another")
 
 
-def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger: PrivacyLedger) -> None:
+def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger):
     run = values(ledger)
     run.finish("0", {"C": 1}, np.full(N, 0.5))
     with pytest.raises(
@@ -49,12 +46,12 @@ def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger
 
 
 @pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}])
-def test_a_bad_value_plan_is_refused(ledger: PrivacyLedger, bad: dict[str, Any]) -> None:
+def test_a_bad_value_plan_is_refused(ledger, bad):
     with pytest.raises(InputError):
         values(ledger, **bad)
 
 
-def test_a_run_of_values_proposes_nothing_and_recommends_nothing_before_its_first_value(ledger: PrivacyLedger) -> None:
+def test_a_run_of_values_proposes_nothing_and_recommends_nothing_before_its_first_value(ledger):
     run = values(ledger)
     with pytest.raises(InputError, match="'values'"):
         run.ask()

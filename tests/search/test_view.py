@@ -1,11 +1,8 @@
 """Whoever has the ledger alone comes to the run's own recommendation, at every moment, and pays nothing for it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +13,6 @@ from runs import (
     SELECTION_RUN,
     TOY_RUN,
     VALUES_RUN,
-    Kind,
     readable,
     to_the_end,
     trial,
@@ -34,7 +30,6 @@ MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}  # "c" is not active
 @pytest.mark.parametrize(
     ("kind", "default"),
     [
-        (CENTRED_RUN, DEFAULT),
         (MIXED_RUN, MIXED_DEFAULT),
         (GIBO_RUN, None),
         (SELECTION_RUN, DEFAULT),
@@ -42,12 +37,9 @@ MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}  # "c" is not active
     ],
     ids=readable,
 )
-def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
-    ledger: PrivacyLedger, kind: Kind, default: dict[str, Any] | None
-) -> None:
+def test_at_every_trial_the_ledger_alone_says_what_the_run_says(ledger, kind, default):
     run, number, known = kind.start(ledger, seed=1, default=default), 0, 0
     seen = RunView.of(ledger, "run")
-    assert seen is not None
     assert seen.so_far() is None
     assert seen.default == default
     while not run.complete:
@@ -63,25 +55,23 @@ def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
             assert (here.defaults, here.improvement) == (there.defaults, there.improvement)
     paid = ledger.count()
     again = RunView.of(PrivacyLedger(ledger.url.database), "run")
-    assert again is not None
     assert again.recommend() == run.recommend()
     assert again.complete
     assert ledger.count() == paid
     assert known >= 1
 
 
-def test_an_extension_is_followed_and_knows_that_what_it_begins_with_was_found_worse(ledger: PrivacyLedger) -> None:
+def test_an_extension_is_followed_and_knows_that_what_it_begins_with_was_found_worse(ledger):
     run = to_the_end(CENTRED_RUN.start(ledger, mu=3.0, seed=1, default=DEFAULT, choice_share=0.0))
     found, n = run.recommend(), run.privatizer.n
     more = run.extend(trials=2 * run.trials, mu=4.0)
     seen = RunView.of(ledger, more.scope)
-    assert seen is not None
     assert seen.so_far() == more.so_far() == found != DEFAULT
     assert run.estimate(found, np.ones(n), default=np.zeros(n)).improvement.verdict == "worse"
     assert run.recommend() == more.recommend() == seen.recommend() == DEFAULT
 
 
-def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
+def test_what_is_the_users_own_is_not_guessed(ledger):
     class MyRule(GradientDescent):
         pass
 
@@ -91,22 +81,18 @@ def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
         assert RunView.of(ledger, scope) is None
 
 
-def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(ledger: PrivacyLedger) -> None:
+def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(ledger):
     trials(CENTRED_RUN.start(ledger, seed=1), 5)
     with closing(sqlite3.connect(str(ledger.url.database))) as writer:
         writer.execute("BEGIN IMMEDIATE")  # nobody else can write
         seen = RunView.of(PrivacyLedger(ledger.url.database), "run")
-        assert seen is not None
         assert seen.so_far() is not None
 
 
 @pytest.mark.parametrize("change", [{"unheard": 1}, {"reach": 0.3, "sigma": None}], ids=["more", "other"])
-def test_a_plan_of_another_version_is_not_guessed(
-    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
-) -> None:
+def test_a_plan_of_another_version_is_not_guessed(ledger, monkeypatch, change):
     CENTRED_RUN.start(ledger)
     stored = agreement.stored_plan(ledger, "run")
-    assert stored is not None
     stored["settings"] = {k: v for k, v in {**stored["settings"], **change}.items() if v is not None}
     monkeypatch.setattr(view, "stored_plan", lambda *_: stored)
     assert RunView.of(ledger, "run") is None

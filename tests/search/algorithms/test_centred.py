@@ -1,11 +1,8 @@
 """CMA-ES on centred releases: the contract, the order of centring and clipping, and what it learns."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,53 +19,48 @@ from dptune.space import Float, Int, Space
 N = 200
 
 
-def make(**change: Any) -> CentredSettings:
+def make(**change):
     tuning = {each.name: change.pop(each.name) for each in fields(Tuning) if each.name in change}
     given = {"d": 4, "generations": 12, "population": 8, "mu": 1.0, "radius": 0.5, "seed": 3, **change}
     return CentredSettings(**given, tuning=Tuning(**tuning))
 
 
-def sphere(u: np.ndarray) -> np.ndarray:
+def sphere(u):
     """Losses (N,) of people whose optima lie around 0.7 in every coordinate, at different levels."""
     centres = 0.7 + 0.05 * np.random.default_rng(1).standard_normal((N, len(u)))
     levels = np.random.default_rng(2).random(N)
     return ((u - centres) ** 2).mean(axis=1) + levels
 
 
-def share_and_mean(algorithm: CentredCMA) -> tuple[NormQuery, MeanQuery]:
+def share_and_mean(algorithm):
     """Return the generation's two questions; the algorithm stays where it is."""
     share = algorithm.question()
-    assert share is not None
     again = copy.deepcopy(algorithm)
     again.learn(share.key, share.note, np.array([again.settings.tuning.quantile]), 0.0, own=True)  # the radius stays
     mean = again.question()
-    assert mean is not None
     assert isinstance(share.query, NormQuery)
     assert isinstance(mean.query, MeanQuery)
     return share.query, mean.query
 
 
-def follow(algorithm: CentredCMA, share: float) -> float:
+def follow(algorithm, share):
     """Learn a released share and return the radius of the generation it is for."""
     algorithm.learn(f"share/{algorithm.t + 1}", {"radius": algorithm.radius}, np.array([share]), 0.0, own=True)
     return algorithm.radius
 
 
-def make_generation(algorithm: CentredCMA, values: np.ndarray, sigma: float = 0.1) -> None:
+def make_generation(algorithm, values, sigma=0.1):
     """Have the generation's mean answered, after its share, if that is not answered yet."""
     question = algorithm.question()
-    assert question is not None
     if question.key.startswith("share"):
         algorithm.learn(question.key, question.note, np.array([algorithm.settings.tuning.quantile]), 0.0, own=True)
         question = algorithm.question()
-        assert question is not None
     algorithm.learn(question.key, question.note, values, sigma, own=True)
 
 
-def learn_answer(algorithm: CentredCMA, rows: dict[str, np.ndarray], *, noise: float = 0.0, seed: int = 0) -> None:
+def learn_answer(algorithm, rows, *, noise=0.0, seed=0):
     """Answer the next question as the privatizer would, without noise unless asked."""
     question = algorithm.question()
-    assert question is not None
     query = question.query
     G = query.weights @ np.array([rows[p] for p in query.points])
     norms = np.linalg.norm(G, axis=0)
@@ -81,7 +73,7 @@ def learn_answer(algorithm: CentredCMA, rows: dict[str, np.ndarray], *, noise: f
     algorithm.learn(question.key, question.note, answer, noise, own=True)
 
 
-def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredCMA:
+def run(settings_, *, noise=0.0):
     algorithm, rows, count = CentredCMA(settings_), {}, 0
     while not algorithm.finished:
         for slot in range(algorithm.missing()):
@@ -97,18 +89,18 @@ def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredCMA:
 # ---- the question --------------------------------------------------------------------------------------------
 
 
-def fill(algorithm: CentredCMA, name: str = "") -> CentredCMA:
+def fill(algorithm, name=""):
     """Observe the points that the next question needs."""
     for slot in range(algorithm.missing()):
         algorithm.observe(f"{name or f'{algorithm.t}/'}{slot}", algorithm.ask(slot))
     return algorithm
 
 
-def filled(**change: Any) -> CentredCMA:
+def filled(**change):
     return fill(CentredCMA(make(**change)), "p")
 
 
-def test_the_question_is_centred_and_costs_what_was_planned() -> None:
+def test_the_question_is_centred_and_costs_what_was_planned():
     algorithm = filled()
     share, query = share_and_mean(algorithm)
     assert algorithm.price() == pytest.approx(math.hypot(share.mu, query.mu))
@@ -122,7 +114,7 @@ def test_the_question_is_centred_and_costs_what_was_planned() -> None:
     assert share.mu**2 == pytest.approx(0.05 * (query.mu**2 + share.mu**2))
 
 
-def test_centring_happens_before_clipping() -> None:
+def test_centring_happens_before_clipping():
     """People at levels far above C who agree about every difference are not clipped at all."""
     algorithm = filled()
     differences = 0.01 * np.arange(8.0)
@@ -133,7 +125,7 @@ def test_centring_happens_before_clipping() -> None:
     assert noiseless(share, losses, **settings_)[0] == pytest.approx([0.5])  # 1, less its centre
 
 
-def test_references_are_the_best_earlier_points_and_others_are_forgotten() -> None:
+def test_references_are_the_best_earlier_points_and_others_are_forgotten():
     algorithm = filled()
     make_generation(algorithm, np.arange(8.0), 1e-6)
     assert algorithm.points_in_use() == ("p0", "p1")
@@ -143,7 +135,7 @@ def test_references_are_the_best_earlier_points_and_others_are_forgotten() -> No
         assert query.weights.shape == (10, 10)
 
 
-def test_the_radius_follows_released_shares_only() -> None:
+def test_the_radius_follows_released_shares_only():
     for share, moved in ((1.0, np.exp(-0.5)), (0.5, 1.0), (1e9, np.exp(-0.5))):  # noise may leave [0, 1]
         assert follow(filled(), share) == pytest.approx(0.5 * moved)
     algorithm = filled()
@@ -156,7 +148,7 @@ def test_the_radius_follows_released_shares_only() -> None:
     assert algorithm.missing() == 0  # one's own points wait for the next
 
 
-def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
+def test_the_radius_stays_where_it_can_clip_and_divide_the_noise():
     algorithm = filled(generations=100)
     for t in range(20):
         follow(algorithm, 1.0)
@@ -165,24 +157,13 @@ def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
     for first, share in ((1e-29, 1.0), (9e29, 0.0)):
         extreme = filled(radius=first, rate=1e300, floor=1e-12)
         assert follow(extreme, share) == (1e-30 if share else 1e30)
-        mean = extreme.question()
-        assert mean is not None
-        assert mean.query.clip == Ball(extreme.radius)
-
-
-def test_a_generation_survives_its_note() -> None:
-    import json
-
-    generation = Generation(np.random.default_rng(0).random((3, 2)), 2, np.arange(3.0), 0.1, 0.7)
-    again = Generation.from_note(json.loads(json.dumps(generation.note())), generation.values, generation.sigma)
-    assert np.array_equal(again.points, generation.points)
-    assert (again.new, again.sigma, again.radius) == (2, 0.1, 0.7)
+        assert extreme.question().query.clip == Ball(extreme.radius)
 
 
 # ---- the search ----------------------------------------------------------------------------------------------
 
 
-def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means() -> None:
+def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means():
     algorithm = CentredCMA(make(candidates=1, references=0))
     plain = CMA(np.full(4, 0.5), 0.2, bounds=np.tile([0.0, 1.0], (4, 1)), population_size=8, seed=3, n_max_resampling=3)
     for g in range(4):
@@ -197,22 +178,23 @@ def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means() -> No
         assert np.array_equal(algorithm.means[-1], plain.mean)
 
 
-def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
+def test_it_finds_the_optimum_without_noise_and_comes_near_it_with():
     start = sphere(np.full(4, 0.5)).mean()
     best = sphere(np.full(4, 0.7)).mean()
     for noise, left in ((0.0, 0.02), (0.01, 0.3)):
-        found = sphere(run(make(), noise=noise).recommend()).mean()
-        assert found - best < left * (start - best), noise
+        algorithm = run(make(), noise=noise)
+        assert sphere(algorithm.recommend()).mean() - best < left * (start - best), noise
+        assert algorithm.radius < 0.25  # it shrinks as people agree
 
 
-def test_the_trajectory_is_the_same_every_time() -> None:
+def test_the_trajectory_is_the_same_every_time():
     first, second, other = (run(make(generations=4, seed=seed), noise=0.01) for seed in (3, 3, 4))
     assert np.array_equal(first.means, second.means)
     assert not np.array_equal(first.means, other.means)
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 3, 4, 40])
-def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(candidates: int) -> None:
+@pytest.mark.parametrize("candidates", [1, 40])
+def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(candidates):
     algorithm = run(make(generations=4, candidates=candidates))
     algorithm.t -= 1
     X = np.array([algorithm.ask(slot) for slot in range(32)])
@@ -222,11 +204,7 @@ def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(cand
     assert not np.array_equal(algorithm.ask(0), X[0])
 
 
-def test_the_radius_shrinks_as_people_agree() -> None:
-    assert run(make(generations=20, candidates=4)).radius < 0.1
-
-
-def test_whole_numbers_are_proposed_on_their_cells() -> None:
+def test_whole_numbers_are_proposed_on_their_cells():
     space = Space({"a": Int(1, 4), "b": Float(0, 1), "c": Int(1, 100, log=True), "e": Float(0, 1, step=0.5)})
     steps = cell_widths(space)
     assert steps == (0.25, 0.0, 0.0, 1 / 3)
@@ -237,8 +215,6 @@ def test_whole_numbers_are_proposed_on_their_cells() -> None:
     assert np.array_equal(X, [space.encode(space.decode(x)) for x in X]) or np.allclose(
         X[:, [0, 1, 3]], [space.encode(space.decode(x))[[0, 1, 3]] for x in X]
     )
-    found = run(make(steps=steps, candidates=8)).recommend()
-    assert abs(found[0] - 0.7) < 0.2
 
 
 # ---- settings and plan ---------------------------------------------------------------------------------------
@@ -247,21 +223,18 @@ def test_whole_numbers_are_proposed_on_their_cells() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": 0.0}, {"mu": np.inf}, {"radius": -1.0},
-        {"quantile": 1.0}, {"rate": 0.0}, {"radius_share": 1.0}, {"references": -1}, {"sigma": np.nan},
-        {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
-        {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
-        {"radius_share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
-        {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"}, {"saturated": -0.1}, {"saturated": 1.1},
-        {"explored": -1}, {"most_explored": 0.5},
+        {"d": 0}, {"d": True}, {"generations": 0}, {"population": 3}, {"population": "8"}, {"mu": np.inf}, {"mu": True},
+        {"radius": -1.0}, {"radius": 1e31}, {"quantile": 1.0}, {"rate": 0.0}, {"radius_share": "b"}, {"references": -1},
+        {"sigma": np.nan}, {"candidates": 0}, {"average": 0}, {"spread": None}, {"steps": (0.1,)}, {"steps": "0000"},
+        {"steps": (2.0, 0, 0, 0)}, {"seed": 1.5}, {"floor": 1.1}, {"saturated": -0.1}, {"most_explored": 0.5},
     ],
 )  # fmt: skip
-def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
+def test_settings_are_checked_by_name(change):
     with pytest.raises(InputError, match=next(iter(change))):
         make(**change)
 
 
-def explore(algorithm: CentredCMA, generations: int) -> list[np.ndarray]:
+def explore(algorithm, generations):
     """Every generation's new points; the surrogate learns that the sum of the coordinates is the loss."""
     points = []
     for _ in range(generations):
@@ -273,7 +246,7 @@ def explore(algorithm: CentredCMA, generations: int) -> list[np.ndarray]:
     return points
 
 
-def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half() -> None:
+def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half():
     algorithm = CentredCMA(make(explored=20))
     engines, means = [algorithm.cma], [np.full(4, 0.5)]
     for _ in range(4):
@@ -289,7 +262,7 @@ def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half() -> No
 
 
 @pytest.mark.parametrize(("noise", "generations"), [(1e-3, 2), (10.0, 5)])
-def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise: float, generations: int) -> None:
+def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise, generations):
     algorithm = CentredCMA(make(explored=8, most_explored=36))
     engine, rng = algorithm.cma, np.random.default_rng(0)
     for done in range(generations):
@@ -300,15 +273,7 @@ def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise:
     assert algorithm.cma is not engine
 
 
-@pytest.mark.parametrize(("nats", "generations"), [(12.1, 1), (11.9, 5)])
-def test_twelve_nats_tell_points_apart(nats: float, generations: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    algorithm = CentredCMA(make(explored=8, most_explored=36))
-    monkeypatch.setattr(algorithm.surrogate, "evidence", lambda: nats)
-    engines = [algorithm.cma, *((explore(algorithm, 1), algorithm.cma)[1] for _ in range(5))]
-    assert [engine is engines[0] for engine in engines].count(True) == generations
-
-
-def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:
+def test_what_is_explored_is_weighted_as_cma_weights_a_generation():
     algorithm = CentredCMA(make(population=8, explored=8))
     [points] = explore(algorithm, 1)
     order = np.argsort(algorithm.surrogate.mean(points))
@@ -316,21 +281,13 @@ def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:
     assert algorithm.means[-1] == pytest.approx(weights @ points[order[:4]] / weights.sum())
 
 
-def test_settings_that_say_nothing_of_it_explore_nothing() -> None:
-    algorithm = CentredCMA(make())
-    engine = algorithm.cma
-    explore(algorithm, 1)
-    assert algorithm.cma is engine
-    assert not np.array_equal(engine.mean, np.full(4, 0.5))
-
-
-def test_cells_hold_what_cma_begins_with() -> None:
+def test_cells_hold_what_cma_begins_with():
     algorithm = CentredCMA(make(steps=(0.25, 0.0, 0.0, 0.0), explored=8))
     explore(algorithm, 3)
     assert {round(x * 8) % 2 for points in explore(algorithm, 1) for x in points[:, 0]} == {1}
 
 
-def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each() -> None:
+def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each():
     algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
     cuts = []
     for _ in range(5):
@@ -344,7 +301,7 @@ def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each
     assert cuts == [[True, True]] * 3 + [[False, False]] * 2
 
 
-def test_a_run_that_goes_on_saturates_in_the_same_share_of_all_generations() -> None:
+def test_a_run_that_goes_on_saturates_in_the_same_share_of_all_generations():
     algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
     done = Generation(np.full((8, 4), 0.5), 8, np.zeros(8), 0.1, 0.5)
     for t in range(5):

@@ -1,9 +1,6 @@
 """What a search by centred releases plans from public numbers, and what it refuses to plan."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from planning import planned
@@ -13,26 +10,20 @@ from dptune.search import CentredSettings
 from dptune.search.algorithms.centred_plan import default_population, default_quantile, plan_centred
 
 
-def test_many_parameters_and_few_trials_have_small_generations() -> None:
+def test_many_parameters_and_few_trials_have_small_generations():
     plans = {
         (d, trials): planned(plan_centred, d=d, n=300, mu=1.0, trials=trials).settings
         for d, trials in [(3, 80), (10, 100), (33, 100), (33, 400), (33, 680)]
     }
-    assert [(s.population, s.tuning.explored) for s in plans.values()] == [
-        (7, 14),
-        (10, 20),
-        (5, 28),
-        (14, 28),
-        (14, 28),
-    ]
+    assert [s.population for s in plans.values()] == [7, 10, 5, 14, 14]
+    assert [s.tuning.explored for s in plans.values()] == [14, 20, 28, 28, 28]
     assert [s.tuning.most_explored for s in plans.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
     still = planned(plan_centred, d=33, n=300, mu=1.0, tuning={"explored": 0}).settings
     assert still.tuning.most_explored == 0
 
 
-@pytest.mark.parametrize("asked", [{}, {"explored": 0, "saturation": None, "saturated": 1.0}])
-@pytest.mark.parametrize("d", [4, 11])
-def test_settings_are_restored_from_their_description(d: int, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("d", "asked"), [(4, {}), (11, {"explored": 0, "saturation": None, "saturated": 1.0})])
+def test_settings_are_restored_from_their_description(d, asked):
     settings = planned(plan_centred, d=d, n=300, mu=1.0, tuning=asked).settings
     described = json.loads(json.dumps(settings.describe()))
     assert CentredSettings.restored(described, None) == settings
@@ -43,13 +34,12 @@ def test_settings_are_restored_from_their_description(d: int, asked: dict[str, A
     ("n", "mu", "trials", "unclipped"),
     [(300, 0.5, 100, 0.5), (150, 1.0, 100, 0.5), (300, 1.0, 100, 0.7), (600, 1.0, 400, 0.7), (10**6, 1.0, 100, 0.8)],
 )
-def test_fewer_people_are_clipped_where_noise_is_small(n: int, mu: float, trials: int, unclipped: float) -> None:
+def test_fewer_people_are_clipped_where_noise_is_small(n, mu, trials, unclipped):
     assert default_quantile(n, mu, trials) == unclipped
 
 
-@pytest.mark.parametrize("d", [1, 3, 33])
-@pytest.mark.parametrize("trials", [4, 10, 100, 400])
-def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
+@pytest.mark.parametrize(("d", "trials"), [(1, 4), (3, 100), (33, 10), (33, 400)])
+def test_the_plan_fits_the_trials_and_the_budget(d, trials):
     plan = planned(plan_centred, d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
@@ -59,9 +49,9 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     assert plan.monitor_mu == 0
 
 
-@pytest.mark.parametrize(("d", "share"), [(1, 0.7), (3, 0.7), (4, 0.5), (10, 0.5), (11, 0.3), (33, 0.3)])
-def test_a_default_is_protected_by_a_choice_among_few_in_every_space_of_numbers(d: int, share: float) -> None:
-    about: dict[str, Any] = {"d": d, "n": 300, "mu": 1.0, "trials": 100, "space": numbers(d)}
+@pytest.mark.parametrize(("d", "share"), [(3, 0.7), (4, 0.5), (11, 0.3)])
+def test_a_default_is_protected_by_a_choice_among_few_in_every_space_of_numbers(d, share):
+    about = {"d": d, "n": 300, "mu": 1.0, "trials": 100, "space": numbers(d)}
     plan = planned(plan_centred, default=(0.5,) * d, **about)
     assert plan.choice_share == pytest.approx(share * (1 - plan.final_share))
     assert plan.choice_among == 30
@@ -69,40 +59,33 @@ def test_a_default_is_protected_by_a_choice_among_few_in_every_space_of_numbers(
     assert (alone.choice_share, alone.choice_among) == (0, 0)
 
 
-def numbers(d: int) -> Space:
+def numbers(d):
     return Space({f"x{j}": Float(0, 1) for j in range(d)})
 
 
-@pytest.mark.parametrize("space", [Space({"x": Float(0, 1)}), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})])
 @pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"rung_share": 0.3}, {"final_share": 0.0}])
-def test_all_shares_add_up_to_the_budget(space: Space, shares: dict[str, float]) -> None:
-    plan = planned(plan_centred, d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
-    rungs = plan.rung_share
-    spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share + rungs)
-    assert spent == pytest.approx(0.49)
+def test_all_shares_add_up_to_the_budget(shares):
+    for space in (numbers(1), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})):
+        plan = planned(plan_centred, d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
+        spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share + plan.rung_share)
+        assert spent == pytest.approx(0.49)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         ({"trials": 3}, "n_trials"),
-        ({"trials": 5.0}, "n_trials"),
-        ({"trials": "20"}, "n_trials"),
         ({"trials": 20, "population": 50}, "n_trials.*population=50"),
-        ({"population": "8"}, "population"),
         ({"population": 0}, "population"),
         ({"mu": -1.0}, "mu"),
-        ({"mu": "1"}, "mu"),
         ({"final_share": 1.0}, "final_share"),
-        ({"final_share": "1"}, "final_share"),
         ({"loss_range": 1e-30}, "radius.*scale the loss"),
         ({"mu": 1e-9}, "mu.*plan fewer trials"),
         ({"tuning": {"radius_share": 1e-18}}, "radius_share.*radius_share=0"),
         ({"tuning": {"explore": 1}}, "tuning must be a dict of quantile, rate.*explore"),
         ({"tuning": 3}, "tuning must be a dict"),
-        ({"tuning": {"rate": -1.0}}, "rate"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
+def test_a_plan_that_cannot_be_is_refused(change, named):
     with pytest.raises(InputError, match=named):
         planned(plan_centred, **{"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})

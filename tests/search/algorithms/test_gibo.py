@@ -1,32 +1,32 @@
 """DP-GIBO against an independent dense reference, a golden trajectory, and its rules of conduct."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from audit_tools import FreeLedger
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from noises import NoNoise
 
 from dptune import InputError, LossPrivatizer
-from dptune.privacy import Ball, Question
+from dptune.privacy import Ball
 from dptune.privacy.noise import SeededNoise
-from dptune.search import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
+from dptune.search import DPGIBO, AdaGrad, AdaGradNorm, GIBOSettings, GradientDescent
 from dptune.search.gp import RBF, Polynomial2
 
 PEOPLE, D = 30, 3
 
 
-def losses_of(x: np.ndarray) -> np.ndarray:
+def losses_of(x):
     """Losses (n,) of people who want different things, within [0, 3]."""
     wishes = np.random.default_rng(7).uniform(0.1, 0.9, (PEOPLE, D))
     return np.asarray(((x - wishes) ** 2).sum(axis=1))
 
 
-def settings(**change: Any) -> GIBOSettings:
-    base: dict[str, Any] = {
+def settings(**change):
+    base = {
         "d": D,
         "steps": 6,
         "batch": 4,
@@ -41,47 +41,41 @@ def settings(**change: Any) -> GIBOSettings:
     return GIBOSettings(**{**base, **change})
 
 
-def fill(algorithm: DPGIBO, name: str = "") -> None:
+def fill(algorithm, name=""):
     """Observe the points that the next question needs."""
     for j in range(algorithm.missing()):
         algorithm.observe(f"{name}{j}", algorithm.ask(j))
 
 
-def asked(algorithm: DPGIBO) -> Question:
-    question = algorithm.question()
-    assert question is not None
-    return question
-
-
-def learn(algorithm: DPGIBO, gradient: Any, *, own: bool = False) -> None:
+def learn(algorithm, gradient, *, own=False):
     """Learn the next step's gradient; None: its answer is lost."""
     answer = None if gradient is None else np.array(gradient)
     algorithm.learn(f"step/{algorithm.t + 1}", {}, answer, 0.0, own=own)
 
 
-def run(algorithm: DPGIBO, privatizer: LossPrivatizer) -> list[list[np.ndarray]]:
+def run(algorithm, privatizer):
     """Run all steps as documented; return the points of each step."""
-    batches: list[list[np.ndarray]] = []
+    batches = []
     while not algorithm.finished:
-        batch: list[np.ndarray] = []
+        batch = []
         while algorithm.missing() > 0:
             x = algorithm.ask(len(batch))
             name = f"{len(batches)}/{len(batch)}"
             privatizer.observe(name, losses_of(x))
             algorithm.observe(name, x)
             batch.append(x)
-        question = asked(algorithm)
+        question = algorithm.question()
         released = privatizer.release(question.query, scope="run", key=question.key)
         batches.append(batch)
         algorithm.learn(question.key, question.note, released.value, released.sigma, own=True)
     return batches
 
 
-def without_noise(**chosen: Any) -> LossPrivatizer:
+def without_noise(**chosen):
     return LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), dtype=np.float64, noise=NoNoise(), **chosen)
 
 
-def reference(batches: list[list[np.ndarray]], s: GIBOSettings, *, rule: str) -> list[np.ndarray]:
+def reference(batches, s, *, rule):
     """Algorithm 1 from line 5 on, with dense matrices, one person after the other; RBF 0.4, memory of all points."""
     theta, path, g2, D_t = np.array(s.theta0), [], 0.0, np.zeros((0, D))
     path.append(theta)
@@ -105,10 +99,15 @@ def reference(batches: list[list[np.ndarray]], s: GIBOSettings, *, rule: str) ->
     return path
 
 
-@pytest.mark.parametrize(("rule", "name"), [(GradientDescent(0.15), "sgd"), (AdaGrad(0.1), "adagrad")])
-@pytest.mark.parametrize("clip", [0.3, 50.0], ids=["everybody clipped", "nobody clipped"])
-@pytest.mark.parametrize("optimised", [False, True])
-def test_noiseless_gibo_is_the_dense_reference(rule: Any, name: str, clip: float, optimised: bool) -> None:
+@pytest.mark.parametrize(
+    ("rule", "name", "clip", "optimised"),  # everybody is clipped, or nobody
+    [
+        (GradientDescent(0.15), "sgd", 0.3, False),
+        (AdaGrad(0.1), "adagrad", 50.0, False),
+        (AdaGrad(0.1), "adagrad", 0.3, True),
+    ],
+)
+def test_noiseless_gibo_is_the_dense_reference(rule, name, clip, optimised):
     s = settings(rule=rule, clip=clip, optimised=optimised, steps=4 if optimised else 6)
     algorithm = DPGIBO(s)
     batches = run(algorithm, without_noise())
@@ -121,7 +120,7 @@ def test_noiseless_gibo_is_the_dense_reference(rule: Any, name: str, clip: float
         assert ours == pytest.approx(dense, abs=1e-9)
 
 
-def test_the_varying_batch_of_algorithm_2() -> None:
+def test_the_varying_batch_of_algorithm_2():
     s = settings(batch=(4, 2, 6, 1, 4, 3))
     algorithm = DPGIBO(s)
     batches = run(algorithm, without_noise())
@@ -131,17 +130,17 @@ def test_the_varying_batch_of_algorithm_2() -> None:
         assert ours == pytest.approx(dense, abs=1e-9)
 
 
-def test_it_finds_the_minimum_of_the_mean_loss_without_noise() -> None:
+def test_it_finds_the_minimum_of_the_mean_loss_without_noise():
     wishes = np.random.default_rng(7).uniform(0.1, 0.9, (PEOPLE, D))
     algorithm = DPGIBO(settings(steps=40, clip=50.0, memory=1, constant_mean=True, batch=6, rule=AdaGrad(0.2)))
     run(algorithm, without_noise())
     assert algorithm.recommend() == pytest.approx(wishes.mean(axis=0), abs=0.02)
 
 
-def test_the_query_is_what_lines_6_and_7_ask_for() -> None:
+def test_the_query_is_what_lines_6_and_7_ask_for():
     algorithm = DPGIBO(settings())
     fill(algorithm)
-    question = asked(algorithm)
+    question = algorithm.question()
     query = question.query
     assert (question.key, question.note) == ("step/1", {"theta": [0.3, 0.6, 0.2]})
     assert query.mu == algorithm.price()
@@ -151,10 +150,10 @@ def test_the_query_is_what_lines_6_and_7_ask_for() -> None:
     assert query.weights.shape == (D, 4)
 
 
-def test_a_constant_mean_ignores_the_level_of_a_persons_loss() -> None:
+def test_a_constant_mean_ignores_the_level_of_a_persons_loss():
     algorithm = DPGIBO(settings(constant_mean=True))
     fill(algorithm)
-    assert asked(algorithm).query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
+    assert algorithm.question().query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
 
 
 # ---- golden trajectory -----------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ GOLDEN = [  # theta after 0, 1, 3 and 6 steps
 ]
 
 
-def golden_run() -> np.ndarray:
+def golden_run():
     privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), noise=SeededNoise(11))
     algorithm = DPGIBO(
         settings(starts=4, start_mu=0.5, start_clip=1.0, theta0=None, rule=AdaGrad(0.1), constant_mean=True, memory=1)
@@ -176,7 +175,7 @@ def golden_run() -> np.ndarray:
     return np.array(algorithm.path)[[0, 1, 3, 6]]
 
 
-def test_golden_trajectory() -> None:
+def test_golden_trajectory():
     """Any change of designs, weights, clipping, noise scale, steps or seeds shows here; renew it knowingly."""
     assert golden_run() == pytest.approx(np.array(GOLDEN), abs=1e-5)
 
@@ -184,7 +183,7 @@ def test_golden_trajectory() -> None:
 # ---- rules of conduct -----------------------------------------------------------------------------------
 
 
-def test_the_same_seed_asks_for_the_same_points_and_another_does_not() -> None:
+def test_the_same_seed_asks_for_the_same_points_and_another_does_not():
     one, same, other = (DPGIBO(settings(seed=s)) for s in (1, 1, 2))
     for slot in range(9):  # beyond the batch: fresh designs
         assert (one.ask(slot) == same.ask(slot)).all()
@@ -192,7 +191,7 @@ def test_the_same_seed_asks_for_the_same_points_and_another_does_not() -> None:
     assert len({tuple(one.ask(slot)) for slot in range(9)}) == 9
 
 
-def test_points_stay_in_the_cube_even_at_its_corner() -> None:
+def test_points_stay_in_the_cube_even_at_its_corner():
     for kernel in (RBF(0.5), Polynomial2()):
         algorithm = DPGIBO(settings(theta0=(0.0, 1.0, 0.0), kernel=kernel))
         for slot in range(8):
@@ -201,13 +200,13 @@ def test_points_stay_in_the_cube_even_at_its_corner() -> None:
             assert (x <= 1).all()
 
 
-def test_theta_is_projected_on_the_cube() -> None:
+def test_theta_is_projected_on_the_cube():
     algorithm = DPGIBO(settings())
     learn(algorithm, [1e9, -1e9, 0.0])
     assert algorithm.theta.tolist() == [0.0, 1.0, 0.2]
 
 
-def test_memory_forgets_old_batches() -> None:
+def test_memory_forgets_old_batches():
     for memory, kept in ((None, 12), (0, 0), (1, 4), (2, 8)):
         algorithm = DPGIBO(settings(memory=memory))
         for batch in range(3):
@@ -219,7 +218,7 @@ def test_memory_forgets_old_batches() -> None:
             assert algorithm.points_in_use()[-1] == "2/3"
 
 
-def test_the_average_of_the_last_iterates() -> None:
+def test_the_average_of_the_last_iterates():
     algorithm = DPGIBO(settings(average=3))
     for step in range(5):
         learn(algorithm, np.full(D, 0.1 * step))
@@ -227,7 +226,7 @@ def test_the_average_of_the_last_iterates() -> None:
     assert DPGIBO(settings(average=3)).recommend() == pytest.approx([0.3, 0.6, 0.2])
 
 
-def test_the_best_of_the_starts_is_the_start() -> None:
+def test_the_best_of_the_starts_is_the_start():
     s = settings(starts=4, start_mu=0.5, start_clip=2.0)
     algorithm = DPGIBO(s)
     points = []
@@ -235,7 +234,7 @@ def test_the_best_of_the_starts_is_the_start() -> None:
         points.append(algorithm.ask(j))
         algorithm.observe(str(j), points[-1])
     assert points[0].tolist() == [0.3, 0.6, 0.2]
-    question = asked(algorithm)
+    question = algorithm.question()
     assert question.query.weights == pytest.approx(np.eye(4) - 0.25)
     assert (question.query.clip, question.query.mu, algorithm.price()) == (Ball(2.0), 0.5, 0.5)
     assert question.note == {"points": np.array(points).tolist()}
@@ -248,13 +247,41 @@ def test_the_best_of_the_starts_is_the_start() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        {"d": 0}, {"steps": 0}, {"steps": 2.5}, {"batch": 0}, {"batch": (1, 2)}, {"batch": (1, 2, 3, 0, 1, 1)},
-        {"mu": 0.0}, {"mu": math.nan}, {"clip": -1.0}, {"clip": math.inf}, {"noise_variance": 0.0},
-        {"theta0": (0.5, 0.5)}, {"theta0": (0.5, 0.5, 1.5)}, {"theta0": (0.5, 0.5, math.nan)}, {"theta0": 0.5},
+        {"d": 0}, {"steps": 2.5}, {"batch": 0}, {"batch": (1, 2)}, {"batch": (1, 2, 3, 0, 1, 1)}, {"mu": math.nan},
+        {"clip": -1.0}, {"noise_variance": 0.0}, {"theta0": (0.5, 0.5)}, {"theta0": (0.5, 0.5, 1.5)}, {"theta0": 0.5},
         {"starts": -1}, {"start_mu": 0.0, "starts": 3}, {"memory": -1}, {"average": 0}, {"seed": -1},
-        {"optimised": "no"}, {"optimised": math.nan}, {"constant_mean": 1},
+        {"optimised": "no"}, {"constant_mean": 1},
     ],
 )  # fmt: skip
-def test_a_bad_setting_is_refused_by_name(bad: dict[str, Any]) -> None:
+def test_a_bad_setting_is_refused_by_name(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         settings(**bad)
+
+
+# ---- the step rules against their formulas ---------------------------------------------------------------
+
+gradients = st.tuples(st.integers(1, 6), st.integers(1, 4)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.floats(-1e3, 1e3))
+)
+
+
+@given(gradients, st.floats(1e-3, 10))
+def test_the_formulas(g, eta):
+    assert GradientDescent(eta).step(g) == pytest.approx(-eta * g[-1])
+    for j, move in enumerate(AdaGrad(eta).step(g)):
+        size = math.hypot(*g[:, j])
+        if size > 1e-140:  # below, squares are lost
+            assert move == pytest.approx(-eta * g[-1, j] / size, abs=1e-9)
+    size = math.hypot(*g.ravel())
+    if size > 1e-140:
+        assert AdaGradNorm(eta).step(g) == pytest.approx(-eta * math.sqrt(g.shape[1]) * g[-1] / size, abs=1e-9)
+
+
+@pytest.mark.parametrize("rule", [GradientDescent, AdaGrad, AdaGradNorm])
+def test_no_gradient_means_no_step_and_a_bad_step_size_is_refused(rule):
+    g = np.zeros((3, 2))
+    assert (rule(0.5).step(g) == 0).all()
+    assert (g == 0).all()
+    for eta in (0.0, math.nan):
+        with pytest.raises(InputError, match="eta"):
+            rule(eta)

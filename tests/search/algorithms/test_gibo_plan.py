@@ -1,9 +1,6 @@
 """The defaults are usable plans for every size, and batches join the posterior whole."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,9 +13,8 @@ from dptune.search.gp.posterior import GradientPosterior
 from dptune.space import Int, Space
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 6, 33])
-@pytest.mark.parametrize("trials", [1, 7, 40, 200, 850])
-def test_a_plan_fits_its_trials_where_one_step_can(d: int, trials: int) -> None:
+@pytest.mark.parametrize(("d", "trials"), [(1, 7), (2, 40), (5, 200), (6, 850), (33, 1), (33, 200)])
+def test_a_plan_fits_its_trials_where_one_step_can(d, trials):
     plan = planned(plan_gibo, d=d, n=500, loss_range=2.0, mu=1.0, seed=0, trials=trials)
     s = plan.settings
     assert plan.trials <= max(trials, s.starts + s.batch_at(0))
@@ -29,7 +25,7 @@ def test_a_plan_fits_its_trials_where_one_step_can(d: int, trials: int) -> None:
     assert math.hypot(released, plan.monitor_mu * math.sqrt(plan.trials + plan.spare)) == pytest.approx(1.0)
 
 
-def test_few_trials_make_smaller_batches_that_together_measure_every_direction() -> None:
+def test_few_trials_make_smaller_batches_that_together_measure_every_direction():
     s = planned(plan_gibo, d=33, n=500, mu=1.0, trials=60).settings
     assert s.batch == 12
     assert s.steps == 5
@@ -37,7 +33,7 @@ def test_few_trials_make_smaller_batches_that_together_measure_every_direction()
     assert (s.memory or 0) * s.batch_at(0) >= 34
 
 
-def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps() -> None:
+def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps():
     wide, narrow = (
         planned(plan_gibo, n=500, loss_range=width, steps=steps).settings for width, steps in ((6.0, 100), (2.0, 4))
     )
@@ -45,25 +41,22 @@ def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps
     assert wide.rule.eta * 10 == pytest.approx(narrow.rule.eta * 2)
 
 
-def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own() -> None:
+def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own():
     assert planned(plan_gibo, d=3, n=500, mu=1.0, trials=80).settings.starts == 8
     assert planned(plan_gibo, d=3, n=50, mu=0.5, trials=80).settings.starts == 0  # noise would choose
     assert planned(plan_gibo, d=6, n=500, mu=1.0, trials=80).settings.starts == 0
     assert planned(plan_gibo, d=3, n=500, mu=1.0, theta0=(0.1, 0.2, 0.3)).settings.starts == 0
 
 
-def test_what_is_given_is_kept() -> None:
+def test_what_is_given_is_kept_and_what_is_wrong_is_refused():
     s = planned(plan_gibo, d=3, n=9, mu=1.0, memory=4, clip=0.7, average=1, batch=3, steps=4).settings
     assert (s.memory, s.clip, s.average, s.batch, s.steps) == (4, 0.7, 1, 3, 4)
+    for wrong in ({"steps": 0}, {"batch": 0}, {"d": 0}, {"trials": 0, "batch": -1}):
+        with pytest.raises(InputError):
+            planned(plan_gibo, **{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch": 0}, {"d": 0}, {"trials": 0, "batch": -1}])
-def test_a_wrong_setting_is_named(wrong: dict[str, int]) -> None:
-    with pytest.raises(InputError):
-        planned(plan_gibo, **{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})
-
-
-def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
+def test_points_join_the_posterior_as_one_block_and_count_alike():
     algorithm = DPGIBO(GIBOSettings(d=3, steps=2, batch=4, mu=1.0, clip=1.0, constant_mean=True))
     one_by_one = GradientPosterior(algorithm.settings.kernel, algorithm.settings.noise_variance, 3)
     for slot in range(4):
@@ -72,21 +65,19 @@ def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
         one_by_one.append(x[None, :])
     expected = one_by_one.weights(algorithm.theta, constant_mean=True)
     question = algorithm.question()
-    assert question is not None
     np.testing.assert_allclose(question.query.weights, expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("cells", [3, 5, 8, 10])
-@pytest.mark.parametrize("d", [1, 2, 5, 10])
-def test_a_coarse_grid_does_not_swallow_the_design(cells: int, d: int) -> None:
+@pytest.mark.parametrize(("cells", "d"), [(3, 10), (8, 1), (10, 5)])
+def test_a_coarse_grid_does_not_swallow_the_design(cells, d):
     """Without noise a quadratic's minimum is found; designs inside one cell would never leave the start."""
     space = Space({f"i{j:02d}": Int(0, cells - 1) for j in range(d)})
     assert worst_distance(space, space) < 1e-9
-    if cells in (3, 5) and d == 10:
+    if d == 10:
         assert worst_distance(space, None) > 0.02  # the test can fail: without the cells it does
 
 
-def worst_distance(space: Space, grid: Space | None) -> float:
+def worst_distance(space, grid):
     """Of the found point from the optimum over three seeds, if the plan knows of ``grid``."""
     distances = []
     for seed in range(3):
@@ -97,9 +88,9 @@ def worst_distance(space: Space, grid: Space | None) -> float:
     return max(distances)
 
 
-def tune(algorithm: DPGIBO, space: Space, loss: Callable[[np.ndarray], float]) -> np.ndarray:
+def tune(algorithm, space, loss):
     """Run the algorithm with everybody's loss the same, no noise, and rounding to the space."""
-    losses: dict[str, float] = {}
+    losses = {}
     while not algorithm.finished:
         u = space.encode(space.decode(algorithm.ask(len(losses) % max(algorithm.settings.batch_at(0), 1))))
         name = str(len(losses))
@@ -118,7 +109,7 @@ def tune(algorithm: DPGIBO, space: Space, loss: Callable[[np.ndarray], float]) -
 SHARED = {"d": 2, "n": 9, "mu": 2.0, "steps": 4, "batch": 3, "starts": 4}
 
 
-def test_shares_divide_the_square_of_mu() -> None:
+def test_shares_divide_the_square_of_mu():
     plan = planned(plan_gibo, **SHARED, monitor_share=0.2, start_share=0.1, final_share=0.3)
     assert plan.settings.mu**2 == pytest.approx(4 * 0.4)
     assert plan.settings.start_mu**2 == pytest.approx(4 * 0.1)
@@ -137,6 +128,6 @@ def test_shares_divide_the_square_of_mu() -> None:
         ({"mu": 0.0}, "mu"),
     ],
 )
-def test_shares_that_cannot_be_are_refused(shares: dict[str, float], named: str) -> None:
+def test_shares_that_cannot_be_are_refused(shares, named):
     with pytest.raises(InputError, match=named):
         planned(plan_gibo, **{**SHARED, **shares})

@@ -1,15 +1,9 @@
 """Derivatives from differences, for kernels and posteriors."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 
-from dptune.search.gp.points import FloatArray
 
-
-def differences(f: Callable[[FloatArray], float], X: FloatArray, step: float = 1e-5) -> FloatArray:
+def differences(f, X, step=1e-05):
     """Central differences of a scalar function, in the shape of X."""
     out = np.zeros_like(X)
     for i in np.ndindex(X.shape):

@@ -1,7 +1,5 @@
 """Designs: as good as the numerical optimum, inside the cube, repeatable."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,56 +7,52 @@ from hypothesis import strategies as st
 
 from dptune.errors import InputError
 from dptune.search.gp.design import optimised_design, regular_simplex, simplex_design, step_length
-from dptune.search.gp.kernels import RBF, Matern52, Polynomial2, Stationary
+from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
 from dptune.search.gp.posterior import GradientPosterior
 
 
-def middle(d: int) -> np.ndarray:
+def middle(d):
     return np.full(d, 0.5)
 
 
-def trace_of_simplex(kernel: Stationary, noise: float, d: int, b: int) -> float:
+def trace_of_simplex(kernel, noise, d, b):
     design = simplex_design(middle(d), kernel, noise, b, np.random.default_rng(0))
     np.testing.assert_array_equal(design.centre, middle(d))
     return GradientPosterior(kernel, noise, d).trace_after(middle(d), design.points)[0]
 
 
-SIMPLICES = [(RBF(0.2), noise, d, d + 1, 1.01) for noise in (1e-8, 1e-4, 1e-2) for d in (2, 5, 10)]
-EVERY_SIZE = [(kernel, 1e-4, 4, b, 1.02) for kernel in (RBF(0.15, variance=4.0), Matern52(0.15)) for b in range(2, 9)]
-
-
-@pytest.mark.parametrize(("kernel", "noise", "d", "b", "factor"), [*SIMPLICES, *EVERY_SIZE])
-def test_the_closed_form_is_near_the_optimum(kernel: Stationary, noise: float, d: int, b: int, factor: float) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "noise", "d", "b", "factor"),
+    [
+        *((RBF(0.2), noise, d, d + 1, 1.01) for noise, d in ((1e-8, 2), (1e-2, 5), (1e-4, 10))),
+        *((RBF(0.15, variance=4.0), 1e-4, 4, b, 1.02) for b in (2, 3, 4, 6, 8)),
+        (Matern52(0.15), 1e-4, 4, 7, 1.02),
+    ],
+)
+def test_the_closed_form_is_near_the_optimum(kernel, noise, d, b, factor):
     posterior = GradientPosterior(kernel, noise, d)
     design = optimised_design(posterior, middle(d), b, np.random.default_rng(1), starts=6, iterations=200)
     optimum = posterior.trace_after(middle(d), design.points)[0]
     assert trace_of_simplex(kernel, noise, d, b) <= factor * optimum
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e-2])
-@pytest.mark.parametrize("d", [5, 10, 33])
-def test_central_differences_leave_a_third_of_the_trace(d: int, noise: float) -> None:
-    kernel = RBF(0.1)
-    assert 3 * trace_of_simplex(kernel, noise, d, 2 * d) < trace_of_simplex(kernel, noise, d, d + 1)
-
-
-@pytest.mark.parametrize("q", [1, 2, 3, 10, 33])
-def test_the_step_has_its_closed_form(q: int) -> None:
+@pytest.mark.parametrize("q", [1, 2, 33])
+def test_the_step_has_its_closed_form(q):
     noise = 1e-9
     expected = (1.5 * noise) ** (1 / 6) if q == 1 else (2 * noise * q**2 / (q**2 - 1)) ** 0.25
     assert step_length(RBF(0.2), noise, q) == pytest.approx(expected, rel=1e-2)
     assert step_length(RBF(7.0, variance=3.0), 3 * noise, q) == pytest.approx(expected, rel=1e-2)
 
 
-@pytest.mark.parametrize("q", [1, 2, 7])
-def test_regular_simplex(q: int) -> None:
+@pytest.mark.parametrize("q", [1, 7])
+def test_regular_simplex(q):
     U = regular_simplex(q)
     np.testing.assert_allclose(U.sum(axis=0), 0, atol=1e-14)
     np.testing.assert_allclose(U @ U.T, (1 + 1 / q) * np.eye(q + 1) - 1 / q, atol=1e-14)
 
 
-@pytest.mark.parametrize("b", [2, 3, 5])
-def test_few_points_measure_the_least_known_directions(b: int) -> None:
+@pytest.mark.parametrize("b", [2, 5])
+def test_few_points_measure_the_least_known_directions(b):
     kernel, rng = RBF(0.3), np.random.default_rng(2)
     posterior = GradientPosterior.from_points(kernel, 1e-6, middle(6) + 0.05 * rng.standard_normal((5, 6)))
     C = posterior.covariance(middle(6))
@@ -71,16 +65,7 @@ def test_few_points_measure_the_least_known_directions(b: int) -> None:
     assert trace < np.trace(C) - 0.9 * top
 
 
-def test_a_pair_along_the_top_eigenvector_matches_the_optimiser() -> None:
-    kernel, rng = RBF((0.2, 0.5, 0.9)), np.random.default_rng(2)
-    posterior = GradientPosterior(kernel, 1e-5, 3)
-    design = simplex_design(middle(3), kernel, 1e-5, 2, rng, covariance=posterior.covariance(middle(3)))
-    best = optimised_design(posterior, middle(3), 2, rng, starts=6)
-    traces = [posterior.trace_after(middle(3), d.points)[0] for d in (design, best)]
-    assert traces[0] <= 1.01 * traces[1]
-
-
-def in_the_cube(X: np.ndarray) -> bool:
+def in_the_cube(X):
     return bool(((X >= 0) & (X <= 1)).all())
 
 
@@ -89,9 +74,7 @@ def in_the_cube(X: np.ndarray) -> bool:
     st.lists(st.sampled_from([0.0, 1.0, 0.5, 1e-3, 1 - 1e-9]), min_size=1, max_size=6),
     *(st.integers(1, 14), st.floats(0.01, 50.0), st.floats(1e-10, 10.0), st.integers(0, 2**32 - 1), st.booleans()),
 )
-def test_designs_lie_in_the_cube_around_their_centre(
-    corner: list[float], b: int, scale: float, noise: float, seed: int, told: bool
-) -> None:
+def test_designs_lie_in_the_cube_around_their_centre(corner, b, scale, noise, seed, told):
     theta, d = np.array(corner), len(corner)
     C = np.diag(np.arange(1.0, d + 1)) if told else None
     design = simplex_design(theta, RBF(scale), noise, b, np.random.default_rng(seed), covariance=C)
@@ -102,19 +85,18 @@ def test_designs_lie_in_the_cube_around_their_centre(
         np.testing.assert_allclose(design.points.mean(axis=0), design.centre, atol=1e-9)
 
 
-def test_the_centre_moves_only_as_far_as_needed() -> None:
+def test_the_centre_moves_only_as_far_as_needed():
     design = simplex_design([0.0, 0.5], RBF(0.1), 1e-4, 4, np.random.default_rng(0))
     assert design.centre[1] == 0.5
     assert 0 < design.centre[0] < 0.1
     assert design.points[:, 0].min() == pytest.approx(0, abs=1e-15)
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.lists(st.sampled_from([0.0, 1.0, 0.5]), min_size=1, max_size=4), st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_optimised_designs_lie_in_the_cube_and_repeat(corner: list[float], b: int, seed: int) -> None:
+@pytest.mark.parametrize(("corner", "b"), [([0.0, 1.0, 0.5], 4), ([1.0], 1)])
+def test_optimised_designs_lie_in_the_cube_and_repeat(corner, b):
     posterior = GradientPosterior(RBF(0.3), 1e-4, len(corner))
     one, two = (
-        optimised_design(posterior, corner, b, np.random.default_rng(seed), starts=2, iterations=20) for _ in range(2)
+        optimised_design(posterior, corner, b, np.random.default_rng(7), starts=2, iterations=20) for _ in range(2)
     )
     np.testing.assert_array_equal(one.points, two.points)
     np.testing.assert_array_equal(one.centre, corner)
@@ -122,19 +104,16 @@ def test_optimised_designs_lie_in_the_cube_and_repeat(corner: list[float], b: in
     assert in_the_cube(one.points)
 
 
-@pytest.mark.parametrize("constant_mean", [False, True])
-def test_the_optimiser_uses_history(constant_mean: bool) -> None:
+def test_the_optimiser_uses_history():
     rng = np.random.default_rng(5)
     posterior = GradientPosterior.from_points(RBF(0.3), 1e-4, middle(4) + 0.05 * rng.standard_normal((6, 4)))
-    design = optimised_design(posterior, middle(4), 3, rng, constant_mean=constant_mean)
+    design = optimised_design(posterior, middle(4), 3, rng, constant_mean=True)
     blind = simplex_design(middle(4), RBF(0.3), 1e-4, 3, rng)
-    optimum, simplex = (
-        posterior.trace_after(middle(4), d.points, constant_mean=constant_mean)[0] for d in (design, blind)
-    )
+    optimum, simplex = (posterior.trace_after(middle(4), d.points, constant_mean=True)[0] for d in (design, blind))
     assert optimum < 0.8 * simplex
 
 
-def test_the_optimiser_works_without_a_stationary_kernel_and_adds_no_points() -> None:
+def test_the_optimiser_works_without_a_stationary_kernel_and_adds_no_points():
     posterior = GradientPosterior(Polynomial2(), 1e-2, 3)
     design = optimised_design(posterior, middle(3), 6, np.random.default_rng(0))
     assert (len(posterior), posterior.jitter.blocks) == (0, ())
@@ -142,11 +121,10 @@ def test_the_optimiser_works_without_a_stationary_kernel_and_adds_no_points() ->
     assert value < 0.1 * posterior.trace(middle(3))
 
 
-def test_bad_settings_are_refused() -> None:
+def test_bad_settings_are_refused():
     rng, posterior = np.random.default_rng(0), GradientPosterior(RBF(0.3), 1e-4, 2)
     for call in (
         lambda: simplex_design([1.5, 0.0], RBF(0.3), 1e-4, 3, rng),
-        lambda: simplex_design([np.nan, 0.0], RBF(0.3), 1e-4, 3, rng),
         lambda: simplex_design([0.5, 0.0], RBF(0.3), 0.0, 3, rng),
         lambda: simplex_design([0.5, 0.0], RBF(0.3), 1e-4, 0, rng),
         lambda: simplex_design([0.5, 0.0], RBF((0.3,)), 1e-4, 2, rng),

@@ -1,7 +1,5 @@
 """Fourier features: the kernel they stand for, exact gradients, and the posterior against references."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -15,23 +13,18 @@ X = rng.random((12, 3))
 y = np.sin(4 * X[:, 0]) + X[:, 1]
 
 
-def draw(M: int = 50, d: int = 3) -> FourierFeatures:
+def draw(M=50, d=3):
     return FourierFeatures.draw(d=d, M=M, lengthscale=0.4, seed=3)
 
 
-def test_inner_products_are_the_kernel_and_norms_are_one() -> None:
+def test_inner_products_are_the_kernel_and_norms_are_one():
     phi = draw(M=40_000)(X)
     assert np.allclose(phi @ phi.T, RBF(0.4)(X, X), atol=0.03)
     assert np.allclose((draw()(X) ** 2).sum(axis=1), 1.0, rtol=1e-12)
+    assert np.array_equal(draw()(X), draw()(X))  # from the same arguments
 
 
-def test_the_same_arguments_give_the_same_features_everywhere() -> None:
-    assert np.array_equal(draw().frequencies, draw().frequencies)
-    assert np.allclose(draw()(X), FourierFeatures(draw().frequencies, np.full(3, 0.4))(X))
-    assert draw().M == 50
-
-
-def test_values_and_gradients() -> None:
+def test_values_and_gradients():
     features, omega = draw(), rng.standard_normal((12, 50))
     value, gradient = features.value_and_gradient(X, omega)
     assert np.allclose(value, (features(X) * omega).sum(axis=1))
@@ -41,14 +34,14 @@ def test_values_and_gradients() -> None:
     assert np.allclose(rough, features(X) @ omega[0], atol=1e-4)
 
 
-def test_the_mean_is_that_of_gp_regression_with_the_features_kernel() -> None:
+def test_the_mean_is_that_of_gp_regression_with_the_features_kernel():
     phi, lam = draw()(X), 0.03
     K = phi @ phi.T
     dual = phi.T @ np.linalg.solve(K + lam * np.eye(12), y)
     assert np.allclose(FeaturePosterior(phi, y, lam).nu, dual, rtol=1e-8, atol=1e-10)
 
 
-def test_samples_have_the_posterior_covariance() -> None:
+def test_samples_have_the_posterior_covariance():
     phi, lam = draw(M=6)(X), 0.3
     posterior = FeaturePosterior(phi, y, lam)
     generator = np.random.default_rng(1)
@@ -60,8 +53,8 @@ def test_samples_have_the_posterior_covariance() -> None:
     assert np.array_equal(FeaturePosterior(np.empty((0, 50)), np.empty(0), 0.1).nu, np.zeros(50))  # the prior's
 
 
-@pytest.mark.parametrize("change", [{"M": 5}, {"M": 0}, {"d": 0}, {"lengthscale": 0.0}])
-def test_settings_are_checked(change: dict[str, float]) -> None:
+@pytest.mark.parametrize("change", [{"M": 5}, {"d": 0}, {"lengthscale": 0.0}])
+def test_settings_are_checked(change):
     with pytest.raises(InputError):
         FourierFeatures.draw(**{"d": 2, "M": 4, "lengthscale": 1.0, "seed": 0, **change})
 
@@ -71,13 +64,13 @@ def test_settings_are_checked(change: dict[str, float]) -> None:
 TOP = np.array([0.3, 0.9])
 
 
-def hill(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def hill(X):
     away = X - TOP
     value = np.exp(-5 * (away**2).sum(axis=1))
     return value, -10 * away * value[:, None]
 
 
-def test_every_start_climbs_to_the_top_of_its_box() -> None:
+def test_every_start_climbs_to_the_top_of_its_box():
     starts = rng.random((20, 2))
     starts.flags.writeable = False
     _, value = ascend(hill, starts, np.zeros((1, 2)), np.ones((1, 2)), first_step=5.0, iterations=3)

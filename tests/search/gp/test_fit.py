@@ -1,7 +1,5 @@
 """Hyperparameters fitted to one's own data: exact gradients, an independent reference, recovery."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
@@ -16,11 +14,11 @@ THETA = np.log([0.3, 0.8, 1.3, 0.05])
 y = np.sin(7 * X[:, 0]) + 0.05 * rng.standard_normal(40)
 
 
-def loss(theta: np.ndarray) -> float:
+def loss(theta):
     return negative_log_likelihood(theta, SQUARES, y)[0]
 
 
-def test_the_likelihood_is_the_normal_density_and_its_gradient_exact() -> None:
+def test_the_likelihood_is_the_normal_density_and_its_gradient_exact():
     l1, l2, v, s2 = np.exp(THETA)
     C = RBF((l1, l2), v)(X, X) + s2 * np.eye(40)
     constant = 20 * np.log(2 * np.pi)
@@ -29,7 +27,7 @@ def test_the_likelihood_is_the_normal_density_and_its_gradient_exact() -> None:
     assert np.allclose(gradient, approx_fprime(THETA, loss, 1e-7), rtol=1e-3, atol=1e-3)
 
 
-def test_a_coordinate_that_does_not_matter_gets_a_long_scale() -> None:
+def test_a_coordinate_that_does_not_matter_gets_a_long_scale():
     standardised = (y - y.mean()) / y.std()
     found = fit(X, standardised, Hyperparameters.prior(2))
     assert found.lengthscale[1] > 3 * found.lengthscale[0]
@@ -38,7 +36,7 @@ def test_a_coordinate_that_does_not_matter_gets_a_long_scale() -> None:
     assert np.allclose(again.lengthscale, found.lengthscale, rtol=0.2)
 
 
-def test_few_or_constant_observations_stay_within_bounds() -> None:
+def test_few_or_constant_observations_stay_within_bounds():
     for m in (1, 4):
         found = fit(X[:m], np.zeros(m), Hyperparameters.prior(2))
         assert np.isfinite(found.lengthscale).all()

@@ -1,7 +1,5 @@
 """Regression on groups of values, each known up to a constant."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -12,15 +10,15 @@ from dptune.search.gp.grouped import OFFSET, Group, GroupedRegression
 RNG = np.random.default_rng(0)
 
 
-def stacked(data: list[Group]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def stacked(data):
     """Points, values, and the covariance of the groups' unknown constants and known noise, in units of the values."""
     X, y = np.concatenate([g.points for g in data]), np.concatenate([g.values for g in data])
     names = np.repeat(np.arange(len(data)), [len(g.values) for g in data])
     return X, y, OFFSET * np.equal.outer(names, names) + (data[0].sigma / y.std()) ** 2 * np.eye(len(y))
 
 
-def groups(d: int = 3, sizes: tuple[int, ...] = (8, 5, 9), *, sigma: float = 0.05, seed: int = 0) -> list[Group]:
-    rng, found = np.random.default_rng(seed), []
+def groups(d=3, sizes=(8, 5, 9), *, sigma=0.05):
+    rng, found = np.random.default_rng(0), []
     for size in sizes:
         X = rng.random((size, d))
         values = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 + sigma * rng.standard_normal(size)
@@ -28,16 +26,15 @@ def groups(d: int = 3, sizes: tuple[int, ...] = (8, 5, 9), *, sigma: float = 0.0
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_gradient_of_the_objective_is_the_one_of_finite_differences(seed: int) -> None:
+def test_the_gradient_of_the_objective_is_the_one_of_finite_differences():
     model = GroupedRegression(3)
-    model.fit(groups(seed=seed))
-    theta = model.theta + 0.3 * np.random.default_rng(seed).standard_normal(5)
+    model.fit(groups())
+    theta = model.theta + 0.3 * np.random.default_rng(0).standard_normal(5)
     error = check_grad(lambda t: model.objective(t)[0], lambda t: model.objective(t)[1], theta, epsilon=1e-6)
     assert error < 1e-4 * np.linalg.norm(model.objective(theta)[1])
 
 
-def test_the_posterior_is_the_textbook_formula() -> None:
+def test_the_posterior_is_the_textbook_formula():
     model, data = GroupedRegression(3), groups()
     model.fit(data)
     X, y, noise = stacked(data)
@@ -51,7 +48,7 @@ def test_the_posterior_is_the_textbook_formula() -> None:
     assert drawn.mean(axis=1) == pytest.approx(model.mean(new), abs=0.05 * np.sqrt(covariance.max()))
 
 
-def test_evidence_is_the_logarithm_of_a_ratio_of_densities() -> None:
+def test_evidence_is_the_logarithm_of_a_ratio_of_densities():
     model, data = GroupedRegression(3), groups()
     assert model.evidence() == 0
     model.fit(data)
@@ -63,14 +60,14 @@ def test_evidence_is_the_logarithm_of_a_ratio_of_densities() -> None:
     assert model.evidence() > 20
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_there_is_no_evidence_in_noise(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_there_is_no_evidence_in_noise(seed):
     model, rng = GroupedRegression(3), np.random.default_rng(seed)
     model.fit([Group(rng.random((8, 3)), 0.1 * rng.standard_normal(8), 0.1) for _ in range(4)])
     assert model.evidence() < 3
 
 
-def test_a_constant_added_to_a_group_changes_nothing() -> None:
+def test_a_constant_added_to_a_group_changes_nothing():
     first, second = GroupedRegression(3), GroupedRegression(3)
     data = groups()
     first.fit(data)
@@ -79,7 +76,7 @@ def test_a_constant_added_to_a_group_changes_nothing() -> None:
     assert second.mean(new) == pytest.approx(first.mean(new), abs=1e-9)
 
 
-def test_a_shared_point_ties_two_groups_together() -> None:
+def test_a_shared_point_ties_two_groups_together():
     low, high, shared = np.full((1, 1), 0.05), np.full((1, 1), 0.95), np.full((1, 1), 0.5)
     tied = [
         Group(np.concatenate([low, shared]), np.array([-1.0, 1.0]), 1e-3),
@@ -90,10 +87,9 @@ def test_a_shared_point_ties_two_groups_together() -> None:
     assert model.mean(high)[0] - model.mean(low)[0] == pytest.approx(4.0, rel=0.2)
 
 
-def test_it_finds_the_coordinates_that_matter_and_beats_the_noise() -> None:
+def test_it_finds_the_coordinates_that_matter_and_beats_the_noise():
     sigma, truth = 0.3, lambda X: np.sin(3 * X[:, 0]) + X[:, 1] ** 2
     model = GroupedRegression(6)
-    model.fit(groups(6, (20,) * 10, sigma=sigma))
     model.fit(groups(6, (20,) * 10, sigma=sigma))
     assert set(np.argsort(model.theta[: model.d])[:2]) == {0, 1}
     new = RNG.random((200, 6))
@@ -101,7 +97,7 @@ def test_it_finds_the_coordinates_that_matter_and_beats_the_noise() -> None:
     assert error.std() < sigma / 2
 
 
-def test_whole_groups_are_kept_newest_first() -> None:
+def test_whole_groups_are_kept_newest_first():
     model = GroupedRegression(3, memory=15)
     model.fit(groups())
     assert sum(len(group.values) for group in model.groups) == 5 + 9
@@ -110,7 +106,7 @@ def test_whole_groups_are_kept_newest_first() -> None:
     assert sum(len(group.values) for group in model.groups) == 9  # at least the newest
 
 
-def test_the_minimiser_is_within_reach_looked_for_again_after_a_fit_and_the_callers() -> None:
+def test_the_minimiser_is_within_reach_looked_for_again_after_a_fit_and_the_callers():
     X, start, model = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.6]), GroupedRegression(2)
     assert model.minimiser(start, reach=0.3).tolist() == start.tolist()  # nothing is known
     assert model.mean(X[:3]).tolist() == [0.0, 0.0, 0.0]
@@ -125,7 +121,7 @@ def test_the_minimiser_is_within_reach_looked_for_again_after_a_fit_and_the_call
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.1])
-def test_equal_values_are_no_problem(sigma: float) -> None:
+def test_equal_values_are_no_problem(sigma):
     model = GroupedRegression(2)
     model.fit([Group(RNG.random((5, 2)), np.zeros(5), sigma)])
     assert model.mean(RNG.random((3, 2))) == pytest.approx(np.zeros(3), abs=1e-9)

@@ -1,7 +1,5 @@
 """Conformance of every kernel: what the posterior and the designs rely on."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -10,29 +8,25 @@ import pytest
 from gp_tools import differences
 
 from dptune.errors import InputError
-from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2
+from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
 
 D = 3
-KERNELS: list[Kernel] = [
-    RBF(0.4),
+KERNELS = [
     RBF((0.3, 0.8, 2.0), variance=2.5),
     Matern52(0.7),
     Matern52((0.3, 0.8, 2.0), variance=0.5),
-    Polynomial2(),
     Polynomial2(constant=0.0, variance=3.0),
 ]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(7)
 
 
 @every_kernel
-def test_values_and_gradient_are_symmetric_and_jointly_positive_semidefinite(
-    kernel: Kernel, rng: np.random.Generator
-) -> None:
+def test_values_and_gradient_are_symmetric_and_jointly_positive_semidefinite(kernel, rng):
     theta, X, Y, none = rng.random(D), rng.random((15, D)), rng.random((4, D)), np.zeros((0, D))
     np.testing.assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-14)
     G = kernel.gradient(theta, X)
@@ -42,7 +36,7 @@ def test_values_and_gradient_are_symmetric_and_jointly_positive_semidefinite(
 
 
 @every_kernel
-def test_derivatives_and_pullbacks(kernel: Kernel, rng: np.random.Generator) -> None:
+def test_derivatives_and_pullbacks(kernel, rng):
     theta, X, Y, C = rng.random(D), rng.random((4, D)), rng.random((5, D)), rng.standard_normal((4, 5))
     X[0] = Y[0] = theta
     for argument in (theta, X, Y, C):
@@ -62,35 +56,31 @@ def test_derivatives_and_pullbacks(kernel: Kernel, rng: np.random.Generator) -> 
 
 
 @every_kernel
-def test_kernels_are_frozen_hashable_and_plain(kernel: Kernel) -> None:
+def test_kernels_are_hashable_and_plain(kernel):
     assert json.loads(json.dumps(kernel.describe())) == kernel.describe()
     assert kernel.describe()["kernel"] == type(kernel).__name__
     assert hash(kernel) == hash(dataclasses.replace(kernel))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        kernel.variance = 2.0
 
 
-@every_kernel
-def test_bad_arrays_are_refused(kernel: Kernel, rng: np.random.Generator) -> None:
-    X = rng.random((4, D))
+def test_bad_arrays_are_refused(rng):
+    X, kernel = rng.random((4, D)), RBF(0.4)
     for bad in (X[0], X[:, :2], np.full_like(X, np.nan)):
         with pytest.raises(InputError):
             kernel(X, bad)
     with pytest.raises(InputError):
         kernel.gradient(X[0, :2], X)
+    with pytest.raises(InputError, match="2 length-scales, but the points have 3"):
+        RBF((0.1, 0.2))(X, X)
 
 
-BAD_LENGTHSCALES = [{"lengthscale": bad} for bad in (0.0, -1.0, np.nan, np.inf, (), (0.1, 0.0))]
-BAD = [(kind, bad) for kind in (RBF, Matern52) for bad in [*BAD_LENGTHSCALES, {"lengthscale": 1.0, "variance": 0.0}]]
-BAD += [(Polynomial2, bad) for bad in ({"constant": -1.0}, {"constant": np.nan}, {"variance": np.inf})]
-
-
-@pytest.mark.parametrize(("kind", "bad"), BAD)
-def test_bad_settings_are_refused_by_name(kind: type, bad: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        *((RBF, {"lengthscale": bad}) for bad in (0.0, np.nan, (), (0.1, -1.0))),
+        (Matern52, {"lengthscale": 1.0, "variance": 0.0}),
+        (Polynomial2, {"constant": -1.0}),
+    ],
+)
+def test_bad_settings_are_refused_by_name(kind, bad):
     with pytest.raises(InputError, match=[*bad][-1]):
         kind(**bad)
-
-
-def test_the_number_of_lengthscales_must_be_the_dimension() -> None:
-    with pytest.raises(InputError, match="2 length-scales, but the points have 3"):
-        RBF((0.1, 0.2))(np.zeros((1, 3)), np.zeros((1, 3)))

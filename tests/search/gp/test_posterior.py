@@ -1,7 +1,5 @@
 """The posterior of the gradient against dense references, and its behaviour where K is nearly singular."""
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -11,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune.errors import InputError
-from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2
-from dptune.search.gp.points import FloatArray
+from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
 from dptune.search.gp.posterior import GradientPosterior, stable_cholesky
 
-KERNELS: list[Kernel] = [RBF(0.4), Matern52((0.3, 0.8, 2.0), variance=2.0), Polynomial2()]
+KERNELS = [RBF(0.4), Matern52((0.3, 0.8, 2.0), variance=2.0), Polynomial2()]
 NOISE = 1e-3
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -23,16 +20,16 @@ both_means = pytest.mark.parametrize("constant_mean", [False, True])
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(3)
 
 
-def exact(values: FloatArray) -> np.ndarray:
+def exact(values):
     """The same numbers as decimals of 60 digits."""
     return np.array([[Decimal(float(v)) for v in row] for row in values], dtype=object)
 
 
-def solve_exactly(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def solve_exactly(A, B):
     """A^-1 B by elimination without pivoting (A is positive definite, but for a border), in decimals."""
     n, M = len(A), np.hstack([A, B])
     for k in range(n):
@@ -42,9 +39,7 @@ def solve_exactly(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return M[:, n:]
 
 
-def bordered(
-    kernel: Kernel, noise: FloatArray, D: FloatArray, theta: FloatArray, constant_mean: bool
-) -> tuple[FloatArray, FloatArray]:
+def bordered(kernel, noise, D, theta, constant_mean):
     """Weights (d, m) and covariance (d, d), from [[K, 1], [1, 0]] with 60 digits; noise (m,) per point."""
     m, edge = len(D), int(constant_mean)
     K = np.block([[kernel(D, D), np.ones((m, edge))], [np.ones((edge, m)), np.zeros((edge, edge))]])
@@ -58,9 +53,7 @@ def bordered(
 
 @every_kernel
 @both_means
-def test_weights_and_covariance_equal_the_bordered_system(
-    kernel: Kernel, constant_mean: bool, rng: np.random.Generator
-) -> None:
+def test_weights_and_covariance_equal_the_bordered_system(kernel, constant_mean, rng):
     D, theta = rng.random((12, 3)), rng.random(3)
     posterior = GradientPosterior.from_points(kernel, NOISE, D)
     W, C = bordered(kernel, np.full(12, NOISE), D, theta, constant_mean)
@@ -71,24 +64,21 @@ def test_weights_and_covariance_equal_the_bordered_system(
     assert not constant_mean or np.abs(W.sum(axis=1)).max() < 1e-9 * np.abs(W).sum()  # a constant changes nothing
 
 
-@every_kernel
-@both_means
-def test_no_points_leave_the_prior(kernel: Kernel, constant_mean: bool) -> None:
-    posterior, theta = GradientPosterior(kernel, NOISE, 3), np.full(3, 0.3)
-    assert posterior.weights(theta, constant_mean=constant_mean).shape == (3, 0)
-    np.testing.assert_array_equal(
-        posterior.covariance(theta, constant_mean=constant_mean), kernel.gradient_covariance(theta)
-    )
+def test_no_points_leave_the_prior_and_one_says_nothing_when_the_mean_is_unknown():
+    theta, kernel = np.full(2, 0.3), RBF(0.4)
+    for constant_mean in (False, True):
+        none = GradientPosterior(kernel, NOISE, 2)
+        assert none.weights(theta, constant_mean=constant_mean).shape == (2, 0)
+        np.testing.assert_array_equal(
+            none.covariance(theta, constant_mean=constant_mean), kernel.gradient_covariance(theta)
+        )
+    one = GradientPosterior.from_points(kernel, NOISE, [[0.2, 0.3]])
+    np.testing.assert_allclose(one.weights([0.5, 0.5], constant_mean=True), 0, atol=1e-15)
 
 
-def test_one_point_says_nothing_when_the_mean_is_unknown() -> None:
-    posterior = GradientPosterior.from_points(RBF(0.4), NOISE, [[0.2, 0.3]])
-    np.testing.assert_allclose(posterior.weights([0.5, 0.5], constant_mean=True), 0, atol=1e-15)
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(0, 2), st.integers(0, 2**32 - 1))
-def test_growing_equals_factorising_at_once(blocks: list[int], which: int, seed: int) -> None:
+def test_growing_equals_factorising_at_once(blocks, which, seed):
     rng = np.random.default_rng(seed)
     D, kernel = rng.random((sum(blocks), 3)), KERNELS[which]
     grown = GradientPosterior(kernel, NOISE, 3)
@@ -105,11 +95,8 @@ def test_growing_equals_factorising_at_once(blocks: list[int], which: int, seed:
 
 @every_kernel
 @both_means
-@pytest.mark.parametrize("m", [0, 1, 7])
-@pytest.mark.parametrize("b", [0, 1, 4])
-def test_trace_after_is_the_trace_of_the_longer_posterior(
-    kernel: Kernel, constant_mean: bool, m: int, b: int, rng: np.random.Generator
-) -> None:
+@pytest.mark.parametrize(("m", "b"), [(0, 4), (1, 0), (7, 1), (7, 4)])
+def test_trace_after_is_the_trace_of_the_longer_posterior(kernel, constant_mean, m, b, rng):
     D, X, theta = rng.random((m, 3)), rng.random((b, 3)), rng.random(3)
     posterior = GradientPosterior.from_points(kernel, NOISE, D)
     value, gradient = posterior.trace_after(theta, X, constant_mean=constant_mean)
@@ -120,7 +107,7 @@ def test_trace_after_is_the_trace_of_the_longer_posterior(
     assert value == pytest.approx(posterior.trace(theta, constant_mean=constant_mean), rel=1e-9)
 
 
-def test_the_same_point_many_times_with_hardly_any_noise() -> None:
+def test_the_same_point_many_times_with_hardly_any_noise():
     posterior = GradientPosterior(RBF(0.4), 1e-300, 2)
     for _ in range(4):
         posterior.append(np.full((10, 2), 0.5))
@@ -131,18 +118,16 @@ def test_the_same_point_many_times_with_hardly_any_noise() -> None:
     assert posterior.jitter.total == sum(posterior.jitter.blocks) > 0
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 150])
-def test_150_points_of_condition_above_1e18_equal_the_posterior_with_the_jitter_as_noise(
-    blocks: int, rng: np.random.Generator
-) -> None:
-    D, theta, kernel = 0.5 + 0.2 * rng.random((150, 2)), np.array([0.6, 0.58]), RBF(0.5)
+@pytest.mark.parametrize("blocks", [4, 80])
+def test_80_points_of_condition_above_1e18_equal_the_posterior_with_the_jitter_as_noise(blocks, rng):
+    D, theta, kernel = 0.5 + 0.2 * rng.random((80, 2)), np.array([0.6, 0.58]), RBF(0.5)
     eigenvalues = np.abs(np.linalg.eigvalsh(kernel(D, D)))
     assert eigenvalues.max() / eigenvalues.min() > 1e18 or eigenvalues.min() < 1e-16
     posterior = GradientPosterior(kernel, 1e-20, 2)
     for X in np.split(D, blocks):
         posterior.append(X)
     assert posterior.jitter.total > 0
-    noise = 1e-20 + np.repeat(posterior.jitter.blocks, 150 // blocks)
+    noise = 1e-20 + np.repeat(posterior.jitter.blocks, 80 // blocks)
     W, C = bordered(kernel, noise, D, theta, False)
     np.testing.assert_allclose(posterior.weights(theta), W, atol=0.01 * np.abs(W).max())
     y = np.sin(3 * D).sum(axis=1)  # smooth data: W y is well conditioned though W is not
@@ -151,7 +136,7 @@ def test_150_points_of_condition_above_1e18_equal_the_posterior_with_the_jitter_
     np.testing.assert_allclose(posterior.covariance(theta), C, atol=1e-12)  # the prior variance is 4
 
 
-def test_polynomial_kernel_of_rank_21_with_60_points(rng: np.random.Generator) -> None:
+def test_polynomial_kernel_of_rank_21_with_60_points(rng):
     D, theta, kernel = rng.random((60, 5)), rng.random(5), Polynomial2()
     assert np.linalg.matrix_rank(kernel(D, D)) == 21
     A, g = rng.standard_normal((5, 5)), rng.standard_normal(5)
@@ -164,7 +149,7 @@ def test_polynomial_kernel_of_rank_21_with_60_points(rng: np.random.Generator) -
         assert 0 <= posterior.trace(theta) < 1e-3
 
 
-def test_points_are_copied_and_read_only(rng: np.random.Generator) -> None:
+def test_points_are_copied_and_read_only(rng):
     X = rng.random((3, 2))
     posterior = GradientPosterior.from_points(RBF(0.4), NOISE, X)
     before = X.copy()
@@ -174,28 +159,25 @@ def test_points_are_copied_and_read_only(rng: np.random.Generator) -> None:
         posterior.points[0, 0] = 1
 
 
-@pytest.mark.parametrize("bad", [[[np.nan, 0.0]], [[0.0]], [0.0, 0.0], [[np.inf, 0.0]]])
-def test_bad_points_are_refused_and_nothing_changes(bad: list[list[float]]) -> None:
+def test_bad_points_are_refused_and_nothing_changes_and_noise_is_mandatory():
     posterior = GradientPosterior(RBF(0.4), NOISE, 2)
-    with pytest.raises(InputError):
-        posterior.append(bad)
+    for bad in ([[np.nan, 0.0]], [[0.0]], [0.0, 0.0]):
+        with pytest.raises(InputError):
+            posterior.append(bad)
     assert len(posterior) == 0
     assert posterior.jitter.blocks == ()
+    for noise in (0.0, np.nan):
+        with pytest.raises(InputError, match="noise_variance"):
+            GradientPosterior(RBF(0.4), noise, 2)
 
 
-@pytest.mark.parametrize("noise", [0.0, -1.0, np.nan, np.inf])
-def test_noise_is_mandatory(noise: float) -> None:
-    with pytest.raises(InputError, match="noise_variance"):
-        GradientPosterior(RBF(0.4), noise, 2)
-
-
-@pytest.mark.parametrize("S", [-np.eye(2), np.full((2, 2), np.nan), np.diag([1.0, -1e-3])])
-def test_what_no_jitter_can_mend_is_an_error_that_names_the_remedy(S: FloatArray) -> None:
+@pytest.mark.parametrize("S", [np.full((2, 2), np.nan), np.diag([1.0, -1e-3])])
+def test_what_no_jitter_can_mend_is_an_error_that_names_the_remedy(S):
     with pytest.raises(InputError, match="larger noise_variance"):
         stable_cholesky(S, scale=1.0, noise_variance=1e-8)
 
 
-def test_the_jitter_climbs_only_as_far_as_needed() -> None:
+def test_the_jitter_climbs_only_as_far_as_needed():
     S = np.diag([1.0, -3e-11])
     M, jitter = stable_cholesky(S, scale=1.0, noise_variance=1e-20)
     assert jitter == pytest.approx(1e-10)
