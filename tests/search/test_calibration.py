@@ -1,18 +1,21 @@
-"""What a run says of its own result is true as often as it says: made-up losses, seeded noise, a ledger in memory."""
+"""What a run says of its own result is true as often as it says: made-up losses, seeded noise, a ledger in memory.
 
-from collections.abc import Callable
+An honest audit fails once in 1000. Of 120 intervals, coverage of 80% instead of 95% is found with probability .99, and
+of 85% with .8. Of 60 runs, a false "better" in 20% instead of 2.5% is found with probability .97. Where nothing can be
+gained hardly any run leaves its default, so few intervals are made there.
+"""
+
 from dataclasses import replace
 
 import pytest
 from scipy.stats import binom
 
 from benchmarks.measurements.tails.__main__ import recommended
-from benchmarks.measurements.tails.tasks import MADE_UP, make
+from benchmarks.measurements.tails.tasks import make
 from dptune import Float, Space
-from dptune.search.answer import Estimate, Recommendation
 
-RUNS, TRIALS, SURE = 150, 36, 1e-3
-Said = Callable[[Recommendation], Estimate | None]
+RUNS = {"bowl": 120, "minority loses": 60, "nothing to gain": 60}
+TRIALS, SURE = 36, 1e-3
 CLIPS_HALF = {"tuning": {"quantile": 0.5, "saturated": 0.6}, "choice_share": 0.0}
 
 
@@ -28,10 +31,10 @@ def with_more_numbers(task, more=9):
     return replace(wide, judge=lambda p: task.judge(few(p)))
 
 
-def audit(name, said, settings=None):
+def audit(name, runs, said, settings=None):
     """Probabilities of so few intervals that cover, and of so many "better" that are false, if all is as promised."""
     made, covered, false = 0, 0, 0
-    for i in range(RUNS):
+    for i in range(runs):
         task = make(name, (300, 1000)[i % 2], i // 2)
         found = recommended(task, 1.0, TRIALS, i, **(settings or {}))
         truth = float(task.losses(task.default).mean() - task.losses(found).mean())
@@ -41,7 +44,7 @@ def audit(name, said, settings=None):
         low, high = improvement.interval()
         made, covered = made + 1, covered + (low <= truth <= high)
         false += improvement.verdict == "better" and truth <= 0
-    return float(binom.cdf(covered, made, 0.95)), float(binom.sf(false - 1, RUNS, 0.025))
+    return float(binom.cdf(covered, made, 0.95)), float(binom.sf(false - 1, runs, 0.025))
 
 
 def released(found):
@@ -54,14 +57,14 @@ def of_the_model(found):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MADE_UP)
+@pytest.mark.parametrize("name", RUNS)
 def test_an_interval_covers_as_it_says_and_better_is_true(name):
-    assert min(audit(name, released)) > SURE
+    assert min(audit(name, RUNS[name], released)) > SURE
 
 
 @pytest.mark.slow
 def test_the_audit_finds_an_interval_of_the_model():
-    assert max(min(audit(name, of_the_model, CLIPS_HALF)) for name in ("minority loses", "bowl")) < SURE
+    assert max(audit("minority loses", 30, of_the_model, CLIPS_HALF)) < SURE
 
 
 def ended_worse(runs, **settings):
@@ -76,5 +79,5 @@ def ended_worse(runs, **settings):
 
 @pytest.mark.slow
 def test_with_many_numbers_a_minority_that_loses_much_is_heard():
-    assert ended_worse(24) <= 2
-    assert ended_worse(24, choice_share=0.0) > 12  # the planted bug: the surrogate's minimiser, as it was
+    assert ended_worse(12) <= 1
+    assert ended_worse(12, choice_share=0.0) > 6  # the planted bug: the surrogate's minimiser, as it was

@@ -6,7 +6,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, SPACE, keys, losses_of, spend_elsewhere, to_the_end, trial, trials, when_released
+from runs import CENTRED_RUN, SPACE, keys, to_the_end, trial, trials, when_released
 
 from dptune.search.gp.grouped import GroupedRegression
 
@@ -123,17 +123,3 @@ def test_workers_with_too_few_trials_each_say_what_is_missing(ledger):
     assert not workers[2].complete
     assert workers[2].still_missing() == ""  # it looks at the ledger first
     assert workers[2].complete
-
-
-def test_what_is_missing_is_said_with_the_reason(ledger):
-    run = start(ledger)
-    for i in range(TRIALS):
-        run.finish(f"outside {i}", {"a": 7.0, "b": 1.0}, np.zeros(N))
-    said = run.still_missing()
-    assert re.search(f"0 of 4.*in the search space, and {TRIALS} of this process's trials were not", said)
-    spend_elsewhere(run, ledger.remaining() * 0.999)
-    for i in range(POPULATION):
-        x = run.ask()
-        run.finish(f"late {i}", x, losses_of(x, N))
-    with pytest.warns(UserWarning, match="0 of 4.*Other runs have spent the budget"):
-        run.recommend()

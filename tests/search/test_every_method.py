@@ -100,6 +100,7 @@ def test_a_trial_out_of_range_has_no_say(ledger, kind):
         assert not math.isnan(run.finish(f"odd {i}", x, np.full(kind.n, 0.5)))
         assert run.algorithm.missing() == kind.first
     assert run.privatizer.points() == ()
+    assert "in the search space, and 4 of this process's trials were not" in run.missing()
 
 
 def test_points_of_ones_own_and_rounded_ones_count(ledger, kind):

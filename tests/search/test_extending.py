@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from runs import CENTRED_RUN, SPACE, TOY, TOY_RUN, keys, to_the_end, trial, trials
+from runs import CENTRED_RUN, GIBO_RUN, MIXED_RUN, SPACE, TOY, TOY_RUN, keys, readable, to_the_end, trial, trials
 
 from dptune import (
     CENTRED,
@@ -28,6 +28,7 @@ from dptune.search import VALUES, agreement, replay
 EXTENDED = "run, extended"
 
 
+@pytest.mark.parametrize("kind", [GIBO_RUN, MIXED_RUN, TOY_RUN], ids=readable)
 def test_an_extension_learns_everything_composes_to_the_budget_in_all_and_is_one_in_every_process(ledger, kind):
     run = to_the_end(kind.start(ledger, mu=0.6, seed=1))
     paid, known, wanted = ledger.count(), run.recommend(), {"trials": 2 * run.trials, "mu": 1.0}

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, keys, losses_of, readable, trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun
-from dptune.search import VALUES
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
@@ -222,19 +220,6 @@ def test_progress_counts_answers(fast_path, lost):
     run = start()
     made_up_for(run, 30)
     check_end(run, lost=lost)
-
-
-def test_values_count_answers_too(fast_path):
-    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
-    privatizer = LossPrivatizer(ledger, n=20, clip=(0.0, 1.0))
-    run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=4)
-    run.finish("0", {"a": 0.5}, np.full(20, 0.5))
-    meets(run, "drawn", "value/1", LedgerError("disk full"))
-    with pytest.raises(LedgerError):
-        run.finish("1", {"a": 0.6}, np.full(20, 0.5))
-    assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 1, "values_lost": 0}
-    run.check("2")  # records the draw that it has
-    assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 2, "values_lost": 0}
 
 
 def test_a_paid_choice_in_a_server_is_made_up_for(postgresql):

@@ -24,6 +24,7 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
         value = run.finish(str(i), {"kind": "rbf", "C": i}, np.full(N, 0.5))
         assert ledger.find("values", f"value/{i}").value == (value,)
     assert run.complete
+    assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 5, "values_lost": 0}
     with pytest.raises(PlanComplete):
         values(ledger).check("5")
     assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))

@@ -107,17 +107,6 @@ def test_trace_after_is_the_trace_of_the_longer_posterior(kernel, constant_mean,
     assert value == pytest.approx(posterior.trace(theta, constant_mean=constant_mean), rel=1e-9)
 
 
-def test_the_same_point_many_times_with_hardly_any_noise():
-    posterior = GradientPosterior(RBF(0.4), 1e-300, 2)
-    for _ in range(4):
-        posterior.append(np.full((10, 2), 0.5))
-    W = posterior.weights([0.6, 0.5])
-    exact = RBF(0.4).gradient(np.array([0.6, 0.5]), np.full((1, 2), 0.5))[:, 0]  # one noiseless point
-    np.testing.assert_allclose(W.sum(axis=1), exact, rtol=1e-4, atol=1e-12)
-    assert len(posterior.jitter.blocks) == 4
-    assert posterior.jitter.total == sum(posterior.jitter.blocks) > 0
-
-
 @pytest.mark.parametrize("blocks", [4, 80])
 def test_80_points_of_condition_above_1e18_equal_the_posterior_with_the_jitter_as_noise(blocks, rng):
     D, theta, kernel = 0.5 + 0.2 * rng.random((80, 2)), np.array([0.6, 0.58]), RBF(0.5)
