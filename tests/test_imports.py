@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,6 +119,18 @@ def test_a_room_imports_the_rooms_below_it_only(folder: str) -> None:
             package = any(room.startswith(f"{module}.") for room in allowed)  # "from dptune.privacy import ..."
             ours = module.startswith("dptune.")
             assert not ours or inside or package, f"dptune/{name} imports {module}, which is no room below it"
+
+
+def test_no_circle_of_imports_those_for_types_included() -> None:
+    paths = [*(f"dptune/{name}" for name in FILES), *(name.removeprefix("integrations/") for name in INTEGRATIONS)]
+    modules = [path.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for path in paths]
+    trees = dict(zip(modules, EVERYTHING.values(), strict=True))
+    faces = {module for module, path in zip(modules, paths, strict=True) if path.endswith("__init__.py")}
+    graph = {module: facts(tree).imports & (trees.keys() - faces - {module}) for module, tree in trees.items()}
+    assert sum(map(len, graph.values())) > len(graph)
+    TopologicalSorter(graph).prepare()  # CycleError names the files
+    with pytest.raises(CycleError):
+        TopologicalSorter({**graph, "dptune.errors": {"dptune.search.run"}}).prepare()
 
 
 def modules_of(*rooms: str) -> set[str]:
