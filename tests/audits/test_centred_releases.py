@@ -63,7 +63,7 @@ def audit_saturated_mean(n: int = 21) -> None:
     audit_pair(wide, losses, neighbour, clip=(-50.0, 50.0))
 
 
-@pytest.mark.parametrize("n", [1, 7, 200])
+@pytest.mark.parametrize("n", [1, 20])
 def test_the_worst_neighbours_reach_the_sensitivity(n: int) -> None:
     audit_share(n)
     audit_centred_mean(n)
@@ -128,16 +128,6 @@ def test_the_audit_finds_the_planted_bug(
         audit()
 
 
-def test_the_noise_of_a_share_is_normal_with_the_promised_variance() -> None:
-    n, mu, T = 40, 0.5, 1500
-    privatizer = LossPrivatizer(FreeLedger(), n=n, clip=(0.0, 1.0))
-    for name in "ab":
-        privatizer.observe(name, np.zeros(n))
-    query = NormQuery(("a", "b"), centring(2), 0.1, mu)
-    values = np.array([privatizer.release(query, scope="null", key=str(t)).scalar for t in range(T)])
-    assert complaints((values - 1.0) * n * mu) == []  # everybody is in the ball
-
-
 def null_generations(generations: int, m: int, *, n: int = 100, mu: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     """Answers to both questions, generation after generation, in units of sigma: (T,) and (T, m), pure noise."""
     privatizer = LossPrivatizer(FreeLedger(), n=n, clip=(0.0, 1.0))
@@ -145,20 +135,21 @@ def null_generations(generations: int, m: int, *, n: int = 100, mu: float = 0.5)
         privatizer.observe(name, np.zeros(n))
     questions = NormQuery(NAMES[:m], centring(m), 0.1, mu), MeanQuery(NAMES[:m], centring(m), Ball(0.1), mu)
     asked = [[privatizer.release(q, scope=type(q).__name__, key=str(g)) for q in questions] for g in range(generations)]
-    shares = np.array([(share.scalar - 1.0) / share.sigma for share, _ in asked])  # everybody is in the ball
+    shares = np.array([(share.scalar - 1.0) * n * mu for share, _ in asked])  # everybody is in the ball
     return shares, np.array([mean.value / mean.sigma for _, mean in asked])
 
 
-def audit_the_two_releases_noises(generations: int = 400, m: int = 6) -> None:
-    """The share's noise says nothing about any coordinate of the means before, beside and after it."""
+def audit_the_two_releases_noises(generations: int = 200, m: int = 4) -> None:
+    """The share's noise is N(0, sigma^2), and independent of the means before, beside and after it."""
     shares, means = null_generations(generations, m)
+    assert complaints(shares) == []
     for lag in (-1, 0, 1):
         theirs = np.roll(means, -lag, axis=0)
         for j in range(m):
             audit_uncorrelated(shares, theirs[:, j], f"share and coordinate {j} at lag {lag}")
 
 
-def test_the_noises_of_a_share_and_of_the_means_around_it_are_independent() -> None:
+def test_the_noise_of_a_share_has_its_law_and_is_independent_of_the_means_around_it() -> None:
     audit_the_two_releases_noises()
 
 
@@ -196,7 +187,7 @@ def reuse_of_a_means_noise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OpenDPNoise, "add_gaussian", add)
 
 
-@pytest.mark.parametrize("bug", [reuse_of_a_shares_noise(0), reuse_of_a_shares_noise(5), reuse_of_a_means_noise])
+@pytest.mark.parametrize("bug", [reuse_of_a_shares_noise(0), reuse_of_a_shares_noise(3), reuse_of_a_means_noise])
 def test_the_audit_of_independence_finds_reused_noise(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,15 +202,25 @@ def test_an_adversary_proves_nearly_the_claimed_mu_of_a_share_and_no_more() -> N
     losses = np.zeros((2, n))
     neighbour = losses.copy()
     neighbour[0, 0] = 40.0
-    a, b = (answers(query, people, 1500, clip)[:, 0] for people in (neighbour, losses))
+    a, b = (answers(query, people, 1200, clip)[:, 0] for people in (neighbour, losses))
     assert 0.7 * mu < lower_bound(a, b, 1 - 0.5 / n) <= mu
 
 
 # ---- a run, seen from its ledger -------------------------------------------------------------------------
 
 
-def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[SearchRun, PrivacyLedger]:
-    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(3.0))
+def test_each_release_is_charged_before_losses_are_read_and_every_radius_follows_from_released_shares(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, seen, n = StoredLosses.combine, [], 40
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(3.0))
+
+    def combine(self: StoredLosses, *rest: Any) -> Any:
+        charges = PrivacyLedger(fast_path / "ledger.db").charges("run")
+        seen.append((charges[-1].key, charges[-1].value, len(charges)))
+        return true(self, *rest)
+
+    monkeypatch.setattr(StoredLosses, "combine", combine)
     privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
     space = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
     run = SearchRun(CENTRED, privatizer, scope="run", space=space, seed=0, trials=24, population=4)
@@ -228,36 +229,16 @@ def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[SearchRun, PrivacyLedg
         x = run.ask()
         run.finish(str(i), x, None if i % 7 == 3 else (x["a"] - centres) ** 2 + 0.1 * x["b"])
     assert run.complete
-    return run, ledger
-
-
-def test_each_of_a_generations_two_releases_is_charged_before_losses_are_read(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    true, seen = StoredLosses.combine, []
-
-    def combine(self: StoredLosses, *rest: Any) -> Any:
-        charges = PrivacyLedger(fast_path / "ledger.db").charges("run")
-        seen.append((charges[-1].key, charges[-1].value, len(charges)))
-        return true(self, *rest)
-
-    monkeypatch.setattr(StoredLosses, "combine", combine)
-    run, ledger = run_to_its_end(fast_path)
-    keys = [f"{kind}/{g + 1}" for g in range(run.plan.settings.generations) for kind in ("share", "generation")]
+    plan = run.plan.settings
+    keys = [f"{kind}/{g + 1}" for g in range(plan.generations) for kind in ("share", "generation")]
     assert seen == [(key, None, i + 1) for i, key in enumerate(keys)]  # paid, read, and only then answered
-    assert math.fsum(c.mu**2 for c in ledger.charges("run")) == pytest.approx(9.0 * 0.95)
-
-
-def test_every_radius_follows_from_released_shares_and_public_constants_alone(fast_path: Path) -> None:
-    run, ledger = run_to_its_end(fast_path)
-    settings_, radius = run.plan.settings, run.plan.settings.radius
-    for g in range(1, settings_.generations + 1):
-        share, generation = (ledger.find("run", f"{kind}/{g}") for kind in ("share", "generation"))
-        assert share is not None
-        assert generation is not None
-        assert share.value is not None
+    charges = {c.key: c for c in ledger.charges("run")}
+    assert math.fsum(c.mu**2 for c in charges.values()) == pytest.approx(9.0 * 0.95)
+    radius = plan.radius
+    for g in range(1, plan.generations + 1):
+        share, generation = charges[f"share/{g}"], charges[f"generation/{g}"]
         assert share.note["radius"] == radius
-        inside = min(max(share.value[0], 0.0), 1.0)
-        radius *= math.exp(-settings_.tuning.rate * (inside - settings_.tuning.quantile))
+        inside = min(max((share.value or ())[0], 0.0), 1.0)
+        radius *= math.exp(-plan.tuning.rate * (inside - plan.tuning.quantile))
         assert generation.note["radius"] == radius
-        assert generation.description["sensitivity"] == pytest.approx(2 * radius / 40)
+        assert generation.description["sensitivity"] == pytest.approx(2 * radius / n)

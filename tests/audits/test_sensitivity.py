@@ -6,12 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import (
-    audit_pair,
-    audit_reaches,
-    audit_scalar_sensitivity,
-    audit_vector_sensitivity,
-)
+from audit_tools import audit_pair, audit_reaches, audit_scalar_sensitivity, audit_vector_sensitivity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -26,14 +21,14 @@ ANY_LOSS = st.one_of(
 NAMES = tuple("abcdefgh")
 
 
-@pytest.mark.parametrize("clip", [(0.0, 1.0), (-0.5, 2.5), (-1e-12, 1e-12), (1e6, 3e6), (1000.0, 1000.001)])
-@pytest.mark.parametrize("n", [1, 2, 20])
+@pytest.mark.parametrize(
+    ("clip", "n"), [((0.0, 1.0), 1), ((-1e-12, 1e-12), 20), ((1e6, 3e6), 2), ((1000.0, 1000.001), 20)]
+)
 def test_antipodal_people_reach_the_scalar_sensitivity(clip: tuple[float, float], n: int) -> None:
     audit_scalar_sensitivity(clip=clip, n=n)
 
 
-@pytest.mark.parametrize("radius", [1e-3, 1.0, 7.0])
-@pytest.mark.parametrize("p", [1, 4, 33])
+@pytest.mark.parametrize(("p", "radius"), [(1, 1e-3), (4, 1.0), (33, 7.0)])
 def test_antipodal_people_reach_the_vector_sensitivity(p: int, radius: float) -> None:
     audit_vector_sensitivity(p=p, radius=radius)
 
@@ -54,11 +49,11 @@ def test_a_person_with_many_rows_counts_once() -> None:
     audit_reaches(query, losses, neighbour, 1.0 / 3, clip=(0.0, 1.0), groups=groups)
 
 
-@pytest.mark.parametrize("clip", [(1e9, 1e9 + 1e-3), (-100.0, -100.0 + 1e-9), (0.0, 1.0)])
+@pytest.mark.parametrize("clip", [(1e9, 1e9 + 1e-3), (-100.0, -100.0 + 1e-9)])
 def test_a_narrow_range_far_from_zero_is_not_rounded_beyond_what_the_noise_covers(clip: tuple[float, float]) -> None:
     rng, n = np.random.default_rng(0), 3000
     query = MeanQuery(("a",), np.ones((1, 1)), Interval(*clip), 1.0)
-    for person in rng.integers(0, n, 40):
+    for person in rng.integers(0, n, 12):
         losses = rng.uniform(*clip, (1, n))
         losses[0, person] = -np.inf
         neighbour = losses.copy()
@@ -97,7 +92,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     return query, losses, np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses), chosen
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_replacing_one_person_never_moves_a_release_beyond_what_the_noise_covers(case: Any) -> None:
     query, losses, neighbour, chosen = case

@@ -1,26 +1,24 @@
-"""Every reader of a ledger counts what was charged and never recorded; names isolate; no numbers of another delta."""
+"""Every reader of a ledger counts what was charged and never recorded; every epsilon belongs to its delta."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from federated_audits import PLAN, SETTINGS, Chosen, send, server
+from federated_audits import server
 from matplotlib.figure import Figure
-from noises import NoNoise
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.cli import app
-from dptune.errors import BudgetMismatch, CapReached, KeyConflict
-from dptune.figures import draw_budget, save_figure
+from dptune.errors import CapReached
+from dptune.figures import draw_budget
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.search import VALUES
@@ -85,7 +83,6 @@ def staircase(path: Path) -> list[float]:
     ledger = PrivacyLedger(path)
     axes = Figure().subplots()
     draw_budget(axes, ledger.charges("run"), ledger, 1e-5)
-    assert save_figure(ledger, path.with_suffix(".png")).exists()
     return [float(y) for y in axes.lines[0].get_ydata()]
 
 
@@ -110,17 +107,38 @@ READERS: dict[Callable[..., None], dict[str, Reader]] = {
         "accounts": lambda path: UserLedger(path).accounts(),
         "spent": lambda path: (UserLedger(path).spent("ann"), UserLedger(path).remaining("ann")),
     },
-    plan: {**EVERYWHERE, "count": lambda path: PlanLedger(path).count()},
+    plan: {
+        **{name: EVERYWHERE[name] for name in ("show as JSON", "statement as text")},
+        "count": lambda path: PlanLedger(path).count(),
+    },
 }
 
 
 @pytest.mark.parametrize("make", READERS, ids=lambda make: make.__name__)
 def test_every_reader_counts_a_charge_whose_answer_was_lost(fast_path: Path, make: Callable[..., None]) -> None:
-    crashed, whole = fast_path / "crashed.db", fast_path / "whole.db"
+    crashed, whole, less = (fast_path / f"{name}.db" for name in ("crashed", "whole", "less"))
     make(crashed, crash=True)
     make(whole, crash=False)
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((PrivacyLedger, "_pay"), (UserLedger, "_charge"), (PlanLedger, "_pay")):
+            patch.setattr(owner, name, _stops_at_the_last(getattr(owner, name), 3 if make is central else 2))
+        make(less, crash=True)
     for name, reader in READERS[make].items():
-        assert reader(crashed) == reader(whole), f"{name} does not count a charge without a value"
+        found = reader(crashed)
+        assert found == reader(whole), f"{name} does not count a charge without a value"
+        assert found != reader(less), f"{name} is blind: it says the same with one charge less"
+
+
+def _stops_at_the_last(true: Callable[..., Any], count: int) -> Callable[..., Any]:
+    made: list[None] = []
+
+    def pay(*args: Any, **options: Any) -> Any:
+        made.append(None)
+        if len(made) == count:
+            raise KeyboardInterrupt
+        return true(*args, **options)
+
+    return pay
 
 
 def test_what_the_readers_of_the_crashed_ledger_say_is_right(fast_path: Path) -> None:
@@ -143,86 +161,6 @@ def test_what_the_readers_of_the_crashed_ledger_say_is_right(fast_path: Path) ->
         UserLedger(fast_path / "u.db").reply(LocalRandomizer(0.75, 1.0), 0.3, user="ann", key="3")
 
 
-@pytest.mark.parametrize("make", READERS, ids=lambda make: make.__name__)
-def test_a_reader_that_leaves_out_lost_answers_is_found(fast_path: Path, make: Callable[..., None]) -> None:
-    """The comparison is not blind: with one charge less, every reader says something else."""
-    crashed, less = fast_path / "crashed.db", fast_path / "less.db"
-    make(crashed, crash=True)
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((PrivacyLedger, "_pay"), (UserLedger, "_charge"), (PlanLedger, "_pay")):
-            patch.setattr(owner, name, _stops_at_the_last(getattr(owner, name), len(_charges(crashed, make))))
-        make(less, crash=True)
-    for name, reader in READERS[make].items():
-        assert reader(crashed) != reader(less), f"{name} is blind"
-
-
-def _charges(path: Path, make: Callable[..., None]) -> list[Any]:
-    if make is users:
-        return [None] * UserLedger(path).accounts()[0].replies
-    return list((PrivacyLedger if make is central else PlanLedger)(path).charges())
-
-
-def _stops_at_the_last(true: Callable[..., Any], count: int) -> Callable[..., Any]:
-    made: list[None] = []
-
-    def pay(*args: Any, **options: Any) -> Any:
-        made.append(None)
-        if len(made) == count:
-            raise KeyboardInterrupt
-        return true(*args, **options)
-
-    return pay
-
-
-# ---- isolation -----------------------------------------------------------------------------------------------
-
-
-def test_the_same_key_of_two_users_is_two_replies_and_two_prices(fast_path: Path) -> None:
-    ledger, randomizer = UserLedger(fast_path / "u.db", cap=2.0), LocalRandomizer(1.0, 1.0)
-    replies = [ledger.reply(randomizer, 0.3, user=user, key="k") for user in ("ann", "bob")]
-    assert replies[0] != replies[1]
-    assert [ledger.spent(user) for user in ("ann", "bob")] == [1.0, 1.0]
-    assert replies == [ledger.reply(randomizer, 0.3, user=user, key="k") for user in ("ann", "bob")]
-
-
-def test_the_same_key_of_two_scopes_is_two_releases_and_two_prices(fast_path: Path) -> None:
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "c.db", Budget.gdp(2.0)), n=10, clip=(0.0, 1.0))
-    runs = [SearchRun(VALUES, privatizer, scope=s, space=None, mu=1.0, trials=2) for s in ("a", "b")]
-    values = [run.finish("0", {"x": 1}, np.full(10, level)) for level, run in enumerate(runs)]
-    assert abs(values[1] - values[0]) > 1e-6
-    assert [run.finish("0", {"x": 1}, PEOPLE) for run in runs] == values
-    assert privatizer.ledger.spent() == pytest.approx(0.95**0.5, rel=1e-12)
-
-
-def test_the_same_key_at_other_parameters_is_refused_and_pays_nothing(fast_path: Path) -> None:
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "c.db", Budget.gdp(2.0)), n=10, clip=(0.0, 1.0))
-    run = SearchRun(VALUES, privatizer, scope="a", space=None, mu=1.0, trials=2)
-    run.finish("0", {"x": 1}, PEOPLE)
-    run.estimate({"x": 1}, PEOPLE, early=True)
-    spent = privatizer.ledger.spent()
-    with pytest.raises(KeyConflict):
-        run.finish("0", {"x": 2}, PEOPLE)
-    with pytest.raises(KeyConflict):
-        run.check("0", {"x": 2})
-    with pytest.raises(KeyConflict):
-        run.estimate({"x": 2}, PEOPLE, early=True)
-    assert privatizer.ledger.spent() == spent
-
-
-# ---- noise off, and an empty secret sample ---------------------------------------------------------------------
-
-
-def test_an_empty_sample_without_noise_is_exactly_zero_whatever_was_sent(fast_path: Path) -> None:
-    samples = Chosen(np.zeros(SETTINGS.agents))
-    one = server(fast_path, "empty", noise=NoNoise(), samples=samples)
-    for t, size in enumerate((1.0, 1e100, 1e-100)):
-        send(one, t, size * np.random.default_rng(t).normal(size=(SETTINGS.agents, SETTINGS.M)))
-        assert not one.release(t).any()
-    samples.mask = np.arange(SETTINGS.agents) == 3
-    send(one, 3, np.ones((SETTINGS.agents, SETTINGS.M)))
-    assert one.release(3).any()  # the audit is not blind
-
-
 # ---- a statement at another delta --------------------------------------------------------------------------------
 
 
@@ -231,7 +169,7 @@ def delta_of(epsilon: float, mu: float) -> float:
     return float(norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2))
 
 
-@pytest.mark.parametrize("delta", [1e-9, 1e-7, 1e-5, 1e-3])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5])
 def test_every_epsilon_of_a_statement_belongs_to_the_delta_beside_it(fast_path: Path, delta: float) -> None:
     ledger = PrivacyLedger(fast_path / "c.db", Budget.approximate_dp(4.0, 1e-6))
     privatizer = LossPrivatizer(ledger, n=500, clip=(0.0, 1.0))
@@ -255,28 +193,3 @@ def test_every_epsilon_of_a_statement_belongs_to_the_delta_beside_it(fast_path: 
     for (epsilon, beside), mu in zip(printed, (mus[0], mus[0], mus[1]), strict=True):
         assert delta_of(float(epsilon), mu) <= float(beside) * (1 + 1e-9), f"{epsilon} at {beside} is too small"
         assert delta_of(float(epsilon) - 0.01, mu) > float(beside), f"{epsilon} at {beside} is of another delta"
-
-
-# ---- a plan with less noise ---------------------------------------------------------------------------------------
-
-
-def test_a_plan_with_a_smaller_z_is_refused_wherever_it_comes_in(fast_path: Path) -> None:
-    one, weaker = server(fast_path, "plan"), replace(PLAN, z=PLAN.z * 0.999)
-    with pytest.raises(BudgetMismatch, match="plan"):
-        PlanLedger(fast_path / "plan.db", weaker, n=SETTINGS.agents)
-    with pytest.raises(BudgetMismatch, match="plan"):
-        server(fast_path, "plan", plan=weaker)
-    event = one.event(0)
-    for small in (
-        replace(event, z=weaker.z),
-        replace(event, z=weaker.z, sigma=event.sigma * 0.999),
-        replace(event, sigma=event.sensitivity * event.z * 0.999),
-        replace(event, q=event.q * 1.001),
-    ):
-        with pytest.raises(InputError):
-            one.ledger.charge(0, small, digest="d")
-    one.plan = weaker  # a server that lost its plan draws nothing
-    with pytest.raises(InputError):
-        one.release(0)
-    assert one.ledger.charges() == []
-    assert PlanLedger(fast_path / "plan.db").plan.z == PLAN.z
