@@ -16,12 +16,10 @@ from noises import NoNoise
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.ledger.gdp import bounded_range_from_mu
-from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
 from dptune.privacy.auto_clip import ClipRule
 from dptune.privacy.noise import SeededNoise
 
-MOST_LOG_LOSS = -math.log(EPS)
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
 
 
@@ -37,7 +35,7 @@ def auto(ledger: PrivacyLedger) -> Callable[..., LossPrivatizer]:
     def make(**settings: Any) -> LossPrivatizer:
         if "groups" not in settings:
             settings.setdefault("n", 100)
-        return LossPrivatizer(settings.pop("ledger", ledger), clip="auto", **settings)
+        return LossPrivatizer(settings.pop("ledger", ledger), **{"clip": "auto", **settings})
 
     return make
 
@@ -85,10 +83,23 @@ def once(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
     assert len(ledger.charges("clip/automatic")) == 1
 
 
-def in_order(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Audit: charge, then read, then draw."""
+def test_it_is_chosen_once_and_a_restart_reads_it(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once(auto, ledger)
+    chosen, calls = AutoClip.scope.fget, itertools.count()  # type: ignore[attr-defined]
+    anew = property(lambda self: f"{chosen(self)}/{next(calls)}")  # planted: a clip of each later trial
+    monkeypatch.setattr(AutoClip, "scope", anew)
+    with pytest.raises((AssertionError, InputError)):
+        once(auto, ledger)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_nothing_is_read_before_it_is_paid_and_a_quantile_that_is_would_be_found(
+    auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch, planted: bool
+) -> None:
     order: list[str] = []
-    charge, distances = PrivacyLedger.charge, ClipRule.distances
+    charge, distances, checked = PrivacyLedger.charge, ClipRule.distances, LossPrivatizer.checked
 
     def charged(*given: Any, **more: Any) -> Any:
         paid = charge(*given, **more)
@@ -100,19 +111,16 @@ def in_order(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatc
         return distances(*given)
 
     monkeypatch.setattr(PrivacyLedger, "charge", charged)
+
+    def reads(self: LossPrivatizer, given: Any) -> Any:
+        ClipRule.of(self.n, 1.0, None).distances(np.asarray(given), np.full(self.n, 1 / self.n))
+        return checked(self, given)
+
     monkeypatch.setattr(ClipRule, "distances", read)
+    if planted:
+        monkeypatch.setattr(LossPrivatizer, "checked", reads)
     auto().choose_clip(losses())
-    assert order == ["charge", "read"]
-
-
-def test_it_is_chosen_once_and_a_restart_reads_it(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
-    once(auto, ledger)
-
-
-def test_nothing_is_read_before_it_is_paid(
-    auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_order(auto, monkeypatch)
+    assert order == (["read", "charge", "read"] if planted else ["charge", "read"])
 
 
 def _killed(privatizer: LossPrivatizer, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
@@ -134,24 +142,33 @@ def test_a_kill_between_charge_and_record_costs_once(
     assert ledger.spent() == spent
 
 
-def test_an_exhausted_ledger_and_too_few_people_refuse_before_a_model_is_trained(
+def test_what_cannot_be_chosen_is_refused_before_a_model_is_trained_and_unspent(
     auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
 ) -> None:
-    with pytest.raises(InputError, match="100 people's losses at this price"):
-        auto().choose_clip(losses(), mu=0.1)
+    for change, word in (({"mu": 0.1}, "100 people's losses at this price"), ({"most": 1e31}, "most")):
+        with pytest.raises(InputError, match=word):
+            auto().choose_clip(lambda: pytest.fail("was trained"), **change)
+    with pytest.raises(InputError, match="the default configuration failed"):
+        auto().choose_clip(lambda: None)
+    for clip in ("automatic", AutoClip):
+        with pytest.raises(InputError, match="clip must be a pair of numbers"):
+            auto(clip=clip)
+    for ask in (lambda one: one.observe("a", losses()), lambda one: one.mean_query("a", 0.1)):
+        with pytest.raises(InputError, match="choose_clip"):
+            ask(auto())
     assert ledger.spent() == 0
-    other = LossPrivatizer(ledger, n=100, clip=(0, 1))
+    other = auto(clip=(0, 1))
     other.observe("a", losses())
     other.release(other.mean_query("a", 1.0), scope="s", key="k")
     with pytest.raises(BudgetExhausted):
         auto().choose_clip(lambda: pytest.fail("was trained"))
 
 
-def test_until_it_is_chosen_nothing_can_be_held_or_asked(auto: Callable[..., LossPrivatizer]) -> None:
-    privatizer = auto()
-    for refused in (lambda: privatizer.observe("a", losses()), lambda: privatizer.mean_query("a", 0.1)):
-        with pytest.raises(InputError, match="choose_clip"):
-            refused()
+def test_a_clip_of_seeded_noise_stamps_what_is_built_on_it(auto: Callable[..., LossPrivatizer]) -> None:
+    auto(noise=SeededNoise(1)).choose_clip(losses())
+    later = auto()
+    assert later.interval.high > 0
+    assert not later.private
 
 
 def test_one_name_has_one_kind_of_loss(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,36 +204,13 @@ def test_another_process_that_was_first_is_no_conflict(
 ) -> None:
     def slow() -> Any:
         auto().choose_clip(losses())
-        other = LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
+        other = auto(clip=(0.0, 1.0))
         other.observe("a", losses())
         other.release(other.mean_query("a", 0.1), scope="s", key="k")
         return losses(1e6)
 
     assert auto().choose_clip(slow)[1] < 100
     assert len(ledger.charges("clip/automatic")) == 1
-
-
-def test_a_clip_of_seeded_noise_stamps_what_is_built_on_it(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
-) -> None:
-    auto(noise=SeededNoise(1)).choose_clip(losses())
-    later = auto()
-    assert later.interval.high > 0
-    assert not later.private
-
-
-def test_a_largest_loss_that_no_clip_can_have_is_refused_unspent(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
-) -> None:
-    with pytest.raises(InputError, match="most"):
-        auto().choose_clip(losses(), most=1e31)
-    assert ledger.spent() == 0
-
-
-@pytest.mark.parametrize("clip", ["automatic", AutoClip])
-def test_what_is_no_clip_is_refused(clip: Any, ledger: PrivacyLedger) -> None:
-    with pytest.raises(InputError, match="clip must be a pair of numbers"):
-        LossPrivatizer(ledger, n=100, clip=clip)
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
@@ -227,32 +221,3 @@ def test_people_whose_loss_is_no_number_do_not_move_the_clip_and_no_error_tells_
     some = np.where(np.arange(100) < 10, odd, losses())
     assert other.choose_clip(some)[1] <= auto(noise=NoNoise()).choose_clip(losses())[1] < 20
     assert LossPrivatizer(other.ledger, n=100, clip=AutoClip("all")).choose_clip(np.full(100, odd))[1] > 0
-
-
-# ---- planted bugs --------------------------------------------------------------------------------------------
-
-
-def test_a_clip_from_the_losses_of_a_later_trial_is_found(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = AutoClip.scope.fget  # type: ignore[attr-defined]
-    calls = itertools.count()
-    monkeypatch.setattr(
-        AutoClip, "scope", property(lambda self: f"{chosen(self)}/{next(calls)}")
-    )  # a new one each time
-    with pytest.raises((AssertionError, InputError)):
-        once(auto, ledger)
-
-
-def test_a_quantile_that_is_read_before_it_is_paid_is_found(
-    auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checked = LossPrivatizer.checked
-
-    def reads(self: LossPrivatizer, given: Any) -> Any:
-        ClipRule.of(self.n, 1.0, None).distances(np.asarray(given), np.full(self.n, 1 / self.n))
-        return checked(self, given)
-
-    monkeypatch.setattr(LossPrivatizer, "checked", reads)
-    with pytest.raises(AssertionError):
-        in_order(auto, monkeypatch)
