@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import sqlalchemy as sa
 from noises import CannedNoise, NoNoise
 from scipy.stats import norm
@@ -33,8 +34,27 @@ from dptune.audit.evidence import MISTAKE, complaints
 from dptune.audit.own import FreeLedger
 from dptune.ledger import schema
 from dptune.privacy import Ball, MeanQuery
+from dptune.privacy.noise import OpenDPNoise
 
 Array = npt.NDArray[np.float64]
+
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def planted(owner: Any, name: str, by: Callable[[Any], Any]) -> Bug:
+    """Return a bug: ``by(what is there)`` stands in the place of ``owner.name``."""
+    return lambda patch: patch.setattr(owner, name, by(getattr(owner, name)))
+
+
+def noisy(by: Callable[[Callable[..., Array], Array, float], Any]) -> Bug:
+    """Return a bug in the noise: ``by(draw, statistic, sigma)`` is released, and draw(p) is a new z ~ N(0, I)."""
+    true, one = OpenDPNoise.add_gaussian, OpenDPNoise()
+
+    def add(self: OpenDPNoise, statistic: Array, sigma: float) -> Any:
+        return by(lambda p: true(one, np.zeros(p), 1.0), statistic, sigma)
+
+    return planted(OpenDPNoise, "add_gaussian", lambda _: add)
 
 
 # ---- noise-off sensitivity ---------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +20,6 @@ from dptune.privacy.noise import (
     OpenDPNoise,
     SecretSample,
     SeededNoise,
-    SeededSample,
-    is_secret,
     laplace_scale,
     noise_scale,
 )
@@ -62,25 +59,28 @@ def test_opendp_itself_accounts_for_the_scale_of_laplace_noise() -> None:
         laplace_scale(sensitivity=0.3, epsilon=1e-10)
 
 
-@pytest.mark.parametrize("noise", [OpenDPNoise(), SeededNoise(0)])
-@pytest.mark.parametrize("scale", [1e-9, 4.0])
+@pytest.mark.parametrize(("noise", "scale"), [(OpenDPNoise(), 1e-9), (SeededNoise(0), 4.0)])
 def test_laplace_noise_has_the_law_of_laplace(noise: Any, scale: float) -> None:
     drawn = np.array([noise.add_laplace(7.0 * scale, scale) for _ in range(2000)]) / scale
     assert kstest(drawn, "laplace", args=(7.0, 1.0)).pvalue > 1e-6
     assert kstest(drawn, "norm", args=(7.0, math.sqrt(2))).pvalue < 1e-6
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_statistic_that_is_not_finite_gets_no_noise(bad: float) -> None:
-    with pytest.raises(InputError, match="finite"):
-        OpenDPNoise().add_laplace(bad, 1.0)
-    with pytest.raises(InputError, match="finite") as refused:
-        OpenDPNoise().add_gaussian(np.array([0.0, bad]), 1.0)
-    assert "nan" not in str(refused.value)
-    assert "inf" not in str(refused.value).replace("finite", "")
+def test_a_statistic_that_is_not_finite_gets_no_noise() -> None:
+    for bad in (math.nan, math.inf, -math.inf):
+        draws = [
+            lambda bad=bad: OpenDPNoise().add_laplace(bad, 1.0),
+            lambda bad=bad: OpenDPNoise().add_gaussian(np.array([0.0, bad]), 1.0),
+            lambda bad=bad: OpenDPNoise().noisy_argmin(np.array([0.0, bad]), 1.0),
+        ]
+        for draw in draws:
+            with pytest.raises(InputError, match="finite") as refused:
+                draw()
+            assert "nan" not in str(refused.value)
+            assert "inf" not in str(refused.value).replace("finite", "")
 
 
-@pytest.mark.parametrize("sigma", [1e-12, 0.5, 3.0, 1e12])
+@pytest.mark.parametrize("sigma", [1e-12, 3.0, 1e12])
 def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
     statistic = np.array([-3.0, 0.0, 7.5]) * sigma
     before = statistic.copy()
@@ -90,32 +90,23 @@ def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
     assert (statistic == before).all()
 
 
-def test_no_noise_source_but_the_seeded_one_takes_a_seed() -> None:
-    with pytest.raises(TypeError):
-        OpenDPNoise(1)
-
-
-def test_seeded_noise_is_reproducible_and_says_that_it_is_not_private() -> None:
-    a, b, c = (SeededNoise(s).add_gaussian(np.zeros(1000), 2.0) for s in (1, 1, 2))
-    assert (a == b).all()
-    assert (a != c).all()
-    assert np.std(a) == pytest.approx(2.0, rel=0.1)
-
-
-def test_a_copy_of_seeded_noise_draws_from_the_seed_anew() -> None:
+def test_seeded_noise_is_reproducible_and_a_copy_of_it_draws_from_the_seed_anew() -> None:
     noise = SeededNoise(1)
-    first = noise.add_gaussian(np.zeros(3), 1.0)
-    assert (pickle.loads(pickle.dumps(noise)).add_gaussian(np.zeros(3), 1.0) == first).all()
+    first, other = (source.add_gaussian(np.zeros(1000), 2.0) for source in (noise, SeededNoise(2)))
+    assert (first != other).all()
+    assert np.std(first) == pytest.approx(2.0, rel=0.1)
+    assert (pickle.loads(pickle.dumps(noise)).add_gaussian(np.zeros(1000), 2.0) == first).all()
 
 
-def test_what_draws_no_noise_is_refused_at_once(privatizer: Callable[..., LossPrivatizer]) -> None:
+def test_what_draws_no_noise_or_takes_no_such_seed_is_refused_at_once(
+    privatizer: Callable[..., LossPrivatizer],
+) -> None:
     with pytest.raises(InputError, match=r"must draw noise.*got int"):
         privatizer(noise=3)
-
-
-def test_a_seed_is_a_whole_number_from_0() -> None:
     with pytest.raises(InputError, match="seed must be a whole number"):
         SeededNoise(-1)
+    with pytest.raises(TypeError):
+        OpenDPNoise(1)
 
 
 class Boasting(OpenDPNoise):
@@ -126,14 +117,16 @@ class Boasting(OpenDPNoise):
 def test_every_noise_but_opendps_stamps_every_charge(privatizer: Callable[..., LossPrivatizer], noise: Any) -> None:
     mine = privatizer(noise=noise)
     mine.observe("x", np.zeros(4))
+    assert not mine.private
     assert not mine.release(mine.mean_query("x", 1.0), scope="s", key="k").charge.private
+    assert not mine.ledger.private
     assert "NOT PRIVATE" in mine.ledger.statement(delta=1e-5).to_text()
     assert "NOT PRIVATE" in repr(mine)
 
 
 # ---- secret samples: Bernoulli(q), independent, never more often than q, unseeded --------------------
 
-DRAWS, N, MISTAKE = 4000, 30, 1e-7
+DRAWS, N, MISTAKE = 3000, 30, 1e-7
 
 
 @pytest.mark.parametrize("q", [0.02, 0.35, 0.9])
@@ -160,14 +153,3 @@ def test_the_probability_is_rounded_down(monkeypatch: pytest.MonkeyPatch) -> Non
     for uniform, expected in ((at_threshold, False), (at_threshold - 1, True)):
         monkeypatch.setattr(module.os, "urandom", lambda n, u=uniform: np.uint64(u << 11).tobytes())
         assert SecretSample().draw(1, q).tolist() == [expected]
-
-
-def test_only_the_secret_sample_is_private_and_no_seed_reaches_it() -> None:
-    assert is_secret(SecretSample())
-    assert not is_secret(SeededSample(0))
-    assert np.array_equal(SeededSample(3).draw(50, 0.5), SeededSample(3).draw(50, 0.5))
-    np.random.seed(0)
-    first = SecretSample().draw(200, 0.5)
-    np.random.seed(0)
-    assert not np.array_equal(first, SecretSample().draw(200, 0.5))
-    assert module.os is os
