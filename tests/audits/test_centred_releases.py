@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger, answers, audit_pair, audit_reaches, audit_uncorrelated, complaints, lower_bound
-from house_audits import plant_sensitivity
+from audit_tools import (
+    Bug,
+    FreeLedger,
+    answers,
+    audit_pair,
+    audit_reaches,
+    audit_uncorrelated,
+    complaints,
+    lower_bound,
+    noisy,
+    planted,
+)
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, NormQuery, stored_losses
-from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.stored_losses import StoredLosses
 
 NAMES = tuple("abcdefgh")
@@ -70,78 +79,65 @@ def test_the_worst_neighbours_reach_the_sensitivity(n: int) -> None:
     audit_saturated_mean(n)
 
 
-def share_of_all_people_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    true = stored_losses.per_person
-    patch.setattr(stored_losses, "per_person", lambda g, query: 2 * true(g, query))
-
-
-def norms_for_the_share(patch: pytest.MonkeyPatch) -> None:
+def norms_for_the_share(true: Any) -> Any:
     """The mean norm is released in place of the share."""
-    true = stored_losses.per_person
 
     def per_person(g: Any, query: Any) -> Any:
         norms = np.linalg.norm(g, axis=0)[None, :]
         return norms - query.middle if isinstance(query, NormQuery) else true(g, query)
 
-    patch.setattr(stored_losses, "per_person", per_person)
+    return per_person
 
 
-def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
-    plant_sensitivity(patch, "", lambda privatizer: 0.5)
-
-
-def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
+def clip_before_centring(true: Any) -> Any:
     """The centring matrix is applied to clipped vectors: everybody's level uses up the radius."""
-    true = stored_losses.StoredLosses.mean
 
-    def mean(self: stored_losses.StoredLosses, query: Any) -> Any:
-        m = len(query.points)
-        plain = MeanQuery(query.points, np.eye(m), Ball(query.clip.radius), query.mu)
+    def mean(self: StoredLosses, query: Any) -> Any:
+        plain = MeanQuery(query.points, np.eye(len(query.points)), Ball(query.clip.radius), query.mu)
         return query.weights @ true(self, plain)
 
-    patch.setattr(stored_losses.StoredLosses, "mean", mean)
+    return mean
 
 
-def cut_at_the_median_of_everybody(patch: pytest.MonkeyPatch) -> None:
-    true = np.median
-    patch.setattr(stored_losses.np, "median", lambda L, axis: np.full(L.shape[1], true(L)))
+TWICE = planted(stored_losses, "per_person", lambda true: lambda g, query: 2 * true(g, query))
+HALF = planted(LossPrivatizer, "sensitivity", lambda true: lambda self, query: true(self, query) / 2)
+MEDIAN_OF_ALL = planted(
+    stored_losses.np, "median", lambda true: lambda L, axis: np.full(L.shape[1], true(L))
+)  # of everybody, not of each person
 
 
 @pytest.mark.parametrize(
     ("bug", "audit"),
     [
-        (share_of_all_people_counted_twice, audit_share),
-        (norms_for_the_share, audit_share),
-        (half_the_sensitivity, audit_share),
-        (half_the_sensitivity, audit_centred_mean),
-        (share_of_all_people_counted_twice, audit_centred_mean),
-        (clip_before_centring, audit_centred_mean),
-        (cut_at_the_median_of_everybody, audit_saturated_mean),
+        (TWICE, audit_share),
+        (TWICE, audit_centred_mean),
+        (HALF, audit_share),
+        (HALF, audit_centred_mean),
+        (planted(stored_losses, "per_person", norms_for_the_share), audit_share),
+        (planted(StoredLosses, "mean", clip_before_centring), audit_centred_mean),
+        (MEDIAN_OF_ALL, audit_saturated_mean),
     ],
 )
-def test_the_audit_finds_the_planted_bug(
-    bug: Callable[[pytest.MonkeyPatch], None], audit: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_audit_finds_the_planted_bug(bug: Bug, audit: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     audit()
     bug(monkeypatch)
     with pytest.raises(AssertionError):
         audit()
 
 
-def null_generations(generations: int, m: int, *, n: int = 100, mu: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-    """Answers to both questions, generation after generation, in units of sigma: (T,) and (T, m), pure noise."""
-    privatizer = LossPrivatizer(FreeLedger(), n=n, clip=(0.0, 1.0))
-    for name in NAMES[:m]:
-        privatizer.observe(name, np.zeros(n))
-    questions = NormQuery(NAMES[:m], centring(m), 0.1, mu), MeanQuery(NAMES[:m], centring(m), Ball(0.1), mu)
-    asked = [[privatizer.release(q, scope=type(q).__name__, key=str(g)) for q in questions] for g in range(generations)]
-    shares = np.array([(share.scalar - 1.0) * n * mu for share, _ in asked])  # everybody is in the ball
-    return shares, np.array([mean.value / mean.sigma for _, mean in asked])
+# ---- the noise of both --------------------------------------------------------------------------------------
 
 
-def audit_the_two_releases_noises(generations: int = 200, m: int = 4) -> None:
+def audit_noises(generations: int = 200, m: int = 4, n: int = 100, mu: float = 0.5) -> None:
     """The share's noise is N(0, sigma^2), and independent of the means before, beside and after it."""
-    shares, means = null_generations(generations, m)
+    privatizer, names = LossPrivatizer(FreeLedger(), n=n, clip=(0.0, 1.0)), NAMES[:m]
+    for name in names:
+        privatizer.observe(name, np.zeros(n))
+    ask_share, ask_mean = NormQuery(names, centring(m), 0.1, mu), MeanQuery(names, centring(m), Ball(0.1), mu)
+    shares, means = np.zeros(generations), np.zeros((generations, m))
+    for g in range(generations):  # in units of sigma; everybody is in the ball
+        shares[g] = (privatizer.release(ask_share, scope="share", key=str(g)).scalar - 1.0) * n * mu
+        means[g] = privatizer.release(ask_mean, scope="mean", key=str(g)).value / (2 * 0.1 / (n * mu))
     assert complaints(shares) == []
     for lag in (-1, 0, 1):
         theirs = np.roll(means, -lag, axis=0)
@@ -149,58 +145,36 @@ def audit_the_two_releases_noises(generations: int = 200, m: int = 4) -> None:
             audit_uncorrelated(shares, theirs[:, j], f"share and coordinate {j} at lag {lag}")
 
 
-def test_the_noise_of_a_share_has_its_law_and_is_independent_of_the_means_around_it() -> None:
-    audit_the_two_releases_noises()
+def reused(where: int, *, of_the_mean: bool = False) -> Bug:
+    """The next mean has the share's z in coordinate ``where``; or the next share minus the mean's."""
+    kept: list[float] = []
 
-
-def reuse_of_a_shares_noise(where: int) -> Callable[[pytest.MonkeyPatch], None]:
-    """The next mean has the share's z in coordinate ``where``."""
-
-    def bug(patch: pytest.MonkeyPatch) -> None:
-        true, kept = OpenDPNoise.add_gaussian, []
-
-        def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
-            z = true(self, np.zeros(len(statistic)), 1.0)
-            if len(z) == 1:
-                kept[:] = [z[0]]
-            elif kept:
-                z[where] = kept.pop()
-            return statistic + sigma * z
-
-        patch.setattr(OpenDPNoise, "add_gaussian", add)
-
-    return bug
-
-
-def reuse_of_a_means_noise(patch: pytest.MonkeyPatch) -> None:
-    """The next share has the z of the mean's second coordinate, with the other sign."""
-    true, kept = OpenDPNoise.add_gaussian, []
-
-    def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
-        z = true(self, np.zeros(len(statistic)), 1.0)
-        if len(z) > 1:
-            kept[:] = [-z[1:2]]
+    def add(draw: Any, statistic: Any, sigma: float) -> Any:
+        z = draw(len(statistic))
+        if (len(z) > 1) is of_the_mean:
+            kept[:] = [-z[where] if of_the_mean else z[0]]
         elif kept:
-            z = kept.pop()
+            z[0 if of_the_mean else where] = kept.pop()
         return statistic + sigma * z
 
-    patch.setattr(OpenDPNoise, "add_gaussian", add)
+    return noisy(add)
 
 
-@pytest.mark.parametrize("bug", [reuse_of_a_shares_noise(0), reuse_of_a_shares_noise(3), reuse_of_a_means_noise])
-def test_the_audit_of_independence_finds_reused_noise(
-    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_noise_of_a_share_has_its_law_and_is_independent_of_the_means_around_it() -> None:
+    audit_noises()
+
+
+@pytest.mark.parametrize("bug", [reused(0), reused(3), reused(1, of_the_mean=True)])
+def test_the_audit_of_independence_finds_reused_noise(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises(AssertionError, match="share and coordinate"):
-        audit_the_two_releases_noises()
+        audit_noises()
 
 
 def test_an_adversary_proves_nearly_the_claimed_mu_of_a_share_and_no_more() -> None:
     n, mu, clip = 5, 3.0, (-50.0, 50.0)
     query = NormQuery(NAMES[:2], centring(2), 0.5, mu)
-    losses = np.zeros((2, n))
-    neighbour = losses.copy()
+    losses, neighbour = np.zeros((2, n)), np.zeros((2, n))
     neighbour[0, 0] = 40.0
     a, b = (answers(query, people, 1200, clip)[:, 0] for people in (neighbour, losses))
     assert 0.7 * mu < lower_bound(a, b, 1 - 0.5 / n) <= mu

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from audit_tools import Bug, planted
 from house_audits import plant_sensitivity
 from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import stored_losses as held
 from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.privacy.query import Ball, Question
 from dptune.search import RunPlan
 from dptune.search.algorithms.centred import Centred
 from dptune.search.replay import point_name
@@ -124,39 +126,17 @@ def test_every_decision_is_the_released_answer_to_the_right_question(tmp_path: P
     assert audit_decisions(tmp_path) >= 8
 
 
-def raw_mean(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Rungs, "decide", lambda self, asked: bool(difference_of(asked.note).mean() > 0))
+def raw_mean(asked: Question) -> bool:
+    return bool(difference_of(asked.note).mean() > 0)
 
 
-def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
-    true = Rungs.decide
-
-    def raw(self: Rungs, asked: Question) -> bool:
-        true(self, asked)
-        return bool(difference_of(asked.note).mean() > 0)
-
-    patch.setattr(Rungs, "decide", raw)
+def no_charge(self: Rungs, asked: Question) -> bool:
+    sigma = self.run.privatizer.sigma(asked.query)
+    noisy = OpenDPNoise().add_gaussian(difference_of(asked.note).mean(keepdims=True), sigma)
+    return bool(noisy[0] > LAST * sigma)
 
 
-def no_charge(patch: pytest.MonkeyPatch) -> None:
-    def drawn(self: Rungs, asked: Question) -> bool:
-        sigma = self.run.privatizer.sigma(asked.query)
-        noisy = OpenDPNoise().add_gaussian(difference_of(asked.note).mean(keepdims=True), sigma)
-        return bool(noisy[0] > LAST * sigma)
-
-    patch.setattr(Rungs, "decide", drawn)
-
-
-def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
-    plant_sensitivity(patch, "rung/", lambda privatizer: 0.5)
-
-
-def cheaper(patch: pytest.MonkeyPatch) -> None:
-    true = RunPlan.rung_mu.fget
-    patch.setattr(RunPlan, "rung_mu", property(lambda self: true(self) / 2))
-
-
-def stale_incumbent(patch: pytest.MonkeyPatch) -> None:
+def first_incumbent(true: Any) -> Any:
     """The first trial stays the incumbent."""
     first: dict[Rungs, str] = {}
 
@@ -164,22 +144,17 @@ def stale_incumbent(patch: pytest.MonkeyPatch) -> None:
         found = true(self, step, of)
         return found and first.setdefault(self, found)
 
-    true = Rungs.incumbent
-    patch.setattr(Rungs, "incumbent", incumbent)
+    return incumbent
 
 
-def incumbent_by_losses(patch: pytest.MonkeyPatch) -> None:
-    """The best one by its losses, which nobody has paid for."""
-
-    def mean(self: Rungs, trial: str) -> float:
-        return float(losses(int(trial), TRIALS[int(trial) % len(TRIALS)], 3).mean())
-
-    patch.setattr(Rungs, "standing", mean)
+def mean_of_last_losses(self: Rungs, trial: str) -> float:
+    """Of a trial, which nobody has paid for."""
+    return float(losses(int(trial), TRIALS[int(trial) % len(TRIALS)], 3).mean())
 
 
 def answers_of_other_incumbents(patch: pytest.MonkeyPatch) -> None:
     """Answers about different incumbents are compared as if they were about one."""
-    true, known = Rungs.decide, dict[str, float]()
+    true, by_answers, known = Rungs.decide, Rungs.standing, dict[str, float]()
 
     def decide(self: Rungs, asked: Question) -> bool:
         stops, trial = true(self, asked), str(asked.note["trial"])
@@ -189,88 +164,63 @@ def answers_of_other_incumbents(patch: pytest.MonkeyPatch) -> None:
     def standing(self: Rungs, trial: str) -> float:
         return known.get(trial, 0.0) if self.run.algorithm.t == 0 else by_answers(self, trial)
 
-    by_answers = Rungs.standing
     patch.setattr(Rungs, "decide", decide)
     patch.setattr(Rungs, "standing", standing)
 
 
-def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
+def other_query(change: Callable[[Question], dict[str, Any]]) -> Bug:
+    """Another question is asked under the same name."""
+
+    def by(true: Any) -> Any:
+        def question(self: Rungs, trial: str) -> Question | None:
+            asked = true(self, trial)
+            return asked and replace(asked, query=replace(asked.query, **change(asked)))
+
+        return question
+
+    return planted(Rungs, "question", by)
+
+
+def last_losses_of_the_incumbent(asked: Question) -> dict[str, Any]:
     """Not those of the same rung."""
-    true = Rungs.question
-
-    def question(self: Rungs, trial: str) -> Question | None:
-        asked = true(self, trial)
-        if asked is None:
-            return None
-        best = str(asked.note["incumbent"])
-        points = (asked.query.points[0], reported(best, TRIALS[int(best) % len(TRIALS)], 2))
-        query = MeanQuery(points, asked.query.weights, asked.query.clip, asked.query.mu)
-        return Question(asked.key, query, asked.note)
-
-    patch.setattr(Rungs, "question", question)
+    best = str(asked.note["incumbent"])
+    return {"points": (asked.query.points[0], reported(best, TRIALS[int(best) % len(TRIALS)], 2))}
 
 
-def radius_of_the_losses(patch: pytest.MonkeyPatch) -> None:
+def radius_of_the_losses(asked: Question) -> dict[str, Any]:
     """C follows the losses themselves, which nobody has paid for."""
-    true = Rungs.question
-
-    def question(self: Rungs, trial: str) -> Question | None:
-        asked = true(self, trial)
-        if asked is None:
-            return None
-        ball = Ball(float(np.median(np.abs(difference_of(asked.note)))) + 1e-6)
-        return Question(asked.key, MeanQuery(asked.query.points, asked.query.weights, ball, asked.query.mu), asked.note)
-
-    patch.setattr(Rungs, "question", question)
+    return {"clip": Ball(float(np.median(np.abs(difference_of(asked.note)))) + 1e-6)}
 
 
-def radius_of_the_plan(patch: pytest.MonkeyPatch) -> None:
-    """C does not follow."""
-    patch.setattr(Centred, "radius_ratio", 1.0)
+def takes_part(self: Unfinished, trial: str) -> None:
+    """Who is stopped."""
+    x = TRIALS[int(trial) % len(TRIALS)]
+    self._run.finish(trial, {"x": x}, losses(int(trial), x, 2))
 
 
-def forgotten_clip(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(held, "clipped", lambda g, clip, middle: g)
+BUGS: dict[str, Bug] = {
+    "raw mean": planted(Rungs, "decide", lambda _: lambda self, asked: raw_mean(asked)),
+    "raw mean after the charge": planted(
+        Rungs, "decide", lambda true: lambda self, asked: [true(self, asked), raw_mean(asked)][1]
+    ),
+    "no charge": planted(Rungs, "decide", lambda _: no_charge),
+    "half the sensitivity": lambda patch: plant_sensitivity(patch, "rung/", lambda privatizer: 0.5),
+    "cheaper": planted(RunPlan, "rung_mu", lambda true: property(lambda self: true.fget(self) / 2)),
+    "stale incumbent": planted(Rungs, "incumbent", first_incumbent),
+    "incumbent by losses": planted(Rungs, "standing", lambda _: mean_of_last_losses),
+    "answers of other incumbents": answers_of_other_incumbents,
+    "the incumbent's last losses": other_query(last_losses_of_the_incumbent),
+    "radius of the losses": other_query(radius_of_the_losses),
+    "radius of the plan": planted(Centred, "radius_ratio", lambda _: 1.0),
+    "forgotten clip": planted(held, "clipped", lambda _: lambda g, clip, middle: g),
+    "losses are kept": planted(Rungs, "forget", lambda _: lambda self, in_use: None),
+    "reports of stopped trials are kept": planted(Unfinished, "withdraw", lambda _: lambda self, trial: None),
+    "who is stopped takes part": planted(Unfinished, "withdraw", lambda _: takes_part),
+}
 
 
-def kept_losses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Rungs, "forget", lambda self, in_use: None)
-
-
-def kept_reports(patch: pytest.MonkeyPatch) -> None:
-    """Of trials that were stopped."""
-    patch.setattr(Unfinished, "withdraw", lambda self, trial: None)
-
-
-def who_is_stopped_takes_part(patch: pytest.MonkeyPatch) -> None:
-    def withdraw(self: Unfinished, trial: str) -> None:
-        x = TRIALS[int(trial) % len(TRIALS)]
-        self._run.finish(trial, {"x": x}, losses(int(trial), x, 2))
-
-    patch.setattr(Unfinished, "withdraw", withdraw)
-
-
-BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    raw_mean,
-    raw_mean_after_the_charge,
-    no_charge,
-    half_the_sensitivity,
-    cheaper,
-    stale_incumbent,
-    incumbent_by_losses,
-    answers_of_other_incumbents,
-    incumbents_last_losses,
-    radius_of_the_losses,
-    radius_of_the_plan,
-    forgotten_clip,
-    kept_losses,
-    kept_reports,
-    who_is_stopped_takes_part,
-]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
-def test_a_planted_bug_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Any) -> None:
-    bug(monkeypatch)
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
+    BUGS[bug](monkeypatch)
     with pytest.raises(AssertionError):
         audit_decisions(tmp_path)
