@@ -89,11 +89,9 @@ def selection(folder: Path, X: Array, y: Array) -> None:
 
 
 def sklearn_search(folder: Path, X: Array, y: Array) -> None:
-    folder.mkdir()
-    ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
-    space = {"max_depth": [1, 2, 3, 4, 5]}
-    clip = {"loss": "squared_error", "clip": (0.0, 9.0)}
-    PrivateSearch(tree(1), space, ledger=ledger, **clip, n_trials=8, name="s", cv=None).fit(*PUBLIC, X_val=X, y_val=y)
+    space, about = {"max_depth": [1, 2, 3, 4, 5]}, {"loss": "squared_error", "clip": (0.0, 9.0)}
+    ledger = privatizer(folder).ledger
+    PrivateSearch(tree(1), space, ledger=ledger, **about, n_trials=8, name="s", cv=None).fit(*PUBLIC, X_val=X, y_val=y)
 
 
 def trained_on_private_rows(folder: Path, X: Array, y: Array) -> None:

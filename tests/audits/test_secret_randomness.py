@@ -37,42 +37,35 @@ N, EVEN = 20, np.zeros(16)
 PYTHONS = random.Random(0)
 
 
-def release(folder: Path) -> object:
+def chosen_of_16(folder: Path) -> list[Any]:
     privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
-    privatizer.observe("x", np.full(N, 0.5))
-    return privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k").scalar
+    points = [f"x{j}" for j in range(16)]
+    for point in points:
+        privatizer.observe(point, np.full(N, 0.5))
+    value = privatizer.release(privatizer.mean_query("x0", 0.5), scope="s", key="k").scalar
+    return [value, *(exponential(points, privatizer, 0.5, str(t)) for t in range(30))]
 
 
-def chosen(method: Any, times: int) -> Draw:
-    def draw(folder: Path) -> object:
-        privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
-        points = [f"x{j}" for j in range(16)]
-        for point in points:
-            privatizer.observe(point, np.full(N, 0.5))
-        return [method(points, privatizer, 0.5, str(t)) for t in range(times)]
-
-    return draw
+def release(folder: Path) -> object:
+    return chosen_of_16(folder)[0]
 
 
-def federated(folder: Path) -> object:
-    return server(folder, "federated").release(0).tolist()
+def repeats_ledger(folder: Path) -> TrainingLedger:
+    plan = SelectionPlan(Repeats.geometric(3), TrainingPlan(2.0, 0.1, 20), 0.5)
+    return TrainingLedger(folder / "select.db", plan, n=N)
 
 
 def selected(folder: Path) -> object:
-    plan = SelectionPlan(Repeats.geometric(3), TrainingPlan(2.0, 0.1, 20), 0.5)
-    ledger = TrainingLedger(folder / "select.db", plan, n=N)
-    return repeat_and_select(lambda: ({}, "", np.full(N, 0.5)), [ledger], clip=(0.0, 1.0)).score
+    return repeat_and_select(lambda: ({}, "", np.full(N, 0.5)), [repeats_ledger(folder)], clip=(0.0, 1.0)).score
 
 
 def drawn_in_optuna(folder: Path) -> object:
-    plan = SelectionPlan(Repeats.geometric(3), TrainingPlan(2.0, 0.1, 20), 0.5)
-    ledger = TrainingLedger(folder / "select.db", plan, n=N)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
 
     def objective(trial: Any) -> tuple[str, np.ndarray]:
         return "", np.full(N, trial.suggest_float("x", 0, 1))
 
-    return in_optuna(study, objective, [ledger], clip=(0.0, 1.0)).parameters
+    return in_optuna(study, objective, [repeats_ledger(folder)], clip=(0.0, 1.0)).parameters
 
 
 def outsourced(folder: Path) -> object:
@@ -83,21 +76,19 @@ def outsourced(folder: Path) -> object:
     return made._noisy(1.0).tolist()
 
 
-def reply(folder: Path) -> object:
-    return UserLedger(folder / "replies.db", cap=2.0).reply(LocalRandomizer(1.0, 1.0), 0.3, user="ann", key="k")
-
-
 SOURCES: dict[str, Draw] = {
     "Gaussian noise": lambda _: OpenDPNoise().add_gaussian(EVEN, 1.0).tolist(),
     "Gumbel noise": lambda _: [OpenDPNoise().noisy_argmin(EVEN, 1.0) for _ in range(30)],
     "a release": release,
-    "the exponential mechanism": chosen(exponential, 30),
+    "the exponential mechanism": lambda folder: chosen_of_16(folder)[1:],
     "a secret sample": lambda _: SecretSample().draw(200, 0.5).tolist(),
-    "a federated round": federated,
+    "a federated round": lambda folder: server(folder, "federated").release(0).tolist(),
     "a selection's score": selected,
     "a repeat's candidate": lambda _: [one_of([{"i": i} for i in range(16)]) for _ in range(30)],
     "an outsourced table": outsourced,
-    "a device's reply": reply,
+    "a device's reply": lambda folder: UserLedger(folder / "replies.db", cap=2.0).reply(
+        LocalRandomizer(1.0, 1.0), 0.3, user="ann", key="k"
+    ),
     **{
         f"the number of repeats, {law}": lambda _, law=law: [law.draw() for _ in range(60)]
         for law in (Repeats.geometric(50), Repeats.logarithmic(50), Repeats.poisson(50))
@@ -130,22 +121,9 @@ def draws_the_same(draw: Draw, folder: Path, *, fresh: bool = False) -> bool:
     return found[0] == found[1]
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [*SOURCES, *FRESH])
 def test_no_seed_decides_what_is_drawn(source: str, fast_path: Path) -> None:
-    assert not draws_the_same(SOURCES[source], fast_path)
-
-
-@pytest.mark.parametrize("source", FRESH)
-def test_no_seed_of_the_users_decides_what_a_repeat_tries(source: str, fast_path: Path) -> None:
-    assert not draws_the_same(FRESH[source], fast_path, fresh=True)
-
-
-def numpys_sample(self: SecretSample, n: int, q: float) -> Any:
-    return np.random.default_rng().random(n) < q
-
-
-def numpys_noise(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
-    return statistic + np.random.normal(0, sigma, len(statistic))
+    assert not draws_the_same({**SOURCES, **FRESH}[source], fast_path, fresh=source in FRESH)
 
 
 class PythonsGenerator:
@@ -155,10 +133,16 @@ class PythonsGenerator:
         return random.Random()  # PYTHONS, meanwhile
 
 
-PLANTED = {
-    "Gaussian noise": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
+def numpys_noise(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+    return statistic + np.random.normal(0, sigma, len(statistic))
+
+
+PLANTED: dict[str, tuple[str, Any]] = {
     "a release": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
-    "a secret sample": ("dptune.privacy.noise.SecretSample.draw", numpys_sample),
+    "a secret sample": (
+        "dptune.privacy.noise.SecretSample.draw",
+        lambda self, n, q: np.random.default_rng().random(n) < q,
+    ),
     "a repeat's candidate": ("dptune.training.repeats.SystemRandom", PythonsGenerator),
     f"the number of repeats, {Repeats.poisson(50)}": ("dptune.training.plans.SystemRandom", PythonsGenerator),
 }
@@ -182,6 +166,7 @@ def test_what_takes_a_seed_draws_the_same_and_says_that_it_is_not_private(draw: 
     assert draws_the_same(draw, fast_path)
     assert not is_private(SeededNoise(3))
     assert not is_secret(SeededSample(3))
+    assert is_secret(SecretSample())
     assert not InsecureRandomizer.private
 
 
