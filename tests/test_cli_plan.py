@@ -66,24 +66,10 @@ def test_a_mistake_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_count_as_dimensions() -> None:
     def noise(*space: str) -> float:
-        words = ("--n", "300", "--clip", "0", "3", "--trials", "100", *space, "--format", "json")
-        rows = json.loads(plan(*words))
+        rows = json.loads(plan("--n", "300", "--clip", "0", "3", "--trials", "100", *space, "--format", "json"))
         rows = [row for row in rows if row["method"] == "CMA-ES on centred releases" and row["mu"] == 1]
         (sigma,) = (row["sigma"] for row in rows if 50 < row["trials"] <= 100)
         return float(sigma)
 
     numbers, mixed = noise("--dimensions", "3"), noise("--dimensions", "1", "--choices", "2")
     assert mixed == pytest.approx(numbers / math.sqrt(0.3), rel=0.15)  # 70% is kept for the choice
-    assert ": 140 trials, " in plan(
-        "--n", "300", "--clip", "0", "3", "--dimensions", "0", "--choices", "4", "--choices", "2"
-    )
-
-
-def test_the_noise_of_a_decision_to_stop_a_trial_stands_beside_the_others() -> None:
-    words = ("--n", "1000", "--clip", "0", "3", "--trials", "40", "--rung-share", "0.2", "--rungs", "2")
-    rows = json.loads(plan(*words, "--format", "json"))
-    (here,) = [row for row in rows if (row["mu"], row["trials"]) == (1.0, 35)]
-    assert {row["method"] for row in rows} == {"CMA-ES on centred releases", CHOICE}  # values stop nobody
-    radius, price = 0.1 * 3, math.sqrt(0.2 / (2 * 35))
-    assert here["a decision to stop a trial, at first"] == pytest.approx(2 * radius / (1000 * price))
-    assert "a decision to stop a trial" in plan(*words)

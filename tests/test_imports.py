@@ -179,15 +179,6 @@ def test_integrations_import_documented_modules_only() -> None:
                     assert module.startswith(allowed), f"{name} imports {module}, which is documented nowhere"
 
 
-def test_the_front_door_has_few_files() -> None:
-    assert sum("/" not in name for name in FILES) < 13
-
-
-def test_no_algorithm_names_the_wrapper_of_private_losses() -> None:
-    named = users("PerExampleLosses", "LossPrivatizer", "PrivacyLedger", "reveal")
-    assert not {name for name in named if name.startswith(("search/algorithms/", "search/gp/"))}
-
-
 def test_reveal_is_imported_by_the_privatizers_base_only() -> None:
     """Nor is its module, from which it could be had, nor the slot itself read."""
     private = "dptune.privacy.seal.private"

@@ -12,12 +12,10 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import optuna
 import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.stats import norm
-from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
@@ -31,7 +29,6 @@ from dptune.figures import save_figure
 from dptune.ledger.ledger import PLAN
 from dptune.search import VALUES
 from dptune.search.answer import Estimate
-from dptune_optuna import choose
 
 Z = NormalDist().inv_cdf(0.975)
 N, MU, SHARE = 80, 1.0, 0.3
@@ -99,23 +96,6 @@ def with_laplace_noise(folder: Path) -> Printed:
     return replace(said, texts=[*said.texts, *texts])
 
 
-def in_optuna(folder: Path) -> Printed:
-    study = optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(lambda trial: trial.suggest_float("C", 10.0, 1e3, log=True), 3)
-    found = choose(
-        study,
-        lambda trial, A, b: LogisticRegression(**trial.params).fit(A, b),
-        loss="brier", data=PRIVATE, public=(X, Y), default={"C": 1e-9}, estimate_share=SHARE,
-        privatizer=LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(MU)), n=N), progress=False,
-        finalists=2,
-    )  # fmt: skip
-    stored: Any = study.user_attrs["dptune:choice"]["improvement"]
-    notes = study._storage.get_study_system_attrs(study._study_id)
-    note = "".join(str(part) for key, part in sorted(notes.items()) if key.startswith("dashboard:note_str"))
-    texts = [found.summary(), told(stored["interval"], stored["value"]), note]
-    return of_a_choice(folder, "s (choice)", *texts)
-
-
 def a_run(folder: Path) -> SearchRun:
     run = SearchRun(VALUES, people(folder), scope="x", space=None, trials=1, final_share=0.5)
     run.finish("0", {"a": 0.5}, np.full(N, 0.01))
@@ -158,7 +138,6 @@ WHERE: dict[str, Callable[[Path], Printed]] = {
     "select": selection,
     "select with public=": public_choice,
     "with Laplace noise": with_laplace_noise,
-    "Optuna": in_optuna,
     "dptune watch": watched,
     "dptune plot": plotted,
 }

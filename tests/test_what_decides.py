@@ -59,6 +59,11 @@ def parameters(function: Callable[..., Any], *without: str) -> tuple[str, ...]:
     return tuple(name for name in inspect.signature(function).parameters if name not in without)
 
 
+def each(**changed: Any) -> dict[str, Settings]:
+    """Each setting changed by itself."""
+    return {name: {name: value} for name, value in changed.items()}
+
+
 NAME = "it is the name"
 PEOPLE = "private: no ledger keeps a digest of it"
 
@@ -84,37 +89,20 @@ def selected(folder: Path, given: Settings) -> Any:
 OF_MODELS = Surface(
     selected,
     parameters(dptune.select, "public", "public_weight", "finalists", "report_share"),
-    {
-        "candidates": models(0.1, 1.0, 9.0),
-        "mu": 0.5,
-        "loss": "zero_one",
-        "data": PRIVATE,
-        "default": 0,
-        "estimate_share": 0.2,
-    },
-    {
-        "candidates": {"candidates": models(0.1, 2.0, 9.0)},
-        "privatizer": {"privatizer": {"clip": (0.0, 2.0)}},
-        "mu": {"mu": 0.6},
-        "loss": {"loss": OWN},
-        "default": {"default": 1},
-        "estimate_share": {"estimate_share": 0.3},
-    },
+    {"candidates": models(0.1, 1.0, 9.0), "mu": 0.5, "loss": "zero_one", "data": PRIVATE, "default": 0,
+     "estimate_share": 0.2},
+    each(candidates=models(0.1, 2.0, 9.0), privatizer={"clip": (0.0, 2.0)}, mu=0.6, loss=OWN, default=1,
+         estimate_share=0.3),
     {"name": NAME, "data": PEOPLE},
-)
+)  # fmt: skip
 OF_PUBLIC_LOSSES = Surface(
     selected,
     parameters(dptune.select),
     {"candidates": LOSSES, "public": PUBLIC, "mu": 0.5, "default": 0, "estimate_share": 0.2, "finalists": 3},
     {
-        "public": {"public": PUBLIC[:, ::-1]},
-        "privatizer": {"privatizer": {"clip": (0.0, 2.0)}},
-        "mu": {"mu": 0.6},
+        **each(public=PUBLIC[:, ::-1], privatizer={"clip": (0.0, 2.0)}, mu=0.6, default=1, estimate_share=0.3),
+        **each(public_weight=0.5, finalists=2),
         "loss": {"candidates": models(0.1, 1.0, 2.0, 9.0), "loss": "brier", "data": PRIVATE},
-        "default": {"default": 1},
-        "estimate_share": {"estimate_share": 0.3},
-        "public_weight": {"public_weight": 0.5},
-        "finalists": {"finalists": 2},
         "report_share": {"mu": None, "report_share": 0.2},
     },
     {"name": NAME, "data": PEOPLE, "candidates": "their public losses stand for them"},
@@ -145,24 +133,11 @@ def chosen(folder: Path, given: Settings) -> Any:
 OF_A_STUDY = Surface(
     chosen,
     ("study", "train", *ChoiceOptions.__annotations__),
+    {"loss": "zero_one", "data": PRIVATE, "public": (X, Y), "default": {"C": 1.0}, "mu": 0.5, "name": "x",
+     "cv": KFold(3), "finalists": 3},
     {
-        "loss": "zero_one",
-        "data": PRIVATE,
-        "public": (X, Y),
-        "default": {"C": 1.0},
-        "mu": 0.5,
-        "name": "x",
-        "cv": KFold(3),
-        "finalists": 3,
-    },
-    {
-        "study": {"study": 5},
-        "train": {"train": other},
-        "public": {"public": (X, Y[::-1])},
-        "cv": {"cv": KFold(4)},
+        **each(study=5, train=other, public=(X, Y[::-1]), cv=KFold(4), default={"C": 7.0}, candidates=3),
         "public_losses": {"public_losses": PUBLIC, "default": None},
-        "default": {"default": {"C": 7.0}},
-        "candidates": {"candidates": 3},
         "report_share": {"mu": None, "report_share": 0.2},
     },
     {
@@ -173,7 +148,7 @@ OF_A_STUDY = Surface(
         "n": "a ledger protects one number of people",
         **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select with public="),
     },
-)
+)  # fmt: skip
 
 # ---- runs ----------------------------------------------------------------------------------------------
 
@@ -196,36 +171,22 @@ OF_A_RUN = Surface(
     (*parameters(SearchRun, "settings"), "trials", *CENTRED.options),
     BEGUN,
     {
-        "method": {"method": dptune.GIBO},
-        "privatizer": {"privatizer": {"clip": (0.0, 2.0)}},
-        "space": {"space": Space({"a": Float(0.0, 2.0), "b": Float(0.0, 1.0)})},
-        "mu": {"mu": 0.6},
-        "seed": {"seed": 2},
-        "default": {"default": {"a": 0.5, "b": 0.4}},
-        "trials": {"trials": 24},
-        "population": {"population": 5},
-        "radius": {"radius": 0.3},
-        "choice_share": {"choice_share": 0.2},
-        "rung_share": {"rung_share": 0.2},
+        **each(method=dptune.GIBO, privatizer={"clip": (0.0, 2.0)}, mu=0.6, seed=2, trials=24, population=5),
+        **each(space=Space({"a": Float(0.0, 2.0), "b": Float(0.0, 1.0)}), default={"a": 0.5, "b": 0.4}),
+        **each(radius=0.3, choice_share=0.2, rung_share=0.2, final_share=0.2, tuning={"sigma": 0.3}),
         "rungs": {"rung_share": 0.2, "rungs": 2},
         "rung_radius": {"rung_share": 0.2, "rung_radius": 0.2},
-        "final_share": {"final_share": 0.2},
-        "tuning": {"tuning": {"sigma": 0.3}},
     },
     {"scope": NAME, "start_from": "see tests/search/test_extending.py", "in_all": "of an extension, by itself"},
 )
+OTHER_PEOPLE = each(n=N - 1, clip=(0.0, 2.0), dtype=np.float64, noise=SeededNoise(0))
+OTHER_PEOPLE["person_weights"] = {"person_weights": np.arange(1, N + 1)}
+OTHER_PEOPLE["groups"] = {"n": None, "groups": np.arange(2 * N) // 2}
 OF_PEOPLE = Surface(
     begun,
     parameters(LossPrivatizer),
     BEGUN,
-    {
-        "n": {"privatizer": {"n": N - 1}},
-        "groups": {"privatizer": {"n": None, "groups": np.arange(2 * N) // 2}},
-        "clip": {"privatizer": {"clip": (0.0, 2.0)}},
-        "person_weights": {"privatizer": {"person_weights": np.arange(1, N + 1)}},
-        "dtype": {"privatizer": {"dtype": np.float64}},
-        "noise": {"privatizer": {"noise": SeededNoise(0)}},
-    },
+    {name: {"privatizer": changed} for name, changed in OTHER_PEOPLE.items()},
     {"ledger": "it holds the answers", "pending": "where losses wait decides nothing"},
 )
 
@@ -243,22 +204,11 @@ WITH_KINDS = np.column_stack([X, KINDS])
 OF_A_REPORT = Surface(
     reported,
     parameters(dptune.report),
+    {"model": LogisticRegression().fit(WITH_KINDS, Y), "data": (WITH_KINDS[:N].copy(), Y[:N].copy()),
+     "public": (WITH_KINDS, Y), "mu": 0.5, "bins": 3},
     {
-        "model": LogisticRegression().fit(WITH_KINDS, Y),
-        "data": (WITH_KINDS[:N].copy(), Y[:N].copy()),
-        "public": (WITH_KINDS, Y),
-        "mu": 0.5,
-        "bins": 3,
-    },
-    {
-        "model": {"model": LogisticRegression(C=0.01).fit(WITH_KINDS, Y)},
-        "privatizer": {"privatizer": {"person_weights": np.arange(1, N + 1)}},
-        "public": {"public": (WITH_KINDS[::-1], Y[::-1])},
-        "mu": {"mu": 0.6},
-        "by": {"by": 2},
-        "positive": {"positive": 0},
-        "threshold": {"threshold": 0.6},
-        "bins": {"bins": 6},
+        **each(model=LogisticRegression(C=0.01).fit(WITH_KINDS, Y), privatizer={"person_weights": np.arange(1, N + 1)}),
+        **each(public=(WITH_KINDS[::-1], Y[::-1]), mu=0.6, by=2, positive=0, threshold=0.6, bins=6),
     },
     {
         "name": NAME,
@@ -266,7 +216,7 @@ OF_A_REPORT = Surface(
         "scores": "they place the bins, which the first call has fixed",
         "cv": "as scores",
     },
-)
+)  # fmt: skip
 
 
 def repeated(folder: Path, given: Settings) -> Any:
@@ -281,7 +231,7 @@ OF_REPEATS = Surface(
     lambda folder, given: repeated(folder, dict(given)),
     (*parameters(repeat_and_select), *parameters(in_optuna, *parameters(repeat_and_select))),
     {"clip": (0.0, 1.0)},
-    {"clip": {"clip": (0.0, 2.0)}, "noise": {"noise": SeededNoise(0)}},
+    each(clip=(0.0, 2.0), noise=SeededNoise(0)),
     {
         "secure": "the ledger says how the trainings that were paid for drew their noise",
         "once": "a ledger pays for one selection, whatever it repeats",

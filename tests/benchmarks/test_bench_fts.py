@@ -32,12 +32,3 @@ def test_a_run_of_every_kind() -> None:
         assert result["curve"][-1] <= TINY.values.max(axis=1).mean() + 1e-12
         assert len(result["informed"]) == broadcasts
         assert run(TINY, SETTINGS, method, seed=1, rounds=4) == result, "a run can be repeated"
-
-
-def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
-    silent = [
-        run(TINY, SETTINGS, Method("x", PLAN, silent=True, change={"noise": n}), seed=1, rounds=2) for n in (0.1, 9.0)
-    ]
-    assert silent[0]["informed"] == silent[1]["informed"]
-    curves = [run(TINY, SETTINGS, m, seed=1, rounds=1)["curve"] for m in (Method("a"), Method("b", PLAN))]
-    assert curves[0][0] == curves[1][0]

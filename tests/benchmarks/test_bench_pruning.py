@@ -23,11 +23,6 @@ def test_a_search_counts_its_epochs_and_the_losses_of_its_recommendations(monkey
     assert all(0 < loss < 3 for _, loss in found["path"])
 
 
-def test_equal_means_from_then_on() -> None:
-    assert pruning.epochs_to([[1, 0.5], [2, 0.1], [3, 0.5], [4, 0.2], [5, 0.1]], 0.2) == 4
-    assert math.isinf(pruning.epochs_to([[1, 0.1], [2, 0.5]], 0.2))
-
-
 def test_the_page_says_what_the_stored_runs_say() -> None:
     """The table, and of the two ways to prune savings and ratios."""
     stored = [json.loads(line) for line in (pruning.DOCS / "results/pruning.jsonl").read_text().splitlines()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +16,6 @@ from benchmarks.frontier.methods import GP, METHODS, NUMERIC, OURS, OWN, START, 
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.people import SLOTS
 from benchmarks.frontier.tasks import NEW, OLD, TASKS, FrontierTask
-from benchmarks.report import DOCS
 from dptune import Categorical, Float, Space
 
 
@@ -111,20 +108,6 @@ def test_shares_are_counted_from_the_better_of_default_and_constant() -> None:
     assert Losses(results(0.55, default=0.8)).share_kept(place, 1.0) == pytest.approx(0.25 / 0.3)
 
 
-def test_what_cannot_be_tuned_has_no_share() -> None:
-    flat = Losses(results(0.505, default=0.51, constant=0.51))  # 2% to gain
-    assert math.isnan(flat.share_kept(("krr-fair", 300), 1.0))
-    assert not len(flat.shares(flat.places(300, new=True), 1.0))
-    assert "nothing to tune (2%)" in report.tasks(flat, 300)
-
-
 def test_the_outcome_is_over_the_best_external_search_and_ours_is_none() -> None:
     assert report.over_external(Losses(results(0.55)), 300, 1.0) == pytest.approx((1.1, 1.1, 1.1))
     assert OURS not in EXTERNAL
-
-
-def test_the_page_says_what_the_stored_runs_of_private_searches_say() -> None:
-    stored = [json.loads(line) for line in (DOCS / "results" / "frontier.jsonl").read_text().splitlines()]
-    losses, page = Losses(stored), " ".join((DOCS / "frontier.md").read_text().split())
-    tables = [report.headline(losses, new=new) for new in (True, False)]
-    assert all(" ".join(row.split()) in page for table in tables for row in table.splitlines())

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from benchmarks.ldp import __main__ as main
-from benchmarks.ldp import samplers as ldp_samplers
 from benchmarks.ldp.__main__ import EPSILONS, side_by_side, synthetic
 from benchmarks.ldp.problems import (
     KERNELS,
@@ -46,13 +45,6 @@ def test_a_run_is_reproducible(algorithm: str, variant: Any) -> None:
     np.testing.assert_array_equal(*curves)
     assert (np.diff(curves[0]) >= 0).all()
     assert len(curves[0]) == len(checkpoints(200))
-
-
-def test_one_user_at_a_time_is_the_plain_run() -> None:
-    algorithm, made = next(iter(ALGORITHMS)), synthetic("Matern 2.5", 1.0, 0)
-    curve, _ = play(algorithm, *made, 200, 0, DEFAULT)
-    one = ldp_samplers.grouped(algorithm, "Matern 2.5", 1.0, 200, 0, 1, counted=True)
-    assert one == pytest.approx(curve[-1] / (made[0].uniform * 200), abs=1e-5)
 
 
 def test_the_page_shows_the_stored_runs_and_nothing_else() -> None:

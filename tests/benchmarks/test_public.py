@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import dptune
 from benchmarks.frontier.methods import CMA, OWN, START, TPE
-from benchmarks.public import constants, report, searches
+from benchmarks.public import report
 from benchmarks.public.measure import (
-    BUDGETS,
     CV,
     DEFAULT,
     EXACT,
@@ -20,13 +16,9 @@ from benchmarks.public.measure import (
     RANDOM,
     Cell,
     measure,
-    read,
     rivals,
 )
 from benchmarks.public.tables import TRIALS, Table
-from benchmarks.report import DOCS
-from dptune.choice.public import flip_law, law
-from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 
 
 def table(seed: int = 0) -> Table:
@@ -48,19 +40,6 @@ def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> N
     told = rivals(table(), 1000, "epsilon = 4")
     assert told[EXACT] <= told[CV] + 0.1 <= told[DEFAULT]
     assert told[EXACT] <= told[RANDOM] <= told[DEFAULT]
-
-
-@pytest.mark.parametrize("budget", BUDGETS)
-def test_constants_are_compared_on_the_plan_that_a_user_gets(tmp_path: Path, budget: str) -> None:
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", BUDGETS[budget])
-    choice = dptune.PublicChoice(table().public, dptune.LossPrivatizer(ledger, n=300), name="x", default=0)
-    made = constants.planned(table(), 300, budget)
-    assert made.judge.tolist() == table().judge[list(choice.finalists)].tolist()
-    assert made.r == pytest.approx(choice._plan.radius)
-    price = pure_from_mu if budget == "epsilon = 1" else bounded_range_from_mu
-    assert made.eta == pytest.approx(price(choice._plan.choice_mu))
-    assert made.law is (flip_law if budget == "epsilon = 1" else law)
-    assert min(made.judge) <= constants.expected(table(), 300, budget) < 0.5
 
 
 def test_ratios_shares_and_coverage_are_counted_as_the_page_says() -> None:
@@ -91,14 +70,3 @@ def test_ratios_shares_and_coverage_are_counted_as_the_page_says() -> None:
     assert moved.ratio(key, TPE, moved.limits(key))[0] == pytest.approx(0.75 / 0.6)  # the better reading, by itself
     row = report.verdicts(found).splitlines()[-1]
     assert "1 of 1 | 1 of 1 | 100.0% | 0.0%" in row  # false, as the uncut mean is below 0; 3 sigma from the mean
-
-
-def test_the_pages_say_what_the_stored_runs_say() -> None:
-    names = ("public.jsonl", "frontier.jsonl", searches.KEPT)
-    found = report.Results(*(read(DOCS / "results" / name) for name in names))
-    page, readme = (" ".join(path.read_text().split()) for path in (DOCS / "frontier.md", DOCS.parent / "README.md"))
-    sentences = report.sentences(found).splitlines()
-    tables = [report.same(found), report.shifted(found), report.verdicts(found)]
-    rows = [row for table in tables for row in table.splitlines()]
-    assert [row for row in [*rows, *sentences] if " ".join(row.split()) not in page] == []
-    assert [row for row in sentences if " ".join(row.split()) not in readme] == []

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks.frontier import report as frontier
+from benchmarks.frontier.losses import Losses
 from benchmarks.measurements import clips, many_numbers
 from benchmarks.measurements.tails import report as tails
+from benchmarks.public import report, searches
+from benchmarks.public.measure import read
 from benchmarks.report import DOCS
-
-MEASUREMENTS = (DOCS / "research/measurements.md").read_text(encoding="utf-8")
 
 
 def stored(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DOCS / "results" / f"{name}.jsonl").read_text().splitlines()]
 
 
+def missing(page: str, *texts: str) -> list[str]:
+    """The lines of these texts that a page lacks."""
+    shown = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+    return [line for text in texts for line in text.splitlines() if " ".join(line.split()) not in shown]
+
+
+def test_the_page_of_the_frontier_and_the_readme() -> None:
+    names = ("public.jsonl", "frontier.jsonl", searches.KEPT)
+    found = report.Results(*(read(DOCS / "results" / name) for name in names))
+    sentences = report.sentences(found)
+    assert missing("frontier.md", report.same(found), report.shifted(found), report.verdicts(found), sentences) == []
+    assert missing("../README.md", sentences) == []
+    losses = Losses(stored("frontier"))
+    assert missing("frontier.md", *(frontier.headline(losses, new=new) for new in (True, False))) == []
+
+
 @pytest.mark.parametrize(
     ("name", "table"), [("many_numbers", many_numbers.table), ("tails", tails.comparison), ("clips", clips.report)]
 )
-def test_the_page_of_measurements_has_the_tables_of_the_stored_runs(name: str, table: Any) -> None:
-    page = " ".join(MEASUREMENTS.split())
-    assert all(" ".join(row.split()) in page for row in table(stored(name)).splitlines())
+def test_the_page_of_measurements(name: str, table: Any) -> None:
+    assert missing("research/measurements.md", table(stored(name))) == []
 
 
 def test_the_page_of_choices_says_how_often_a_search_with_tails_does_harm() -> None:
-    assert tails.harm(stored("tails")) in " ".join((DOCS / "choose.md").read_text().split())
+    assert missing("choose.md", tails.harm(stored("tails"))) == []
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
 def result(method: str, loss: float, task: str = "tree") -> dict[str, Any]:
@@ -50,3 +72,18 @@ def test_ratios_are_over_the_search_without_a_choice_and_harm_is_counted_from_th
     about = {"task": "LightGBM, nwtco", "n": 300, "mu": 0.5, "test_loss": losses}
     (row,) = many_numbers.table([{**about, "seed": seed} for seed in range(3)]).splitlines()[2:]
     assert row.split(" | ")[3:5] == ["3 of 3 worse", "0.80 ± 0.00, 0 of 3 worse"]
+
+
+def test_an_automatic_clip_is_compared_with_fixed_ones_by_split() -> None:
+    fixed = {"0.01": (8, 8), "0.03": (4, 4), "0.1": (1, 4), "0.3": (1, 1), "1.0": (2, 4.5), "3.0": (6, 6)}
+    about = {"task": "tree, log", "n": 300, "mu": 1.0, "default": 2.0}
+    runs = [
+        {**about, "method": method, "seed": seed, "test_loss": losses[seed], "clip": (4.0, 0.3)[seed]}
+        for method, losses in {**fixed, clips.AUTOMATIC: (1, 1.21)}.items()
+        for seed in (0, 1)
+    ]
+    text = clips.report(runs)
+    # geometric means 8, 4, 2, 1, 3, 6 of fixed clips: best 1, median sqrt(3 * 4), worst 8; sqrt(1 * 1.21) automatic
+    assert "| tree, log | 300 | 1 | 1.100 | 3.464 | 8.000 | 0.500 | 0.3 | 2.15 |" in text
+    error = 1.1 * np.std([0.0, math.log(1.21)], ddof=1) / math.sqrt(2)
+    assert f"automatic 1.100 ± {error:.3f}, median guess 3.464 ±" in text

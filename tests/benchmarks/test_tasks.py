@@ -10,7 +10,6 @@ from sklearn.svm import SVR
 
 from benchmarks import data
 from benchmarks.data import Split, load_table, split_table
-from benchmarks.measurements import paper_examples
 from benchmarks.tasks import kernel_ridge_task, svr_task, values
 
 POINTS = [np.linspace(0.1, 0.9, 7), np.random.default_rng(3).random(7)]
@@ -71,12 +70,3 @@ def test_svr_equals_scikit_learn(split, u):
     np.testing.assert_allclose(
         np.sqrt(task.losses(u)), np.abs(model.predict(X_val) - split.y_val), atol=5e-3
     )  # libsvm stops at tol 1e-3
-
-
-def test_the_minimiser_of_the_quadratic_example_is_least_squares():
-    task = paper_examples.quadratic_task(5)
-    assert (task.n, task.d) == (50, 5)
-    expected = np.linalg.lstsq(task.X, task.y, rcond=None)[0]
-    np.testing.assert_allclose(task.minimiser(), expected, atol=1e-5)
-    assert task.excess(np.zeros(5)) > 0.05
-    np.testing.assert_array_equal(task.losses(np.full(5, 0.5)), task.losses_at(np.zeros(5)))

@@ -36,14 +36,11 @@ class Sentence(NamedTuple):
     text: str
 
     @property
-    def words(self) -> int:
-        """Words; a formula, a name and a number are one word each."""
+    def words(self) -> int:  # a formula, a name and a number are one word each
         return sum(any(map(str.isalnum, word)) for word in self.text.split())
 
 
 class Fault(NamedTuple):
-    """A place that breaks a rule."""
-
     file: str
     line: int
     rule: str
@@ -54,24 +51,20 @@ class Fault(NamedTuple):
 
 
 def markdown_files() -> list[Path]:
-    """Every page of the repository: README, docs, and what contributors read."""
     top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def python_files() -> list[Path]:
-    """Every module that users import or run."""
     return [path for room in ("dptune", "integrations") for path in sorted((ROOT / room).rglob("*.py"))]
 
 
 def is_proof(path: Path) -> bool:
-    """Proofs and research pages may have long sentences."""
     name = path.relative_to(ROOT).as_posix()
     return name in PROOFS or name.startswith("docs/research/")
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    """Everything in a file that breaks a rule."""
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
@@ -176,7 +169,6 @@ def _public(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
 
 
 def _is_command(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether the docstring is the help text of a command."""
     return any(ast.unparse(decorator) in ("app.command()", "app.callback()") for decorator in node.decorator_list)
 
 

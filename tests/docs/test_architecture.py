@@ -67,6 +67,7 @@ WALKS = section("Three walks").split("\n### ")[1:]
 
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.partition("\n")[0])
 def test_a_walk_is_short_and_each_step_is_called_by_one_above_it(walk: str) -> None:
+    assert len(WALKS) == 3
     steps = [(file.strip("`"), name.strip("`")) for file, name, _ in cells(walk)]
     assert len({file for file, _ in steps}) <= 12
     above = ""
@@ -74,10 +75,6 @@ def test_a_walk_is_short_and_each_step_is_called_by_one_above_it(walk: str) -> N
         called = name.rpartition(".")[2]
         assert not above or re.search(rf"\b{called}\b", above), f"no step above {file}: {name} calls it"
         above += code_of(file, name)
-
-
-def test_there_are_three_walks() -> None:
-    assert len(WALKS) == 3
 
 
 def test_the_packages_are_those_that_exist() -> None:

@@ -38,11 +38,6 @@ def test_every_page_is_in_the_navigation_and_no_other() -> None:
     assert {each for each in listed if not each.startswith("reference/")} == pages | notebooks | GENERATED
 
 
-def test_every_page_links_to_the_glossary() -> None:
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "glossary.md"]
-    assert [path.name for path in pages if not re.search(r"\]\([^)\s#]*glossary.md", path.read_text("utf-8"))] == []
-
-
 def test_figures_that_pages_show_are_there_and_others_are_not() -> None:
     shown = {link for path in PAGES for link in re.findall(r"figures/[\w.-]+", path.read_text(encoding="utf-8"))}
     shown |= set(re.findall(r"figures/[\w.-]+", (ROOT / "mkdocs.yml").read_text()))

@@ -14,29 +14,21 @@ import pytest
 from federated_audits import PLAN, SETTINGS, full_disk, server
 
 from dptune import InputError, LedgerError, PlanComplete
-from dptune.federated import InProcess, Message, Participant, Transport
+from dptune.federated import FTSServer, InProcess, Message, Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 
 GOOD = np.arange(10.0)
 
 
-def participants(transport: Transport, count: int = 7) -> list[Participant]:
-    model = FTSModel(SETTINGS)
-    return [Participant(FTSAgent(model, n, seed=1), transport) for n in range(count)]
+@pytest.fixture
+def one(fast_path: Path) -> FTSServer:
+    return server(fast_path, "one")
 
 
-def listening(transport: Transport, n: int = 0) -> tuple[Participant, list[str]]:
-    heard: list[str] = []
-    return Participant(FTSAgent(FTSModel(SETTINGS), n, seed=1), transport, notice=heard.append), heard
-
-
-def evaluate(one: Participant, y: float | None = 0.0) -> None:
-    x = one.ask()
-    one.tell(x, float(np.sin(5 * x[0]) + x[1]) if y is not None else None)
-
-
-def in_step(transport: InProcess) -> InProcess:
+@pytest.fixture
+def in_step(one: FTSServer) -> InProcess:
     """The transport of agents in one thread that must never wait: waiting fails at once."""
+    transport = InProcess(one, timeout=600.0)
 
     def wait(timeout: float) -> None:
         raise AssertionError("somebody waits for a time-out")
@@ -45,8 +37,28 @@ def in_step(transport: InProcess) -> InProcess:
     return transport
 
 
-def test_a_late_agent_counts_as_zero_after_the_timeout(fast_path: Path) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=0.2)
+@pytest.fixture
+def hasty(one: FTSServer) -> InProcess:
+    return InProcess(one, timeout=0.05)
+
+
+def participants(transport: Transport) -> list[Participant]:
+    model = FTSModel(SETTINGS)
+    return [Participant(FTSAgent(model, n, seed=1), transport) for n in range(7)]
+
+
+def listening(transport: Transport, n: int = 0) -> tuple[Participant, list[str]]:
+    heard: list[str] = []
+    return Participant(FTSAgent(FTSModel(SETTINGS), n, seed=1), transport, notice=heard.append), heard
+
+
+def evaluate(agent: Participant, *, fails: bool = False) -> None:
+    x = agent.ask()
+    agent.tell(x, None if fails else float(np.sin(5 * x[0]) + x[1]))
+
+
+def test_a_late_agent_counts_as_zero_after_the_timeout(one: FTSServer) -> None:
+    transport = InProcess(one, timeout=0.2)
     transport.submit(Message(0, 0, GOOD))
     began = time.monotonic()
     transport.fetch(0)
@@ -57,15 +69,8 @@ def test_a_late_agent_counts_as_zero_after_the_timeout(fast_path: Path) -> None:
         transport.fetch(5)
 
 
-def test_a_timeout_is_a_time_that_can_be_waited_for(fast_path: Path) -> None:
-    one = server(fast_path, "one")
-    for timeout in (0.0, math.nan, math.inf, 10**400, "60"):
-        with pytest.raises(InputError, match="timeout"):
-            InProcess(one, timeout=timeout)
-
-
-def test_waiting_threads_are_released_together(fast_path: Path) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=threading.TIMEOUT_MAX)
+def test_waiting_threads_are_released_together(one: FTSServer) -> None:
+    transport = InProcess(one, timeout=threading.TIMEOUT_MAX)
     got: list[Any] = []
     threads = [threading.Thread(target=lambda: got.append(transport.fetch(0)), daemon=True) for _ in range(5)]
     for thread in threads:
@@ -78,74 +83,63 @@ def test_waiting_threads_are_released_together(fast_path: Path) -> None:
         thread.join(600)
     assert len(got) == 5
     assert all(np.array_equal(g, got[0]) for g in got)
-    assert len(transport.server.ledger.charges()) == 1
+    assert len(one.ledger.charges()) == 1
 
 
-def test_agents_go_through_all_rounds_and_on_alone_and_hear_nothing(fast_path: Path) -> None:
-    transport = in_step(InProcess(server(fast_path, "one"), timeout=600.0))
-    pairs = [listening(transport, n) for n in range(7)]
+def test_agents_go_through_all_rounds_and_on_alone_and_hear_nothing(in_step: InProcess) -> None:
+    pairs = [listening(in_step, n) for n in range(7)]
     for _ in range(SETTINGS.initial + PLAN.steps + 2):
-        for one, _heard in pairs:
-            evaluate(one)
-    assert transport.open_round() == PLAN.steps
+        for agent, _heard in pairs:
+            evaluate(agent)
+    assert in_step.open_round() == PLAN.steps
     assert all(len(one.agent) == SETTINGS.initial + PLAN.steps + 2 for one, _ in pairs)
     assert not any(heard for _, heard in pairs)
     with pytest.raises(PlanComplete):
-        transport.fetch(PLAN.steps)
+        in_step.fetch(PLAN.steps)
 
 
-def test_failed_evaluations_send_messages_all_the_same(fast_path: Path) -> None:
-    transport = in_step(InProcess(server(fast_path, "one"), timeout=600.0))
-    agents = participants(transport)
+def test_failed_evaluations_send_messages_all_the_same(in_step: InProcess) -> None:
+    agents = participants(in_step)
     for k in range(SETTINGS.initial + 2):
-        for n, one in enumerate(agents):
-            evaluate(one, None if n == 3 or k == 4 else 0.0)
-    assert transport.open_round() == 2
+        for n, agent in enumerate(agents):
+            evaluate(agent, fails=n == 3 or k == 4)
+    assert in_step.open_round() == 2
     assert len(agents[3].agent) == 0
-    assert transport.server.sent == set(range(7))
+    assert in_step.server.sent == set(range(7))
 
 
-def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(fast_path: Path) -> None:
-    transport = in_step(InProcess(server(fast_path, "one"), timeout=600.0))
-    agents = participants(transport)
+def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(in_step: InProcess) -> None:
+    agents = participants(in_step)
     for _ in range(SETTINGS.initial):
-        for one in agents:
-            evaluate(one)
-    again = participants(transport)[2]
+        for agent in agents:
+            evaluate(agent)
+    again = participants(in_step)[2]
     again.restore(zip(agents[2].agent.X, agents[2].agent.values, strict=True))
-    assert np.array_equal(again.ask(), agents[2].agent.ask(0, transport.fetch(0)))
+    assert np.array_equal(again.ask(), agents[2].agent.ask(0, in_step.fetch(0)))
 
 
-def test_an_agent_with_other_settings_than_the_server_is_refused_and_told_why(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=600.0)
-    model = FTSModel(replace(SETTINGS, seed=1, S=9.0))
-    with pytest.raises(InputError, match=r"other settings of \['S', 'features', 'seed'\]"):
-        Participant(FTSAgent(model, 0, seed=1), transport)
-    its = transport.settings()
-    monkeypatch.setattr(transport, "settings", lambda: {**its, "features": "drawn by another NumPy"})
-    with pytest.raises(InputError, match=r"\['features'\].*version of NumPy"):
-        participants(transport)
-
-
-def test_an_agent_is_given_a_transport_and_not_the_server(fast_path: Path) -> None:
-    with pytest.raises(InputError, match="InProcess"):
-        participants(server(fast_path, "one"))
+def test_what_does_not_fit_together_is_refused(one: FTSServer, hasty: InProcess) -> None:
+    for timeout in (0.0, math.nan, math.inf, 10**400, "60"):
+        with pytest.raises(InputError, match="timeout"):
+            InProcess(one, timeout=timeout)
     with pytest.raises(InputError, match="FTSServer"):
         InProcess(PLAN, timeout=1.0)
+    with pytest.raises(InputError, match="InProcess"):
+        participants(one)
+    other = FTSModel(replace(SETTINGS, seed=1, S=9.0))
+    with pytest.raises(InputError, match=r"other settings of \['S', 'features', 'seed'\].*version of NumPy"):
+        Participant(FTSAgent(other, 0, seed=1), hasty)
 
 
 # ---- sharing that is lost --------------------------------------------------------------------------------
 
 
-def test_an_agent_hears_once_that_the_plan_is_complete(fast_path: Path) -> None:
-    one = server(fast_path, "one")
-    early, heard = listening(InProcess(one, timeout=0.05))
+def test_an_agent_hears_once_that_the_plan_is_complete(one: FTSServer, hasty: InProcess) -> None:
+    early, heard = listening(hasty)
     for t in range(PLAN.steps):
         one.release(t)
     assert heard == []
-    _, heard_late = listening(InProcess(one, timeout=0.05))
+    _, heard_late = listening(hasty)
     assert len(heard_late) == 1
     for _ in range(SETTINGS.initial + 2):
         evaluate(early)
@@ -153,13 +147,10 @@ def test_an_agent_hears_once_that_the_plan_is_complete(fast_path: Path) -> None:
     assert f"all {PLAN.steps} rounds" in heard[0]
 
 
-def test_an_agent_hears_which_of_its_own_rounds_went_without_it(fast_path: Path) -> None:
-    one = server(fast_path, "one")
-    transport = InProcess(one, timeout=0.05)
-    slow, heard = listening(transport)
-    for _ in range(SETTINGS.initial):
-        evaluate(slow)
-    evaluate(slow)  # rounds 0 and 1: six others are missing, which is not this agent's business
+def test_an_agent_hears_which_of_its_own_rounds_went_without_it(one: FTSServer, hasty: InProcess) -> None:
+    slow, heard = listening(hasty)
+    for _ in range(SETTINGS.initial + 1):
+        evaluate(slow)  # rounds 0 and 1: six others are missing, which is not this agent's business
     assert heard == []
     x = slow.ask()
     for t in (2, 3):
@@ -176,11 +167,11 @@ def test_an_agent_hears_which_of_its_own_rounds_went_without_it(fast_path: Path)
     assert len(heard) == 1
 
 
-def test_a_message_that_comes_just_too_late_is_heard_of(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = server(fast_path, "one")
-    transport = InProcess(one, timeout=0.05)
-    late, heard = listening(transport)
-    true, rounds = transport.submit, iter(range(2))
+def test_a_message_that_comes_just_too_late_is_heard_of(
+    one: FTSServer, hasty: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, heard = listening(hasty)
+    true, rounds = hasty.submit, iter(range(2))
 
     def slowly(message: Message) -> None:
         for t in rounds:
@@ -188,20 +179,17 @@ def test_a_message_that_comes_just_too_late_is_heard_of(fast_path: Path, monkeyp
             break
         true(message)
 
-    monkeypatch.setattr(transport, "submit", slowly)
+    monkeypatch.setattr(hasty, "submit", slowly)
     late.send()
-    assert one.sent == {0}
-    assert one.open_round == 2
+    assert (one.sent, one.open_round) == ({0}, 2)
     assert ["round 0," in heard[0], "round 1," in heard[1]] == [True, True]
 
 
-def test_an_agent_whose_round_is_drawn_and_not_recorded_has_it_recorded(fast_path: Path) -> None:
-    one = server(fast_path, "one")
-    transport = InProcess(one, timeout=0.05)
+def test_an_agent_whose_round_is_drawn_and_not_recorded_has_it_recorded(one: FTSServer, hasty: InProcess) -> None:
     with full_disk():
         with pytest.raises(LedgerError):
             one.release(0)
-        late, heard = listening(transport)
+        late, heard = listening(hasty)
         with pytest.raises(LedgerError, match="disk"):  # not an endless loop
             late.send()
     late.send()

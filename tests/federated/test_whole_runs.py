@@ -10,7 +10,7 @@ from federated_audits import send, server
 from noises import NoNoise
 
 from dptune.federated import FTSServer, InProcess, Participant
-from dptune.federated.agent import FTSAgent, FTSModel, Points
+from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
@@ -31,17 +31,6 @@ def test_without_clipping_sampling_and_noise_the_server_is_fts_de(fast_path: Pat
         messages = np.random.default_rng(t).standard_normal((6, 30))
         send(one, t, messages)
         assert np.allclose(one.release(t), settings.weights(t).T @ messages, rtol=1e-12)
-
-
-def test_regions_with_the_same_vector_are_one_region() -> None:
-    broadcast = np.random.default_rng(0).standard_normal((1, 30))
-    grid = Points(np.random.default_rng(1).random((200, 2)))
-    one = FTSAgent(FTSModel(replace(SETTINGS, regions=()), grid), 1, seed=1).joint_point(broadcast, 0)
-    two = FTSAgent(FTSModel(SETTINGS, grid), 1, seed=1).joint_point(np.repeat(broadcast, 2, axis=0), 0)
-    assert np.array_equal(one, two)
-    cubes = [FTSModel(replace(SETTINGS, regions=regions)) for regions in ((), (1, 1))]
-    points = [FTSAgent(cube, 1, seed=1).joint_point(broadcast, 0) for cube in cubes]
-    assert np.array_equal(*points)
 
 
 def test_many_agents_teach_a_newcomer_through_the_noise(fast_path: Path) -> None:

@@ -7,7 +7,6 @@ import optuna
 import pytest
 from optuna.distributions import IntDistribution
 from optuna.testing.pytest_samplers import BasicSamplerTestCase
-from optuna.trial import create_trial
 
 from dptune import InputError
 from dptune.outsourced import OutsourcedModeler
@@ -53,12 +52,10 @@ def test_another_process_goes_on_and_another_study_starts_afresh() -> None:
 
 
 def test_rows_being_evaluated_are_not_asked_again_and_failed_trials_teach_nothing() -> None:
-    study = optuna.create_study(sampler=sampler(), direction="maximize")
-    rows = IntDistribution(0, 59)
-    running = [study.ask({"row": rows}).params["row"] for _ in range(4)]
-    assert len(set(running)) == 4
-    state = optuna.trial.TrialState.FAIL
-    study.add_trial(create_trial(state=state, params={"row": 3}, distributions={"row": rows}))
+    study, rows = optuna.create_study(sampler=sampler(), direction="maximize"), IntDistribution(0, 59)
+    trials = [study.ask({"row": rows}) for _ in range(4)]
+    assert len({trial.params["row"] for trial in trials}) == 4
+    study.tell(trials[0], state=optuna.trial.TrialState.FAIL)
     study.ask({"row": rows})
     assert study.sampler.modeler.rows == []
 

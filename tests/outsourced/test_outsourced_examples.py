@@ -63,8 +63,3 @@ def test_the_benchmark_runs_every_method() -> None:
         assert curve.shape == (benchmark.ROUNDS,)
         assert (np.diff(curve) <= 0).all()
         assert curve[-1] >= 0
-
-
-def test_the_noise_of_the_benchmark_is_the_curators() -> None:
-    assert abs(benchmark.sigma_of("ε = 1", 20_000) - 3.73) < 0.01
-    assert abs(benchmark.sigma_of(benchmark.REPLACING, 20_000) - 25.0) < 0.1
