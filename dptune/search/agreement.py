@@ -44,11 +44,7 @@ def agree_on_plan(
     in_all: Mapping[str, Any] | None,
     settings: Mapping[str, Any],
 ) -> RunPlan:
-    """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
-
-    The arguments are those of :class:`dptune.search.run.SearchRun`. The answers that the first process has found in
-    ``start_from`` are learned for good.
-    """
+    """Return the scope's plan, for :class:`SearchRun`: this process's if it is the first, else the stored one."""
     refuse_outside(default, space)
     ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
     drawn = secrets.randbits(32) if seed is None else seed
@@ -107,11 +103,7 @@ def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> No
 
 
 def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_share: float = 1.0) -> None:
-    """Refuse a run that could not begin: with ``mu``, or with what is neither spent nor planned by other runs.
-
-    Args:
-        choice_share: of its mu^2, for a choice; while it is not known, that with which most fits.
-    """
+    """Refuse a run that could not begin with ``mu``, or with what is neither spent nor planned by other runs."""
     try:
         rest = ledger.allowance()
         if mu is not None and not (rest.divides and mu <= rest.whole(choice_share)):
@@ -223,10 +215,7 @@ def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
 def _starting_from(
     method: Method, privatizer: LossPrivatizer, scope: str, space: Space | None, in_all: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return what a run that begins now learns from the run ``scope``, as its plan keeps it: all that is paid by now.
-
-    ``in_all``: of a run that extends it, ``trials`` and ``mu`` of both together, as the user gave them.
-    """
+    """Return what a run that begins now learns from the run ``scope``, as its plan keeps it."""
     ledger = privatizer.ledger
     plan = stored_plan(ledger, scope)
     if plan is None or "algorithm" not in plan:

@@ -84,11 +84,7 @@ class AskingRun(RunView):
     # ---- questions and answers ----------------------------------------------------------------------
 
     def make_up(self) -> None:
-        """Make the releases that an error has kept from being made, if this process has the losses for them.
-
-        Raises:
-            LedgerError: the ledger cannot be written now either.
-        """
+        """Make the releases that an error has kept from being made, if this process has the losses for them."""
         with self.lock:
             self.replay.sync()
             self._make_up()

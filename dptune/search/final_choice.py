@@ -39,16 +39,10 @@ def choose(
     mean: Callable[[Parameters], float],
     default: str | None,
 ) -> bool:
-    """Choose; return False if there are fewer than two points to choose from, and nothing is paid.
+    """Choose among the held points, ranked by ``mean``; return False if they are fewer than two, and nothing is paid.
 
-    Args:
-        held: points with the curator, by name.
-        mean: what all answers say about a point, to rank by.
-        default: name of the held point that is the user's default configuration, if there is one.
-
-    Raises:
-        KeyConflict: another process has chosen.
-        BudgetExhausted: other runs have spent the budget.
+    ``default`` names the held point of the user's default configuration. Raises KeyConflict if another process has
+    chosen, and BudgetExhausted.
     """
     others = sorted((point for point in held if point != default), key=lambda point: mean(held[point]))
     among = plan.choice_among
@@ -71,13 +65,9 @@ def candidates_of(choice: Charge) -> dict[str, dict[str, Any]]:
 def choose_again(
     privatizer: LossPrivatizer, scope: str, plan: RunPlan, choice: Charge, held: Mapping[str, str | None]
 ) -> None:
-    """Answer a choice that is paid and whose draw was lost with its process before anybody saw it.
+    """Answer a choice that is paid and whose draw was lost with its process: the same candidates, trained again.
 
-    The question, and so its price, is the one that was paid: the same candidates, trained again.
-
-    Args:
-        held: the name under which this process holds a candidate's losses, by the name in the question; None: its
-            evaluation failed.
+    ``held``: a candidate's name in the question -> the point with its losses; None: its evaluation failed.
     """
     for name, point in held.items():
         if point is None:

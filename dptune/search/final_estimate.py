@@ -82,13 +82,7 @@ class FinalEstimate:
         return known is not None and known.improvement is not None and known.improvement.verdict == "worse"
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse, before a model is trained, an estimate that could not be paid or was made elsewhere.
-
-        Raises:
-            InputError: the plan has no final estimate, or the parameters are no point of the search space.
-            BudgetExhausted: it does not fit.
-            KeyConflict: it was made at other parameters.
-        """
+        """Refuse, before a model is trained, an estimate that could not be paid or was made at other parameters."""
         if self.plan.final_mu == 0:
             raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
         if self.space is not None and (wrong := self.space.validation_error(parameters)):

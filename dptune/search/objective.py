@@ -54,11 +54,6 @@ class Objective:
         losses: the function, with per-example losses as its result.
         loss: what they are.
         public: what the user has declared public, in words.
-
-    Raises:
-        UnsupportedMetric: the loss is not a mean over people.
-        InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer, or the
-            function can reach it; or it trains on private people, so that nothing of it is public.
     """
 
     def __init__(

@@ -144,11 +144,7 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """Return the noise with these settings and with their neighbours: half and twice the budget and the trials.
 
-    Args:
-        n, clip: number of people, and the public range of one loss.
-        space: that is searched; :func:`space_of` makes one from numbers of parameters.
-        default: whether the run has ``default=``; its final estimate releases the default's loss, too.
-        rung_share, rungs: share of mu^2 for decisions to stop trials, and such decisions a trial.
+    ``default``: whether the final estimate releases the default's loss, too.
 
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.

@@ -102,16 +102,8 @@ class SearchRequest:
     def choose_clip(self, scope: str, space: Space | None, losses: Callable[[], Losses | None], loss: AskedLoss) -> str:
         """Let the privatizer choose its clip, if it is to and has not; return a line that says so, or "".
 
-        Args:
-            scope: name of the run that begins next.
-            space: that it will search, as far as it is known.
-            losses: returns those of the default configuration; None: it failed.
-            loss: that they are.
-
-        Raises:
-            BudgetExhausted: the ledger has not that much left, for the clip and the run; before ``losses`` is called.
-            BudgetMismatch: the run was started with a clip.
-            InputError: a setting of the run is not usable, or the default configuration failed; nothing was spent.
+        ``losses`` returns those of the default configuration, None if it failed. It is called once it is known that
+        clip and run can be paid.
         """
         people = self.privatizer
         if people.auto is None or people.knows_clip:
@@ -178,12 +170,7 @@ class SearchRequest:
         check_start(self.ledger, scope, self.mu, choice_share=share)
 
     def begin(self, scope: str, space: Space | None) -> SearchRun:
-        """Begin the run, or continue it, or what it was extended to, from the ledger.
-
-        Raises:
-            BudgetMismatch: it was started with other settings or another privatizer.
-            BudgetExhausted: the ledger has not that much left for a new run.
-        """
+        """Begin the run, or continue it, or what it was extended to, from the ledger; raises as :class:`SearchRun`."""
         run = SearchRun(
             self.method,
             self.privatizer,

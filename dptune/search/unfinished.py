@@ -34,12 +34,7 @@ class Unfinished:
         return self.succeeded or self._run.replay.begun
 
     def fail(self, trial: str, point: str) -> None:
-        """Count a trial that failed.
-
-        Raises:
-            TrialFailed: no trial of the run has succeeded yet; nothing was paid.
-            AllTrialsFailed: so did as many trials as a round has, and at least four.
-        """
+        """Count a trial that failed; raise TrialFailed or AllTrialsFailed if none has succeeded."""
         run = self._run
         with run.lock:
             run.trials_failed += 1
@@ -66,11 +61,7 @@ class Unfinished:
         return price and f" but the clip (mu={price}), which a corrected run uses again"
 
     def withdraw(self, trial: str) -> None:
-        """Take note that a trial was stopped and hands in no losses: another takes its place.
-
-        Raises:
-            PlanComplete: so were too many in a row, in addition to those that private losses may have stopped.
-        """
+        """Take note that a trial was stopped: another takes its place, unless too many in a row were (PlanComplete)."""
         run = self._run
         self._rungs.withdraw(trial)
         self.stopped.add(trial)

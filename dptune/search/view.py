@@ -209,13 +209,11 @@ class RunView:
 
     def mean(self, parameters: Mapping[str, Value]) -> float:
         """Return what all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
-        known = self._above_centre(parameters)
-        return math.inf if known is None else known[0]
-
-    def _above_centre(self, parameters: Mapping[str, Value]) -> tuple[float, float] | None:
         if self.space is None:
-            return None
-        return self.algorithm.difference(self.encoded(self.space, parameters), self.space.encode(self.space.centre()))
+            return math.inf
+        centre = self.space.encode(self.space.centre())
+        known = self.algorithm.difference(self.encoded(self.space, parameters), centre)
+        return math.inf if known is None else known[0]
 
     def same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
         """Tell whether two points of the space are one, but for the last digits that coding them in the cube takes."""
@@ -234,11 +232,7 @@ class RunView:
         return FinalEstimate(self.privatizer, self._extends, self.plan, self.space, self.default)
 
     def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
-        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.
-
-        A run that ends with a choice makes its estimate by itself, if it was given a default configuration and chose
-        another.
-        """
+        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far."""
         return self.final.recorded(parameters)
 
     # ---- a trial -------------------------------------------------------------------------------------

@@ -12,13 +12,12 @@ Guarantee: nothing here reads a private value. Points, weights and designs do no
 
 from dptune.search.gp.design import Design, optimised_design, simplex_design
 from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
-from dptune.search.gp.posterior import GradientPosterior, Jitter
+from dptune.search.gp.posterior import GradientPosterior
 
 __all__ = [
     "RBF",
     "Design",
     "GradientPosterior",
-    "Jitter",
     "Kernel",
     "Matern52",
     "Polynomial2",

@@ -142,15 +142,12 @@ class RBF(Stationary):
     """The squared exponential kernel v exp(-s / 2)."""
 
     def profile(self, s: FloatArray) -> FloatArray:
-        """exp(-s / 2)."""
         return np.exp(-0.5 * s)
 
     def slope(self, s: FloatArray) -> FloatArray:
-        """-exp(-s / 2) / 2."""
         return -0.5 * np.exp(-0.5 * s)
 
     def curvature(self, s: FloatArray) -> FloatArray:
-        """exp(-s / 2) / 4."""
         return 0.25 * np.exp(-0.5 * s)
 
 
@@ -162,12 +159,10 @@ class Matern52(Stationary):
     """
 
     def profile(self, s: FloatArray) -> FloatArray:
-        """(1 + t + t^2 / 3) exp(-t)."""
         t = np.sqrt(5 * s)
         return (1 + t + t**2 / 3) * np.exp(-t)
 
     def slope(self, s: FloatArray) -> FloatArray:
-        """-(5 / 6) (1 + t) exp(-t)."""
         t = np.sqrt(5 * s)
         return -5 / 6 * (1 + t) * np.exp(-t)
 
@@ -186,7 +181,6 @@ class Matern52(Stationary):
         return profile, t
 
     def curvature(self, s: FloatArray) -> FloatArray:
-        """(25 / 12) exp(-t)."""
         return 25 / 12 * np.exp(-np.sqrt(5 * s))
 
 

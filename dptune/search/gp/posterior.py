@@ -22,7 +22,6 @@ Points, weights and covariances are public: they do not depend on losses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,21 +34,6 @@ from dptune.search.gp.points import FloatArray, as_points, as_vector
 
 LADDER = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)  # jitter, in units of the points' mean variance
 TraceAfter = Callable[[FloatArray], tuple[float, FloatArray]]
-
-
-@dataclass(frozen=True)
-class Jitter:
-    """Noise variance added beyond the one asked for, block by block in the order of `append`.
-
-    A block with jitter has exactly the posterior of a larger noise variance on its points.
-    """
-
-    blocks: tuple[float, ...] = ()
-
-    @property
-    def total(self) -> float:
-        """In squared units of the loss; 0 if every block was well conditioned."""
-        return sum(self.blocks)
 
 
 class GradientPosterior:
@@ -69,7 +53,7 @@ class GradientPosterior:
         self.kernel = kernel
         self.noise_variance = positive("noise_variance", noise_variance)
         self.d = at_least("d", d, 1)
-        self.jitter = Jitter()
+        self.jitter: tuple[float, ...] = ()  # noise variance added to each block beyond the one asked for
         self.points = np.zeros((0, self.d))  # D, read-only
         self._L = np.zeros((0, 0))
 
@@ -94,7 +78,7 @@ class GradientPosterior:
         V, M, jitter = self._extension(X)
         L = np.zeros((m + len(X), m + len(X)), order="F")
         L[:m, :m], L[m:, :m], L[m:, m:] = self._L, V.T, M
-        self._L, self.jitter = L, Jitter((*self.jitter.blocks, jitter))
+        self._L, self.jitter = L, (*self.jitter, jitter)
         self.points = np.concatenate([self.points, X])
         self.points.flags.writeable = False
 

@@ -116,7 +116,7 @@ def test_the_optimiser_uses_history():
 def test_the_optimiser_works_without_a_stationary_kernel_and_adds_no_points():
     posterior = GradientPosterior(Polynomial2(), 1e-2, 3)
     design = optimised_design(posterior, middle(3), 6, np.random.default_rng(0))
-    assert (len(posterior), posterior.jitter.blocks) == (0, ())
+    assert (len(posterior), posterior.jitter) == (0, ())
     value = posterior.trace_after(middle(3), design.points, constant_mean=True)[0]
     assert value < 0.1 * posterior.trace(middle(3))
 
