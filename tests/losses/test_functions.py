@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -68,12 +67,6 @@ def test_labels_are_the_order_of_the_columns_and_are_never_sorted() -> None:
     np.testing.assert_allclose(
         log_loss(BINARY, P1, labels=["yes", "no"]), log_loss(BINARY, 1 - P1, labels=["no", "yes"])
     )
-
-
-@pytest.mark.parametrize("loss", [log_loss, brier_loss])
-def test_one_column_equals_two(loss: Any) -> None:
-    two = np.column_stack([1 - P1, P1])
-    np.testing.assert_allclose(loss(BINARY, two, labels=["no", "yes"]), loss(BINARY, P1, labels=["no", "yes"]))
 
 
 def test_log_loss_is_capped_by_the_public_eps() -> None:

@@ -19,6 +19,7 @@ from dptune.losses.models import BoosterModel, TorchModel
 X, y = load_breast_cancer(return_X_y=True)
 Z = X / X.max(axis=0)
 TRAIN, VAL = slice(0, 300), slice(300, None)
+BINARY = {"xgboost": "binary:logistic", "lightgbm": "binary"}
 
 
 def trained(library: str, X, y, **parameters):
@@ -35,9 +36,9 @@ def trained(library: str, X, y, **parameters):
     return module.train(given, data, 60, valid_sets=[data.create_valid(X[stop], y[stop])], callbacks=[early])
 
 
-@pytest.mark.parametrize(("library", "objective"), [("xgboost", "binary:logistic"), ("lightgbm", "binary")])
-def test_a_booster_that_was_stopped_early_answers_with_its_best_iteration(library, objective):
-    booster = trained(library, X[TRAIN], y[TRAIN], objective=objective)
+@pytest.mark.parametrize("library", BINARY)
+def test_a_booster_that_was_stopped_early_answers_with_its_best_iteration(library):
+    booster = trained(library, X[TRAIN], y[TRAIN], objective=BINARY[library])
     if library == "xgboost":
         assert booster.best_iteration + 1 < booster.num_boosted_rounds()
         p = booster.inplace_predict(X[VAL], iteration_range=(0, booster.best_iteration + 1))
@@ -49,19 +50,13 @@ def test_a_booster_that_was_stopped_early_answers_with_its_best_iteration(librar
     assert (estimator_losses("zero_one", model, X[VAL], y[VAL]) == ((p > 0.5) != y[VAL])).all()
 
 
-@pytest.mark.parametrize(
-    ("library", "parameters"),
-    [
-        ("xgboost", {"objective": "multi:softprob", "num_class": 3}),
-        ("lightgbm", {"objective": "multiclass", "num_class": 3}),
-    ],
-)
-def test_a_booster_of_several_labels_answers_by_their_names(library, parameters):
+@pytest.mark.parametrize(("library", "objective"), [("xgboost", "multi:softprob"), ("lightgbm", "multiclass")])
+def test_a_booster_of_several_labels_answers_by_their_names(library, objective):
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     X, y = X[order], y[order]
     names = np.array(["a", "b", "c"])
-    model = BoosterModel(trained(library, X[:100], y[:100], **parameters), labels=names)
+    model = BoosterModel(trained(library, X[:100], y[:100], objective=objective, num_class=3), labels=names)
     losses = estimator_losses("log_loss", model, X[100:], names[y[100:]])
     assert losses.mean() == pytest.approx(log_loss(y[100:], model.predict_proba(X[100:])), rel=1e-4)
     assert set(model.predict(X[100:])) <= set(names)
@@ -77,10 +72,9 @@ def test_a_booster_of_numbers_and_lists_of_rows(library, objective):
         estimator_losses("log_loss", model, X[300:], y[300:])
 
 
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("library", BINARY)
 def test_a_missing_value_is_the_boosters_own_affair_and_a_text_its_rows(library):
-    objective = "binary:logistic" if library == "xgboost" else "binary"
-    model = BoosterModel(trained(library, X[TRAIN], y[TRAIN], objective=objective), labels=[0, 1])
+    model = BoosterModel(trained(library, X[TRAIN], y[TRAIN], objective=BINARY[library]), labels=[0, 1])
     clean = estimator_losses("log_loss", model, X[VAL], y[VAL])
     odd = X[VAL].astype(object)
     odd[3, 1], odd[5, 0] = np.nan, "n/a"

@@ -10,41 +10,21 @@ from dptune.losses.named import NamedLoss, per_example_loss, squared_error, too_
 
 @pytest.mark.parametrize(
     ("name", "canonical"),
-    [
-        ("neg_mean_squared_error", "squared_error"),
-        ("mse", "squared_error"),
-        ("neg_mean_absolute_error", "absolute_error"),
-        ("huber", "huber_loss"),
-        ("neg_log_loss", "log_loss"),
-        ("accuracy", "zero_one_loss"),
-        ("hinge", "hinge_loss"),
-        ("brier", "brier_loss"),
-        ("neg_brier_score", "brier_loss"),
-    ],
+    [("neg_mean_squared_error", "squared_error"), ("huber", "huber_loss"), ("accuracy", "zero_one_loss")],
 )
 def test_names_of_scikit_learn(name: str, canonical: str) -> None:
-    assert per_example_loss(name).name == canonical
-    assert per_example_loss(canonical).name == canonical
-
-
-def test_accuracy_says_that_it_is_one_minus_the_loss() -> None:
-    assert "accuracy = 1 -" in per_example_loss("accuracy").note
+    assert per_example_loss(name).name == per_example_loss(canonical).name == canonical
+    assert ("accuracy = 1 -" in per_example_loss(name).note) is (name == "accuracy")
 
 
 @pytest.mark.parametrize(
     ("name", "alternative"),
     [
-        ("roc_auc", "log_loss"),
         ("roc_auc_ovr_weighted", "log_loss"),
-        ("average_precision", "log_loss"),
         ("f1", "accuracy"),
-        ("f1_macro", "accuracy"),
-        ("balanced_accuracy", "accuracy"),
-        ("matthews_corrcoef", "accuracy"),
         ("mcc", "accuracy"),
         ("r2", "squared_error"),
         ("neg_median_absolute_error", "absolute_error"),
-        ("rmse", "take the root of the released value"),
         ("neg_root_mean_squared_error", "take the root of the released value"),
         ("neg_root_mean_squared_log_error", "logarithms"),
     ],

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import copy
+import io
 import warnings
 from collections import UserList
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, N, Raises, X, Y, same_for_others
+from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, N, Raises, X, Y, as_objects, same_for_others, with_entry
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dptune.errors import InputError
 from dptune.losses.estimator import estimator_losses
-from dptune.losses.named import zero_one_loss
+from dptune.losses.named import NamedLoss, zero_one_loss
 from dptune.losses.user_function import losses_function
 from dptune.privacy.seal.private import loss_vector
+
+SURROGATE = "cut \ud83d"
 
 # --- outputs that are lists or objects ------------------------------------------------------------------------
 
@@ -34,56 +39,40 @@ class Listed:
     decision_function = predict = predict_proba
 
 
-def as_objects(entries: list[Any]) -> np.ndarray:
+def as_an_array(entries: list[Any]) -> np.ndarray:
     """What np.array(entries, dtype=object) gives: a matrix if all rows are alike, a vector if one is not."""
     try:
         return np.array(entries, dtype=object)
     except BaseException:  # noqa: BLE001 - an entry that refuses to be looked at
-        array = np.empty(len(entries), dtype=object)
-        for i, entry in enumerate(entries):
-            array[i] = entry
-        return array
+        return as_objects(entries)
 
 
-ODD = [
-    None,
-    [0.5],
-    [0.1, 0.2, 0.3, 0.4],
-    0.5,
-    "text",
-    {},
-    [None, "x", 1j],
-    np.ones((2, 2)),
-    Raises(),
-    Raises(SystemExit),
-]
+ODD = [None, [0.5], [0.1, 0.2, 0.3, 0.4], 0.5, "text", {}, [None, "x", 1j], np.ones((2, 2)), Raises()]
+ODD += [Raises(SystemExit)]
+WRAPS = {"list": list, "tuple": tuple, "UserList": UserList, "objects": as_an_array}
 
 
-WRAPS = {"list": list, "tuple": tuple, "UserList": UserList, "objects": as_objects}
-
-
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 @pytest.mark.parametrize(
-    ("k", "usual"),
-    [(2, [0.9, 0.1]), (3, [0.9, 0.05, 0.05]), (2, 0.1), (2, [0.5]), (3, [0.5, 0.5]), (2, np.array([0.9, 0.1]))],
+    ("loss", "k", "usual", "fits"),
+    [
+        ("log_loss", 2, [0.9, 0.1], True),
+        ("brier", 3, [0.9, 0.05, 0.05], True),
+        ("log_loss", 2, 0.1, True),
+        ("brier", 2, [0.5], False),
+        ("log_loss", 3, [0.5, 0.5], False),
+        ("brier", 2, np.array([0.9, 0.1]), True),
+        ("mse", 2, 1, True),
+        ("hinge", 2, 1, True),
+        ("accuracy", 2, 1, True),
+        ("hinge", 2, [1], False),
+    ],
 )
-@pytest.mark.parametrize("loss", ["log_loss", "brier"])
-def test_one_odd_row_of_a_listed_output_costs_itself(loss: str, k: int, usual: Any, wrap: Any) -> None:
-    labels = np.zeros(N, dtype=int)
-    for i, odd in enumerate(ODD):
-        a, b = (estimator_losses(loss, Listed(k, usual, odd, wrap), rows, labels) for rows in (X, NEIGHBOUR))
-        assert np.array_equal(np.delete(a, BAD), np.delete(b, BAD), equal_nan=True), i
-        assert np.isfinite(a).all() == (np.size(usual) in (1, k) and np.shape(usual) in ((), (k,)))
-
-
 @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-@pytest.mark.parametrize("loss", ["mse", "hinge", "accuracy"])
-@pytest.mark.parametrize("usual", [1, [1]])
-def test_one_odd_prediction_costs_itself(loss: str, wrap: Any, usual: Any) -> None:
+def test_one_odd_row_of_a_listed_output_costs_itself(loss: str, k: int, usual: Any, fits: bool, wrap: Any) -> None:
     for i, odd in enumerate(ODD):
-        a, b = (estimator_losses(loss, Listed(2, usual, odd, wrap), rows, Y) for rows in (X, NEIGHBOUR))
-        assert np.array_equal(np.delete(a, BAD), np.delete(b, BAD), equal_nan=True), i
-        assert np.isfinite(a).all() == (usual == 1)
+        a, b = (estimator_losses(loss, Listed(k, usual, odd, wrap), rows, Y) for rows in (X, NEIGHBOUR))
+        assert same_for_others(a, b), i
+        assert np.isfinite(a).all() == fits
 
 
 def test_with_two_labels_a_listed_row_is_a_pair_or_the_probability_of_the_second() -> None:
@@ -101,35 +90,30 @@ def test_the_shape_of_an_array_of_numbers_is_public_and_still_refused(shape: tup
 
 # --- answers and losses ------------------------------------------------------------------------------------------
 
-
 ENTRIES = [None, "text", b"x", 1j, np.complex128(1j), 10**400, [1.0], [1, 2], {}, np.array([1.0]), np.array([1, 2])]
-
-
 ENTRIES += [np.array(1j), np.ma.masked, Raises(), Raises(SystemExit), Raises(GeneratorExit)]
+CLASSIFIER = LogisticRegression().fit(TRAIN, LABELS)
+RIDGE = Ridge().fit(TRAIN, LABELS)
+READERS = {
+    "loss_vector": loss_vector,
+    "mse": lambda y: estimator_losses("mse", RIDGE, X, y),
+    "log_loss": lambda y: estimator_losses("log_loss", CLASSIFIER, X, y),
+    "accuracy": lambda y: estimator_losses("accuracy", CLASSIFIER, X, y),
+    "zero_one_loss": lambda y: zero_one_loss(y, Y),
+    "objective": lambda y: losses_function(lambda _: RIDGE, "mse", (X, y), rows=N)(None),
+}
 
 
-SEQUENCES = {"list": list, "tuple": tuple, "UserList": UserList}
-
-
-@pytest.mark.parametrize("hold", SEQUENCES.values(), ids=SEQUENCES)
-@pytest.mark.parametrize("entry", ENTRIES, ids=[str(i) for i in range(len(ENTRIES))])
-def test_one_odd_entry_of_the_answers_or_the_losses_costs_itself(entry: Any, hold: Any) -> None:
-    model, values = Ridge().fit(TRAIN, LABELS), Y.astype(float).tolist()
-    odd = [*values[:BAD], entry, *values[BAD + 1 :]]
-    classifier = LogisticRegression().fit(TRAIN, LABELS)
+@pytest.mark.parametrize("hold", [list, tuple, UserList])
+@pytest.mark.parametrize("reader", READERS)
+def test_one_odd_entry_of_the_answers_or_the_losses_costs_itself(reader: str, hold: Any) -> None:
+    f, values = READERS[reader], Y.astype(float).tolist()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for f in (
-            loss_vector,
-            lambda y: estimator_losses("mse", model, X, y),
-            lambda y: estimator_losses("log_loss", classifier, X, y),
-            lambda y: estimator_losses("accuracy", classifier, X, y),
-            lambda y: zero_one_loss(y, Y),
-            lambda y: losses_function(lambda _: model, "mse", (X, y), rows=N)(None),
-        ):
-            a, b = f(hold(values)), f(hold(odd))
-            assert same_for_others(a, b)
-            assert np.isfinite(a).all()
+        a = f(hold(values))
+        assert np.isfinite(a).all()
+        for i, entry in enumerate(ENTRIES):
+            assert same_for_others(a, f(hold(with_entry(values, entry)))), i
 
 
 @pytest.mark.parametrize("usual", [np.array([0.1]), [0.1]], ids=["array", "list"])
@@ -158,3 +142,84 @@ def test_a_sequence_that_cannot_give_one_entry_gives_the_others() -> None:
 
     assert loss_vector(Lazy(N)).tolist() == [0.5] * N
     assert np.flatnonzero(np.isnan(loss_vector(Lazy(BAD)))).tolist() == [BAD]
+
+
+# --- labels and numbers in the containers of users -------------------------------------------------------------------
+
+ANSWERS: dict[str, Callable[[list[Any]], Any]] = {
+    "np.array": np.array,
+    "objects": lambda y: np.array(y, dtype=object),
+    "list": list,
+    "series": pd.Series,
+    "nullable": lambda y: pd.Series(y).convert_dtypes(),
+    "csv": lambda y: pd.read_csv(io.StringIO(pd.DataFrame({"y": y}).to_csv(index=False)))["y"],
+    "category": lambda y: pd.Series(y, dtype="category"),
+}
+
+
+@cache
+def fitted_to(classes: Any) -> LogisticRegression:
+    return LogisticRegression().fit(TRAIN, LABELS.astype(bool if classes is bool else int).astype(classes))
+
+
+def labels(written: Any) -> list[Any]:
+    return [str(label) for label in Y.tolist()] if written is str else Y.astype(written).tolist()
+
+
+@pytest.mark.parametrize("hold", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize(
+    ("written", "classes"), [(int, int), (float, int), (bool, bool), (str, str), (str, int), (int, bool)]
+)
+def test_one_odd_label(written: Any, classes: Any, hold: Any) -> None:
+    y, model = labels(written), fitted_to(classes)
+    a = estimator_losses("log_loss", model, X, hold(y))
+    if {written, classes} <= {int, float} or written is classes:
+        assert np.isfinite(a).all()
+    for odd in (None, "?", np.nan, 7, 1.5, 10**400, "1.0"):
+        b = estimator_losses("log_loss", model, X, hold(with_entry(y, odd)))
+        assert same_for_others(a, b) or (np.isnan(a).all() and np.isnan(np.delete(b, BAD)).all()), odd
+
+
+@pytest.mark.parametrize("hold", ANSWERS.values(), ids=ANSWERS)
+def test_one_odd_number(hold: Any) -> None:
+    y = X[:, 0].tolist()
+    own = NamedLoss("own", lambda y, prediction: (y - prediction) ** 2)
+    for loss in ("mse", own):
+        a = estimator_losses(loss, RIDGE, X, hold(y))
+        assert np.isfinite(a).all()
+        for odd in (None, "?", np.nan, 10**400):
+            b = estimator_losses(loss, RIDGE, X, hold(with_entry(y, odd)))
+            assert same_for_others(a, b), odd
+            assert not np.isfinite(b[BAD])
+
+
+@pytest.mark.parametrize(("loss", "model"), [("log_loss", CLASSIFIER), ("zero_one", CLASSIFIER), ("mse", RIDGE)])
+def test_one_odd_answer_among_whole_numbers_of_an_array(loss: str, model: Any) -> None:
+    """NumPy turns whole numbers beside one timedelta into timedeltas."""
+    a = estimator_losses(loss, model, X, Y)
+    assert np.isfinite(a).all()
+    for cell in (np.timedelta64(5, "D"), np.timedelta64("NaT"), pd.Timedelta("5D"), 1.5, "x", None):
+        assert same_for_others(a, estimator_losses(loss, model, X, np.array(with_entry(Y.tolist(), cell)))), cell
+
+
+# --- losses of one's own ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hold", [list, tuple, as_objects, pd.Series])
+def test_a_named_loss_of_ones_own_is_read_entry_by_entry(hold: Any) -> None:
+    def losses(odd: Any) -> np.ndarray:
+        own = NamedLoss("own", lambda y, p: hold([odd if a == 99 else abs(a - b) for a, b in zip(y, p, strict=True)]))
+        return estimator_losses(own, RIDGE, X, np.where(np.arange(N) == BAD, 99.0, 0.0))
+
+    a = losses(0.5)
+    assert np.isfinite(a).all()
+    for cell in ("n/a", [], None, np.timedelta64(3, "D"), 1j, SURROGATE, {}):
+        b = losses(cell)
+        assert same_for_others(a, b)
+        assert np.isnan(b[BAD]) or b[BAD] == 3
+
+
+@pytest.mark.parametrize("result", [0.5, [0.5, 0.5], [[0.5]], []])
+def test_a_named_loss_that_is_not_one_number_a_person_is_refused(result: Any) -> None:
+    with pytest.raises(InputError, match="one loss per"):
+        estimator_losses(NamedLoss("own", lambda y, prediction: result), RIDGE, X, Y)

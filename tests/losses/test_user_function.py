@@ -45,24 +45,21 @@ def test_private_training_is_silent() -> None:
 
 
 def test_exits_of_the_training_half_are_failures() -> None:
-    def raising(error: type[BaseException]) -> Any:
-        def function(argument: Any) -> Any:
-            raise error("secret")
-
-        return trial_of(function)
+    def raising(argument: type[BaseException]) -> Any:
+        raise argument("secret")
 
     for error in UNUSUAL[1:]:
-        assert call_guarded(raising(error), None, len) == FAILED
-    assert isinstance(call_guarded(raising(KeyboardInterrupt), None, len).error, KeyboardInterrupt)
+        assert call_guarded(trial_of(raising), error, len) == FAILED
+    assert isinstance(call_guarded(trial_of(raising), KeyboardInterrupt, len).error, KeyboardInterrupt)
 
 
-def test_a_function_that_returns_losses_is_private_throughout() -> None:
-    for error in (*UNUSUAL, InputError):
+@pytest.mark.parametrize("error", [*UNUSUAL, InputError, ObjectiveRefused])
+def test_a_function_that_returns_losses_is_private_throughout(error: type[BaseException]) -> None:
+    def function(argument: Any) -> Any:
+        raise error("person 7 has 4711.25")
 
-        def function(argument: Any, error: Any = error) -> Any:
-            raise error("secret")
-
-        assert call_guarded(losses_function(function, None, None, rows=N), None, len) == FAILED
+    assert call_guarded(losses_function(function, None, None, rows=N), None, len) == FAILED
+    assert call_guarded(function, None, len) == FAILED
 
 
 def test_what_the_private_half_raises_is_not_told() -> None:
@@ -110,24 +107,6 @@ def test_trying_a_model_out_tells_what_is_wrong_with_it(model: Any, loss: str, s
     assert isinstance(outcome.error, InputError)
 
 
-def test_private_rows_are_read_once_for_all_models() -> None:
-    class Counted(list[Any]):
-        reads = 0
-
-        def __getitem__(self, place: Any) -> Any:
-            Counted.reads += 1
-            return super().__getitem__(place)
-
-    rows = Counted(X.tolist())
-    model = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
-    function = losses_function(lambda _: model, "log_loss", (rows, Y), rows=N)
-    first = call_guarded(function, None, np.asarray).or_raise()
-    read = Counted.reads
-    assert read >= N
-    assert np.array_equal(call_guarded(function, None, np.asarray).or_raise(), first)
-    assert Counted.reads == read
-
-
 def test_trying_a_model_out_asks_for_no_private_row() -> None:
     asked = []
 
@@ -141,19 +120,30 @@ def test_trying_a_model_out_asks_for_no_private_row() -> None:
     assert {str(row) for rows in asked for row in rows.tolist()} == {f"[{x}, {x}]" for x in (0.0, 1.0, 10.0, np.nan)}
 
 
-def test_data_are_loaded_first_and_rows_are_read_once() -> None:
+def test_data_are_loaded_first_and_rows_are_read_once_for_all_models() -> None:
+    class Counted(list[Any]):
+        reads = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            Counted.reads += 1
+            return super().__getitem__(place)
+
     order = []
 
     def load() -> Any:
         order.append("loaded")
-        return X.tolist(), Y
+        return Counted(X.tolist()), Y
 
     def train(argument: Any) -> Any:
         order.append("trained")
         return LogisticRegression().fit(X_TRAIN, Y_TRAIN)
 
     function = losses_function(train, "log_loss", load, rows=N)
-    assert [call_guarded(function, None, len) for _ in range(2)] == [Outcome(N), Outcome(N)]
+    assert call_guarded(function, None, len) == Outcome(N)
+    read = Counted.reads
+    assert read >= N
+    assert call_guarded(function, None, len) == Outcome(N)
+    assert Counted.reads == read
     assert order == ["loaded", "trained", "trained"]
 
 
@@ -164,15 +154,3 @@ def test_a_copy_computes_the_same() -> None:
 
 def _fitted(argument: Any) -> Any:
     return LogisticRegression().fit(X_TRAIN, Y_TRAIN)
-
-
-def test_training_is_public_or_private() -> None:
-    with pytest.raises(InputError, match='"public" or "private"'):
-        trial_of(_fitted, training="secret")
-
-
-def test_what_a_function_of_losses_raises_is_hidden_under_the_name_of_a_public_refusal_too() -> None:
-    def refuses(_: Any) -> Any:
-        raise ObjectiveRefused("person 7 has 4711.25")
-
-    assert call_guarded(refuses, None, len) == FAILED

@@ -8,6 +8,7 @@ by :func:`says`, which sees this cell only and undoes what the others may have d
     "007", "1.50", "1e3", "TRUE" -> 7, 1.5, 1000.0, True     the float that the text spells
     1 -> 1.0 -> (1+0j), True -> 1, 1 -> timedelta64(1)       the same float
     1 -> "1", 1.5 -> "1.5", True -> "True", b"a" -> "a"      what the text spells
+    1j -> "1j"                                               "1j"
     -0.0 -> 0                                                0.0
     float32(0.1) -> "0.1"                                    0.1, the shortest decimal
     None -> nan -> "nan", NA, masked                         None
@@ -108,8 +109,8 @@ def _plain(entry: Any) -> Any:
     if isinstance(entry, str | bytes):
         entry = _text(entry)
     value = attempt(_number, entry, failed=None)
-    if value is None:
-        return entry
+    if value is None:  # a complex number as NumPy writes it beside text
+        return str(entry) if isinstance(entry, complex | np.complexfloating) else entry
     return None if math.isnan(value) else value
 
 

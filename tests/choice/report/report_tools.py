@@ -43,6 +43,12 @@ def silent(path: Path, **who: Any) -> LossPrivatizer:
     return privatizer(path, noise=NoNoise(), **who)
 
 
+def charged(mine: LossPrivatizer) -> dict[str, Any]:
+    """Return what the only charge states."""
+    (charge,) = mine.ledger.charges()
+    return charge.description
+
+
 def report(mine: LossPrivatizer, model: Any = MODEL, data: Any = PRIVATE, **settings: Any) -> Report:
     """Return a report with the usual model, people and public rows, unless others are given."""
     return dptune.report(model, mine, data=data, **{"public": PUBLIC, "mu": 0.5, **settings})

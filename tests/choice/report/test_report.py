@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from report_tools import MODEL, PRIVATE, PUBLIC, people, privatizer, report, silent
+from report_tools import MODEL, PRIVATE, PUBLIC, charged, people, privatizer, report, silent
 from sklearn import metrics as exact
 from sklearn.calibration import calibration_curve
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import SVC, LinearSVC
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
 
-import dptune
 from dptune import InputError
 from dptune.choice import stored_report
 from dptune.cli.releases import release_rows
@@ -71,47 +71,33 @@ def test_curves_increase_and_have_the_released_area(tmp_path: Path) -> None:
     assert precision[-1] == 1.0
 
 
-def test_other_thresholds_are_read_from_the_same_table(tmp_path: Path) -> None:
-    found, (X, y) = report(silent(tmp_path), bins=12), PRIVATE
-    p = MODEL.predict_proba(X)[:, 1]
+def test_thresholds_and_the_positive_label_are_the_users(tmp_path: Path) -> None:
+    (X, y), p = PRIVATE, MODEL.predict_proba(PRIVATE[0])[:, 1]
+    found = report(silent(tmp_path), threshold=0.2, bins=12)
+    assert found.recall_score.value == pytest.approx(exact.recall_score(y, p > 0.2))
     edge = found.plan.bins[0].edges[1]
     assert found.at(edge).recall_score.value == pytest.approx(exact.recall_score(y, p > edge))
     assert found.at(0.3).accuracy_score.value == pytest.approx(exact.accuracy_score(y, p > 0.3), abs=0.02)
+    swapped = report(silent(tmp_path), positive=0, name="swapped")
+    assert swapped.recall_score.value == pytest.approx(exact.recall_score(y, MODEL.predict(X), pos_label=0))
+    assert swapped.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, p), abs=0.02)
 
 
-def test_the_negative_label_may_be_the_positive_one(tmp_path: Path) -> None:
-    found, (X, y) = report(silent(tmp_path), positive=0), PRIVATE
-    assert found.recall_score.value == pytest.approx(exact.recall_score(y, MODEL.predict(X), pos_label=0))
-    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, MODEL.decision_function(X)), abs=0.02)
-
-
-def test_a_threshold_of_ones_own(tmp_path: Path) -> None:
-    found, (X, y) = report(silent(tmp_path), threshold=0.2), PRIVATE
-    assert found.recall_score.value == pytest.approx(exact.recall_score(y, MODEL.predict_proba(X)[:, 1] > 0.2))
-
-
-@pytest.mark.parametrize("model", [SVC(), LinearSVC()])
-def test_decision_values_have_a_curve_and_no_calibration(tmp_path: Path, model: Any) -> None:
+@pytest.mark.parametrize("model", [SVC(), KNeighborsClassifier()])
+def test_decision_values_have_a_curve_and_no_calibration_and_ties_have_an_area(tmp_path: Path, model: Any) -> None:
     model.fit(*PUBLIC)
-    found, (X, y) = report(silent(tmp_path), model), PRIVATE
+    found, (X, y), margins = report(silent(tmp_path), model, bins=12), PRIVATE, hasattr(model, "decision_function")
+    scores = model.decision_function(X) if margins else model.predict_proba(X)[:, 1]
     assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, model.predict(X)))
-    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, model.decision_function(X)), abs=0.015)
-    assert "brier_score_loss" not in found.metrics
-
-
-@pytest.mark.parametrize("model", [KNeighborsClassifier(), RandomForestClassifier(20, random_state=0)])
-def test_scores_with_many_ties(tmp_path: Path, model: Any) -> None:
-    model.fit(*PUBLIC)
-    found, (X, y) = report(silent(tmp_path), model, bins=12), PRIVATE
-    p = model.predict_proba(X)[:, 1]
-    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, p), abs=0.01)
-    assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, p > 0.5))
+    assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, scores), abs=0.015)
+    assert ("brier_score_loss" in found.metrics) is not margins
 
 
 def test_several_classes(tmp_path: Path) -> None:
     public, private = people(400, seed=1, classes=3, signal=2.0), people(500, classes=3, signal=2.0)
     model = LogisticRegression().fit(*public)
-    found, (X, y) = report(silent(tmp_path, n=500), model, private, public=public), private
+    mine, (X, y) = silent(tmp_path, n=500), private
+    found = report(mine, model, private, public=public)
     decided, p = model.predict(X), model.predict_proba(X)
     assert found.confusion_matrix == pytest.approx(exact.confusion_matrix(y, decided))
     assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, decided))
@@ -120,20 +106,16 @@ def test_several_classes(tmp_path: Path) -> None:
         assert getattr(found, name).value == pytest.approx(wanted)
     assert found.roc_auc_score.value == pytest.approx(exact.roc_auc_score(y, p, multi_class="ovr"), abs=0.01)
     assert found.metrics["recall of 2"].value == pytest.approx(exact.recall_score(y == 2, decided == 2))
-    event = privatizer_event(tmp_path)
-    assert event["sensitivity"] * 500 == pytest.approx(math.sqrt(2 * 4))  # the confusion matrix and three curves
+    assert charged(mine)["sensitivity"] * 500 == pytest.approx(
+        math.sqrt(2 * 4)
+    )  # the confusion matrix and three curves
 
 
-def privatizer_event(path: Path, name: str = "report") -> Any:
-    (charge,) = dptune.PrivacyLedger(path / "ledger.db").charges(name)
-    return charge.description
-
-
-def test_regression(tmp_path: Path) -> None:
+def test_regression_and_what_a_signer_sees_of_its_clips(tmp_path: Path) -> None:
     X, y = load_diabetes(return_X_y=True)
     public, private = (X[:200].copy(), y[:200].copy()), (X[200:].copy(), y[200:].copy())
-    model = Ridge(0.1).fit(*public)
-    found = report(silent(tmp_path, n=242), model, private, public=public)
+    model, mine = Ridge(0.1).fit(*public), silent(tmp_path, n=242)
+    found = report(mine, model, private, public=public)
     predicted = model.predict(private[0])
     for name, share in (("mean_absolute_error", 0.01), ("root_mean_squared_error", 0.01), ("r2_score", 0.02)):
         assert getattr(found, name).value == pytest.approx(getattr(exact, name)(private[1], predicted), rel=share), name
@@ -141,101 +123,68 @@ def test_regression(tmp_path: Path) -> None:
     assert found.median_absolute_error.value == pytest.approx(median, rel=0.05)
     assert found.residual_table().sum() == pytest.approx(242)
     assert json.dumps(found.to_dict())
-
-
-class OnThree:
-    """Answers by three columns of a frame, and has not been made by scikit-learn."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.classes_, self.n_features_in_ = model, model.classes_, 4
-
-    def predict_proba(self, X: Any) -> Any:
-        return self.model.predict_proba(X[list("abc")])
+    ranges = found.plan.ranges
+    assert ranges is not None
+    answers = [ranges.middle - ranges.reach, ranges.middle + ranges.reach]
+    (charge,) = mine.ledger.charges()
+    assert charge.note["ranges"] == {"residuals": [-ranges.most, ranges.most], "answers": answers}
+    words = f"residuals in [{-ranges.most:.4g}, {ranges.most:.4g}] and answers in [{answers[0]:.4g}, {answers[1]:.4g}]"
+    assert f"{words} by public rows" in release_rows(mine.ledger)[0]["what"]
+    assert words in " ".join(mine.ledger.statement(delta=1e-5).to_text().split())
 
 
 def test_subgroups_add_up_to_everybody(tmp_path: Path) -> None:
     frame, like = (pd.DataFrame(X, columns=list("abc")) for X in (PRIVATE[0], PUBLIC[0]))
-    sex = np.where(np.arange(400) % 3 == 0, "f", "m")
-    frame["sex"], like["sex"] = sex, np.where(np.arange(300) % 2 == 0, "f", "m")
-    model = LogisticRegression().fit(like[list("abc")], PUBLIC[1])
-
-    public = like, PUBLIC[1]
-    scores = OnThree(model).predict_proba(like)
-    found = report(silent(tmp_path), OnThree(model), (frame, PRIVATE[1]), public=public, by="sex", scores=scores)
-    decided = model.predict(frame[list("abc")])
+    frame["sex"], like["sex"] = np.where(np.arange(400) % 3, "m", "f"), np.where(np.arange(300) % 2, "m", "f")
+    table = make_column_transformer(("passthrough", list("abc")))
+    model = make_pipeline(table, LogisticRegression()).fit(like, PUBLIC[1])
+    mine, decided, y = silent(tmp_path), model.predict(frame), PRIVATE[1]
+    found = report(mine, model, (frame, y), public=(like, PUBLIC[1]), by="sex")
     assert found.groups.keys() == {"f", "m"}
     for level, group in found.groups.items():
-        own = sex == level
-        assert group.confusion_matrix == pytest.approx(exact.confusion_matrix(PRIVATE[1][own], decided[own]))
-    assert found.accuracy_score.value == pytest.approx(np.mean(decided == PRIVATE[1]))
+        own = frame["sex"] == level
+        assert group.confusion_matrix == pytest.approx(exact.confusion_matrix(y[own], decided[own]))
+    assert found.accuracy_score.value == pytest.approx(np.mean(decided == y))
     assert "sex = f" in found.to_markdown()
-    assert privatizer_event(tmp_path)["sensitivity"] * 400 == pytest.approx(math.sqrt(2))  # one cell a person
-
-
-def test_a_signer_sees_what_a_regression_clips(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 3))
-    y = X @ [3.0, -2.0, 1.0] + rng.normal(size=500)
-    public, mine = (X[:100].copy(), y[:100].copy()), silent(tmp_path)
-    found = report(mine, Ridge().fit(*public), data=(X[100:].copy(), y[100:].copy()), public=public)
-    ranges = found.plan.ranges
-    assert ranges is not None
-    (charge,) = mine.ledger.charges()
-    answers = [ranges.middle - ranges.reach, ranges.middle + ranges.reach]
-    assert charge.note["ranges"] == {"residuals": [-ranges.most, ranges.most], "answers": answers}
-    words = f"residuals in [{-ranges.most:.4g}, {ranges.most:.4g}] and answers in [{answers[0]:.4g}, {answers[1]:.4g}]"
-    assert f"{words} by public rows" in release_rows(mine.ledger)[0]["what"]
-    assert words in mine.ledger.statement(delta=1e-5).to_text().replace("\n", " ").replace("  ", " ")
+    assert charged(mine)["sensitivity"] * 400 == pytest.approx(math.sqrt(2))  # one cell a person
 
 
 def test_subgroups_of_a_regression(tmp_path: Path) -> None:
+    """A fifth of the people are of no subgroup that public rows have, and are left out."""
     rng = np.random.default_rng(0)
-    X, X_public = rng.normal(size=(400, 3)), rng.normal(size=(300, 3))
-    group = np.arange(400) % 4 > 0
-    X[:, 2], X_public[:, 2] = group, np.arange(300) % 2
+    X, X_public = rng.normal(size=(500, 3)), rng.normal(size=(300, 3))
+    group = np.arange(500) % 5
+    X[:, 2], X_public[:, 2] = np.select([group == 0, group == 4], [0, 4], 1), np.arange(300) % 2
     y, y_public = (
         each[:, 0] + rng.normal(size=len(each)) * np.where(each[:, 2] > 0, 1.0, 0.3) for each in (X, X_public)
     )
-    model = Ridge().fit(X_public, y_public)
-    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), by=2, mu=1.3)
+    model, public = Ridge().fit(X_public, y_public), (X_public, y_public)
+    found = report(silent(tmp_path, n=500), model, (X, y), public=public, by=2, mu=1.3)
     R, r = found.plan.ranges.most, model.predict(X) - y
     r = np.clip(r, -R, R)
-    for level, own in (("0.0", ~group), ("1.0", group)):
+    for level, own in (("0.0", X[:, 2] == 0), ("1.0", X[:, 2] == 1)):
         part = found.groups[level]
         assert part.people == pytest.approx(own.sum())
         assert part.mean_absolute_error.value == pytest.approx(np.abs(r[own]).mean(), rel=0.01)
         assert part.root_mean_squared_error.value == pytest.approx(math.sqrt((r[own] ** 2).mean()), rel=0.01)
         assert part.r2_score.value == pytest.approx(1 - (r[own] ** 2).mean() / y[own].var(), abs=0.02)
         assert part.residual_table().sum() == pytest.approx(own.sum())
-    alone = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), name="alone", mu=1.3)
-    for name, metric in found.metrics.items():
-        assert metric.value == pytest.approx(alone.metrics[name].value, rel=0.01)
-    assert found.sigma == pytest.approx(alone.sigma)
+    assert found.unknown == pytest.approx(100)
+    assert found.mean_absolute_error.value == pytest.approx(np.abs(r)[group < 4].mean(), rel=0.01)
+    assert "about 100 people are left out" in found.to_markdown()
     assert "2 = 1.0" in found.to_markdown()
-    assert stored_report(silent(tmp_path).ledger, "report").to_dict() == found.to_dict()
-
-
-def test_people_of_no_subgroup_of_a_regression_are_left_out(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X, X_public = rng.normal(size=(400, 2)), rng.normal(size=(300, 2))
-    X[:, 1], X_public[:, 1] = np.arange(400) % 4, np.arange(300) % 2
-    y, y_public = X[:, 0] + rng.normal(size=400), X_public[:, 0] + rng.normal(size=300)
-    model = Ridge().fit(X_public, y_public)
-    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public), by=1)
-    own = X[:, 1] < 2
-    assert found.unknown == pytest.approx(200)
-    assert found.mean_absolute_error.value == pytest.approx(np.abs(model.predict(X) - y)[own].mean(), rel=0.01)
-    assert "about 200 people are left out" in found.to_markdown()
+    whole = report(silent(tmp_path, n=500), model, (X, y), public=public, name="whole", mu=1.3)
+    assert found.sigma == pytest.approx(whole.sigma)
+    assert stored_report(silent(tmp_path, n=500).ledger, "report").to_dict() == found.to_dict()
 
 
 def test_a_person_with_many_rows_counts_once(tmp_path: Path) -> None:
     X, y = PRIVATE
     groups = np.r_[np.zeros(201), np.arange(1, 200)].astype(int)  # one person has half of all rows
-    found = report(silent(tmp_path, groups=groups))
-    decided = MODEL.predict(X) == y
-    by_person = np.r_[decided[:201].mean(), decided[201:]]
-    assert found.accuracy_score.value == pytest.approx(by_person.mean())
-    assert privatizer_event(tmp_path)["sensitivity"] == pytest.approx(math.sqrt(2) / 200)
+    mine = silent(tmp_path, groups=groups)
+    found, decided = report(mine), MODEL.predict(X) == y
+    assert found.accuracy_score.value == pytest.approx(np.r_[decided[:201].mean(), decided[201:]].mean())
+    assert charged(mine)["sensitivity"] == pytest.approx(math.sqrt(2) / 200)
 
 
 def test_weights_are_those_of_the_privatizer(tmp_path: Path) -> None:
@@ -285,8 +234,9 @@ def test_one_class_only_has_no_area(tmp_path: Path) -> None:
 
 
 def test_a_report_is_text_markdown_html_json_and_a_picture(tmp_path: Path) -> None:
-    found = report(privatizer(tmp_path))
+    found = report(silent(tmp_path))
     assert "roc_auc_score" in str(found)
+    assert "NOT PRIVATE" in str(found)
     assert found.to_markdown().startswith("| metric | value |")
     assert "mu = 0.5 GDP" in found.to_markdown()
     assert found._repr_html_().startswith("<table><tr><th>metric")
@@ -298,10 +248,6 @@ def test_a_report_is_text_markdown_html_json_and_a_picture(tmp_path: Path) -> No
         found.plot(tmp_path / "a.xyz")
     with pytest.raises(AttributeError):
         found.no_such_metric  # noqa: B018
-
-
-def test_seeded_noise_is_named(tmp_path: Path) -> None:
-    assert "NOT PRIVATE" in str(report(silent(tmp_path)))
 
 
 def test_a_report_that_is_not_there(tmp_path: Path) -> None:

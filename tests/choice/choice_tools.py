@@ -1,0 +1,56 @@
+"""Losses, people and privatizers of the tests of choices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from noises import NoNoise
+
+import dptune
+from dptune.privacy import TableQuery
+
+N, PEOPLE, CANDIDATES = 60, 80, 12  # public rows, private people
+EPSILON_4 = dptune.Budget.approximate_dp(4.0, 1e-5)
+
+
+def losses(seed: int, rows: int, candidates: int = CANDIDATES) -> np.ndarray:
+    """Losses (candidates, rows): the default, 0, is bad and the others get better with their place."""
+    rng = np.random.default_rng(seed)
+    level = np.linspace(1.0, 0.4, candidates)[:, None]
+    return np.abs(level + 0.3 * rng.standard_normal((candidates, rows)) + 0.5 * rng.standard_normal(rows))
+
+
+PUBLIC, PRIVATE = losses(0, N), losses(1, PEOPLE)
+
+
+class Chooses(NoNoise):
+    """Noise off, and always the same index."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+
+    def noisy_argmin(self, statistic: np.ndarray, scale: float) -> int:
+        super().noisy_argmin(statistic, scale)
+        return self.index
+
+
+def privatizer(
+    folder: Path, *, budget: dptune.Budget | None = None, noise: Any = None, n: int = PEOPLE, **settings: Any
+) -> dptune.LossPrivatizer:
+    """Return a privatizer on the folder's ledger."""
+    folder.mkdir(exist_ok=True)
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", budget or dptune.Budget.gdp(mu=2.0))
+    return dptune.LossPrivatizer(ledger, n=n, noise=noise, **settings)
+
+
+def chosen(choice: dptune.PublicChoice, private: np.ndarray = PRIVATE) -> dptune.Selection:
+    return choice.choose({j: private[j] for j in choice.to_train})
+
+
+def spend(p: dptune.LossPrivatizer, mu: float, scope: str) -> None:
+    """Release a table, as a report does."""
+    query = TableQuery((np.eye(3),), mu, "a table", "of a report")
+    p.release_table(query, lambda: np.zeros(p.rows), scope=scope, key="table")
