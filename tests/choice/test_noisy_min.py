@@ -31,11 +31,11 @@ def test_what_an_adversary_proves_is_below_the_claim_and_near_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mu", "count"), [pytest.param(0.5, 40_000, marks=pytest.mark.minutes), (3.0, 8000)])
+@pytest.mark.parametrize(("mu", "count"), [pytest.param(0.5, 40_000, marks=pytest.mark.minutes), (3.0, 6000)])
 def test_with_many_releases_the_proven_mu_comes_near(mu: float, count: int) -> None:
-    """Of a law that is right 8,000 releases about each data set prove 93% of mu = 3, 40,000 prove 88% of 0.5."""
+    """Of a law that is right 6,000 releases about each data set prove 92% of mu = 3, 40,000 prove 88% of 0.5."""
     print(f"claimed {mu}, proven {audit_worst_pair(mu=mu, count=count, least=0.85):.3f}")
-    audit_law(mu=mu, count=8000)
+    audit_law(mu=mu, count=4000)
 
 
 # ---- a public prior ----------------------------------------------------------------------------------------
