@@ -40,7 +40,7 @@ def test_a_list_fills_the_space_evenly_and_is_the_same_for_everybody() -> None:
 
 
 @pytest.mark.parametrize("candidates", [None, quasi_random(SPACE, 8)])
-def test_optuna_draws_each_repeat_anew(candidates: Any, fast_path: Path) -> None:
+def test_each_repeat_is_drawn_anew_in_optuna_and_in_ray(candidates: Any, fast_path: Path) -> None:
     study, seen = optuna.create_study(), []
 
     def objective(trial: Any) -> tuple[str, np.ndarray]:
@@ -49,25 +49,17 @@ def test_optuna_draws_each_repeat_anew(candidates: Any, fast_path: Path) -> None
         return "model", np.full(N, rate)
 
     best = repeat_and_select(study, objective, ledgers(fast_path), clip=(0.0, 1.0), candidates=candidates)
-    check(seen, candidates)
     assert study.trials[0].params == best.parameters
-
-
-@pytest.mark.parametrize("candidates", [None, quasi_random(SPACE, 8)])
-def test_ray_draws_each_repeat_anew(candidates: Any) -> None:
     configs = [on_ray.drawn(TUNE, candidates) for _ in range(30)]
     assert {config["k"] for config in configs} == {5}
-    check([(c["rate"], c["model"]["kind"], c["model"]["depth"]) for c in configs], candidates)
-
-
-def check(seen: list[tuple[Any, ...]], candidates: Any) -> None:
-    assert len({depth for _, _, depth in seen}) > 1, "what no candidate names is drawn"
-    pairs = {(rate, kind) for rate, kind, _ in seen}
-    if candidates is None:
-        assert len(pairs) == len(seen)
-    else:
-        assert 1 < len(pairs) <= len(candidates)
-        assert pairs <= {(each["rate"], each["model/kind"]) for each in candidates}
+    for drawn in (seen, [(c["rate"], c["model"]["kind"], c["model"]["depth"]) for c in configs]):
+        assert len({depth for _, _, depth in drawn}) > 1, "what no candidate names is drawn"
+        pairs = {(rate, kind) for rate, kind, _ in drawn}
+        if candidates is None:
+            assert len(pairs) == len(drawn)
+        else:
+            assert 1 < len(pairs) <= len(candidates)
+            assert pairs <= {(each["rate"], each["model/kind"]) for each in candidates}
 
 
 def test_an_empty_list_is_refused_before_anything_is_paid(fast_path: Path) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +23,6 @@ from dptune.training.plans import from_json, to_json
 from dptune.training.profiles import epsilon_of, renyi_epsilon
 
 DELTA = 1e-5
-
-
-@pytest.mark.parametrize(("trainings", "exact", "renyi"), [(10, 3.3414, 3.62), (100, 13.2067, 14.13)])
-def test_composing_runs_of_a_quarter(trainings: int, exact: float, renyi: float) -> None:
-    """The literature's 3.62 and 14.13 are in Renyi DP; a Gaussian's own profile is lower, and is what is used here."""
-    mu, orders = 0.25 * math.sqrt(trainings), np.arange(1.1, 100.0, 0.1)
-    assert epsilon_of([Gaussian(mu)], DELTA) == pytest.approx(exact, abs=1e-4)
-    assert np.min(converted(orders, orders * mu**2 / 2)) == pytest.approx(renyi, abs=0.01)
 
 
 @pytest.mark.parametrize(("mean", "published"), [(10, 2.15), (100, 2.72)])
@@ -62,20 +53,17 @@ def theorem_6(mean: float, mu: float) -> float:
     return float(np.min(converted(orders, orders * mu**2 / 2 + mean * delta + math.log(mean) / (orders - 1))))
 
 
-@pytest.mark.parametrize("mean", [2.0, 30.0, 1000.0])
-@pytest.mark.parametrize("eta", [0.0, 0.5, 1.0, 3.0])
-@pytest.mark.parametrize("mu", [0.1, 0.5])
+@pytest.mark.parametrize(
+    ("mean", "eta", "mu"), [(2.0, 0.0, 0.5), (30.0, 0.5, 0.1), (30.0, 1.0, 0.5), (1000.0, 1.0, 0.1), (2.0, 3.0, 0.5)]
+)
 def test_negative_binomial_repeats_are_theorem_2(mean: float, eta: float, mu: float) -> None:
     repeats = Repeats(mean, eta)
     ours = renyi_epsilon([SelectionPlan(repeats, score_mu=mu)], DELTA)
-    assert (
-        theorem_2(mean, eta, repeats.gamma(), mu) * (1 - 1e-6)
-        <= ours
-        <= 1.02 * theorem_2(mean, eta, repeats.gamma(), mu)
-    )
+    theirs = theorem_2(mean, eta, repeats.gamma(), mu)
+    assert theirs * (1 - 1e-6) <= ours <= 1.02 * theirs
 
 
-@pytest.mark.parametrize("mean", [1.0, 10.0, 50.0])
+@pytest.mark.parametrize("mean", [1.0, 50.0])
 def test_poisson_repeats_are_theorem_6(mean: float) -> None:
     ours = renyi_epsilon([SelectionPlan(Repeats.poisson(mean), score_mu=0.25)], DELTA)
     assert ours == pytest.approx(theorem_6(mean, 0.25), rel=0.03)
@@ -97,15 +85,11 @@ def test_a_sampled_step_and_an_adaptive_budget_against_an_integral(z: float, q: 
 
 
 def remaining(z: float, q: float, mu: float, epsilon: float, turned: bool) -> float:
-    def densities(x: float) -> tuple[float, float]:
-        p = stats.norm.pdf(x, 0, z)
-        m = (1 - q) * p + q * stats.norm.pdf(x, 1, z)
-        return (p, m) if turned else (m, p)
-
     def excess(x: float) -> float:
-        a, b = densities(x)
+        p = stats.norm.pdf(x, 0, z)
+        mixed = (1 - q) * p + q * stats.norm.pdf(x, 1, z)
+        a, b = (p, mixed) if turned else (mixed, p)
         shifted = epsilon - math.log(a / b)
-        # delta of the Gaussian at a negative epsilon is 1 - e^eps + e^eps delta(-eps)
         if shifted >= 0:
             return a * delta_from_mu(mu, shifted)
         return a * (1 - math.exp(shifted) + math.exp(shifted) * delta_from_mu(mu, -shifted))
@@ -141,7 +125,7 @@ def test_a_gdp_through_one_point_of_dp_sgd_says_too_little_at_another() -> None:
 
 
 @pytest.mark.slow
-def test_noise_for_many_trainings_fits_the_budget_and_no_less_does() -> None:
+def test_noise_for_many_trainings_fits_the_budget_and_no_less_does_but_more_where_scores_are_paid_too() -> None:
     wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 10}
     found = noise_multipliers(**wanted, trainings=20)
     assert found["composition"] == noise_multiplier(q=0.1, steps=200, epsilon=3.0, delta=DELTA)
@@ -150,12 +134,7 @@ def test_noise_for_many_trainings_fits_the_budget_and_no_less_does() -> None:
     less = SelectionPlan(Repeats.geometric(20), TrainingPlan(found["geometric"] * 0.99, 0.1, 10))
     assert epsilon_of([plan], DELTA) <= 3.0 < epsilon_of([less], DELTA)
     assert set(noise_multipliers(**wanted, trainings=1)) == {"composition"}
-
-
-@pytest.mark.slow
-def test_trainings_whose_scores_are_paid_too_get_more_noise() -> None:
-    wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 10, "trainings": 20}
-    found, scored = noise_multipliers(**wanted), noise_multipliers(**wanted, score_mu=0.1)
+    scored = noise_multipliers(**wanted, trainings=20, score_mu=0.1)
     assert all(scored[way] > found[way] for way in found)
 
 
@@ -171,27 +150,20 @@ LAWS: list[tuple[Repeats, Callable[[int], float]]] = [
 def test_the_number_of_repeats_has_its_law(
     repeats: Repeats, law: Callable[[int], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Even:
-        left = iter((np.arange(20000) + 0.5) / 20000)
-
-        def random(self) -> float:
-            return float(next(self.left))
-
-    monkeypatch.setattr(plans_module, "SystemRandom", Even)
+    left = iter((np.arange(20000) + 0.5) / 20000)
+    monkeypatch.setattr(plans_module, "SystemRandom", lambda: SimpleNamespace(random=lambda: float(next(left))))
     drawn = np.bincount([repeats.draw() for _ in range(20000)], minlength=30)[:30] / 20000
     assert np.abs(drawn - [law(k) for k in range(30)]).max() <= 1e-4
     assert sum(k * law(k) for k in range(1, 400)) == pytest.approx(repeats.mean, rel=1e-3)
 
 
-LARGE = [(Repeats.poisson(800), stats.poisson(800)), (law := Repeats(800, 1e5), stats.nbinom(1e5, law.gamma()))]
-
-
-@pytest.mark.parametrize(("repeats", "law"), LARGE, ids=[str(repeats) for repeats, _ in LARGE])
+@pytest.mark.parametrize("repeats", [Repeats.poisson(800), Repeats(800, 1e5)], ids=str)
 def test_a_law_whose_smallest_numbers_have_no_chance_is_drawn_from(
-    repeats: Repeats, law: Any, monkeypatch: pytest.MonkeyPatch
+    repeats: Repeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """exp(-800) is 0 in floating point."""
-    for u in (1e-6, 0.1, 0.5, 0.999):
+    law = stats.poisson(800) if repeats.shape is None else stats.nbinom(1e5, repeats.gamma())
+    for u in (1e-6, 0.5, 0.999):
         monkeypatch.setattr(plans_module, "SystemRandom", lambda u=u: SimpleNamespace(random=lambda: u))
         assert repeats.draw() == law.ppf(u)
 
@@ -208,22 +180,22 @@ def test_a_plan_comes_back_from_json(plan: TrainingPlan | SelectionPlan) -> None
     assert from_json(to_json(plan)) == plan
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: TrainingPlan(0.05, 0.1, 10),
-        lambda: TrainingPlan(1.0, 1.5, 10),
-        lambda: TrainingPlan(1.0, 0.1, 0),
-        lambda: TrainingPlan(1.0, 0.1, 10, trainings=2.5),
-        lambda: Repeats(0.5),
-        lambda: Repeats(3, -1.0),
-        lambda: Repeats(3, "x"),
-        lambda: SelectionPlan(Repeats.geometric(3)),
-        lambda: SelectionPlan(3, score_mu=1.0),
-        lambda: SelectionPlan(Repeats.geometric(3), TrainingPlan(1.0, 0.1, 10, 2)),
-        lambda: epsilon_of([Gaussian(1.0)], 1.0),
-    ],
-)
+WRONG: list[Callable[[], object]] = [
+    lambda: TrainingPlan(0.05, 0.1, 10),
+    lambda: TrainingPlan(1.0, 1.5, 10),
+    lambda: TrainingPlan(1.0, 0.1, 0),
+    lambda: TrainingPlan(1.0, 0.1, 10, trainings=2.5),
+    lambda: Repeats(0.5),
+    lambda: Repeats(3, -1.0),
+    lambda: Repeats(3, "x"),
+    lambda: SelectionPlan(Repeats.geometric(3)),
+    lambda: SelectionPlan(3, score_mu=1.0),
+    lambda: SelectionPlan(Repeats.geometric(3), TrainingPlan(1.0, 0.1, 10, 2)),
+    lambda: epsilon_of([Gaussian(1.0)], 1.0),
+]
+
+
+@pytest.mark.parametrize("make", WRONG)
 def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(InputError):
         make()

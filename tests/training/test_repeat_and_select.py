@@ -134,19 +134,19 @@ def test_people_who_scored_once_do_not_score_for_another_selection(fast_path: Pa
     assert (other.count(), val.count()) == (0, 1), "what is refused costs nobody"
 
 
-def test_failures_and_repeats_of_a_wrong_shape_are_sealed_and_never_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails() -> Any:
-        raise RuntimeError("row 7 has 'Smith'")
+def fails() -> Any:
+    raise RuntimeError("row 7 has 'Smith'")
 
+
+@pytest.mark.parametrize("once", [fails, lambda: ({"i": 1}, "model", np.zeros(N - 1))], ids=["fails", "short"])
+def test_failures_and_repeats_of_a_wrong_shape_are_sealed_and_never_chosen(
+    once: Any, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     always(monkeypatch, 3)
-    for name, once in (("fails", fails), ("short", lambda: ({"i": 1}, "model", np.zeros(N - 1)))):
-        (tmp_path / name).mkdir()
-        best = repeat_and_select(once, ledgers(tmp_path / name), clip=CLIP)
-        assert (best.parameters, best.model) == (None, None)
-        assert math.isnan(best.score)
-        assert math.isnan(repeat_and_select(countdown(), ledgers(tmp_path / name), clip=CLIP).score)
+    best = repeat_and_select(once, ledgers(fast_path), clip=CLIP)
+    assert (best.parameters, best.model) == (None, None)
+    assert math.isnan(best.score)
+    assert math.isnan(repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP).score)
 
 
 def test_ledgers_that_do_not_fit_together_are_refused(fast_path: Path) -> None:
@@ -217,7 +217,7 @@ class Heard:
         return statistic
 
 
-@pytest.mark.parametrize("low", [0.0, -1.0, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("low", [-1.0, 1e9, 1e15])
 def test_removing_a_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(
     low: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +228,7 @@ def test_removing_a_person_moves_a_score_by_what_its_noise_covers_wherever_the_c
     def score(losses: np.ndarray) -> float:
         return selections(lambda: ({}, "", losses), 1, law=LAW, n=n, score_mu=1.0, clip=(low, low + 1))[0].score
 
-    for i in range(25):
+    for i in range(10):
         losses = low + rng.choice([0.0, 1.0, rng.uniform()], n)
         assert score(losses) == pytest.approx(np.mean(losses - low) + low, rel=1e-15, abs=1e-12)
         before = heard.statistic
@@ -285,17 +285,13 @@ def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyP
     assert len(few[3]) == 1
 
 
-def audit_the_score_is_noisy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """600 selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .025."""
+def audit_the_score_is_noisy(monkeypatch: pytest.MonkeyPatch, count: int = 600) -> None:
+    """Selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .025."""
     always(monkeypatch, 1)
-    made = selections(lambda: ({}, "", np.full(N, 0.5)), 600, law=LAW, n=N, score_mu=0.5)
+    made = selections(lambda: ({}, "", np.full(N, 0.5)), count, law=LAW, n=N, score_mu=0.5)
     scores = [each.score for each in made]
     assert abs(np.std(scores) / 0.025 - 1) < 0.15
     assert abs(np.mean(scores) - 0.5) < 0.01
-
-
-def test_the_number_of_repeats_is_secret(tmp_path: Path, monkeypatch: Any, caplog: Any, capfd: Any) -> None:
-    audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capfd)
 
 
 def shows_the_number_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,12 +313,13 @@ def shows_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optuna, "create_study", lambda **_: study)
 
 
-@pytest.mark.parametrize("bug", [shows_the_number_early, stores_the_number, shows_every_trial])
-def test_a_number_of_repeats_that_shows_is_found(
-    bug: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: Any, caplog: Any, capfd: Any
+@pytest.mark.parametrize("bug", [None, shows_the_number_early, stores_the_number, shows_every_trial])
+def test_the_number_of_repeats_is_secret_and_one_that_shows_is_found(
+    bug: Callable[[pytest.MonkeyPatch], None] | None, tmp_path: Path, monkeypatch: Any, caplog: Any, capfd: Any
 ) -> None:
-    bug(monkeypatch)
-    with pytest.raises(AssertionError):
+    if bug is not None:
+        bug(monkeypatch)
+    with contextlib.nullcontext() if bug is None else pytest.raises(AssertionError):
         audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capfd)
 
 
@@ -330,11 +327,11 @@ def test_a_best_that_is_shown_with_its_own_score_is_found(monkeypatch: pytest.Mo
     audit_the_score_is_noisy(monkeypatch)
     without_noise(monkeypatch)
     with pytest.raises(AssertionError):
-        audit_the_score_is_noisy(monkeypatch)
+        audit_the_score_is_noisy(monkeypatch, 20)
 
 
-def audit_no_training_past_the_plan(folder: Path) -> None:
-    ledger = TrainingLedger(folder / "plan.db", TrainingPlan(2.0, 0.1, 20, trainings=2), n=90)
+def audit_no_training_past_the_plan(path: Path) -> None:
+    ledger = TrainingLedger(path, TrainingPlan(2.0, 0.1, 20, trainings=2), n=90)
     with contextlib.suppress(PlanComplete):
         for _ in range(4):
             ledger.begin(secure=True)
@@ -342,9 +339,7 @@ def audit_no_training_past_the_plan(folder: Path) -> None:
 
 
 def test_a_plan_that_is_overrun_by_one_training_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    audit_no_training_past_the_plan(fast_path)
-    real = TrainingPlan.charges.fget
-    monkeypatch.setattr(TrainingPlan, "charges", property(lambda self: real(self) + 1))
-    (fast_path / "bug").mkdir()
+    audit_no_training_past_the_plan(fast_path / "plan.db")
+    monkeypatch.setattr(TrainingPlan, "charges", 3)
     with pytest.raises(AssertionError):
-        audit_no_training_past_the_plan(fast_path / "bug")
+        audit_no_training_past_the_plan(fast_path / "bug.db")

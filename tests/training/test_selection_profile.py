@@ -46,7 +46,7 @@ def profile_of(p: np.ndarray, q: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("repeats", LAWS, ids=str)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_no_order_of_the_outputs_exceeds_the_profile(repeats: Repeats, seed: int) -> None:
     random, law = np.random.default_rng(seed), law_of(repeats)
     p, q = random.dirichlet(np.ones(5)), random.dirichlet(np.ones(5))
@@ -62,11 +62,10 @@ def test_no_order_of_the_outputs_exceeds_the_profile(repeats: Repeats, seed: int
     assert worst.max() > 0
 
 
-@pytest.mark.parametrize("mean", [2.0, 30.0])
-def test_a_profile_that_forgets_how_often_an_output_wins_is_found(mean: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_that_forgets_how_often_an_output_wins_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: with f' = 1 everywhere the bound is that of one repeat, and some order exceeds it."""
     monkeypatch.setattr(Repeats, "slope", lambda self, u: np.ones_like(u))
-    repeats = Repeats.geometric(mean)
+    repeats = Repeats.geometric(2.0)
     p, q = np.array([0.90, 0.09, 0.01]), np.array([0.90, 0.02, 0.08])
     bound = SelectionProfile(repeats, lambda s: profile_of(p, q, s), most=6.0)
     seen = hockey_stick(shown(p, law_of(repeats)), shown(q, law_of(repeats)), 0.5)
@@ -97,8 +96,9 @@ def integrated(repeats: Repeats, mu: float, epsilon: float) -> float:
     return exact
 
 
-@pytest.mark.parametrize("repeats", [Repeats.geometric(100), Repeats.poisson(20), *LAWS], ids=str)
-@pytest.mark.parametrize("mu", [0.25, 2.0])
+@pytest.mark.parametrize(
+    ("repeats", "mu"), [(Repeats.geometric(100), 0.25), (Repeats.poisson(20), 0.25), *((law, 2.0) for law in LAWS)]
+)
 def test_gaussian_repeats_of_which_the_likeliest_under_a_neighbour_wins(repeats: Repeats, mu: float) -> None:
     """N(0, 1) against N(mu, 1), the largest or the smallest output wins; integrated."""
     bound = SelectionProfile(repeats, lambda s: gaussian(mu, s), most=12.0)
@@ -121,8 +121,7 @@ def test_the_page_says_how_near_the_integral_comes_in_delta_and_in_epsilon() -> 
     assert "{:.1f} where the bound says {:.1f}, and {:.2f} where it says {:.2f}".format(*pairs) in page
 
 
-@pytest.mark.parametrize("mean", [10, 100])
-@pytest.mark.parametrize("mu", [0.25, 1.0])
+@pytest.mark.parametrize(("mean", "mu"), [(10, 1.0), (100, 0.25)])
 def test_never_above_the_form_of_the_paper(mean: int, mu: float) -> None:
     """E[K] delta(epsilon - (1 + eta) s) with e^s = 1 + (1/gamma - 1) delta(s); geometric."""
     gamma = 1 / mean

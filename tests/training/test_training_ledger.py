@@ -115,16 +115,14 @@ def test_a_ledger_that_was_planned_or_raised_after_another_was_charged_is_warned
 
 def test_ledgers_that_were_made_raised_and_charged_within_one_second_are_in_order(fast_path: Path) -> None:
     """As in a script that runs without a pause: the order is that of the acts."""
-    for number in range(5):
-        first, second, third = (fast_path / f"{number}{name}.db" for name in "abc")
-        one, two = (PrivacyLedger(path, Budget.gdp(1.0), dataset=path.stem) for path in (first, second))
-        assert join([one, two], delta=DELTA).late == ()
-        one.charge("run", "a", GaussianRelease(0.1, 1.0, 10.0, 1, "mean"), digest="d")
-        assert join([one, two], delta=DELTA).late == ()
-        late = PrivacyLedger(third, Budget.gdp(1.0), dataset="late")
-        assert join([one, two, late], delta=DELTA).late == ("late",)
-        two.raise_budget(Budget.gdp(2.0))
-        assert join([one, two, late], delta=DELTA).late == (f"{number}b", "late")
+    one, two = (PrivacyLedger(fast_path / f"{name}.db", Budget.gdp(1.0), dataset=name) for name in ("one", "two"))
+    assert join([one, two], delta=DELTA).late == ()
+    one.charge("run", "a", GaussianRelease(0.1, 1.0, 10.0, 1, "mean"), digest="d")
+    assert join([one, two], delta=DELTA).late == ()
+    late = PrivacyLedger(fast_path / "late.db", Budget.gdp(1.0), dataset="late")
+    assert join([one, two, late], delta=DELTA).late == ("late",)
+    two.raise_budget(Budget.gdp(2.0))
+    assert join([one, two, late], delta=DELTA).late == ("two", "late")
 
 
 def test_of_equal_times_the_order_is_unknown(

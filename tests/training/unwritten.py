@@ -28,13 +28,7 @@ class Unwritten(TrainingLedger):
 
 
 def selections(
-    once: Callable[[], Any],
-    count: int,
-    *,
-    law: Repeats,
-    n: int,
-    score_mu: float,
-    clip: tuple[float, float] = (0.0, 1.0),
+    once: Callable[[], Any], count: int, *, law: Repeats, n: int, score_mu: float, clip: Any = (0.0, 1.0)
 ) -> list[Selected]:
     """Make ``count`` of them."""
     ledger = Unwritten(SelectionPlan(law, score_mu=score_mu), n)
