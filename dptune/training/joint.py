@@ -103,7 +103,8 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
     disjoint, delta = boolean("disjoint", disjoint), probability("delta", delta)
     parts = tuple(ledger.statement(delta=delta) for ledger in ledgers)
     if disjoint:
-        return _joint(parts, _largest(parts), delta, disjoint=True, late=())
+        largest = _Largest(tuple(part.curve for part in parts if part.curve is not None))
+        return _joint(parts, (largest, _EACH_ITS_OWN, _LARGEST), delta, disjoint=True, late=())
     _refuse_incomparable(parts)
     late = [one.dataset for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)]
     return _joint(parts, _composed(ledgers, parts, delta), delta, disjoint=False, late=tuple(late))
@@ -155,11 +156,6 @@ def _joint(
     )
 
 
-def _largest(parts: Sequence[Statement]) -> tuple[Curve, str, str]:
-    """What disjoint people are promised, the adjacency and the accountant."""
-    return _Largest(tuple(part.curve for part in parts if part.curve is not None)), _EACH_ITS_OWN, _LARGEST
-
-
 @dataclass(frozen=True)
 class _Largest:
     """The largest of several curves."""
@@ -174,7 +170,7 @@ class _Largest:
 
 
 def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delta: float) -> tuple[Curve, str, str]:
-    """The same of people who may be in every part: the weakest relation that all parts protect."""
+    """Return what people who may be in every part are promised, the weakest adjacency of the parts, the accountant."""
     exposures = [part.exposure for part in parts if isinstance(part, BudgetStatement)]
     plans = _plans([ledger for ledger in ledgers if isinstance(ledger, TrainingLedger)])
     if not any(plans):

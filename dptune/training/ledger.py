@@ -117,17 +117,14 @@ class TrainingLedger(FixedPlanLedger[Planned]):
         kept = {**(note or {}), **({} if boolean("secure", secure) else {ORDINARY: True})}
 
         def admit(head: LedgerState) -> None:
-            self._admit(head.mark.seq)
+            if head.mark.seq >= self.plan.charges:
+                raise PlanComplete(
+                    f"all of the plan is begun ({self.plan}); it is fixed for good. More trainings need a ledger of "
+                    "their own, which adds to what these people pay."
+                )
 
         event = _Begun(what, self.plan)
         return self._pay(_SCOPE, key, event, admit, digest=digest or key, private=private, note=kept)
-
-    def _admit(self, begun: int) -> None:
-        if begun >= self.plan.charges:
-            raise PlanComplete(
-                f"all of the plan is begun ({self.plan}); it is fixed for good. More trainings need a ledger of their "
-                "own, which adds to what these people pay."
-            )
 
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""

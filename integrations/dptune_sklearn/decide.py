@@ -91,11 +91,8 @@ def _proposed(search: SearchSettings, models: Models) -> public_search.Proposed:
         inner = search.estimator
         jobs = search.n_jobs if search.n_jobs is not None else inner.n_jobs
         rows = public_search.PublicRows.of(models.estimator, models.training, cv=inner.cv, n_jobs=jobs, **about)
-        ran = public_search.run(
-            inner if public_search.has_run(inner) else public_search.seeded(inner, seed), models.training
-        )
-        search.search_ = ran
-        proposed = public_search.found_by(ran, rows, default)
+        search.search_ = public_search.run(inner, models.training, seed)
+        proposed = public_search.found_by(search.search_, rows, default)
     else:
         scorer = None if search.scoring is None else check_scoring(models.estimator, search.scoring)
         about |= {"n_jobs": search.n_jobs, "scorer": scorer}
@@ -116,7 +113,8 @@ def _found(
     best, place = proposed.parameters[selection.index], proposed.places[selection.index]
     score = proposed.scores[selection.index]
     public = {"best_index_": place, "best_score_": score if math.isfinite(score) else None, **proposed.shown}
-    model = models.fitted(best) if search.refits else None
+    refit = getattr(search.estimator, "refit", True) if search.wraps_search else search.refit
+    model = models.fitted(best) if refit else None
     own = models.estimator.get_params()
     default = proposed.parameters[proposed.default] if proposed.default is not None else {}
     told = {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}

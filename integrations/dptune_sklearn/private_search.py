@@ -30,11 +30,6 @@ from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import Strategy, charges_of, strategy
 from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
 
-REFUSED = {
-    "n_iter": "write n_trials=, the number of models to train.",
-    "validation": "rows that were read together share their columns' types, and one private cell, a '?' among numbers, "
-    "changes those of the training rows. Split the rows before they are read, and give fit X_val= and y_val=.",
-}
 NOT_PRIVATE_SCORING = (
     "scoring= is refused with cv=None: a score of all rows together has no bounded share for each person. Give loss=, "
     'a mean over people that is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" '
@@ -100,7 +95,6 @@ class PrivateSearch(WrappedEstimator):
             with fewer. That one is found in the ledger, in another process too.
         verbose: 1: ``fit`` prints, once, what the search spends, what it can show and what a person risks. 0: it logs
             that, as ``dptune_sklearn`` at level INFO.
-        n_iter, validation: refused by ``fit``, with the reason.
 
     Attributes:
         best_params_: the chosen parameters; ``best_params_.summary()`` says how they compare with the default.
@@ -151,8 +145,6 @@ class PrivateSearch(WrappedEstimator):
         name: str | None = None,
         warm_start: bool = False,
         verbose: int = 0,
-        n_iter: None = None,
-        validation: None = None,
     ) -> None:  # scikit-learn wants each setting as it is given, under its name
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -174,8 +166,6 @@ class PrivateSearch(WrappedEstimator):
         self.name = name
         self.warm_start = warm_start
         self.verbose = verbose
-        self.n_iter = n_iter
-        self.validation = validation
 
     def fit(
         self,
@@ -213,9 +203,6 @@ class PrivateSearch(WrappedEstimator):
             raise Refused(str(error)).with_traceback(error.__traceback__) from None
 
     def _fit(self, X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Any) -> Self:
-        for refused, reason in REFUSED.items():
-            if getattr(self, refused) is not None:
-                raise InputError(f"{refused}= is refused: {reason}")
         spend = self._strategy()
         _remember(self, X_val)
         training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
@@ -273,11 +260,6 @@ class PrivateSearch(WrappedEstimator):
     def wraps_search(self) -> bool:
         """Whether ``estimator`` is a search of public rows."""
         return is_search(self.estimator)
-
-    @property
-    def refits(self) -> bool:
-        """Whether the chosen model is trained and kept."""
-        return bool(getattr(self.estimator, "refit", True) if self.wraps_search else self.refit)
 
     @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
@@ -395,6 +377,6 @@ class PrivateSearch(WrappedEstimator):
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""
-        other = ["estimator", "ledger", "budget", "refit", "n_jobs", "name", "warm_start", "verbose", "n_iter"]
+        other = ["estimator", "ledger", "budget", "refit", "n_jobs", "name", "warm_start", "verbose"]
         other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}

@@ -210,12 +210,12 @@ def _results(points: Sequence[Parameters], evaluated: Sequence[Evaluated]) -> di
 # ---- candidates of the user's own search -----------------------------------------------------------------------------
 
 
-def run(search: Any, training: TrainingRows) -> Any:
-    """Return the user's search, fitted on the public rows; one that is fitted, as it is."""
+def run(search: Any, training: TrainingRows, seed: int) -> Any:
+    """Return the user's search, seeded and fitted on the public rows; one that is fitted, as it is."""
     if has_run(search):
         return search
     groups = {} if training.groups is None else {"groups": training.groups}
-    return search.fit(training.X, training.y, **groups, **training.options)
+    return seeded(search, seed).fit(training.X, training.y, **groups, **training.options)
 
 
 def found_by(search: Any, rows: PublicRows, default: Parameters) -> Proposed:

@@ -28,7 +28,6 @@ FRAME = pd.DataFrame(PRIVATE[0], columns=list("abc"))
 OTHER = "log_loss or brier .*dptune.report"  # instead of an area under a curve
 MISTAKES = [
     ({}, {}, "X_val is None: give fit X_val= and y_val=, private rows"),
-    ({"validation": 0.3}, {}, "validation= is refused: .* Split the rows before they are read, and give fit X_val="),
     ({}, {"X_val": PRIVATE[0], "y_val": PRIVATE[1][:9]}, "as many rows"),
     ({}, {**VAL, "groups": [1, 2]}, "as many rows"),
     ({}, {"X_val": PRIVATE[0]}, "y_val is None: give fit"),
@@ -43,7 +42,6 @@ MISTAKES = [
     ({"method": "selection", "warm_start": True}, VAL, "made once"),
     ({"method": "selection", "settings": {"final_share": 0.1}}, VAL, "no setting 'final_share'"),
     ({"settings": {"poplation": 4}}, VAL, "no option 'poplation'"),
-    ({"n_iter": 9}, VAL, "n_iter= is refused: write n_trials="),
     ({"report_share": 0.1}, VAL, "report_share= goes with cv="),
     ({"scoring": "roc_auc"}, VAL, "scoring= is refused with cv=None: .* Give loss="),
     ({"method": "grid"}, VAL, "'selection', a dptune.search.Method or an Optuna sampler"),
