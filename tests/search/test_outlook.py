@@ -14,7 +14,7 @@ from dptune.search.request import SearchRequest
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 
 
-@pytest.mark.parametrize(("method", "levels"), [(CENTRED, 2), (GIBO, 1), (VALUES, 2)], ids=str)
+@pytest.mark.parametrize(("method", "levels"), [(CENTRED, 2), (GIBO, 1), (VALUES, 2)])
 def test_the_announced_noise_is_that_of_the_charges(ledger, method, levels):
     privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
     space = None if method is VALUES else SPACE
