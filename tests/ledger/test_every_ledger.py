@@ -7,7 +7,6 @@ import json
 import math
 import pickle
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -165,19 +164,6 @@ def test_several_processes_count_together(url: str, name: str) -> None:
     assert sorted({seq for each in said for seq in each}) == everything
     assert name not in KEYED or said == [everything] * 2  # the same charges
     assert ledger.count() == kind.most
-
-
-@every_keyed_kind
-def test_threads_with_one_key_pay_once_and_publish_one_value(url: str, kind: Kind) -> None:
-    kind.new(url)
-
-    def release(i: int) -> Any:
-        ledger = kind.opener(url)
-        return ledger.record(kind.charge(ledger, 0), [float(i)]).value
-
-    with ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(release, range(4)))) == 1
-    assert kind.opener(url).count() == 1
 
 
 @every_kind

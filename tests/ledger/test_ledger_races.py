@@ -50,7 +50,7 @@ def test_two_processes_race_for_the_last_of_a_budget(new_url: Urls) -> None:
         worker.start()
     wins = {"a": 0, "b": 0}
     try:
-        for number in range(8):
+        for number in range(10):
             url = new_url()
             if number % 2:  # every other ledger is created in the race as well
                 PrivacyLedger(url, Budget.gdp(1.0))

@@ -259,3 +259,5 @@ def test_joined_ledgers_name_basic_composition(ledger: PrivacyLedger, fast_path:
 def test_planted_bug_a_filter_that_prices_pure_releases_as_bounded_range_promises_too_little() -> None:
     """Randomised response is told apart more easily than T(eta) of the same size: eta would count it too low."""
     assert Limits(0.0, pure=EPSILON).delta(0.3) > 1.5 * Limits(0.0, EPSILON).delta(0.3)
+    with pytest.raises(InputError, match="no limit together"):
+        Limits(0.0, 1.0, 1.0)

@@ -175,7 +175,7 @@ def test_thirds_fit_and_tiny_prices_do_not_slip_through(fast_path: Path) -> None
 def test_the_statement_says_what_each_user_has_spent_at_most(fast_path: Path) -> None:
     ledger = UserLedger(fast_path / "a.db", cap=1.0)
     empty = ledger.statement()
-    assert (empty.epsilon, empty.spent, empty.users, empty.replies, ledger.accounts()) == (1.0, 0.0, 0, 0, [])
+    assert (empty.epsilon, empty.spent, empty.users, empty.releases, ledger.accounts()) == (1.0, 0.0, 0, 0, [])
     assert "none so far" in str(empty)
     for user, epsilon, key in [("ann", 0.1, "1"), ("ann", 0.2, "2"), ("ann", 0.1, "3"), ("bob", 0.3, "1")]:
         ledger.reply(LocalRandomizer(epsilon, 1.0), 0.5, user=user, key=key)
@@ -269,6 +269,6 @@ def test_every_account_counts_what_was_never_recorded(ledger: UserLedger) -> Non
     for view in (ledger, UserLedger(ledger.path)):
         assert {account.user: account.epsilon for account in view.accounts()} == paid
         assert {user: view.cap - view.remaining(user) for user in paid} == paid
-        assert (view.statement().spent, view.statement().users, view.statement().replies) == (2.0, 4, 6)
+        assert (view.statement().spent, view.statement().users, view.statement().releases) == (2.0, 4, 6)
         with pytest.raises(CapReached):
             view.reply(ONE, 0.1, user="cy", key="one more")
