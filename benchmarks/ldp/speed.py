@@ -8,6 +8,7 @@ the process, so that other jobs on the machine count less; set OMP_NUM_THREADS=1
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from dptune.search.gp.kernels import RBF, Kernel, Matern52
 
 HORIZONS = (1_000, 10_000, 100_000)
 LITERAL_TGP = 3_000  # rounds; a refit is O(t^3)
+TOLD: weakref.WeakKeyDictionary[LocalBandit, list[tuple[int, float]]] = weakref.WeakKeyDictionary()
 
 
 def problem(kernel: Kernel, M: int, seed: int = 0) -> Problem:
@@ -40,11 +42,16 @@ def grown(algorithm: str, p: Problem, t: int, **more: Any) -> tuple[LocalBandit,
     laplace = rng.laplace(0, replies.L, 2 * t + 4000)
     order = rng.permutation(np.repeat(np.arange(len(p.points)), -(-(t // 2) // len(p.points))))[: t // 2]
     for s, j in enumerate(order):
-        bandit.tell(int(j), float(p.f[j] + laplace[s]))
+        tell(bandit, int(j), float(p.f[j] + laplace[s]))
     for s in range(len(order), t):
         j = bandit.ask() if s % 50 == 0 or algorithm != "ATA" else j
-        bandit.tell(int(j), float(p.f[j] + laplace[s]))
+        tell(bandit, int(j), float(p.f[j] + laplace[s]))
     return bandit, iter(laplace[t:])
+
+
+def tell(bandit: LocalBandit, j: int, reply: float) -> None:
+    bandit.tell(j, reply)
+    TOLD.setdefault(bandit, []).append((j, reply))
 
 
 def round_time(bandit: LocalBandit, p: Problem, noise: Any, rounds: int = 2000) -> float:
@@ -52,7 +59,7 @@ def round_time(bandit: LocalBandit, p: Problem, noise: Any, rounds: int = 2000) 
     began = time.process_time()
     for _ in range(rounds):
         j = bandit.ask()
-        bandit.tell(j, float(p.f[j]) + next(noise))
+        tell(bandit, j, float(p.f[j]) + next(noise))
     return (time.process_time() - began) / rounds
 
 
@@ -67,7 +74,7 @@ def literal_time(work: Callable[[], Any], repeats: int) -> float:
 
 
 def replies_of(bandit: LocalBandit) -> tuple[np.ndarray, np.ndarray]:
-    points, replies, _ = zip(*bandit.state()["replies"], strict=True)
+    points, replies = zip(*TOLD[bandit], strict=True)
     return np.array(points), np.array(replies)
 
 

@@ -81,17 +81,11 @@ _STEPS = 100  # of bisection: past the last digit
 
 @dataclass(frozen=True)
 class Limits:
-    """What everything that a ledger releases may cost, fixed before the first release.
+    """What everything that a ledger releases may cost, fixed before the first release; 0 where there is no limit."""
 
-    Attributes:
-        mu: of the Gaussian releases together, and of all other choices, in GDP.
-        eta: of the choices of one run together, their summed bounded range; 0 if there is no such limit.
-        pure: the summed epsilon of one run's pure releases; 0 without such a limit, and always 0 where eta is not.
-    """
-
-    mu: float
-    eta: float = 0.0
-    pure: float = 0.0
+    mu: float  # of the Gaussian releases together, and of all other choices, in GDP
+    eta: float = 0.0  # of the choices of one run together, their summed bounded range
+    pure: float = 0.0  # the summed epsilon of one run's pure releases; always 0 where eta is not
 
     def __post_init__(self) -> None:
         if self.eta > 0 and self.pure > 0:
@@ -104,12 +98,11 @@ class Limits:
 
     @property
     def divided(self) -> bool:
-        """Whether something has a limit of its own, beside that of mu."""
+        """Whether something has a limit of its own, in addition to that of mu."""
         return self.eta > 0 or self.pure > 0
 
     @property
     def gdp(self) -> float:
-        """Mu of everything together."""
         return gdp_of(self.mu, self.eta, self.pure)
 
     def epsilon(self, delta: float) -> float:

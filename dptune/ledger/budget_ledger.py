@@ -55,7 +55,8 @@ class BudgetLedger(DurableLedger):
     ) -> None:
         if budget is not None:
             _refuse_no_budget(budget)
-        promise, words = (None, "") if budget is None else (_first_row(budget), _in_words(budget))
+        promise = None if budget is None else {**asdict(budget), "pair": is_pair(budget)}
+        words = "" if budget is None else _in_words(budget)
         adjacency = None if max_change is None else adjacency_of(max_change)
         super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
         self._check_decisions()
@@ -233,10 +234,6 @@ class BudgetLedger(DurableLedger):
 def _refuse_no_budget(budget: object) -> None:
     if not isinstance(budget, Budget):
         raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
-
-
-def _first_row(budget: Budget) -> dict[str, object]:
-    return {**asdict(budget), "pair": is_pair(budget)}
 
 
 def adjacency_of(max_change: float | None) -> str:

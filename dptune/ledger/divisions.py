@@ -33,19 +33,12 @@ _PRECISION = 1e-7  # of epsilon, relative
 
 @dataclass(frozen=True)
 class Divisions:
-    """Several pairs of limits, of which one will hold.
+    """Several pairs of limits, of which one will hold."""
 
-    Attributes:
-        mu: (k,) of the Gaussians, each above 0.
-        eta: (k,) of the choices, each above 0.
-        pair: (epsilon, delta) that holds with each, if one was promised.
-        pure: epsilon, if all may be for pure releases; else 0.
-    """
-
-    mu: tuple[float, ...]
-    eta: tuple[float, ...]
-    pair: tuple[float, float] | None = None
-    pure: float = 0.0
+    mu: tuple[float, ...]  # (k,) of the Gaussians, each above 0
+    eta: tuple[float, ...]  # (k,) of the choices, each above 0
+    pair: tuple[float, float] | None = None  # (epsilon, delta) that holds with each, if one was promised
+    pure: float = 0.0  # epsilon, if all may be for pure releases
     knots: int = 500
 
     @classmethod
@@ -55,7 +48,6 @@ class Divisions:
 
     @property
     def gdp(self) -> float:
-        """Mu of everything together in GDP."""
         return max(*map(gdp_of, self.mu, self.eta), gdp_of(0.0, 0.0, self.pure))
 
     def at(self, epsilon: Vector) -> Vector:
@@ -69,7 +61,6 @@ class Divisions:
         return np.asarray(np.where(epsilon >= self.pair[0], np.minimum(worst, self.pair[1]), worst))
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest delta at an epsilon >= 0."""
         return float(self.at(np.array([epsilon]))[0])
 
     def epsilon(self, delta: float) -> float:
@@ -85,11 +76,9 @@ class Divisions:
         return high
 
     def reach(self, delta: float) -> float:
-        """Return :meth:`epsilon`."""
         return self.epsilon(delta)
 
     def profiles(self) -> list[Profile]:
-        """Return itself: what dominates the releases of the ledger, whichever division follows."""
         return [self]
 
 

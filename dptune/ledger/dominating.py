@@ -41,20 +41,16 @@ class Profile(Protocol):
     @property
     def knots(self) -> int:
         """At how many epsilons it may be worked out."""
-        ...
 
     @property
     def gdp(self) -> float:
         """A mu such that the part is mu-GDP; infinite if none is known."""
-        ...
 
     def at(self, epsilon: Vector) -> Vector:
         """Return delta (k,) at epsilons (k,), ascending from 0 or more."""
-        ...
 
     def reach(self, delta: float) -> float:
         """Return an epsilon at which the part's delta is at most this."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,6 @@ class Gaussian:
 
     @property
     def gdp(self) -> float:
-        """Mu itself."""
         return self.mu
 
     def at(self, epsilon: Vector) -> Vector:
@@ -76,15 +71,12 @@ class Gaussian:
         return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
 
     def reach(self, delta: float) -> float:
-        """Return the epsilon of mu-GDP at ``delta``."""
         return self.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at an epsilon >= 0."""
         return delta_from_mu(self.mu, epsilon)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon >= 0 at ``delta``."""
         return epsilon_from_mu(self.mu, delta)
 
 
@@ -101,7 +93,6 @@ class Choices:
 
     @property
     def gdp(self) -> float:
-        """Mu of bounded range eta."""
         return mu_from_bounded_range(self.eta)
 
     def at(self, epsilon: Vector) -> Vector:
@@ -110,8 +101,7 @@ class Choices:
         return np.asarray(np.expm1(-short / 2) ** 2 / -math.expm1(-self.eta))
 
     def reach(self, delta: float) -> float:
-        """Return eta, beyond which nothing is left."""
-        return self.eta
+        return self.eta  # beyond it nothing is left
 
 
 @dataclass(frozen=True)
@@ -123,7 +113,6 @@ class Pure:
 
     @property
     def gdp(self) -> float:
-        """Mu of epsilon-DP."""
         return mu_from_pure(self.pure)
 
     def at(self, epsilon: Vector) -> Vector:
@@ -131,25 +120,17 @@ class Pure:
         return np.asarray(-np.expm1(np.minimum(epsilon - self.pure, 0.0)) / (1 + math.exp(-self.pure)))
 
     def reach(self, delta: float) -> float:
-        """Return epsilon, beyond which nothing is left."""
-        return self.pure
+        return self.pure  # beyond it nothing is left
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A dominating pair: the law of its privacy loss on multiples of ``step``.
-
-    Attributes:
-        step: of the grid.
-        lowest: the smallest loss, in steps.
-        law: (k,) probability under P of the losses lowest, lowest + 1, ... steps; what is missing has the loss -inf.
-        infinite: probability of an infinite loss.
-    """
+    """A dominating pair: the law of its privacy loss on multiples of ``step``."""
 
     step: float
-    lowest: int
-    law: Vector
-    infinite: float
+    lowest: int  # the smallest loss, in steps
+    law: Vector  # (k,) probability under P of the losses lowest, lowest + 1, ... steps; the rest has the loss -inf
+    infinite: float  # probability of an infinite loss
 
     @classmethod
     def of(cls, profile: Profile, step: float, highest: int) -> Pair:

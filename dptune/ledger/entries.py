@@ -39,14 +39,9 @@ LOOK = sa.select(  # the identity, the hash of a charge that was seen, and the l
 
 @dataclass(frozen=True)
 class Quota:
-    """How many charges of one kind a scope may make, checked in the charging transaction.
+    """How many charges of one kind a scope may make, checked in the charging transaction."""
 
-    Attributes:
-        prefix: of the keys that count, with a "/" at its end and nowhere else.
-        count: the most charges.
-    """
-
-    prefix: str
+    prefix: str  # of the keys that count, with a "/" at its end and nowhere else
     count: int
 
 
@@ -93,25 +88,17 @@ class Charge:
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What all charges up to one come to.
+    """What all charges up to one come to."""
 
-    Attributes:
-        mark: this charge's number, and the hash of it and all before.
-        spent: their cost.
-        seeded: how many were made with seeded noise.
-    """
-
-    mark: Mark = field(default_factory=Mark)
+    mark: Mark = field(default_factory=Mark)  # this charge's number, and the hash of it and all before
     spent: Spent = field(default_factory=Spent)
-    seeded: int = 0
+    seeded: int = 0  # how many were made with seeded noise
 
     @property
     def private(self) -> bool:
-        """False if any was made with seeded noise."""
         return self.seeded == 0
 
     def after(self, row: Row) -> LedgerState:
-        """Return the head after one more charge."""
         link, mu = self.mark.link({name: row[name] for name in _HASHED}), row["mu"]
         eta, epsilon = (_without_price(name, mu, row["description"]) for name in ("eta", "epsilon"))
         return LedgerState(link, self.spent.plus(mu, eta, epsilon), self.seeded + (not row["private"]))

@@ -29,21 +29,13 @@ PURE = "pure"  # key of a plan that takes all of a budget in (epsilon, delta) fo
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a new run may count on.
+    """What a new run may count on."""
 
-    Attributes:
-        left: mu that is not spent.
-        unplanned: mu that is neither spent nor planned by a run that has begun to spend.
-        holders: names of the runs that have begun to spend, and not spent what they planned.
-        pair: the budget in (epsilon, delta) that a plan may still divide between its choice and everything else.
-        eta: what is reserved for the choice of the first run to spend that has planned one.
-    """
-
-    left: float
-    unplanned: float
-    holders: tuple[str, ...]
-    pair: Budget | None = None
-    eta: float = 0.0
+    left: float  # mu that is not spent
+    unplanned: float  # mu that is neither spent nor planned by a run that has begun to spend
+    holders: tuple[str, ...]  # the runs that have begun to spend, and not spent what they planned
+    pair: Budget | None = None  # the budget that a plan may still divide between its choice and everything else
+    eta: float = 0.0  # what is reserved for the choice of the first run to spend that has planned one
 
     @property
     def divides(self) -> bool:
@@ -67,28 +59,18 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Division:
-    """How a release that comes before a run wants an undivided budget divided, for itself and for that run.
+    """How a release that comes before a run wants an undivided budget divided, for itself and for that run."""
 
-    Attributes:
-        mu: of the Gaussian releases of both.
-        eta: of the choices of both.
-        own: whether the release itself is a choice that counts as eta.
-    """
-
-    mu: float
-    eta: float
-    own: bool = False
+    mu: float  # of the Gaussian releases of both
+    eta: float  # of the choices of both
+    own: bool = False  # whether the release itself is a choice that counts as eta
 
 
 @dataclass(frozen=True)
 class GdpFilter:
-    """The filter of a budget in GDP.
+    """The filter of a budget in GDP."""
 
-    Attributes:
-        budget: as it was made or raised.
-    """
-
-    budget: Budget
+    budget: Budget  # as it was made or raised
 
     @property
     def limits(self) -> Limits:
@@ -172,13 +154,11 @@ class GdpFilter:
 class PairFilter(GdpFilter):
     """The filter of a budget in (epsilon, delta).
 
-    Attributes:
-        division: the limits of mu and eta; None before the first charge.
-        run: whose choices count as eta, or whose pure releases as epsilon; "": the choices of the first run that spends
-            and whose planned choice fits.
+    The choices of ``run`` count as eta, or its pure releases as epsilon. If it is "", that is the first run that spends
+    and whose planned choice fits.
     """
 
-    division: Limits | None = None
+    division: Limits | None = None  # None before the first charge
     run: str = ""
 
     @property

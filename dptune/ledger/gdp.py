@@ -95,7 +95,7 @@ class Budget:
         return same and math.isclose(self.mu, other.mu, rel_tol=_SAME_ROOT)
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon this budget implies at ``delta``."""
+        """Return the epsilon that this budget implies at ``delta``."""
         return epsilon_from_mu(self.mu, delta)
 
     def delta(self, epsilon: float) -> float:
@@ -170,20 +170,14 @@ class Spent:
     """What adaptively composed releases cost together: sum mu_t^2, and the filter that holds it against a budget.
 
     Sums have fifty digits and are rounded up: they are never too small, and in any order the same to 1e-49.
-
-    Attributes:
-        squares: the sum.
-        choices: sum of the bounded ranges eta of choices that are held to a limit of their own, and not to that of mu.
-        pure: sum of the epsilons of releases that are held to a limit in pure differential privacy.
     """
 
-    squares: Decimal = Decimal(0)
-    choices: Decimal = Decimal(0)
-    pure: Decimal = Decimal(0)
+    squares: Decimal = Decimal(0)  # sum mu_t^2
+    choices: Decimal = Decimal(0)  # sum of eta of choices that are held to a limit of their own, not to that of mu
+    pure: Decimal = Decimal(0)  # sum of epsilon of releases that are held to a limit in pure differential privacy
 
     @classmethod
     def of(cls, mus: Iterable[float | None]) -> Spent:
-        """Return the cost of releases of ``mus``."""
         return reduce(cls.plus, mus, cls())
 
     def plus(self, mu: float | None, eta: float = 0.0, epsilon: float = 0.0) -> Spent:
@@ -203,7 +197,6 @@ class Spent:
 
     @property
     def mu(self) -> float:
-        """Mu of the composition of all."""
         return gdp_of(self.gaussian, float(self.choices), float(self.pure))
 
     def admits(self, mu: float, budget: float) -> bool:

@@ -34,17 +34,11 @@ _PROBE = {  # a charge that is taken back at once
 
 @dataclass(frozen=True)
 class News:
-    """What a run does not know yet, read in one transaction.
+    """What a run does not know yet, read in one transaction."""
 
-    Attributes:
-        charges: of its scope, in their order.
-        spent: what every charge of the ledger comes to.
-        private: False if any of them was made with seeded noise.
-    """
-
-    charges: tuple[Charge, ...]
-    spent: Spent
-    private: bool
+    charges: tuple[Charge, ...]  # of its scope, in their order
+    spent: Spent  # what every charge of the ledger comes to
+    private: bool  # False if any of them was made with seeded noise
 
 
 class PrivacyLedger(BudgetLedger):
@@ -202,8 +196,7 @@ class PrivacyLedger(BudgetLedger):
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance.
 
         Of a budget in (epsilon, delta) it may pass ``budget.mu``, where a choice has a limit of its own. Then ``mu``,
-        of everything together, is
-        larger, and the promised pair still holds.
+        of everything together, is larger, and the promised pair still holds.
         """
         with self._transaction(write=False) as (_, state):
             return state.spent.mu

@@ -167,29 +167,24 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
             InputError: the event is not the plan's, or rounds before ``t`` are missing.
             KeyConflict: the round was charged with another question.
         """
-        self._refuse_other_mechanism(event)
-
-        def admit(head: LedgerState) -> None:
-            self._admit(head.mark.seq, t)
-
-        return self._pay(_SCOPE, _key(t), event, admit, digest=digest, private=private, note=note)
-
-    def _refuse_other_mechanism(self, event: object) -> None:
+        key, plan = _key(t), self.plan
         if not isinstance(event, SubsampledGaussianRelease):
             raise InputError("this ledger holds a plan of subsampled Gaussian releases; nothing else can be charged.")
-        if (event.q, event.z) != (self.plan.q, self.plan.z):
-            raise InputError(f"the plan is q={self.plan.q}, z={self.plan.z}; got q={event.q}, z={event.z}.")
+        if (event.q, event.z) != (plan.q, plan.z):
+            raise InputError(f"the plan is q={plan.q}, z={plan.z}; got q={event.q}, z={event.z}.")
         if not event.sigma >= event.z * event.sensitivity > 0:
             raise InputError("the noise is smaller than z times the sensitivity; this is a bug in dptune.")
 
-    def _admit(self, made: int, t: int) -> None:
-        if t >= self.plan.steps or made >= self.plan.steps:
-            raise PlanComplete(
-                f"the plan has {self.plan.steps} rounds, 0 to {self.plan.steps - 1}, fixed for good; round {t} is "
-                "refused and nothing was read."
-            )
-        if t != made:
-            raise InputError(f"rounds are released in order; the next is {made}, not {t}.")
+        def admit(head: LedgerState) -> None:
+            if t >= plan.steps or head.mark.seq >= plan.steps:
+                raise PlanComplete(
+                    f"the plan has {plan.steps} rounds, 0 to {plan.steps - 1}, fixed for good; round {t} is refused "
+                    "and nothing was read."
+                )
+            if t != head.mark.seq:
+                raise InputError(f"rounds are released in order; the next is {head.mark.seq}, not {t}.")
+
+        return self._pay(_SCOPE, key, event, admit, digest=digest, private=private, note=note)
 
     def round(self, t: int) -> Charge | None:
         """Return the charge of round ``t``, or None."""

@@ -82,7 +82,7 @@ releases = sa.Table(
     sa.Column("released_at", sa.Text, nullable=False),
 )
 
-_VIEW = """CREATE VIEW {exists} dptune_spending AS
+_VIEW = """{create} dptune_spending AS
 SELECT c.seq, c.scope, c.key, c.mu, CAST(c.mu_squared_so_far AS DOUBLE PRECISION) AS mu_squared_so_far,
        c.mechanism, c.private, c.charged_at, r.released_at
 FROM dptune_charges c LEFT JOIN dptune_releases r ON r.charge = c.seq"""
@@ -98,8 +98,7 @@ def create(connection: sa.Connection) -> None:
     """Create what is missing of the tables, the view and the append-only triggers."""
     metadata.create_all(connection)
     sqlite = connection.dialect.name == "sqlite"
-    view = _VIEW.format(exists="IF NOT EXISTS") if sqlite else _VIEW.format(exists="")
-    connection.exec_driver_sql(view if sqlite else view.replace("CREATE VIEW", "CREATE OR REPLACE VIEW"))
+    connection.exec_driver_sql(_VIEW.format(create="CREATE VIEW IF NOT EXISTS" if sqlite else "CREATE OR REPLACE VIEW"))
     if not sqlite:
         connection.exec_driver_sql(_POSTGRES_FUNCTION)
     for name, table in metadata.tables.items():
@@ -160,11 +159,8 @@ _COMPILED: dict[Any, Any] = {}
 def connect(url: sa.URL) -> sa.Engine:
     """Return an engine without a pool: :mod:`dptune.ledger.connection` holds its one connection."""
     if url.get_backend_name() != "sqlite":
-        # The last row is read after the lock is granted, so it must see what the lock's last holder committed.
-        level, waits = (
-            "READ COMMITTED",
-            {name: value for name, value in server.CONNECT.items() if name not in url.query},
-        )
+        level = "READ COMMITTED"  # the last row, read after the lock, must be what the lock's last holder committed
+        waits = {name: value for name, value in server.CONNECT.items() if name not in url.query}
         try:
             engine = sa.create_engine(
                 url, poolclass=NullPool, isolation_level=level, hide_parameters=True, connect_args=waits

@@ -56,11 +56,7 @@ _logger = logging.getLogger("dptune.ledger.ledger")
 
 
 class ServerAway(LedgerError):
-    """The server does not answer at the moment.
-
-    Attributes:
-        reason: in the server's or the driver's words.
-    """
+    """The server does not answer at the moment; ``reason`` is in the server's or the driver's words."""
 
     def __init__(self, words: str, reason: str) -> None:
         super().__init__(words)
@@ -68,13 +64,7 @@ class ServerAway(LedgerError):
 
 
 def connected(engine: sa.Engine, name: str, *, met: bool) -> sa.Connection:
-    """Return a new connection.
-
-    Args:
-        engine: of the server.
-        name: of the ledger, for errors.
-        met: whether a connection was made before, so that host, user and password are right.
-    """
+    """Return a new connection; ``met``: one was made before, so that host, user and password are right."""
     driver: type[Exception] = engine.dialect.loaded_dbapi.Error
     try:
         return engine.connect()

@@ -93,7 +93,6 @@ class Composed:
         return np.asarray(self.accountant.get_delta(epsilon), dtype=np.float64)
 
     def reach(self, delta: float) -> float:
-        """Return :meth:`epsilon`."""
         return self.epsilon(delta)
 
 

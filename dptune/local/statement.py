@@ -66,11 +66,6 @@ class LocalStatement(Statement):
     users: int  # who were charged
     devices: tuple[Device, ...]  # how the replies were made
 
-    @property
-    def replies(self) -> int:
-        """Number of charged replies."""
-        return self.releases
-
     def to_dict(self) -> dict[str, object]:
         curators = {"remarks", "dataset", "n", "releases", "versions"}
         return {name: value for name, value in super().to_dict().items() if name not in curators}

@@ -8,9 +8,9 @@ algorithm's file says its steps in the paper's order and symbols. Notation::
     beta_t     width of the confidence bound                 lambda  regulariser
     mu~, s~    posterior mean and deviation at the candidates, (M,)
 
-The curator sees privatised replies only, so everything here may be printed, stored and replayed. It maximises: to
-minimise, negate the replies. The state is a function of the candidates and of the (point, reply) pairs in the
-order in which they were told, so storage is enough to rebuild it.
+The curator sees privatised replies only, so everything here may be printed and stored. It maximises: to minimise,
+negate the replies. The state is a function of the candidates and of the (point, reply) pairs in the order in which they
+were told, so these are enough to rebuild it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -114,10 +114,7 @@ class LocalBandit(ABC):
         if not len(self.points):
             raise InputError("there must be at least one candidate.")
         self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
-        self._first = len(self.points)
         self.t = 0  # number of replies so far
-        self._told: list[tuple[int, float, int]] | None = []  # points, replies, numbers
-        self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
         self._set_prior()
         self.lam = settings.lam or self._regulariser()
         self._start()
@@ -156,8 +153,6 @@ class LocalBandit(ABC):
         number = self.t + 1 if number is None else at_least("number", number, 1)
         self.t += 1
         self.counts[point] += 1
-        if self._told is not None:
-            self._told.append((point, float(reply), number))
         self._take(point, float(reply), number)
 
     def _row(self, point: int) -> int:
@@ -165,11 +160,6 @@ class LocalBandit(ABC):
         if not (whole and 0 <= point < len(self.points)):
             raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
         return int(point)
-
-    def replay(self, pairs: Iterable[tuple[int, float]]) -> None:
-        """Tell many (point, reply) pairs in order."""
-        for point, reply in pairs:
-            self.tell(point, reply)
 
     @property
     def T(self) -> int:
@@ -198,35 +188,14 @@ class LocalBandit(ABC):
         before = len(self.points)
         self.points = np.concatenate([self.points, more])
         self.counts = np.concatenate([self.counts, np.zeros(len(more), dtype=np.int64)])
-        self._extensions.append((self.t, len(self.points)))
         self._set_prior()
         self._grow(len(more))
         return range(before, len(self.points))
 
     def copy(self) -> Self:
-        """Return an independent copy that keeps no record of the replies; its cost does not depend on t."""
-        twin, shared = copy.copy(self), (self.settings, self.points, self._K, self._prior)  # never changed in place
-        twin._told = None
-        return copy.deepcopy(twin, {id(thing): thing for thing in shared})
-
-    def state(self) -> dict[str, Any]:
-        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them. A copy has none."""
-        if self._told is None:
-            raise InputError("a copy keeps no record of the replies; ask the algorithm it was copied from.")
-        told = {"extensions": [list(more) for more in self._extensions], "replies": [list(one) for one in self._told]}
-        return {"points": self.points.tolist(), "first": self._first, **told}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], settings: LDPSettings) -> Self:
-        """Return the algorithm that has been told what :meth:`state` says, with the same settings."""
-        points = np.asarray(state["points"], dtype=np.float64)
-        bandit, extensions = cls(points[: state["first"]], settings), [tuple(e) for e in state["extensions"]]
-        for told, (point, reply, number) in enumerate([*state["replies"], (None, None, None)]):
-            while extensions and extensions[0][0] == told:
-                bandit.extend(points[len(bandit.points) : extensions.pop(0)[1]])
-            if point is not None:
-                bandit.tell(point, reply, number=number)
-        return bandit
+        """Return an independent copy; its cost does not depend on t."""
+        shared = (self.settings, self.points, self._K, self._prior)  # never changed in place
+        return copy.deepcopy(self, {id(thing): thing for thing in shared})
 
     def _regulariser(self) -> float:
         replies = self.settings.replies

@@ -76,7 +76,6 @@ class Curator:
 
     @property
     def candidates(self) -> list[Key]:
-        """All candidates by row."""
         return list(self._rows)
 
     def row(self, key: Key) -> int | None:
@@ -100,16 +99,13 @@ class Curator:
                 self._refine(refinement, seed=self.settings.seed + i + 1)
 
     def ask(self, pending: Iterable[Key] = ()) -> Key:
-        """The next candidate; ``pending`` are being tried at the moment."""
         rows = (self.row(key) for key in pending)
         return self.candidates[self.bandit.ask(row for row in rows if row is not None)]
 
     def recommend(self) -> Key:
-        """The played candidate with the largest posterior mean."""
         return self.candidates[self.bandit.recommend()]
 
     def copy(self) -> Self:
-        """An independent copy."""
         twin = copy.copy(self)  # _rows is replaced, never changed
         twin.bandit = self.bandit.copy()
         return twin

@@ -60,8 +60,6 @@ def test_it_finds_a_good_setting_whatever_comes_beyond_the_horizon(algorithm: ty
     assert 0 <= bandit.ask() < len(X)
 
 
-
-
 @ALL
 def test_lost_replies_and_repeated_questions_change_nothing(algorithm: type[LocalBandit]) -> None:
     bandit, other = make(algorithm), make(algorithm)
