@@ -20,6 +20,7 @@ class SearchSettings(Protocol):
     report_share: Any
     cv: Any
     scoring: Any
+    refit: bool
     warm_start: Any
     random_state: Any
     n_jobs: Any
@@ -34,6 +35,3 @@ class SearchSettings(Protocol):
 
     @property
     def wraps_search(self) -> bool: ...
-
-    @property
-    def refits(self) -> bool: ...
