@@ -13,8 +13,6 @@ from dptune.search.gp.grouped import GroupedRegression
 start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
 EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]
 
-# ---- a whole run ---------------------------------------------------------------------------------------
-
 
 def test_a_run_whose_radius_stays_makes_one_release_a_generation(ledger):
     run = start(ledger, tuning={"radius_share": 0.0})
@@ -43,9 +41,6 @@ def test_a_generation_is_a_share_and_a_mean_which_asks_references_again(ledger):
     for charge, own, folded in told:
         sigma = 2 * charge.note["radius"] / (N * run.plan.settings.mean_mu)
         assert own.sigma == folded.sigma == charge.description["sigma"] == pytest.approx(sigma, rel=1e-5)
-
-
-# ---- between a generation's two questions --------------------------------------------------------------
 
 
 def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(ledger, monkeypatch):
@@ -106,9 +101,6 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(le
         threads[g].join()
     assert len(seen) == 2
     assert all(isinstance(done, int) and done > i for i, done in enumerate(seen))
-
-
-# ---- behind its plan ---------------------------------------------------------------------------------
 
 
 def test_workers_with_too_few_trials_each_say_what_is_missing(ledger):

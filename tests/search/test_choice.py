@@ -4,13 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, spend_elsewhere, when_released
+from runs import MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, spend_elsewhere, when_released
 
 from dptune import (
     Budget,
     BudgetExhausted,
     Float,
-    InputError,
     LossPrivatizer,
     PlanComplete,
     SearchRun,
@@ -73,17 +72,6 @@ def test_where_the_budget_was_spent_by_others_the_algorithm_answers(ledger, monk
     assert keys(ledger, "choice") == ["choice"]
 
 
-def test_a_failed_trial_is_not_chosen_and_numbers_have_no_choice_unless_asked(ledger):
-    run = CENTRED_RUN.start(ledger, choice_share=0.5, mu=2.0)
-    points = trials(run, 4)
-    run.finish("failed", run.ask(), None)
-    points += trials(run, run.plan.trials - 5, "more ")
-    assert dict(run.recommend()) in points
-    assert CENTRED_RUN.start(ledger, scope="plain", mu=1.0).plan.choice_mu == 0
-    with pytest.raises(InputError, match=r"final_share \+ choice_share"):
-        CENTRED_RUN.start(ledger, scope="bad", mu=1.0, final_share=0.5, choice_share=0.6)
-
-
 def test_what_was_chosen_has_the_parameters_that_have_joined_since(ledger):
     run = start(ledger)
     for i in range(run.plan.trials):
@@ -91,9 +79,6 @@ def test_what_was_chosen_has_the_parameters_that_have_joined_since(ledger):
             run.join(Space({**MIXED_SPACE, "later": Float(0.0, 1.0)}, when=MIXED_SPACE.when))
         run.finish(str(i), run.ask(), np.full(N, float(i >= BATCH)))  # the first ones are much better
     assert run.recommend()["later"] == 0.5
-
-
-# ---- points whose losses were lost ---------------------------------------------------------------------
 
 
 def test_a_restarted_run_asks_again_for_the_best_of_the_lost_points_at_its_end(ledger):
@@ -122,8 +107,6 @@ def test_a_point_that_failed_here_is_not_asked_for_again(ledger, monkeypatch):
     assert run.ask() == lost
     assert run.ask() not in (failed, lost)
 
-
-# ---- search by one choice: nothing is released before all candidates are in ------------------------------
 
 CANDIDATES = 20
 

@@ -14,8 +14,6 @@ from dptune import Budget, Float, InputError, Int, PlanComplete, PrivacyLedger, 
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.search import AdaGradNorm
 
-# ---- a whole run ---------------------------------------------------------------------------------------
-
 
 def test_a_run_makes_what_it_planned_and_then_no_more(ledger, kind):
     run = kind.start(ledger)
@@ -37,9 +35,6 @@ def test_a_run_makes_what_it_planned_and_then_no_more(ledger, kind):
     assert dump(ledger) == before
     assert SPACE.contains(run.recommend())
     assert set(run.privatizer.points()) <= set(run.algorithm.points_in_use())
-
-
-# ---- workers -------------------------------------------------------------------------------------------
 
 
 def test_two_runs_interleaved_agree_and_share_one_budget(ledger, kind):
@@ -83,9 +78,6 @@ def test_points_asked_for_one_after_another_differ_and_know_what_others_released
     assert fresh.ask(0) == kind.start(ledger).ask(0) != asked[0]
 
 
-# ---- odd trials ----------------------------------------------------------------------------------------
-
-
 def test_failed_trials_and_losses_that_are_not_finite_count(ledger, kind):
     run = kind.start(ledger)
     for i in range(kind.trials):
@@ -124,8 +116,6 @@ def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger, wrong):
     assert ledger.spent() == 0.0
 
 
-# ---- one plan ------------------------------------------------------------------------------------------
-
 OTHERS = [
     (GIBO_RUN, [{"steps": 5}, {"rule": AdaGradNorm(0.2)}, {"monitor_share": 0.2}, {"seed": 8}, {"mu": 2.0}]),
     (CENTRED_RUN, [{"trials": 30}, {"tuning": {"radius_share": 0.2}}, {"space": Space({"a": SPACE["a"]})}]),
@@ -144,9 +134,6 @@ def test_another_plan_for_the_same_run_is_refused(ledger, kind, changes):
     assert kind.start(ledger).plan.settings.seed == 7  # what is not said is as it was
 
 
-# ---- non-interference ----------------------------------------------------------------------------------
-
-
 def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path, kind):
     """All releases canned: neighbours, one of them with NaN or an overflow, leave equal transcripts."""
     transcripts = []
@@ -163,9 +150,6 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path, 
         shown.append((run.recommend(), run.estimate(run.recommend(), mine), repr(run.privatizer)))
         transcripts.append((shown, dump(ledger)))
     assert transcripts[0] == transcripts[1] == transcripts[2]
-
-
-# ---- the estimate --------------------------------------------------------------------------------------
 
 
 def test_the_estimate_is_made_once(ledger, kind):

@@ -21,8 +21,6 @@ from runs import (
 
 from dptune import BudgetExhausted, PrivacyLedger
 
-# ---- restarts, copies, and answers that are late or lost -----------------------------------------------
-
 
 def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger, kind):
     """At once, within a round, after a round, one before the end, and at the end."""
@@ -123,9 +121,6 @@ def test_who_comes_second_with_a_question_keeps_its_points(ledger, monkeypatch, 
     assert second.algorithm.missing() == 0  # its points wait for the next round
     trial(second, "next")
     assert keys(ledger, kind.last_question) == kind.questions[:2]
-
-
-# ---- a budget that others spend ------------------------------------------------------------------------
 
 
 def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(ledger, kind):

@@ -126,9 +126,6 @@ def people(ledger, **change):
     return LossPrivatizer(PrivacyLedger(ledger.url.database), **{"n": 30, "clip": (0.0, 1.0), **change})
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------
-
-
 def test_an_extension_needs_a_complete_run_and_more_of_both(ledger):
     run = TOY_RUN.start(ledger, mu=0.6)
     with pytest.raises(InputError, match=r"before it is complete.*start_from="):
@@ -181,8 +178,6 @@ def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger):
     with pytest.raises(BudgetMismatch):
         CENTRED_RUN.start(ledger, scope="new", mu=0.5)
 
-
-# ---- random interleavings ----------------------------------------------------------------------------------
 
 STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["trial"] * 6 + ["extend", "raise", "restart"])))
 

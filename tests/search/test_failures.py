@@ -30,6 +30,12 @@ def test_a_run_whose_first_trials_all_fail_stops_unpaid_and_names_the_remedy(led
     assert run.progress()["trials_failed"] == first
 
 
+def test_a_run_that_has_succeeded_once_pays_for_a_failure_in_another_process_too(ledger):
+    finish(VALUES_RUN.start(ledger), 0, np.zeros(VALUES_RUN.n))
+    finish(VALUES_RUN.start(ledger), 1)
+    assert len(ledger.charges("run")) == 2
+
+
 @METHODS
 def test_later_failures_count_in_progress_and_in_the_statement(ledger, kind):
     run = kind.start(ledger, trials=kind.trials)
@@ -41,9 +47,3 @@ def test_later_failures_count_in_progress_and_in_the_statement(ledger, kind):
     assert statement.failures == failed
     assert f"{failed} evaluation" in statement.to_text()
     assert statement.to_dict()["failed_evaluations"] == failed
-
-
-def test_a_run_that_has_succeeded_once_pays_for_a_failure_in_another_process_too(ledger):
-    finish(VALUES_RUN.start(ledger), 0, np.zeros(VALUES_RUN.n))
-    finish(VALUES_RUN.start(ledger), 1)
-    assert len(ledger.charges("run")) == 2

@@ -12,8 +12,6 @@ from dptune.errors import KeyConflict
 
 start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
 
-# ---- a whole run ---------------------------------------------------------------------------------------
-
 
 def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledger):
     run, values = start(ledger), []
@@ -36,9 +34,6 @@ def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledge
     assert all(np.linalg.norm(b - a) > 0 for a, b in pairwise(path))
 
 
-# ---- odd trials ----------------------------------------------------------------------------------------
-
-
 def test_the_same_trial_twice_is_paid_once(ledger):
     run = start(ledger)
     x = run.ask()
@@ -53,19 +48,6 @@ def test_the_same_trial_twice_is_paid_once(ledger):
         run.check("0", {**x, "a": x["a"] / 2})
     run.check("0", x)
     assert ledger.spent() == spent
-
-
-# ---- what it may spend -------------------------------------------------------------------------------
-
-
-def test_withheld_values_cost_nothing(ledger):
-    run = start(ledger, monitor_share=0.0)
-    assert trials(run, TRIALS) == [math.inf] * TRIALS
-    assert keys(ledger, "value/") == []
-    assert run.complete
-    with pytest.raises(PlanComplete):
-        run.check("one more")
-    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
 
 
 @pytest.mark.parametrize(("monitor", "steps_before"), [(0.1, 0), (0.0, 1)])
@@ -94,9 +76,6 @@ def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger):
     to_the_end(run)
 
 
-# ---- the estimate --------------------------------------------------------------------------------------
-
-
 def test_a_run_without_a_final_share_makes_no_estimate(ledger):
     run = start(ledger, final_share=0.0)
     with pytest.raises(InputError, match="final_share"):
@@ -104,9 +83,6 @@ def test_a_run_without_a_final_share_makes_no_estimate(ledger):
     with pytest.raises(InputError, match="final_share"):
         run.estimate(run.recommend(), np.zeros(N))
     assert ledger.spent() == 0.0
-
-
-# ---- steps that are never recorded, or never made ----------------------------------------------------
 
 
 def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger, monkeypatch):

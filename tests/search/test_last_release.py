@@ -1,7 +1,5 @@
 """The last releases of a run, each met by an error or a kill at each step: they are made up for, and paid once."""
 
-from collections.abc import Callable
-
 import pytest
 from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, keys, losses_of, readable, trial
 
@@ -10,7 +8,6 @@ from dptune.search.view import RunView
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
 MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}
-Start = Callable[[], SearchRun]
 
 
 class Killed(BaseException):
@@ -60,6 +57,14 @@ def until(run, error):
 
     with pytest.raises(error):
         goes_on()
+
+
+def killed(start, step, key):
+    """A run whose process is killed at a step of the release of this key."""
+    run = start()
+    meets(run, step, key, Killed())
+    until(run, Killed)
+    return run
 
 
 def made_up_for(run, most):
@@ -137,9 +142,7 @@ def test_the_same_process_makes_up_for_an_error_without_a_trial(fast_path, kind,
 )
 def test_a_restart_makes_up_for_a_kill_and_pays_for_nothing_twice(fast_path, kind, key, step):
     start = starting(kind, fast_path / "ledger.db")
-    first = start()
-    meets(first, step, key, Killed())
-    until(first, Killed)
+    first = killed(start, step, key)
     before = {charge.key: charge for charge in first.ledger.charges("run")}
     again = start()
     assert again.complete is (key == "final" and step == "recorded")
@@ -153,9 +156,7 @@ def test_a_restart_makes_up_for_a_kill_and_pays_for_nothing_twice(fast_path, kin
 
 def test_a_restart_trains_the_candidates_of_a_paid_choice_again_though_some_trials_never_return(fast_path):
     start = starting(SELECTION_RUN, fast_path / "ledger.db")
-    first = start()
-    meets(first, "drawn", "choice", Killed())
-    until(first, Killed)
+    first = killed(start, "drawn", "choice")
     paid = first.ledger.find("run", "choice")
     again, asked = start(), []
     assert again.missing().startswith("The choice at the end of the run is paid and has no answer. Resume the run")
@@ -174,9 +175,7 @@ def test_a_restart_trains_the_candidates_of_a_paid_choice_again_though_some_tria
 
 def test_a_candidate_that_fails_when_it_is_trained_again_is_not_chosen(fast_path):
     start = starting(SELECTION_RUN, fast_path / "ledger.db")
-    first = start()
-    meets(first, "charged", "choice", Killed())
-    until(first, Killed)
+    first = killed(start, "charged", "choice")
     again = start()
     among = first.ledger.charges("run")[-1].note["parameters"]
     bad = min(among, key=lambda point: losses_of(point, 50).mean())
@@ -207,15 +206,9 @@ def test_progress_counts_answers(fast_path, lost):
     """A generation that is paid and has no answer is used up, and is not called done."""
     start = starting(MIXED_RUN, fast_path / "ledger.db")
     for t in range(1, lost + 1):
-        run = start()
-        meets(run, "drawn", f"generation/{t}", Killed())
-        until(run, Killed)
+        killed(start, "drawn", f"generation/{t}")
     progress = start().progress()
-    assert {name: progress[name] for name in ("generations_done", "generations_lost", "generations")} == {
-        "generations_done": 0,
-        "generations_lost": lost,
-        "generations": 4,
-    }
+    assert [progress[f"generations{name}"] for name in ("_done", "_lost", "")] == [0, lost, 4]
     assert progress["complete"] is progress["chosen"] is False
     run = start()
     made_up_for(run, 30)
@@ -224,8 +217,6 @@ def test_progress_counts_answers(fast_path, lost):
 
 def test_a_paid_choice_in_a_server_is_made_up_for(postgresql):
     start = starting(SELECTION_RUN, postgresql())
-    first = start()
-    meets(first, "charged", "choice", Killed())
-    until(first, Killed)
+    killed(start, "charged", "choice")
     made_up_for(run := start(), 22)
     check_end(run)

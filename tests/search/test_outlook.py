@@ -55,6 +55,8 @@ def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not():
         assert "Plan fewer trials" in warned(100, 0.01, method)
         assert warned(100_000, 1.0, method) == ""
     assert "told apart" in warned(306, 1.0, VALUES)
+    for n, mu, trials in ((300, 1.0, 28), (300, 0.5, 20), (1000, 1.0, 100)):  # as many as can be told apart
+        assert VALUES.plan(PublicFacts(n, 1.0, mu), None, mu=mu, seed=0).trials == trials
     assert warned(306, 1.0, CENTRED) == ""
 
 
@@ -110,8 +112,3 @@ def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_o
     assert "and half of it in 44%" in announced
     assert [line.partition(":")[0] for line in announced.splitlines()] == ["Plan", "Spends", "Shows", "Risk", "Stop"]
     assert "at most 70 times in 100" in announced  # Phi(1/2) = .69
-
-
-def test_values_plan_as_many_trials_as_can_be_told_apart():
-    for n, mu, trials in ((300, 1.0, 28), (300, 0.5, 20), (1000, 1.0, 100)):
-        assert VALUES.plan(PublicFacts(n, 1.0, mu), None, mu=mu, seed=0).trials == trials

@@ -1,7 +1,6 @@
 """Runs within a budget in (epsilon, delta): a choice, and an automatic clip before it, have limits of their own."""
 
 import math
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -291,24 +290,12 @@ def test_the_name_of_a_choice_is_no_name_for_a_search(ledger):
 # ---- planted bugs ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def a_division_without_the_clip(monkeypatch):
-    """The clip is paid among the choices, and not counted when their limit is made."""
-    priced = AutoClip.priced
-
-    def planted(auto, *given):
-        price, _ = priced(auto, *given)
-        alone = largest_plan(1.0, EPSILON, DELTA)
-        return price, Division(0.0, divided(alone, 1.0)[1], own=True)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(AutoClip, "priced", planted)
-        yield
-
-
 def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(ledger, monkeypatch):
-    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
-    with a_division_without_the_clip(monkeypatch):
+    """It is paid among the choices, and not counted when their limit is made."""
+    privatizer, priced = LossPrivatizer(ledger, n=N, clip="auto"), AutoClip.priced
+    forgets = Division(0.0, divided(largest_plan(1.0, EPSILON, DELTA), 1.0)[1], own=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(AutoClip, "priced", lambda *given: (priced(*given)[0], forgets))
         privatizer.choose_clip(losses(), choice_share=1.0)
     paid = choices(ledger)[CLIP]
     assert composed_delta(0.0, ledger.filter.limits.eta + paid, EPSILON) > 100 * DELTA, "what both together would have"

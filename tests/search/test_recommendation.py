@@ -146,9 +146,6 @@ def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path):
     assert not Estimate.of_loss(1.9, 1.0, Interval(0.0, 2.0), private=True).at_clip  # which says nothing
 
 
-# ---- values of any searcher ------------------------------------------------------------------------------
-
-
 def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one():
     rng, regrets = np.random.default_rng(3), []
     for _ in range(20):
@@ -167,11 +164,8 @@ def test_categories_conditions_and_constants_become_coordinates():
     X = features([{**trial, "fixed": 1, "on": True} for trial in trials])
     assert X.tolist() == [[0.0, 0.5, 1.0, 0.0], [0.5, 0.5, 0.0, 1.0], [1.0, 0.5, 1.0, 0.0]] or X.shape == (3, 3)
     assert features([{"a": 1.0}]).shape[0] == 1
-
-
-def test_few_values_are_taken_as_they_are():
     assert best_of_values([]) is None
-    assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, None)
+    assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, None)  # few are taken as they are
 
 
 def test_a_run_of_values_recommends_by_a_model_and_compares_with_the_defaults(fast_path):

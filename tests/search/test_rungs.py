@@ -56,9 +56,11 @@ def asked(run):
     return run.ledger.charges("run", prefix="rung/")
 
 
-def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path):
+def test_nobody_is_compared_with_itself_or_a_trial_whose_end_or_report_failed(tmp_path):
     run = make_run(tmp_path)
     train(run, "good", 0.5)
+    run.rungs.report("good", {"x": 0.5}, losses(0.5, 1), 1)  # it begins again
+    assert run.rungs.question("good") is None
     run.rungs.report("dies at its end", {"x": 0.3}, losses(0.3, 1), 1)
     assert not run.rungs.stops("dies at its end")
     run.finish("dies at its end", {"x": 0.3}, None)
@@ -78,13 +80,6 @@ def test_nothing_is_asked_about_the_default_configuration_which_is_a_standing_re
     assert run.rungs.question("a") is None
     run.rungs.report("a", {"x": 0.94}, losses(0.94, 1), 1)  # it is not taken for the default any more
     assert run.rungs.question("a") is not None
-
-
-def test_an_ended_trial_that_begins_again_is_not_its_own_incumbent(tmp_path):
-    run = make_run(tmp_path)
-    train(run, "a", 0.3)
-    run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
-    assert run.rungs.question("a") is None
 
 
 def test_nothing_is_kept_of_a_trial_that_fails_before_any_has_succeeded(tmp_path):
@@ -113,13 +108,6 @@ def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_wit
     for name in ("b", "c", "d"):
         run.finish(name, {"x": 0.3}, losses(0.3, 3))
     assert run.ledger.charges("run", prefix="generation/")[1].note["points"][0] == pytest.approx([0.9])
-
-
-@pytest.mark.parametrize("step", [0.123456, "0.123456"])
-def test_a_loss_in_the_steps_place_is_refused_and_not_quoted(tmp_path, step):
-    with pytest.raises(InputError, match="step of a report") as refused:
-        make_run(tmp_path).rungs.report("a", {"x": 0.3}, losses(0.3, 1), step)
-    assert "123456" not in str(refused.value)
 
 
 def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path):
@@ -185,10 +173,14 @@ def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path):
             planned(plan_centred, d=1, n=300, mu=1.0, **{"rung_share": 0.2, **wrong})
 
 
-def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip(tmp_path):
+def test_a_report_is_checked_and_a_failed_one_is_the_upper_clip(tmp_path):
     run = make_run(tmp_path)
     with pytest.raises(InputError, match=f"expected {N}"):
         run.rungs.report("a", {"x": 0.3}, np.zeros(N - 1), 1)
+    for step in (0.123456, "0.123456"):  # a loss in the step's place is not quoted
+        with pytest.raises(InputError, match="step of a report") as refused:
+            run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), step)
+        assert "123456" not in str(refused.value)
     a_generation(run)
     run.rungs.report("a", {"x": 0.3}, None, 1)
     assert run.rungs.stops("a")

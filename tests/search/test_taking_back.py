@@ -1,18 +1,16 @@
 """A run whose process was killed goes on with the points that its encrypted file holds."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from runs import CENTRED_RUN, KINDS, keys, readable, to_the_end, trial
 
-from dptune import LossPrivatizer, SearchRun
+from dptune import LossPrivatizer
 from dptune.privacy import PendingLosses
 
 KEY = PendingLosses.new_key()
-Begin = Callable[..., SearchRun]
 
 
 @pytest.fixture

@@ -37,25 +37,19 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
         values(ledger, scope="another")
 
 
-def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger):
-    run = values(ledger)
-    run.finish("0", {"C": 1}, np.full(N, 0.5))
-    with pytest.raises(
-        InputError, match=r"1 of 5 planned trials have a value\. Resume the run with more trials\. To end the run here"
-    ):
-        run.check_estimate({"C": 1})
-
-
 @pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}])
 def test_a_bad_value_plan_is_refused(ledger, bad):
     with pytest.raises(InputError):
         values(ledger, **bad)
 
 
-def test_a_run_of_values_proposes_nothing_and_recommends_nothing_before_its_first_value(ledger):
+def test_a_run_of_values_proposes_nothing_recommends_nothing_before_its_first_value_and_counts_them(ledger):
     run = values(ledger)
     with pytest.raises(InputError, match="'values'"):
         run.ask()
     with pytest.raises(InputError, match="no value was released yet"):
         run.recommend()
     assert "recommended" not in run.progress()
+    run.finish("0", {"C": 1}, np.full(N, 0.5))
+    with pytest.raises(InputError, match=r"1 of 5 planned trials have a value\. Resume the run with more trials"):
+        run.check_estimate({"C": 1})

@@ -148,10 +148,7 @@ def test_the_query_is_what_lines_6_and_7_ask_for():
     assert query.mu == 1.0 / math.sqrt(6)
     assert query.points == ("0", "1", "2", "3")
     assert query.weights.shape == (D, 4)
-
-
-def test_a_constant_mean_ignores_the_level_of_a_persons_loss():
-    algorithm = DPGIBO(settings(constant_mean=True))
+    algorithm = DPGIBO(settings(constant_mean=True))  # it ignores the level of a person's loss
     fill(algorithm)
     assert algorithm.question().query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
 
@@ -191,16 +188,13 @@ def test_the_same_seed_asks_for_the_same_points_and_another_does_not():
     assert len({tuple(one.ask(slot)) for slot in range(9)}) == 9
 
 
-def test_points_stay_in_the_cube_even_at_its_corner():
+def test_points_and_theta_stay_in_the_cube():
     for kernel in (RBF(0.5), Polynomial2()):
         algorithm = DPGIBO(settings(theta0=(0.0, 1.0, 0.0), kernel=kernel))
         for slot in range(8):
             x = algorithm.ask(slot)
             assert (x >= 0).all()
             assert (x <= 1).all()
-
-
-def test_theta_is_projected_on_the_cube():
     algorithm = DPGIBO(settings())
     learn(algorithm, [1e9, -1e9, 0.0])
     assert algorithm.theta.tolist() == [0.0, 1.0, 0.2]

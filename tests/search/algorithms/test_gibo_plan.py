@@ -25,23 +25,17 @@ def test_a_plan_fits_its_trials_where_one_step_can(d, trials):
     assert math.hypot(released, plan.monitor_mu * math.sqrt(plan.trials + plan.spare)) == pytest.approx(1.0)
 
 
-def test_few_trials_make_smaller_batches_that_together_measure_every_direction():
+def test_defaults_follow_from_public_facts():
     s = planned(plan_gibo, d=33, n=500, mu=1.0, trials=60).settings
     assert s.batch == 12
     assert s.steps == 5
     assert s.memory == 3
-    assert (s.memory or 0) * s.batch_at(0) >= 34
-
-
-def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps():
+    assert s.memory * s.batch_at(0) >= 34  # together they measure every direction
     wide, narrow = (
         planned(plan_gibo, n=500, loss_range=width, steps=steps).settings for width, steps in ((6.0, 100), (2.0, 4))
     )
     assert wide.clip == pytest.approx(3 * narrow.clip)
-    assert wide.rule.eta * 10 == pytest.approx(narrow.rule.eta * 2)
-
-
-def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own():
+    assert wide.rule.eta * 10 == pytest.approx(narrow.rule.eta * 2)  # the path does not grow with the steps
     assert planned(plan_gibo, d=3, n=500, mu=1.0, trials=80).settings.starts == 8
     assert planned(plan_gibo, d=3, n=50, mu=0.5, trials=80).settings.starts == 0  # noise would choose
     assert planned(plan_gibo, d=6, n=500, mu=1.0, trials=80).settings.starts == 0

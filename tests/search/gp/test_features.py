@@ -59,8 +59,6 @@ def test_settings_are_checked(change):
         FourierFeatures.draw(**{"d": 2, "M": 4, "lengthscale": 1.0, "seed": 0, **change})
 
 
-# ---- the maximiser: projected ascent from many starts ----------------------------------------------------
-
 TOP = np.array([0.3, 0.9])
 
 
