@@ -48,7 +48,7 @@ def opened(ledger):
 
 
 def asked(ledger, method=CENTRED, clip="auto", **settings):
-    given = {"space": SPACE, "settings": {"trials": 20}, "default": DEFAULT, "seed": 1, **settings}
+    given = {"space": SPACE, "settings": {"trials": 12}, "default": DEFAULT, "seed": 1, **settings}
     return SearchRequest(method, LossPrivatizer(ledger, n=N, clip=clip), **given)
 
 
@@ -208,7 +208,7 @@ def test_two_processes_choose_one_clip_and_one_division(ledger):
     assert ledger.count() == 1
     runs = [request.begin("run", SPACE) for request in (first, second)]
     assert runs[0].plan == runs[1].plan
-    for turn in range(20):
+    for turn in range(12):
         parameters = runs[turn % 2].ask(trial=str(turn))
         runs[turn % 2].finish(str(turn), parameters, losses())
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
