@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
+from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders, resolve_placeholders
 from ray.tune.search import Searcher
+from ray.tune.utils import merge_dicts
 
 import dptune_ray
 from dptune_ray import PrivateSearcher
@@ -75,13 +79,21 @@ def value_of(trainable, trial, config=CONFIG):
     return float(a_trial(trainable, trial, config).step()[trainable.metric])
 
 
-def played(search, trainable, most=40):
-    """Run trials of a trainable until the search ends; return configurations and what they reported at last."""
-    trials = []
+def played(search, trainable, most=40, space=None):
+    """Run trials of a trainable until the search ends; return configurations and what they reported at last.
+
+    A Tuner has its own ``space``: as Tune does, it hides objects from the searcher and puts them back into trials.
+    """
+    trials, hidden = [], create_resolvers_map()
+    shown = inject_placeholders(copy.deepcopy(space or {}), hidden)
+    if shown:
+        begin(search, search.mode, shown)
     for trial in map(str, range(most)):
-        config = search.suggest(trial)
-        if config == Searcher.FINISHED:
+        suggested = search.suggest(trial)
+        if suggested == Searcher.FINISHED:
             break
+        config = merge_dicts(shown, suggested)
+        resolve_placeholders(config, hidden)
         result = a_trial(trainable, trial, config).step()
         search.on_trial_complete(trial, result={**result, "training_iteration": 1})
         trials.append((config, result[search.metric]))

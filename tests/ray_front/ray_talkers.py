@@ -44,20 +44,18 @@ def talk(secret: float) -> None:
     tune.report({"loss": secret, "raw": secret})
 
 
-def printing(config: dict[str, Any]) -> np.ndarray:
+def talking(config: dict[str, Any]) -> np.ndarray:
+    """Talks, and fails every other time."""
     values = big_losses(config)
     config["raw"] = SECRET
     for value in (SECRET, values[1], values.mean()):
         talk(float(value))
+    if config["x"] < 0:
+        try:
+            raise ValueError(f"person 7 has {SECRET}")
+        except ValueError as error:
+            raise SystemExit(f"{SECRET} {list(values[:10])}") from error
     return values
-
-
-def failing(config: dict[str, Any]) -> np.ndarray:
-    values = losses(config)
-    try:
-        raise ValueError(f"person 7 has {SECRET}")
-    except ValueError as error:
-        raise SystemExit(f"{SECRET} {list(values)}") from error
 
 
 def refused(config: dict[str, Any]) -> np.ndarray:

@@ -30,22 +30,16 @@ def begin(search, mode="min"):
     return search.set_search_properties("loss", mode, SPACE)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def here(monkeypatch, local_actors):
     """What runs on the cluster runs in this process."""
     monkeypatch.setattr("dptune_ray.search.in_own_process", lambda call, **_: call())
 
 
-@pytest.mark.usefixtures("here")
 def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, local_actors):
     search, ledger = search_in(tmp_path)
     asked = []
-
-    def function(config):
-        asked.append(config["x"])
-        return dollars(config)
-
-    trainable = search.trainable(function)
+    search.trainable(lambda config: asked.append(config["x"]) or dollars(config))
     assert begin(search)
     assert search.suggest("first") == DEFAULT
     assert asked == [0.5]
@@ -54,16 +48,13 @@ def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, lo
     assert 1e4 < charge.value[0] < 1e6
     local_actors.clear()  # the vault's process ends; the clip is in the ledger
     again, _ = search_in(tmp_path)
-    again.trainable(function)
+    again.trainable(lambda config: asked.append(config["x"]) or dollars(config))
     assert begin(again)
     assert again.suggest("first") == DEFAULT
     assert again.vault.finish("first", DEFAULT, dollars(DEFAULT)) == np.inf  # nothing is released of it yet
-    assert len(ledger.charges("clip/automatic")) == 1
-    assert len(asked) == 1
-    assert trainable.try_out(DEFAULT)
+    assert (len(ledger.charges("clip/automatic")), len(asked)) == (1, 1)
 
 
-@pytest.mark.usefixtures("here")
 def test_what_has_no_losses_of_a_default_is_refused_unspent(tmp_path):
     search, ledger = search_in(tmp_path)
     with pytest.raises(dptune.InputError, match="make the function a trainable first"):
@@ -73,31 +64,6 @@ def test_what_has_no_losses_of_a_default_is_refused_unspent(tmp_path):
     search.trainable(lambda config: 1 / 0)
     with pytest.raises(dptune.InputError, match="the default configuration failed"):
         begin(search)
-    assert ledger.spent() == 0
-
-
-@pytest.mark.usefixtures("here")
-def test_scores_have_a_range_of_their_own(tmp_path):
-    search, ledger = search_in(tmp_path)
-    search.trainable(dollars)
     with pytest.raises(dptune.InputError, match="for scores give clip"):
         begin(search, "max")
     assert ledger.spent() == 0
-
-
-@pytest.mark.ray
-def test_a_tuner_needs_no_clip(tmp_path, cluster):
-    search, ledger = search_in(tmp_path, n_trials=8)
-    trainable = search.trainable(dollars)
-    tuning = tune.TuneConfig(
-        search_alg=search,
-        num_samples=search.n_trials,
-        metric="loss",
-        mode="min",
-        reuse_actors=True,
-        max_concurrent_trials=1,
-    )
-    run = tune.RunConfig(storage_path=str(tmp_path / "results"), verbose=0)
-    assert len(tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=run).fit()) == 8
-    assert ledger.charges()[0].scope == "clip/automatic"
-    assert search.recommend().summary()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
-from ray import tune
 from ray.tune.search import Searcher
 
 import dptune
 from by_hand import begin, finish, local, open_private, run
-from dptune.privacy import PendingLosses
-from dptune_ray import CentredSearch, DPGIBOSearch
+from dptune_ray import DPGIBOSearch
 from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
@@ -48,7 +44,7 @@ def test_a_run_is_two_releases_a_generation_within_its_budget(tmp_path):
     assert len(set(values[3:])) == 9
 
 
-@pytest.mark.parametrize("low", [0.0, 1.5, -3.0, -9.0])
+@pytest.mark.parametrize("low", [1.5, -9.0])
 def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins(tmp_path, low):
     """Scores low + 4 - loss in [low, low + 4] against losses in [0, 4]: points, gains and level."""
 
@@ -72,9 +68,9 @@ def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their
     assert level.value == pytest.approx(shifted(best).mean(), abs=1e-6)
 
 
-@pytest.mark.parametrize("clip", [(0.0, 4.0), (1.5, 5.5), (-3.0, 1.0)])
-def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path, clip):
+def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path):
     """Every person's score is cut to the range, above and below, before it is averaged; a failure is the lower end."""
+    clip = (-3.0, 1.0)
     search = begin(open_private(noiseless(tmp_path, clip=clip), n_trials=4), "max")
     far = np.linspace(clip[0] - 3.0, clip[1] + 3.0, len(people()))
     for trial, told in (("a", far), ("b", np.where(far > clip[0], far, np.nan)), ("c", np.full(len(far), np.inf))):
@@ -134,28 +130,6 @@ def test_withheld_values_of_dp_gibo_are_the_worst_in_both_modes(tmp_path, mode, 
     assert set(run(begin(search, mode), 4, function)[1]) == {worst}
 
 
-def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
-    space = {"k": tune.randint(1, 5), "q": tune.quniform(0.0, 1.0, 0.25)}
-    search = begin(CentredSearch(open_privatizer(tmp_path), space, n_trials=12, seed=1), space=space)
-    configs, _ = run(search, function=lambda c: losses({"x": c["k"] / 4, "y": 10 ** c["q"]}))
-    assert {c["k"] for c in configs} <= {1, 2, 3, 4}
-    assert {c["q"] for c in configs} <= {0.0, 0.25, 0.5, 0.75, 1.0}
-    assert search.recommend().keys() == {"k", "q"}
-
-
-def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
-    run(begin(open_centred(open_privatizer(tmp_path))), 1)
-    local_actors.clear()
-    with pytest.raises(dptune.errors.BudgetMismatch):
-        begin(DPGIBOSearch(open_privatizer(tmp_path), SPACE, name="run", n_trials=12, seed=1))
-
-
-def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cmaes", None)
-    with pytest.raises(dptune.MissingExtra, match="cmaes"):
-        begin(open_centred(open_privatizer(tmp_path)))
-
-
 def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actors):
     search = begin(open_centred(open_privatizer(tmp_path), mu=0.6))
     configs, _ = run(search)
@@ -169,9 +143,3 @@ def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actor
     assert again.n_trials == again.progress()["trials_planned"] == 20
     new = open_centred(open_privatizer(tmp_path), name="new", mu=0.4, start_from="run, extended")
     assert new.recommend() == pytest.approx(again.recommend())
-
-
-def test_losses_in_a_file_are_refused_as_the_vault_holds_them(tmp_path):
-    kept = PendingLosses(tmp_path / "pending.db", PendingLosses.new_key())
-    with pytest.raises(dptune.InputError, match="without pending="):
-        open_centred(open_privatizer(tmp_path, pending=kept))

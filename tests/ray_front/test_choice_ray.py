@@ -6,18 +6,16 @@ import time
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler
 from sklearn.linear_model import LogisticRegression
 
 import dptune
 import dptune_optuna
 import dptune_ray
 from dptune.privacy.noise import SeededNoise
-from dptune_ray.choice import _ranked
-from dptune_sklearn import PrivateSearch
-from ray_harness import folder_bytes, found, object_store_bytes, open_ledger, random_search
+from ray_harness import folder_bytes, found, object_store_bytes, open_ledger
 
 pytestmark = pytest.mark.ray
 ROWS, N = 60, 80
@@ -26,26 +24,11 @@ X = _rng.normal(size=(ROWS + N, 3))
 Y = (X[:, 0] + 0.5 * _rng.normal(size=ROWS + N) > 0).astype(int)
 PUBLIC, PEOPLE = (X[:ROWS].copy(), Y[:ROWS].copy()), (X[ROWS:].copy(), Y[ROWS:].copy())
 del X, Y
+RANKED, FAILS = [0.2, 10.0, 1e-3], 1e-5  # values of C
 
 
 def logit(config, X, y):
     return LogisticRegression(C=config["C"]).fit(X, y)
-
-
-def experiment(folder, trainable=None, samples=6, **tuning):
-    """Return the results of an ordinary experiment on public rows."""
-
-    def ordinary(config):
-        for step in range(1, 3):
-            if config["C"] < 3e-4:
-                raise ValueError("too small")
-            tune.report({"loss": abs(np.log(config["C"])) / step})
-
-    once = {"reuse_actors": True, "max_concurrent_trials": 1}  # starting a process takes longer than the trials
-    about = tune.TuneConfig(metric="loss", mode="min", num_samples=samples, **once, **tuning)
-    run = tune.RunConfig(name="experiment", storage_path=str(folder / "tune"), verbose=0)
-    space = {"C": tune.loguniform(1e-5, 1e3)}
-    return tune.Tuner(trainable or ordinary, param_space=space, tune_config=about, run_config=run).fit()
 
 
 def chosen(folder, results, train=logit, **about):
@@ -57,75 +40,50 @@ def chosen(folder, results, train=logit, **about):
 
 @pytest.fixture(scope="module")
 def results(cluster, tmp_path_factory):
-    scheduler = ASHAScheduler(max_t=3)
-    return experiment(tmp_path_factory.mktemp("results"), search_alg=random_search(seed=1), scheduler=scheduler)
+    """The results of an ordinary experiment on public rows, one of which failed."""
+
+    def ordinary(config):
+        if config["C"] == FAILS:
+            raise ValueError("too small")
+        tune.report({"loss": abs(np.log(config["C"]))})
+
+    once = {"reuse_actors": True, "max_concurrent_trials": 1}  # starting a process takes longer than the trials
+    run = tune.RunConfig(name="experiment", storage_path=str(tmp_path_factory.mktemp("results")), verbose=0)
+    space = {"C": tune.grid_search([*RANKED[::-1], FAILS])}
+    about = tune.TuneConfig(metric="loss", mode="min", **once)
+    return tune.Tuner(ordinary, param_space=space, tune_config=about, run_config=run).fit()
 
 
 def test_finalists_train_in_tasks_and_the_choice_is_that_of_the_other_front_end(results, tmp_path):
-    made = []
+    assert results.num_errors == 1
+    privatizers = []
     for name in ("ray", "optuna"):
         (tmp_path / name).mkdir()
-        privatizer = dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3))
-        about = {"privatizer": privatizer, "default": {"C": 1e-3}, "name": "c"}
-        if name == "ray":
-            made.append(chosen(tmp_path, results, **about))
-            continue
-        configs = [results[i].config for i in _ranked(results, None, None)]
-        study = dptune_optuna.choice.optuna.create_study()
-        for place, config in enumerate(configs):
-            space = {"C": dptune_optuna.choice.optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
-            study.add_trial(
-                dptune_optuna.choice.optuna.trial.create_trial(params=config, distributions=space, value=float(place))
-            )
-        about |= {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "progress": False}
-        made.append(dptune_optuna.choose(study, lambda trial, X, y: logit(trial.params, X, y), **about))
-    assert made[0].params == made[1].params
-    assert made[0].selection == made[1].selection
-    np.testing.assert_array_equal(made[0].model.coef_, made[1].model.coef_)
+        privatizers.append(dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3)))
+    about = {"default": {"C": 1e-3}, "name": "c"}
+    mine = chosen(tmp_path, results, privatizer=privatizers[0], **about)
+    study, space = optuna.create_study(), {"C": optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
+    for place, C in enumerate(RANKED):
+        study.add_trial(optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place)))
+    about |= {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "progress": False}
+    theirs = dptune_optuna.choose(
+        study, lambda trial, X, y: logit(trial.params, X, y), privatizer=privatizers[1], **about
+    )
+    assert mine.params == theirs.params
+    assert mine.selection == theirs.selection
+    np.testing.assert_array_equal(mine.model.coef_, theirs.model.coef_)
 
 
-def test_every_front_end_leaves_the_same_share_for_a_report(results, tmp_path):
-    for name in ("optuna", "sklearn"):
-        (tmp_path / name).mkdir()
-    made = {"ray": chosen(tmp_path, results, default={"C": 1e-3}, report_share=0.36)}
-    study = dptune_optuna.choice.optuna.create_study()
-    space = {"C": dptune_optuna.choice.optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
-    for place, C in enumerate([1e-3, 1e-1, 10.0]):
-        trial = dptune_optuna.choice.optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place))
-        study.add_trial(trial)
-    about = {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "report_share": 0.36}
-    made["optuna"] = dptune_optuna.choose(
-        study, lambda trial, X, y: logit(trial.params, X, y), ledger=open_ledger(tmp_path / "optuna"),
-        default={"C": 1e-3}, progress=False, **about,
-    )  # fmt: skip
-    search = PrivateSearch(
-        LogisticRegression(), {"C": [1e-3, 1e-1, 10.0]}, ledger=open_ledger(tmp_path / "sklearn"), loss="log_loss",
-        n_trials=3, cv=3, report_share=0.36, default={"C": 1e-3},
-    ).fit(*PUBLIC, X_val=PEOPLE[0], y_val=PEOPLE[1])  # fmt: skip
-    selections = {"": made["ray"].selection, "optuna": made["optuna"].selection, "sklearn": search.selection_}
-    for folder, selection in selections.items():
-        assert selection.mu == pytest.approx(0.8)
-        ledger = open_ledger(tmp_path / folder)
-        found = dptune.report(made["ray"].model, dptune.LossPrivatizer(ledger, n=N), data=PEOPLE, public=PUBLIC)
-        if selection.improvement is None:  # the default won: what its estimate would have cost is the report's, too
-            assert found.mu > 0.6
-        else:
-            assert found.mu == pytest.approx(0.6)
-        assert ledger.spent() == pytest.approx(1.0)
-
-
-def test_an_estimator_will_do_and_the_answer_is_kept(results, tmp_path):
-    first = chosen(tmp_path, results, LogisticRegression())
-    assert (first.params, first.selection) == (lambda c: (c.params, c.selection))(chosen(tmp_path, results))
-    assert open_ledger(tmp_path).count("experiment (choice)") >= 1
+def test_an_estimator_will_do_the_answer_is_kept_and_a_share_is_left_for_a_report(results, tmp_path):
+    first = chosen(tmp_path, results, LogisticRegression(), report_share=0.36)
+    again = chosen(tmp_path, results, report_share=0.36)
+    assert (first.params, first.selection) == (again.params, again.selection)
+    ledger = open_ledger(tmp_path)
+    assert ledger.count("experiment (choice)") >= 1
     assert "one private choice" in first.summary()
-
-
-def test_results_are_ranked_by_the_experiment_s_metric_and_failed_ones_left_out(results):
-    values = [results[i].metrics["loss"] for i in _ranked(results, None, None)]
-    assert values == sorted(values)
-    assert len(values) == len(results) - results.num_errors
-    assert _ranked(results, "loss", "max") == _ranked(results, None, None)[::-1]
+    assert first.selection.mu == pytest.approx(0.8)
+    dptune.report(first.model, dptune.LossPrivatizer(ledger, n=N), data=PEOPLE, public=PUBLIC)
+    assert ledger.spent() == pytest.approx(1.0)
 
 
 def a_mistake(config, X, y):
@@ -136,12 +94,10 @@ def a_mistake(config, X, y):
     ("about", "says"),
     [
         ({"results": [1, 2]}, "what Tuner.fit"),
-        ({"train": 3}, "must be a function"),
-        ({"public": None}, r"needs public=\(X, y\)"),
+        ({"mode": "sideways"}, 'give metric= and mode="min" or "max"'),
         ({"metric": "no"}, "finite 'no'"),
         ({"train": a_mistake}, "could not be trained.*ZeroDivisionError: a public mistake"),
         ({"data": PUBLIC}, "can reach the private data"),
-        ({"public_losses": np.zeros((2, ROWS))}, "one row for each configuration"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_charged(results, tmp_path, about, says):

@@ -1,4 +1,4 @@
-"""The example of Ray Tune runs as it stands, on the tests' cluster."""
+"""The examples of Ray Tune and the Python of its pages run, on the tests' cluster and on one of their own."""
 
 from __future__ import annotations
 
@@ -18,50 +18,58 @@ from dptune.federated import FTSSettings
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import HybridRandomizer
 from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
+from ray_harness import tuner
 from ray_people import N
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 ROOT = Path(__file__).parent.parent.parent
-OWN = ROOT / "examples" / "own_algorithm.py"
-EXAMPLES = sorted((ROOT / "examples").glob("ray*.py"))
 KEYS = r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Budget left|Next)\b"
 VERDICT = r"^(?:Better than|Worse than|Not distinguishable from|Keep) the default"
 
 
-def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, capfd):
-    run_shorter("ray_tune_svm", fast_path, monkeypatch)
+@pytest.mark.parametrize(
+    ("example", "says"),
+    [
+        ("ray_tune_svm", "epsilon"),
+        pytest.param("ray_pruning", "log loss on 200 public images", marks=pytest.mark.slow),
+        pytest.param(  # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py
+            "own_algorithm",
+            "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, capfd, example, says):
+    monkeypatch.setenv("HOME", str(fast_path))  # where Tune's results lie
+    run_shorter(example, fast_path, monkeypatch, "ray")
     printed, errors = capfd.readouterr()
-    assert "epsilon" in printed
+    assert says in printed
     assert "NOT PRIVATE" not in printed
     assert "constructor arguments" not in errors  # Ray warns of actors that it could not start again
 
 
 @pytest.mark.slow
-def test_an_algorithm_of_ones_own_runs_in_ray_too(fast_path, monkeypatch, capfd):
-    """Nothing but one class and its plan is its own; without "ray" it runs in Optuna, see tests/test_examples.py."""
-    monkeypatch.setenv("HOME", str(fast_path))  # where Tune's results lie
-    run_shorter("own_algorithm", fast_path, monkeypatch, "ray")
-    printed, _ = capfd.readouterr()
-    assert "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)" in printed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("example", [*EXAMPLES, OWN], ids=lambda path: path.stem)
-def test_an_example_runs_as_it_stands(example, fast_path):
-    command = [sys.executable, str(example), str(fast_path), "ray"]
+def test_an_example_runs_as_it_stands_on_a_cluster_of_its_own(fast_path):
+    command = [sys.executable, str(ROOT / "examples" / "ray_private_rungs.py"), str(fast_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(fast_path), "RAY_ADDRESS": "local"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     assert "constructor arguments" not in run.stderr
+    assert re.search(r"Decisions paid: [1-9]", run.stdout)
     assert "epsilon" in run.stdout
     assert "NOT PRIVATE" not in run.stdout
 
 
 def run_block(number, names, *shorter, page="ray.md"):
     block = (ROOT / "docs" / page).read_text().split("```python\n")[number].split("```")[0]
-    for words in shorter:
-        block = block.replace(*words)
+    for words, shorter_ones in shorter:
+        block = block.replace(words, shorter_ones)
     exec(compile(block, page, "exec"), names)
+
+
+def samples(number):
+    """Two samples in the place of so many, in one process."""
+    return f"num_samples={number}", "num_samples=2, reuse_actors=True, max_concurrent_trials=1"
 
 
 @pytest.mark.slow
@@ -70,7 +78,7 @@ def test_the_page_s_public_experiment_and_private_choice_run(fast_path, monkeypa
     rng = np.random.default_rng(0)
     rows = {name: rng.normal(size=(m, 2)) for name, m in (("train", 40), ("stop", 30), ("val", 50))}
     names = {f"X_{name}": X for name, X in rows.items()} | {f"y_{name}": X[:, 0] > 0 for name, X in rows.items()}
-    run_block(1, names, ("num_samples=50", "num_samples=4"))
+    run_block(1, names, samples(50))
     assert names["choice"].params.keys() == {"C", "gamma"}
     assert "one private choice" in capsys.readouterr().out
     assert names["ledger"].count("svm") == 1
@@ -81,7 +89,7 @@ def test_the_readme_s_third_script_runs_as_pasted_after_the_first(fast_path, mon
     monkeypatch.chdir(fast_path)
     names = {}
     for number in (1, 3):
-        run_block(number, names, ("num_samples=20", "num_samples=4"), ("n_iter=60", "n_iter=4"), page="../README.md")
+        run_block(number, names, samples(20), ("n_iter=60", "n_iter=4"), page="../README.md")
     assert capsys.readouterr().out.count("Chosen: ") == 2
 
 
@@ -90,7 +98,7 @@ def test_the_tutorial_runs_and_prints_what_it_says(fast_path, monkeypatch, capsy
     monkeypatch.chdir(fast_path)
     names = {}
     for number in range(1, 5):
-        run_block(number, names, ("num_samples=20", "num_samples=4"), page="tutorial_ray.md")
+        run_block(number, names, ("num_samples=20", "num_samples=4, reuse_actors=True"), page="tutorial_ray.md")
     assert names["choice"].params.keys() == {"C", "gamma"}
     said = "\n".join(["", capsys.readouterr().out, *caplog.messages])
     assert re.search(VERDICT, said, re.MULTILINE)
@@ -104,7 +112,7 @@ def test_the_tutorial_runs_and_prints_what_it_says(fast_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_path, monkeypatch, capsys):
+def test_the_page_s_private_search_loads_its_rows_where_the_trial_runs(fast_path, monkeypatch, capsys):
     def load_validation_data():
         X = np.random.default_rng(0).normal(size=(N, 3))
         return X, X[:, 0] > 0
@@ -124,9 +132,9 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
         **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "HybridRandomizer": HybridRandomizer},
         **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
     }
-    run_block(3, names, ("num_samples=1000", "num_samples=3"), page="ldp.md")
+    run_block(3, names, samples(1000), page="ldp.md")
     assert names["search"].recommend().keys() == {"x"}
-    assert sum(account.replies for account in names["ledger"].accounts()) == 3
+    assert sum(account.replies for account in names["ledger"].accounts()) == 2
 
 
 @pytest.mark.slow
@@ -141,8 +149,9 @@ def test_the_page_s_federation_runs(fast_path, monkeypatch):
     try:
         run_block(2, names, page="federated.md")
         assert names["federation"].best().keys() == set(range(8))
-        assert names["search"].set_search_properties("value", "max", space)
-        assert "x" in names["search"].suggest("a")
+        settings = {"metric": "value", "mode": "max", "num_samples": 4, "param_space": space}
+        tuner(lambda config: {"value": config["x"]}, names["search"], fast_path, **settings).fit()
+        assert names["search"].recommend()["x"] > 0
     finally:  # they hold CPUs of the cluster
         names["federation"].stop()
         names["transport"].stop()

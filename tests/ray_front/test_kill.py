@@ -60,11 +60,8 @@ DRIVER = """
     ("opened", "where", "at", "limit"),
     [
         (open_search, "between charge and draw", 2, None),
-        (open_search, "on_trial_complete", 7, 2),
         (open_search, "suggest", 6, 2),
-        (open_search, "between read and record", 6, 2),
         (open_search, "after record", 5, None),
-        (open_centred, "between charge and draw", 2, 2),
         (open_centred, "between read and record", 1, None),
         (open_centred, "on_trial_complete", 7, 2),
     ],

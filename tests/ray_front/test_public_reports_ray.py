@@ -13,8 +13,10 @@ import dptune_ray
 from by_hand import CONFIG, a_trial, begin, local, made, open_private, reporting, value_of
 from dptune.search.unfinished import FIRST_STOPPED
 from dptune_ray.reports import public_reports
-from ray_harness import open_centred, open_ledger, open_privatizer, open_search
+from ray_harness import open_centred, open_ledger, open_privatizer
 from ray_people import losses
+
+pytestmark = local
 
 
 def made_public(folder, function=reporting, **settings):
@@ -22,7 +24,6 @@ def made_public(folder, function=reporting, **settings):
     return search, search.trainable(public="x, of which everybody knows")(function)
 
 
-@local
 def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_path):
     _, trainable = made_public(tmp_path)
     one = a_trial(trainable, "a")
@@ -36,7 +37,6 @@ def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_pa
     assert "private" in trainable.try_out(CONFIG)
 
 
-@local
 def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path):
     ended = []
 
@@ -76,20 +76,17 @@ def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
     assert not closing.is_alive()
 
 
-@local
-@pytest.mark.parametrize("told", [1, 2])
-def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells(tmp_path, told, caplog):
+def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells(tmp_path, caplog):
     search, _ = made_public(tmp_path, n_trials=40)
     asked = 0
     while search.suggest(str(asked)) != "FINISHED":
-        for _ in range(told):
+        for _ in range(1 + asked % 2):
             search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
         asked += 1
     assert asked == FIRST_STOPPED
     assert "max_t larger than the number of reports" in caplog.text
 
 
-@local
 def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path):
     search, trainable = made_public(tmp_path, lambda config: dptune_ray.report_public("much", 1))
     with pytest.raises(dptune.InputError, match="takes a number"):
@@ -101,7 +98,6 @@ def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path):
     assert open_ledger(tmp_path).spent() == 0
 
 
-@local
 def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_scheduler(tmp_path, caplog, monkeypatch):
     def failing(config):
         dptune_ray.report_public(config["x"], 1)
@@ -121,7 +117,6 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
     assert open_ledger(tmp_path).spent() == 0
 
 
-@local
 def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_the_run(tmp_path):
     def broken(config):
         raise ValueError("person 7")
@@ -139,8 +134,7 @@ def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_
     assert np.isfinite(value_of(search.trainable(losses), "g"))
 
 
-@local
-@pytest.mark.parametrize("opened", [open_search, open_centred, open_private])
+@pytest.mark.parametrize("opened", [open_centred, open_private])
 def test_a_run_proposes_no_more_trials_than_planned_where_a_scheduler_stops_some(tmp_path, opened):
     """Stopping trials saves training: each that is stopped is one of the planned trials."""
     search = opened(open_privatizer(tmp_path), n_trials=24)
@@ -161,19 +155,3 @@ def test_a_run_proposes_no_more_trials_than_planned_where_a_scheduler_stops_some
     assert made == search.n_trials
     assert stopped == made // 4
     assert opened is not open_centred or search.progress()["generations_done"] == search.progress()["generations"]
-
-
-@local
-def test_what_is_said_of_a_trial_without_a_value_is_what_happened(tmp_path, caplog):
-    caplog.set_level("INFO", "dptune_ray")
-    search, trainable = made(tmp_path, losses, n_trials=2)
-    for trial in ("a", "b", "late"):
-        search.on_trial_complete(trial, result={"loss": value_of(trainable, trial)})
-    told = [(r.levelname, r.getMessage()) for r in caplog.records if "reports NaN" in r.getMessage()]
-    assert told == [
-        (
-            "INFO",
-            "The trial 'late' reports NaN and nothing was charged for it: the run 'run' is complete, so the trial was "
-            "not trained.",
-        )
-    ]

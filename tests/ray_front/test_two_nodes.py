@@ -1,4 +1,4 @@
-"""Clusters of two nodes on this machine, with token authentication: the example, and a node lost in mid-round."""
+"""A cluster of two nodes on this machine, with token authentication: the example, and a node lost in mid-round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import dptune
-from ray_harness import descendants, wait_until
+from federation_harness import SECRET
+from ray_harness import descendants, folder_bytes, found, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).parent.parent.parent
@@ -43,14 +44,10 @@ def start(environment, *options):
 
 @dataclass
 class Cluster:
-    """A head without CPUs, and nodes that can be lost.
+    """A head without CPUs, and nodes that can be lost: the ``ray start`` processes, head first."""
 
-    Attributes:
-        environment: of the drivers.
-        nodes: the ``ray start`` processes, head first.
-    """
-
-    environment: dict[str, str]
+    folder: Path  # of the session, with its logs
+    environment: dict[str, str]  # of the drivers
     nodes: list[subprocess.Popen[bytes]]
 
     def add(self):
@@ -66,7 +63,7 @@ class Cluster:
         lost.wait(30)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_nodes():
     """Start a head without CPUs and a node with two."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="dptune-ray-"))  # short: the paths of sockets are limited
@@ -78,7 +75,7 @@ def two_nodes():
     bare = {**os.environ, **own, "OMP_NUM_THREADS": "1", "PYTHONPATH": modules}
     bare.pop("RAY_ADDRESS", None)
     head = f"--port={port}", "--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}", MEMORY
-    cluster = Cluster({**bare, "RAY_ADDRESS": f"127.0.0.1:{port}"}, [start(bare, *head)])
+    cluster = Cluster(folder, {**bare, "RAY_ADDRESS": f"127.0.0.1:{port}"}, [start(bare, *head)])
     try:
         wait_until(lambda: answers(port))
         cluster.add()
@@ -109,42 +106,36 @@ def test_the_example_runs_on_two_nodes(two_nodes, tmp_path):
     assert len(ledger.charges(prefix="generation/")) == 6
     assert ledger.private
 
-    stranger = {**two_nodes.environment, "RAY_AUTH_TOKEN_PATH": str(tmp_path / "other"), "RAY_AUTH_TOKEN": "f" * 64}
-    del stranger["RAY_AUTH_TOKEN_PATH"]
-    refused = python(stranger, "-c", NODES)
-    assert refused.returncode != 0
-    assert "uthenticat" in refused.stderr
-
 
 FEDERATION = """
     import time, ray
     from pathlib import Path
     from dptune_ray import Federation
-    from federation_harness import SETTINGS, SPACE, open_plan, serve, value
+    from federation_harness import SECRET, SETTINGS, SPACE, serve, value
 
     folder = Path({folder!r})
     ray.init(log_to_driver=False)
 
     def slow(agent, config):
         (folder / f"seen-{{agent}}-{{time.time_ns()}}").touch()
+        print("an agent's", SECRET, flush=True)
         time.sleep(0.2)
         return value(agent, config)
 
-    federation = Federation(slow, SPACE, serve(folder), SETTINGS, hosts=2, mode="min", seed=1)
+    transport = serve(folder)
+    federation = Federation(slow, SPACE, transport, SETTINGS, hosts=2, mode="min", seed=1)
+    federation.advance(SETTINGS.initial + 1)
+    running = [host.call.remote("advance", SETTINGS.initial + 4) for host in federation.hosts]
+    ray.kill(transport._client.actor(), no_restart=False)  # the server, in mid-round
     federation.advance(SETTINGS.initial + 4)
     print(sorted(federation.best()))
 """
 
 
-def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, tmp_path):
+def test_a_federation_whose_server_and_node_are_lost_loses_no_round_and_a_stranger_is_refused(two_nodes, tmp_path):
     code = textwrap.dedent(FEDERATION).format(folder=str(tmp_path))
-    driver = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=two_nodes.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    driver = subprocess.Popen([sys.executable, "-c", code], env=two_nodes.environment, **pipes)
     ledger = tmp_path / "agents.db"
     wait_until(lambda: driver.poll() is not None or rounds_of(ledger) == 2)
     if driver.poll() is not None:
@@ -159,6 +150,12 @@ def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, 
     assert [charge.key for charge in charges] == [f"round/{t}" for t in range(4)]
     assert all(charge.value is not None for charge in charges)
     assert len(list(tmp_path.glob("seen-*"))) >= seen + 4 * (3 + 2)  # the agents began again on the new node
+    assert found([SECRET], folder_bytes(two_nodes.folder)) == []
+    stranger = {**two_nodes.environment, "RAY_AUTH_TOKEN": "f" * 64}
+    del stranger["RAY_AUTH_TOKEN_PATH"]
+    refused = python(stranger, "-c", NODES)
+    assert refused.returncode != 0
+    assert "uthenticat" in refused.stderr
 
 
 def rounds_of(ledger):

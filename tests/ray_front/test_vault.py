@@ -9,9 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 import dptune
-from dptune.privacy.noise import SeededNoise
 from dptune.privacy.stored_losses import StoredLosses
-from dptune.search import VALUES
+from dptune.search import SELECTION, VALUES
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import Actor, in_parts
 from dptune_ray.spaces import domains_of, to_space
@@ -65,6 +64,9 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
     vault = make(tmp_path)
     assert (vault.told("a"), vault.check("a", {**POINT, **vault.ask("a")})) == (None, None)
     first, spent = finish(vault, "a"), open_ledger(tmp_path).spent()
+    drawn = open_ledger(tmp_path).find("run", "value/a").description["sigma"]
+    assert vault.sigma("a") == make(tmp_path).sigma("a") == drawn
+    assert vault.sigma("b") is None
     assert finish(vault, "a") == vault.check("a", POINT) == vault.told("a") == first
     late = make(tmp_path)  # after a restart, under the same identifier
     again = late.check("a", POINT)
@@ -82,19 +84,11 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
             vault.estimated({**POINT, "x": 0.123}, True)
 
 
-@pytest.mark.parametrize("make", [values_vault, gibo_vault])
-def test_the_noise_of_a_value_is_told_beside_it_after_a_restart_too(tmp_path, make):
-    vault = make(tmp_path)
-    finish(vault, "a")
-    drawn = open_ledger(tmp_path).find("run", "value/a").description["sigma"]
-    assert vault.sigma("a") == make(tmp_path).sigma("a") == drawn
-    assert drawn == pytest.approx(4 / (N * vault._run.plan.monitor_mu), rel=1e-5)
-    assert vault.sigma("b") is None
-
-
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
     vault.put("a", "u", 0, PART[: 8 * (N // 2)])
+    assert received(vault, "a", POINT, "u", N) is None
+    vault.put("a", "u", N // 2, PART[8 * (N // 2) :])  # the first half was dropped
     assert received(vault, "a", POINT, "u", N) is None
     vault.put("a", "old", 0, PART)
     assert received(vault, "a", POINT, "new", N) is None
@@ -114,20 +108,6 @@ def test_of_two_processes_of_one_trial_one_always_gets_through_and_of_the_other_
     assert received(vault, "a", POINT, "slow", N) is None
 
 
-def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
-    vault, taken, values = values_vault(tmp_path), [], losses_at(people(), **POINT)
-    plain = dptune.LossPrivatizer.observe
-    monkeypatch.setattr(
-        dptune.LossPrivatizer,
-        "observe",
-        lambda self, point, row: taken.append(np.array(row)) or plain(self, point, row),
-    )
-    finish(vault, "a", values=values)  # its second half first
-    np.testing.assert_array_equal(taken, [values])
-    assert received(vault, "a", POINT, "u", N) is None  # nothing is held any more: put them again
-    assert len(taken) == 1
-
-
 def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_unpaid_before(tmp_path):
     vault = values_vault(tmp_path, kind=NoiselessPrivatizer)
     for trial in "abc":
@@ -141,27 +121,6 @@ def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_un
     assert vault.ask("f") == {}
     assert received(vault, "f", POINT, "", None) == pytest.approx(4.0)
     assert vault.ask("g") is None
-
-
-@pytest.mark.parametrize("method", [VALUES, dptune.GIBO, dptune.CENTRED], ids=lambda method: method.name)
-def test_a_trial_is_at_most_six_transactions(tmp_path, method):
-    count, vault = [], values_vault(tmp_path, method=method, trials=40)
-    vault.ask("first")
-    vault.withdraw("first")
-
-    def begun(connection: sa.Connection) -> None:
-        count.append(connection)
-
-    sa.event.listen(sa.Engine, "begin", begun)
-    try:
-        for trial in map(str, range(20)):
-            point = {**POINT, **vault.ask(trial)}
-            vault.check(trial, point)
-            value = finish(vault, trial, point)
-            assert vault.told(trial) == vault.told(trial) == value  # result, completion
-    finally:
-        sa.event.remove(sa.Engine, "begin", begun)
-    assert 0 < len(count) / 20 <= 6
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
@@ -192,17 +151,6 @@ def test_a_run_ends_when_it_is_complete_or_all_its_trials_are_lost(tmp_path):
             late.check("d", POINT)
 
 
-def test_a_value_that_is_known_is_looked_up_once(tmp_path, monkeypatch):
-    finish(values_vault(tmp_path), "a")
-    late, looked = values_vault(tmp_path), []
-    plain = dptune.PrivacyLedger.find
-    monkeypatch.setattr(dptune.PrivacyLedger, "find", lambda *about: looked.append(about) or plain(*about))
-    for _ in range(3):
-        assert late.check("a", POINT) == late.told("a")
-        assert late.check("b", POINT) is None
-    assert len(looked) == 1
-
-
 def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tmp_path):
     late = values_vault(tmp_path, mu=0.9)
     finish(late, "a")
@@ -213,59 +161,6 @@ def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tm
     assert late.ask("b") is None
     with pytest.raises(dptune.BudgetExhausted):
         values_vault(tmp_path, scope="third", trials=1).ask("a")
-
-
-def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
-    vault = gibo_vault(tmp_path)
-    first = vault.ask("a")
-    assert vault.ask("b") != first
-    assert vault.ask("a") == first
-
-
-OTHERS = {
-    "clip": {"n": N, "clip": (0.0, 1.0)},
-    "dtype": {"n": N, "dtype": np.float64},
-    "private": {"n": N, "noise": SeededNoise(0)},
-    "rows": {"groups": np.arange(2 * N) // 2},
-    "groups": {"groups": np.arange(N)},
-    "person_weights": {"n": N, "person_weights": np.arange(1, N + 1)},
-}
-KEPT = ("clip", "dtype", "private", "rows")  # in the ledger; the others are known while the vault runs
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_too(tmp_path, kind):
-    vault, same = values_vault(tmp_path), a_run(open_privatizer(tmp_path))
-    other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), **{"clip": (0.0, 4.0), **OTHERS[kind]}))
-    assert "3 trials" in vault.begin(same.described())[0]
-    with pytest.raises(dptune.errors.BudgetMismatch, match="other privatizer"):
-        vault.begin(other.described())
-    with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
-        vault.begin(a_run(open_privatizer(tmp_path), mu=0.5).described())
-    finish(vault, "a")
-    late, failed = Vault(other), (Upload("", ("b",), (None,)), "b", POINT)
-    for call in (lambda: late.begin(other.described()), lambda: late.ask("b"), lambda: late.finish(*failed)):
-        if kind in KEPT:
-            with pytest.raises(dptune.errors.BudgetMismatch, match=f"other {kind}"):
-                call()
-    assert len(open_ledger(tmp_path).charges()) == 1
-
-
-def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
-    ledger = open_ledger(tmp_path)
-    pairs = [[{"groups": [0, 0, 1, 1]}, {"groups": [0, 1, 0, 1]}], [{"n": 2, "noise": SeededNoise(s)} for s in (0, 1)]]
-    for one, other in pairs:
-        first, again, second = (dptune.LossPrivatizer(ledger, clip=(0, 4), **given) for given in (one, one, other))
-        assert first.fingerprint() == again.fingerprint() == pickle.loads(pickle.dumps(first)).fingerprint()
-        assert first.fingerprint() != second.fingerprint()
-        assert first.describe() == second.describe()  # what the ledger may hold says nothing of the groups
-
-
-def test_a_run_that_could_not_begin_has_no_privatizer_yet(tmp_path):
-    with pytest.raises(dptune.BudgetExhausted):
-        values_vault(tmp_path, mu=2.0).ask("a")
-    other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), n=N, clip=(0.0, 1.0)))
-    assert "3 trials" in Vault(other).begin(other.described())[0]
 
 
 class Failing:
@@ -290,16 +185,54 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
         assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
 
 
-@pytest.mark.parametrize("make", [values_vault, gibo_vault])
-def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_after_a_restart(tmp_path, make):
+@pytest.mark.parametrize("kept", [True, False], ids=["clip", "groups"])  # in the ledger; known while the vault runs
+def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_too(tmp_path, kept):
+    vault = values_vault(tmp_path)
+    settings = {"n": N, "clip": (0.0, 1.0)} if kept else {"groups": np.arange(N), "clip": (0.0, 4.0)}
+    other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), **settings))
+    assert "3 trials" in vault.begin(a_run(open_privatizer(tmp_path)).described())[0]
+    with pytest.raises(dptune.errors.BudgetMismatch, match="other privatizer"):
+        vault.begin(other.described())
+    with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
+        vault.begin(a_run(open_privatizer(tmp_path), mu=0.5).described())
+    finish(vault, "a")
+    late, failed = Vault(other), (Upload("", ("b",), (None,)), "b", POINT)
+    for call in (lambda: late.begin(other.described()), lambda: late.ask("b"), lambda: late.finish(*failed)):
+        if kept:
+            with pytest.raises(dptune.errors.BudgetMismatch, match="other clip"):
+                call()
+    assert len(open_ledger(tmp_path).charges()) == 1
+
+
+@pytest.mark.parametrize("method", [VALUES, dptune.CENTRED], ids=lambda method: method.name)
+def test_a_trial_is_at_most_six_transactions(tmp_path, method):
+    count, vault = [], values_vault(tmp_path, method=method, trials=40)
+    vault.ask("first")
+    vault.withdraw("first")
+
+    def begun(connection: sa.Connection) -> None:
+        count.append(connection)
+
+    sa.event.listen(sa.Engine, "begin", begun)
+    try:
+        for trial in map(str, range(10)):
+            point = {**POINT, **vault.ask(trial)}
+            assert vault.ask(trial).items() <= point.items()  # the same again
+            vault.check(trial, point)
+            value = finish(vault, trial, point)
+            assert vault.told(trial) == vault.told(trial) == value  # result, completion
+    finally:
+        sa.event.remove(sa.Engine, "begin", begun)
+    assert 0 < len(count) / 10 <= 6
+
+
+def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_after_a_restart(tmp_path):
     settings = {"mu": 0.5, "trials": 4}
-    vault = make(tmp_path, **settings)
+    vault = values_vault(tmp_path, **settings)
     told = {trial: finish(vault, trial) for trial in "abcd"}
     assert vault.ask("e") is None
-    with pytest.raises(dptune.InputError, match="give more of both"):
-        vault.extend(4, 0.5)
     assert "makes 4 trials" in vault.extend(8, 0.8)
-    again, spent = make(tmp_path, **settings), open_ledger(tmp_path).spent()
+    again, spent = values_vault(tmp_path, **settings), open_ledger(tmp_path).spent()
     assert {trial: again.check(trial, POINT) for trial in told} == told
     assert (again.told("a"), again.check("e", POINT)) == (told["a"], None)
     with pytest.raises(dptune.errors.KeyConflict):
@@ -309,5 +242,37 @@ def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_a
     more = {trial: finish(again, trial) for trial in "efgh"}
     assert again.ask("i") is None
     assert open_ledger(tmp_path).spent() <= 0.8
-    if make is values_vault:
-        assert {trial: make(tmp_path, **settings).check(trial, POINT) for trial in more} == more
+    assert {trial: values_vault(tmp_path, **settings).check(trial, POINT) for trial in more} == more
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_last_release_that_an_error_or_a_kill_has_kept_from_being_made_is_made_up_for(
+    tmp_path, monkeypatch, killed
+):
+    def selection_vault():
+        return values_vault(tmp_path, method=SELECTION, mu=0.9, trials=3, default={"x": 0.9, "y": 9.0})
+
+    def play(vault, name):
+        for trial in (f"{name}{i}" for i in range(9)):
+            if (point := vault.ask(trial)) is None:
+                return
+            finish(vault, trial, point)
+
+    def fails(*about, **options):
+        raise KeyboardInterrupt if killed else dptune.LedgerError("disk full")
+
+    vault = selection_vault()
+    with monkeypatch.context() as patch:
+        patch.setattr(dptune.PrivacyLedger, "record", fails)
+        with pytest.raises((KeyboardInterrupt, dptune.LedgerError)):
+            play(vault, "t")
+    if killed:
+        vault = selection_vault()
+        assert not vault._run.complete
+        play(vault, "again ")
+    else:
+        vault.make_up()
+    assert vault._run.complete
+    (choice,) = open_ledger(tmp_path).charges("run", prefix="choice")
+    assert choice.value is not None
+    assert open_ledger(tmp_path).spent() <= 0.9
