@@ -70,19 +70,12 @@ class Collector:
 
         A draw that was not announced is paid already, if its device began again. An announced one may have been seen:
         then the trial pays for another.
-
-        Raises:
-            CapReached: it does not fit; nothing was written, and nothing may be measured.
-            KeyConflict, InputError: the trial measured somewhere else before; the run has another randomiser.
         """
         reply = self._known(ask)
         return self._paid(ask, len(self._log.draws(ask.trial))) if reply is None else reply
 
     def announce(self, ask: ReplyRequest, draw: str) -> float | None:
-        """Remember that a reply is about to leave the device; return the reply if the trial has one: then send none.
-
-        ``draw`` is a new name of the draw behind the reply.
-        """
+        """Store that the reply of a new draw may leave the device; return the trial's reply if it has one."""
         reply = self._known(ask)
         if reply is None and self._ledger is not None:
             while draw not in (draws := self._log.draws(ask.trial)):

@@ -135,12 +135,7 @@ def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[s
 
 
 def differing(known: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return the paths at which a Tuner's search space is another one than the searcher's.
-
-    Args:
-        known: by the searcher.
-        given: by the Tuner, with placeholders; it may have constants only.
-    """
+    """Return the paths at which the Tuner's search space, with placeholders, differs from the searcher's."""
     chosen, theirs = domains_of(known), _choices(given)
     if not chosen or not theirs:
         return sorted(chosen.keys() & dict(leaves(given)))
@@ -176,10 +171,7 @@ def _merged(known: Any, given: Any) -> Any:
 
 
 def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None = None) -> dptune.Space | None:
-    """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none.
-
-    ``when`` has conditions by path, as in :class:`dptune.Space`.
-    """
+    """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none."""
     found = {path: _choice(domain) if choices else None for path, domain in domains.items()}
     found = {path: p or _number(domains[path]) for path, p in found.items()}
     searched = {path: p for path, p in found.items() if p is not None}
@@ -238,14 +230,10 @@ def resolve(
     rng: np.random.Generator,
     given: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a Tune configuration with a value for every domain.
+    """Return a Tune configuration with a value for every domain, drawn unless it is proposed by path.
 
-    Args:
-        domains: of the search space.
-        proposed: the searched parameters, by path; the others are drawn.
-        constants: the search space, for ``sample_from`` functions that look at the configuration.
-        rng: for what is drawn.
-        given: the Tuner's search space: its placeholders take the places of objects, its functions are left to Tune.
+    ``sample_from`` functions see the ``constants`` and what is chosen before. If the Tuner's space is ``given``, its
+    placeholders take the places of objects, and its functions are left to Tune.
     """
     theirs = dict(leaves(given or {}))
     domains = {path: domain for path, domain in domains.items() if not _is_placeholder(theirs.get(path))}
@@ -283,10 +271,7 @@ def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers, strings, truth values and lists of such of a configuration, by path, as JSON would.
-
-    Other objects are left out, and lists that hold any. A tuple becomes a list.
-    """
+    """Return the plain values of a configuration and lists of such, by path, as JSON would; leave objects out."""
     if hidden := [path for path, value in leaves(config) if hides(value)]:
         raise dptune.InputError(
             f"Tune has put placeholders in the place of {', '.join(map(repr, hidden))}. Give the search space to the "

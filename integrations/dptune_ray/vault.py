@@ -34,17 +34,11 @@ class LossesMissing(dptune.DptuneError):
 
 @dataclass(frozen=True)
 class Upload:
-    """Losses that were put; public.
+    """Losses that were put; public."""
 
-    Attributes:
-        identifier: of the upload, among those of a trial's processes.
-        names: under which they were put: a trial, or the two points of the final estimate.
-        rows: number of losses under each name; None: the evaluation failed.
-    """
-
-    identifier: str
-    names: tuple[str, ...]
-    rows: tuple[int | None, ...]
+    identifier: str  # among those of a trial's processes
+    names: tuple[str, ...]  # under which they were put: a trial, or the two points of the final estimate
+    rows: tuple[int | None, ...]  # number of losses under each name; None: the evaluation failed
 
 
 class Stage(enum.Enum):
@@ -151,15 +145,9 @@ class Vault:
         self._trials[trial].asked = None
 
     def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
-        """Refuse a trial before a model is trained, or tell it the value that it has already.
+        """Refuse a trial before a model is trained, or return the value that it has already.
 
         None: it has none, or the losses it had handed in are gone and the present round needs them.
-
-        Raises:
-            KeyConflict: the trial has a value at other parameters.
-            PlanComplete, BudgetExhausted: there is nothing left for it.
-            InputError: it is no point of the search space: a run whose trials are all outside would never end.
-            DptuneError: the experiment has ended.
         """
         self._refuse_ended()
         run, value = self._run, self._told_at(trial, parameters)
@@ -234,11 +222,7 @@ class Vault:
             self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
 
     def stopped(self, trial: str) -> str:
-        """Take note of a trial that a scheduler has stopped, unpaid; it takes its place in the plan.
-
-        Returns:
-            Why no more trials will be proposed; "": they will.
-        """
+        """Count a trial that a scheduler has stopped, unpaid; return why no more are proposed ("": they are)."""
         one = self._trials[trial]
         one.asked = None
         if one.stage is not Stage.OPEN:
@@ -274,15 +258,7 @@ class Vault:
         one.parts[first] = part
 
     def finish(self, upload: Upload, trial: str, parameters: Mapping[str, Any]) -> float:
-        """Tell a trial its value: its own release, or what the run's releases say by now; the same if it runs again.
-
-        Raises:
-            LossesMissing: the upload is not here; so in the other methods that take one.
-            KeyConflict: the trial has a value at other parameters.
-            TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
-            AllTrialsFailed: so did all first trials of the run, which ends.
-            InputError: the losses have a wrong shape; nothing was paid.
-        """
+        """Return a trial's value: its own release, or what all releases say by now; the same if it runs again."""
         (losses,) = self._taken(upload)
         one = self._trials[trial]
         one.asked = None
@@ -298,10 +274,7 @@ class Vault:
         return told
 
     def report(self, upload: Upload, trial: str, parameters: Mapping[str, Any], step: int) -> bool:
-        """Take the losses of a half-trained model, and return whether the trial ends with them, as one release.
-
-        A trial that ends here takes no part, and another takes its place.
-        """
+        """Take the losses of a half-trained model, and return whether the trial ends with them, as one release."""
         (losses,) = self._taken(upload)
         if self._trials[trial].stage is not Stage.OPEN:
             return True  # another process of the trial has ended it: this one ends, too

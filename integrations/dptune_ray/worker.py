@@ -76,15 +76,9 @@ class PickledFunction:
 
 
 def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]) -> T | None:
-    """Return ``take`` of what the user's function returned, or None if it raised.
-
-    Nobody presses Ctrl-C in a worker: a ``KeyboardInterrupt`` there is the function's own, and to tell that it was
-    raised would tell one bit of private data without noise.
-
-    Raises:
-        InputError: what came back is refused by its public shape or type; no frame of the error ever held a value.
-        Exception: what the public half of a function with ``loss=`` raised.
-    """
+    """Return ``take`` of what the user's function returned, or None if it raised."""
+    # Nobody presses Ctrl-C in a worker: a KeyboardInterrupt there is the function's own. To show that it was raised
+    # would show one bit of private data without noise.
     outcome = call_guarded(function, argument, take)
     return None if isinstance(outcome.error, KeyboardInterrupt) else outcome.or_raise()
 
@@ -196,15 +190,9 @@ class PrivateTrainable(WorkerTrial):
     def step(self) -> dict[str, Any]:
         """Check the budget, train, hand the losses over, report the released value; until then public reports, if any.
 
-        A trial for which the run has no release left reports NaN and was not trained. So does one whose function
-        failed before any trial of the run has succeeded; it is not paid. One that private losses have stopped reports
-        NaN and `stopped_by_losses`. Beside a value that is a release of its own stands `sigma`, the standard deviation
-        of its noise.
-
-        Raises:
-            AllTrialsFailed: so did all first trials; the experiment ends.
-            BudgetExhausted, KeyConflict: before the function is called.
-            InputError: the function, its data or what it returned is refused.
+        A trial reports NaN if the run has no release left for it, or if its function failed before any trial of the
+        run has succeeded; neither is paid. One that private losses have stopped reports NaN and `stopped_by_losses`.
+        A release of its own comes with `sigma`, the standard deviation of its noise.
         """
         if self._running is None:  # schedulers want their metric in every result
             self._shown = {self.metric: math.nan, **({} if self.public is None else {PUBLIC: math.nan})}
