@@ -114,7 +114,5 @@ def test_a_run_that_tune_ended_inside_a_trial_is_restored_and_completed_and_its_
     after = open_ledger(fast_path).charges()
     assert {c.key: c.value for c in before}.items() <= {c.key: c.value for c in after}.items()
     assert sorted(r.metrics["loss"] for r in results if "loss" in r.metrics) == sorted(values_in(fast_path))
-    search._client.stop()
-    wait_until(lambda: not search._client.runs())
     assert search.estimate(trainable, search.recommend(), early=True).private
     assert open_ledger(fast_path).spent() <= 1.0

@@ -149,10 +149,10 @@ def test_the_page_s_federation_runs(fast_path, monkeypatch):
     try:
         run_block(2, names, page="federated.md")
         assert names["federation"].best().keys() == set(range(8))
+        names["federation"].stop()  # its hosts hold the CPUs of the cluster
         settings = {"metric": "value", "mode": "max", "num_samples": 4, "param_space": space}
         tuner(lambda config: {"value": config["x"]}, names["search"], fast_path, **settings).fit()
         assert names["search"].recommend()["x"] > 0
-    finally:  # they hold CPUs of the cluster
-        names["federation"].stop()
+    finally:
         names["transport"].stop()
     assert names["ledger"].count() == 1

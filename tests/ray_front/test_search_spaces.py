@@ -1,8 +1,9 @@
-"""A search space given to the searcher, the Tuner or both: Tune hides objects of its own from searchers."""
+"""Search spaces with everything, given to the searcher, the Tuner or both: Tune hides objects from searchers."""
 
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import signal
@@ -13,8 +14,10 @@ from ray import cloudpickle, tune
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from by_hand import a_trial, begin, local, open_private, played
-from dptune_ray import CentredSearch, DPGIBOSearch
+from by_hand import a_trial, begin, local, open_private, played, run
+from dptune_ray import CentredSearch, DPGIBOSearch, SelectionSearch
+from dptune_ray.spaces import flat
+from dptune_ray.vault import Vault
 from ldp_harness import NoNoise, open_ldp, told
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, tuner
 from ray_people import N, people
@@ -116,6 +119,16 @@ def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says
     assert open_ledger(tmp_path).spent() == 0.0
 
 
+class Constant:
+    """A model that answers one number."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def predict(self, X):
+        return np.full(len(X), self.answer)
+
+
 @local
 def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the_remedy_works(tmp_path):
     both = np.zeros((2 * N, 1)), np.zeros(2 * N)
@@ -140,14 +153,70 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
     assert search.vault_run().begin().complete
 
 
-class Constant:
-    """A model that answers one number."""
+# ---- choices, nested dictionaries, conditions and constants ------------------------------------------------
 
-    def __init__(self, answer):
-        self.answer = answer
+NESTED = {
+    "model": tune.choice(["a", "b"]),
+    "a": {"k": tune.randint(1, 6), "layers": tune.choice([[8], [8, 8]])},
+    "b": {"y": tune.loguniform(1e-3, 1e1)},
+    "x": tune.uniform(-1.0, 1.0),
+    "constant": 3,
+}
+WHEN = {"a/k": {"model": ["a"]}, "a/layers": {"model": ["a"]}, "b/y": {"model": ["b"]}}
+DEFAULT = {"model": "a", "x": 0.9, "a": {"k": 5, "layers": [8]}}
 
-    def predict(self, X):
-        return np.full(len(X), self.answer)
+
+def losses_of_nested(config):
+    data = people()
+    if config["model"] == "a":
+        return (config["x"] - data[:, 0]) ** 2 + 0.1 * config["a"]["k"] / len(config["a"]["layers"])
+    return (config["x"] - data[:, 0]) ** 2 + (np.log10(config["b"]["y"]) / 2 - data[:, 1]) ** 2
+
+
+def open_nested(folder, kind=CentredSearch, **settings):
+    return kind(open_privatizer(folder, mu=8.0), NESTED, **{"n_trials": 24, "seed": 1, **settings})
+
+
+@local
+def test_choices_and_conditions_are_searched(tmp_path):
+    search = begin(open_nested(tmp_path, when=WHEN, default=DEFAULT), space=NESTED)
+    configs, _ = run(search, 99, losses_of_nested)
+    assert len(configs) == search.n_trials
+    assert {config["model"] for config in configs} == {"a", "b"}
+    assert all(isinstance(config["a"]["layers"], list) for config in configs)  # as the user wrote it
+    assert (configs[0]["model"], configs[0]["a"]) == ("a", DEFAULT["a"])  # tried first
+    assert configs[0]["x"] == pytest.approx(0.9)
+    found = search.recommend()
+    assert found["constant"] == 3
+    assert losses_of_nested(found).mean() < 0.45
+    assert json.loads(json.dumps(flat(found))) == flat(found)
+    assert found.defaults == DEFAULT
+    # what is not active is not recommended, and an estimate does not need it
+    assert ("k" in found["a"]) == (found["model"] == "a") != ("y" in found["b"])
+    with pytest.raises(dptune.InputError, match="no value for 'a/layers'"):
+        search.estimate(search.trainable(losses_of_nested), {"model": "a", "x": 0.1, "a": {"k": 1}, "constant": 3})
+
+
+@local
+def test_a_method_for_numbers_draws_choices_and_refuses_conditions(tmp_path):
+    assert list(open_nested(tmp_path, DPGIBOSearch).vault_run().space) == ["a/k", "b/y", "x"]
+    with pytest.raises(dptune.InputError, match="is about 'model'"):
+        open_nested(tmp_path, DPGIBOSearch, when={"a/k": {"model": ["a"]}})
+
+
+@local
+def test_a_selection_shows_nothing_before_its_one_choice(tmp_path):
+    search = begin(open_nested(tmp_path, SelectionSearch, when=WHEN, name="many"), space=NESTED)
+    configs, values = run(search, 99, losses_of_nested)
+    ledger = open_privatizer(tmp_path, mu=8.0).ledger
+    assert [charge.key for charge in ledger.charges("many")] == ["choice"]
+    assert {search.vault.call(Vault.told, f"t{i}") for i in range(len(configs))} == set(values) == {np.inf}
+    assert losses_of_nested(search.recommend()).mean() <= np.median(
+        [losses_of_nested(config).mean() for config in configs]
+    )
+
+
+# ---- on a cluster --------------------------------------------------------------------------------------
 
 
 class Interrupt(tune.Callback):
