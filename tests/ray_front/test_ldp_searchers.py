@@ -32,6 +32,8 @@ def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path):
     config = begun(search).suggest("a")
     assert value_of(trainable, "a", config) == value_of(trainable, "a", config)
     assert (ledger.spent("me"), len(calls)) == (1.0, 1)
+    with pytest.raises(dptune.errors.KeyConflict):
+        value_of(trainable, "a", {**config, "x": 0.123})
     value_of(trainable, "b", search.suggest("b"))
     with pytest.raises(dptune.errors.CapReached):
         value_of(trainable, "c", search.suggest("c"))

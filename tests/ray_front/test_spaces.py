@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ray import tune
+from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders
 
 import dptune
 from dptune_ray import spaces
@@ -101,3 +102,9 @@ def test_what_a_configuration_lacks_is_named():
     space = {"m": {"depth": tune.randint(1, 9), "k": 3}, "arch": tune.choice([{"a": 1}]), "c": 1}
     assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space) == []
     assert spaces.lacking({"m": {"depth": 2}}, space) == ["arch", "c", "m/k"]
+
+
+def test_placeholders_of_tune_are_no_values_of_a_configuration():
+    shown = inject_placeholders({"o": [object()], "x": 1.0}, create_resolvers_map())
+    with pytest.raises(dptune.InputError, match=r"placeholders in the place of 'o'.*param_space="):
+        spaces.flat(shown)
