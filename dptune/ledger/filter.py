@@ -68,14 +68,16 @@ class Division:
 
 @dataclass(frozen=True)
 class GdpFilter:
-    """The filter of a budget in GDP."""
+    """The filter of a budget in GDP, and what every filter holds."""
 
     budget: Budget  # as it was made or raised
+    division: Limits | None = None  # of a budget in (epsilon, delta), from its first charge on
+    holder: str = ""  # the run that has the limit of choices, or that of pure releases
 
     @property
     def limits(self) -> Limits:
         """What everything may come to."""
-        return Limits(self.budget.mu)
+        return Limits(self.budget.mu) if self.division is None else self.division
 
     @property
     def exposure(self) -> Limits | Divisions:
@@ -87,14 +89,9 @@ class GdpFilter:
         """Whether the next charge divides a budget in (epsilon, delta)."""
         return False
 
-    @property
-    def holder(self) -> str:
-        """The run whose choices count as eta; "" if there is none."""
-        return ""
-
     def stored(self) -> dict[str, object] | None:
         """Return what the ledger stores of it as JSON data, or None."""
-        return None
+        return None if self.division is None else {**asdict(self.division), "holder": self.holder}
 
     def after(
         self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
@@ -154,16 +151,9 @@ class GdpFilter:
 class PairFilter(GdpFilter):
     """The filter of a budget in (epsilon, delta).
 
-    The choices of ``run`` count as eta, or its pure releases as epsilon. If it is "", that is the first run that spends
-    and whose planned choice fits.
+    The choices of its holder count as eta, or its pure releases as epsilon. Without a holder the first run that spends
+    and whose planned choice fits becomes it.
     """
-
-    division: Limits | None = None  # None before the first charge
-    run: str = ""
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.budget.mu) if self.division is None else self.division
 
     @property
     def exposure(self) -> Limits | Divisions:
@@ -173,21 +163,13 @@ class PairFilter(GdpFilter):
     def undivided(self) -> bool:
         return self.division is None
 
-    @property
-    def holder(self) -> str:
-        return self.run
-
-    def stored(self) -> dict[str, object] | None:
-        limits = self.division
-        return None if limits is None else {**asdict(limits), "holder": self.run}
-
     def after(
         self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
     ) -> PairFilter:
-        """Divide the budget; or give an eta without a run to the run whose planned choice fits."""
+        """Divide the budget; or make the run whose planned choice fits the holder of an eta that has none."""
         if self.division is None and division is not None:
             return self.divided(division.mu, division.eta, scope if division.own else "")
-        if self.division is not None and (self.division.eta == 0 or self.run or not scope):
+        if self.division is not None and (self.division.eta == 0 or self.holder or not scope):
             return self
         planned = plan() if scope else None
         mu, share = mu_and_choice_share(planned)
@@ -199,7 +181,7 @@ class PairFilter(GdpFilter):
         if self.division is None:
             return self.divided(gaussian, eta, scope)
         takes = eta > 0 and spent.admits_choice(eta, self.division.eta)
-        return replace(self, run=scope) if takes else self
+        return replace(self, holder=scope) if takes else self
 
     def divided(self, mu: float, eta: float, run: str) -> PairFilter:
         """Return the filter with choices of ``eta`` and as much mu as fits beside them; ``mu`` if hardly more fits."""
@@ -207,8 +189,8 @@ class PairFilter(GdpFilter):
         return PairFilter(self.budget, limits, run if limits.eta > 0 else "")
 
     def open(self) -> PairFilter:
-        """Return the same filter without a run: the next one whose planned choice fits has what is left of eta."""
-        return replace(self, run="")
+        """Return the same filter without a holder: the next run whose planned choice fits has what is left of eta."""
+        return replace(self, holder="")
 
     def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
         """Count a release of the run that has a limit of its own there, if it fits; else as in GDP."""
@@ -217,23 +199,23 @@ class PairFilter(GdpFilter):
 
     def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
         """Tell whether this run has the limit of choices, and the choice fits into it."""
-        its_own = eta > 0 and scope != "" and scope == self.run
+        its_own = eta > 0 and scope != "" and scope == self.holder
         return its_own and spent.admits_choice(eta, self.limits.eta)
 
     def counts_as_pure(self, scope: str, epsilon: float, spent: Spent) -> bool:
         """Return whether this run holds the limit of pure releases, and ``epsilon`` still fits."""
-        its_own = epsilon > 0 and scope != "" and scope == self.run
+        its_own = epsilon > 0 and scope != "" and scope == self.holder
         return its_own and spent.admits_pure(epsilon, self.limits.pure)
 
     def reserves(self, scope: str, plan: object) -> float:
         """Return what a plan takes of the limit of mu: without what counts as eta, or as pure."""
         mu, share = mu_and_choice_share(plan)
         own = 1.0 if self.limits.pure > 0 else share
-        return mu * sqrt(1 - own) if scope == self.run else mu
+        return mu * sqrt(1 - own) if scope == self.holder else mu
 
     def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
         found = super().allowance(spent, spent_of, plans)
-        eta = 0.0 if self.run else max(self.limits.eta - float(spent.choices), 0.0)
+        eta = 0.0 if self.holder else max(self.limits.eta - float(spent.choices), 0.0)
         return replace(found, pair=self.budget if self.undivided else None, eta=eta)
 
     def raised(self, budget: Budget) -> PairFilter:
@@ -242,9 +224,9 @@ class PairFilter(GdpFilter):
             raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
         if self.division is None:
             return PairFilter(budget)
-        new = PairFilter(budget).divided(0.0, self.division.eta, self.run)
+        new = PairFilter(budget).divided(0.0, self.division.eta, self.holder)
         if self.division.pure > 0:
-            new = PairFilter(budget, Limits.pure_within(budget, self.division.pure), self.run)
+            new = PairFilter(budget, Limits.pure_within(budget, self.division.pure), self.holder)
         promised = (new.budget.stated_epsilon or 0.0, new.budget.stated_delta or 0.0)
         kept = new.limits.delta(promised[0]) <= promised[1] * (1 + _ROUNDING)
         if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta or not kept:
