@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -37,7 +38,6 @@ TRAIN = X[400:].copy(), Y[400:].copy()  # apart from the private rows, or an obj
 ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
-    "docs/cli.md#certificates": "tests/ledger/test_certificate_page.py",
     "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_public_study.py",
     "docs/optuna.md#a-search-that-knows-the-noise": "tests/optuna_front/test_known_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
@@ -57,7 +57,7 @@ SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-
 PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
        "docs/tutorial_optuna.md", "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger",
-       "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run",
+       "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run", "docs/cli.md#certificates",
        ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
 
 
@@ -134,6 +134,11 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
         assert [*example] == [name for name in printed if name != "what"]
     assert {name: [*json.loads(shown)[name]] for name in known} == {name: [*facts] for name, facts in known.items()}
     run("docs/cli.md#watch-a-run")
+
+
+def test_the_certificates_of_the_page_are_printed(folder: Path) -> None:
+    shutil.copy(ROOT / "examples/about.toml", folder)
+    run("docs/cli.md#certificates")
 
 
 def test_a_search_without_a_framework_runs_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -37,21 +38,4 @@ def used(ledger: PrivacyLedger) -> PrivacyLedger:
 
 @pytest.fixture
 def about(tmp_path: Path) -> Path:
-    path = tmp_path / "about.toml"
-    path.write_text(ABOUT)
-    return path
-
-
-ABOUT = """
-name = "Readmission model, 2026"
-curator = "A hospital"
-curator_type = "Nonprofit"
-description = "A classifier of readmissions."
-intended_use = "Plan beds."
-region = "Finland"
-sector = "Healthcare"
-publication_date = 2026-11-22
-authors = ["Ann Lee"]
-preparation = 'Bounds from the "public" year 2020; no row was looked at.'
-justification = "mu = 1 by our board's rule."
-"""
+    return Path(shutil.copy(Path(__file__).parents[2] / "examples/about.toml", tmp_path))

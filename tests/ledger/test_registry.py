@@ -28,7 +28,7 @@ def test_a_record_validates_and_fills_the_field_on_tuning(used: PrivacyLedger, a
     assert 0 <= epsilon - used.budget.epsilon(1e-5) < 1e-3, "rounded up"
     tuning = deployment["implementation"]["preprocessing_and_hyperparameter_tuning"]
     assert "accounted for in full: all 3 releases" in tuning
-    assert 'Bounds from the "public" year 2020' in tuning
+    assert "The search space is customary." in tuning
     assert deployment["administrative"]["status"] == "Draft"
 
 
@@ -103,12 +103,12 @@ def test_seeded_noise_is_not_registered(tmp_path: Path, about: Path) -> None:
 def test_a_file_that_does_not_say_enough_is_refused_by_name(about: Path) -> None:
     whole = about.read_text()
     for old, new, complaint in (
-        ('curator = "A hospital"\n', "", "it lacks curator"),
-        ('region = "Finland"', 'regoin = "Finland"', "it lacks region; it has an unknown entry regoin"),
+        ('curator = "dptune\'s authors"\n', "", "it lacks curator"),
+        ('region = "Global"', 'regoin = "Global"', "it lacks region; it has an unknown entry regoin"),
         ('"Healthcare"', '"Hospitals"', "sector must be one of Technology, Healthcare"),
         ("2026-11-22", '"22.11.2026"', "must be a date"),
-        ('["Ann Lee"]', '"Ann Lee"', "a list of names"),
-        ('"Finland"', '""', "region"),
+        ('["dptune\'s authors"]', '"Ann Lee"', "a list of names"),
+        ('"Global"', '""', "region"),
         ("name =", "name", "cannot be read as TOML"),
     ):
         about.write_text(whole.replace(old, new))

@@ -44,13 +44,6 @@ def test_of_epsilon_is_reached_by_randomized_response() -> None:
     assert Risk.of_epsilon(epsilon, 0.0).detected == pytest.approx(0.01 * math.exp(epsilon))
 
 
-def test_the_words_of_mu_one() -> None:
-    words = str(Risk.of_mu(1.0))
-    assert "right at most 69.2 times in 100" in words
-    assert "attack advantage at most 0.383" in words
-    assert "at most 9.24 true ones" in words
-
-
 def test_trainings_and_federations_state_the_risk_of_their_profile(fast_path: Path) -> None:
     """The pair alone allowed .81 where the training's whole profile has .21."""
     train = TrainingLedger(fast_path / "t.db", TrainingPlan(2.0, 0.05, 400), n=900).statement(delta=1e-5)
