@@ -145,13 +145,7 @@ def place(name: str, value: object) -> str:
 
 
 def check(rule: Callable[..., Any], *limits: Any) -> dict[str, Any]:
-    """Return the metadata of a dataclass field whose value ``rule(name, value, *limits)`` returns or refuses.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Settings(Checked):
-        ...     trials: int = field(metadata=check(at_least, 1))
-    """
+    """Return the metadata of a field of a :class:`Checked` that ``rule(name, value, *limits)`` returns or refuses."""
     return {"check": lambda name, value: rule(name, value, *limits)}
 
 

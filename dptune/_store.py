@@ -46,25 +46,17 @@ _POLL = 0.001, 0.05  # seconds between two tries: at first, at most
 
 @dataclass(frozen=True)
 class SqliteFile:
-    """An SQLite file of several processes. Each transaction opens it anew, so that no connection outlives a fork.
-
-    Attributes:
-        path: of the file; it is made if there is none.
-        tables: what creates its tables, run before each transaction.
-        name: what it is, for an error.
-    """
+    """An SQLite file of several processes. Each transaction opens it anew, so that no connection outlives a fork."""
 
     path: str | Path
-    tables: Sequence[str] = ()
-    name: str = "file"
+    tables: Sequence[str] = ()  # what creates them, run before each transaction
+    name: str = "file"  # what it is, for an error
 
     @contextmanager
     def transaction(self, *, write: bool, create: bool = True) -> Iterator[sqlite3.Connection]:
         """Commit at the end, on the disk; take everything back if the block raises.
 
-        Args:
-            write: take the lock before reading, so that check and insert are one step.
-            create: make the file if there is none.
+        With ``write`` the lock is taken before reading, so that check and insert are one step.
         """
         path = Path(self.path).resolve()
         uri, name = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}", f"the {self.name} {self.path}"
@@ -108,15 +100,10 @@ def check_pages(execute: Callable[[str], Any], name: str) -> None:
 
 @dataclass(frozen=True)
 class Mark:
-    """The last row that somebody has seen.
+    """The last row that somebody has seen."""
 
-    Attributes:
-        seq: its number, from 1, without gaps; 0 before the first row.
-        hash: of this row and all before it.
-    """
-
-    seq: int = 0
-    hash: str = ""
+    seq: int = 0  # its number, from 1, without gaps; 0 before the first row
+    hash: str = ""  # of this row and all before it
 
     def link(self, content: object) -> Mark:
         """Return the mark after one more row; ``content`` is JSON data."""
@@ -163,9 +150,7 @@ def damaged(name: str, what: str) -> LedgerError:
 def refuse_second_name(path: str | Path, name: str) -> None:
     """Refuse a file that may be known under another name, here or on the machine that mounts it.
 
-    Args:
-        path: of the file, without symbolic links; nothing need lie there.
-        name: of the file, for the error.
+    The path has no symbolic links; nothing need lie there.
     """
     refuse_links(_status(path), name)
     if os.path.realpath(path) in _mount_points():

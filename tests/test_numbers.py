@@ -17,12 +17,9 @@ from hypothesis import strategies as st
 from planning import planned
 
 import dptune
-from dptune import Budget, InputError, LedgerError
+from dptune import InputError
 from dptune._checks import at_least, between, check, check_fields, positive, share
 from dptune._numbers import plain, real, rounded_down, rounded_up, whole
-from dptune.ledger.filter import GdpFilter
-from dptune.ledger.gdp import Spent
-from dptune.ledger.statement import BudgetStatement, budget_statement
 from dptune.local import LaplaceReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune.privacy import Ball, Interval, MeanQuery
 from dptune.search.algorithms.centred_plan import plan_centred
@@ -181,13 +178,6 @@ def test_a_ledger_is_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # ---- what statements print is a promise: a loss of privacy is rounded up ----------------------------------------
 
 
-def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:
-    facts = dict.fromkeys(("dataset", "unit", "adjacency", "trust_model"), "")
-    facts |= {"n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}
-    made = {"failures": 0, "public": (), "trained": (), "raises": ()}
-    return budget_statement(facts, GdpFilter(budget), Spent.of([spent]), **made)
-
-
 NUMBERS = st.floats(1e-12, 1e12)
 
 
@@ -206,16 +196,3 @@ def test_what_is_no_fraction_stays_as_it_is() -> None:
     assert [rounded_up(value) for value in (0.0, 3.0, 0.1 + 0.2, math.inf)] == ["0", "3", "0.3", "inf"]
     assert rounded_up(4.377178) == "4.378"
     assert rounded_down(0.71911743, 6) == "0.719117"
-
-
-def test_a_statement_of_more_than_the_budget_is_refused() -> None:
-    most = Budget.gdp(0.7).mu * (1 + 5e-13)  # what the filter forgives
-    assert statement_of(Budget.gdp(0.7), most).spent_mu == most
-    with pytest.raises(LedgerError, match=r"0\.71 in all, more than its budget of mu = 0\.7"):
-        statement_of(Budget.gdp(0.7), 0.71)
-
-
-def test_a_stated_pair_is_printed_no_smaller_than_it_is() -> None:
-    budget = Budget.approximate_dp(1.2345612, 1e-6)
-    statement = statement_of(budget, 0.1)
-    assert "Promised       epsilon = 1.23457 at delta = 1e-06" in str(statement)

@@ -114,12 +114,9 @@ def _progress(opened: PrivacyLedger, scope: str, charges: list[Charge], now: dat
     share = min((spent / plan["mu"]) ** 2, 1.0)
     first, last = (datetime.fromisoformat(at) for at in span)
     left = (last - first) * (1 / share - 1) - (now - last)
-    ends = f", ends in about {_rounded(left)}" if share < 1 and left > timedelta(0) else ""
+    rounded = timedelta(seconds=round(left.total_seconds()))
+    ends = f", ends in about {rounded}" if share < 1 and left > timedelta(0) else ""
     return f"{_bar(share)}  mu {rounded_up(spent)} of {rounded_up(plan['mu'])} planned{ends}"
-
-
-def _rounded(left: timedelta) -> str:
-    return str(timedelta(seconds=round(left.total_seconds())))
 
 
 def _final(opened: PrivacyLedger, scope: str, charges: list[Charge]) -> str:

@@ -216,7 +216,7 @@ def digits() -> dict[str, Any]:
     X, y = load_digits(return_X_y=True)
     parts = {"val": slice(400), "stop": slice(400, 450), "train": slice(450, 600)}
     rows = {f"{one}_{part}": held[which].copy() for part, which in parts.items() for one, held in (("X", X), ("y", y))}
-    return {**rows, "MLPClassifier": partial(MLPClassifier, 4)}
+    return {**rows, "MLPClassifier": partial(MLPClassifier, 4, random_state=0)}
 
 
 def test_a_study_for_choose_prunes_as_usual() -> None:
@@ -224,7 +224,8 @@ def test_a_study_for_choose_prunes_as_usual() -> None:
     known |= {"dptune_optuna": dptune_optuna, "ledger": privatizer("pruned.db").ledger}
     _, code = blocks(page(PRUNING), "python")[0]
     code = code.replace("n_trials=40", "n_trials=8").replace("range(1, 21)", "range(1, 3)")
-    exec(code.replace("MedianPruner()", "MedianPruner(n_startup_trials=2)"), known)
+    seeded = "MedianPruner(n_startup_trials=2), sampler=optuna.samplers.RandomSampler(seed=0)"
+    exec(code.replace("MedianPruner()", seeded), known)
     assert "PRUNED" in {trial.state.name for trial in known["study"].trials}
     assert known["choice"].params in [trial.params for trial in known["study"].trials]
     assert known["choice"].model.predict(known["X_val"]).shape == (400,)
