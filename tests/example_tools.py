@@ -24,7 +24,7 @@ SHORTER = {  # what stands there -> what is run
     "public_first_optuna": ("n_trials=60", "n_trials=20"),
     "ray_private_rungs": ("n_trials=8", "n_trials=4"),
     "ray_tune_svm": ("n_trials=36", "n_trials=8"),
-    "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 8'),
+    "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 4'),
     "sklearn_svm": ("n_iter=60", "n_iter=12"),
     "svm_optuna": ("n_trials=100", "n_trials=20"),
     "xgboost_tabular": ("n_trials=40, n_jobs=2", "n_trials=8, n_jobs=1"),
