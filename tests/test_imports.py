@@ -139,20 +139,36 @@ def modules_of(*rooms: str) -> set[str]:
 
 
 LEDGER_AND_NOISE = {"sqlalchemy", "opendp", "dptune.ledger.ledger", "dptune.ledger.durable", "dptune.privacy.noise"}
+PRIVATE_ROOMS = tuple(f"dptune.{room}" for room in ("privacy", "ledger", "losses", "local", "search.algorithms"))
+STEPS = """import importlib, sys, dptune
+def show(*names):
+    [importlib.import_module(name) for name in names]
+    print(*sys.modules)
+show()
+show("dptune.outsourced.modeler", "dptune.outsourced.formats")
+show(*PUBLIC)
+show("dptune.outsourced.curator")
+[getattr(dptune, name) for name in dptune.__all__]
+show()"""
 
 
-def test_what_decides_in_public_loads_neither_ledger_nor_noise() -> None:
+def test_what_each_import_loads() -> None:
+    """In one fresh interpreter: the package, a modeler, what decides in public, a curator, all public names."""
     public = modules_of("search/algorithms/", "search/gp/", "local/bandits/", "space.py", "privacy/query.py",
                         "federated/agent.py", "outsourced/modeler.py", "outsourced/formats.py")  # fmt: skip
     assert {"dptune.search.algorithms.gibo", "dptune.privacy.query", "dptune.space", "dptune.federated.agent"} <= public
-    code = f"""import importlib, sys
-[importlib.import_module(m) for m in {sorted(public)!r}]; print(*sys.modules)
-import dptune.search.run; print(*sys.modules)"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded, after = (set(line.split()) for line in done.stdout.splitlines())
-    assert public <= loaded
-    assert not loaded & LEDGER_AND_NOISE
-    assert after >= LEDGER_AND_NOISE  # the test can fail
+    program = STEPS.replace("PUBLIC", repr(sorted(public)))
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    front, modeler, deciding, curator, everything = (set(line.split()) for line in done.stdout.splitlines())
+    assert {name for name in front if name.startswith("dptune.")} == {"dptune._exports"}
+    room = "dptune.outsourced"
+    assert {name for name in modeler if name.startswith(room)} == {room, f"{room}.formats", f"{room}.modeler"}
+    assert not {name for name in modeler if name.startswith((*PRIVATE_ROOMS, "opendp", "sqlalchemy"))}
+    assert public <= deciding
+    assert not deciding & LEDGER_AND_NOISE
+    assert not {name for name in curator if "privatizer" in name}  # its points are private rows
+    assert everything >= LEDGER_AND_NOISE  # the test can fail
+    assert not everything & {*FRAMEWORKS, "scipy.stats"}  # nor scikit-learn, which opendp.prelude would import
 
 
 def documented() -> tuple[str, ...]:

@@ -28,9 +28,15 @@ class Results:
             self.rows[one["shifted"], one["n"], one["budget"]].append(one)
         self.frontier = Losses(frontier)
         self.searched = list(searched)
+        self._means: dict[tuple[Key, str], dict[str, dict[int, float]]] = {}
 
     def losses(self, key: Key, way: str) -> dict[str, dict[int, float]]:
         """Mean loss over draws: task -> split -> loss."""
+        if (key, way) not in self._means:
+            self._means[key, way] = self._over_draws(key, way)
+        return self._means[key, way]
+
+    def _over_draws(self, key: Key, way: str) -> dict[str, dict[int, float]]:
         if way in (CENTRED, TPE):
             return self._stored(key, way)
         drawn: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -153,12 +153,12 @@ class FTSAgent:
         return self._best(values, m.features, omega, self.settings.lengthscale)
 
     def own_point(self, t: int) -> FloatArray:
-        """Lines 3-4: argmax of the agent's own Thompson sample, its spread scaled by beta."""
+        """Lines 3-4: argmax of the agent's own Thompson sample."""
         own, X = self.hyperparameters(), self.X
         features = FourierFeatures(self.model.own_features.frequencies, own.lengthscale)
         posterior = FeaturePosterior(features(X), self.y, own.noise / own.variance)
-        spread = self.settings.beta * np.sqrt(own.variance)  # lambda Sigma^-1 is in units of the kernel's variance
-        omega = posterior.sample(self._rng(_OWN, t), spread=float(spread))
+        spread = float(np.sqrt(own.variance))  # lambda Sigma^-1 is in units of the kernel's variance
+        omega = posterior.sample(self._rng(_OWN, t), spread=spread)
         values = features.rough_values(self.model.points32, omega)
         return self._best(values, features, omega[None], float(own.lengthscale.min()))
 

@@ -51,11 +51,9 @@ class FTSSettings:
         regions: number of intervals into which each coordinate is cut, (d,); () for one region.
         S: clipping bound, 1e-6 to 1e6; a message of norm above S / sqrt(P) is scaled back to it.
         a, hold, decay: weights of the regions, see above.
-        joint, joint_power: in round t, counted from 1, an agent follows the broadcast with probability
-            1 - p_t = joint / t^joint_power.
+        joint: in round t, counted from 1, an agent follows the broadcast with probability 1 - p_t = joint / t.
         spread: of the messages around their posterior mean, in standard deviations. 1 is the paper's Thompson sample,
             whose norm is nearly all its own randomness. 0 sends the mean (docs/federated.md).
-        beta: the same for the agent's own samples.
         own_features: features of the agent's own samples, even.
         initial: observations an agent makes in its own region before it sends its first message.
         refit: number of observations after which an agent fits its own hyperparameters again.
@@ -74,9 +72,7 @@ class FTSSettings:
     hold: int = field(default=10, metadata=check(at_least, 0))
     decay: int = field(default=30, metadata=check(at_least, 0))
     joint: float = field(default=1.0, metadata=check(between, 0, _LARGEST))
-    joint_power: float = field(default=1.0, metadata=check(between, 1 / _LARGEST, _LARGEST))
     spread: float = field(default=0.0, metadata=check(between, 0, _LARGEST))
-    beta: float = field(default=1.0, metadata=check(between, 0, _LARGEST))
     own_features: int = field(default=100, metadata=check(at_least, 1))
     initial: int = field(default=10, metadata=check(at_least, 1))
     refit: int = field(default=10, metadata=check(at_least, 1))
@@ -146,7 +142,7 @@ class FTSSettings:
 
     def joint_chance(self, t: int) -> float:
         """1 - p of round t (from 0): the chance of following the broadcast."""
-        return float(min(1.0, self.joint / (t + 1) ** self.joint_power))
+        return float(min(1.0, self.joint / (t + 1)))
 
     def features(self) -> FourierFeatures:
         """The shared features, drawn from NumPy's random numbers."""

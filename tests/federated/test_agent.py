@@ -175,7 +175,6 @@ def test_the_first_round_follows_the_broadcast_and_ts_never_does() -> None:
     alone = agent_with(9, replace(SETTINGS, joint=0.0))
     assert all(np.array_equal(alone.ask(t, broadcast), alone.own_point(t)) for t in range(5))
     assert SETTINGS.joint_chance(3) == 0.25
-    assert replace(SETTINGS, joint_power=2.0).joint_chance(3) == 1 / 16
 
 
 def test_thompson_sampling_alone_finds_the_top() -> None:
