@@ -57,6 +57,25 @@ def noisy(by: Callable[[Callable[..., Array], Array, float], Any]) -> Bug:
     return planted(OpenDPNoise, "add_gaussian", lambda _: add)
 
 
+def small_sensitivity(prefix: str, factor: Callable[[LossPrivatizer], float]) -> Bug:
+    """The sensitivity of the releases of one kind is ``factor(privatizer)`` times what it must be."""
+
+    def bug(patch: pytest.MonkeyPatch) -> None:
+        release, sensitivity, now = LossPrivatizer.release, LossPrivatizer.sensitivity, [""]
+
+        def named(self: LossPrivatizer, query: Any, *, key: str, **options: Any) -> Any:
+            now[0] = key
+            return release(self, query, key=key, **options)
+
+        def smaller(self: LossPrivatizer, query: Any) -> float:
+            return sensitivity(self, query) * (factor(self) if now[0].startswith(prefix) else 1.0)
+
+        patch.setattr(LossPrivatizer, "release", named)
+        patch.setattr(LossPrivatizer, "sensitivity", smaller)
+
+    return bug
+
+
 # ---- noise-off sensitivity ---------------------------------------------------------------------------
 
 

@@ -67,17 +67,16 @@ def changes_its_rows(X: Any, y: Any) -> Any:
 
 
 def findings(losses: Callable[[Any, Any], Any], checks: int = 4, **settings: Any) -> dict[str, Any]:
-    settings = {"clip": (0.0, 1.0), "people": 4, "answers": 300, **settings}
+    settings = {"clip": (0.0, 1.0), "people": 3, "answers": 300, **settings}
     return {finding.check: finding for finding in islice(Audit(losses, X, Y, **settings).run(), checks)}
 
 
-@pytest.mark.parametrize("losses", [good, changes_its_rows])
-def test_nothing_is_found_in_what_keeps_the_promise(losses: Callable[[Any, Any], Any]) -> None:
-    found = findings(losses, 4 if losses is good else 2, answers=600)
+def test_nothing_is_found_in_what_keeps_the_promise() -> None:
+    found = findings(good, answers=600)
     assert all(finding.holds for finding in found.values()), [str(f) for f in found.values()]
-    if "attack" in found:
-        proven = re.findall(r"mu >= ([\d.]+)", found["attack"].proves)
-        assert 0.05 < float(proven[0]) <= 1.0, "the attack is blind"  # .48 +- .07
+    proven = re.findall(r"mu >= ([\d.]+)", found["attack"].proves)
+    assert 0.05 < float(proven[0]) <= 1.0, "the attack is blind"  # .48 +- .07
+    assert all(finding.holds for finding in findings(changes_its_rows, 2).values())
 
 
 @pytest.mark.parametrize(
@@ -114,15 +113,10 @@ def test_noise_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch, factor:
     assert ("attack" in broken) in attack
 
 
-@pytest.mark.parametrize(
-    "settings", [{"mu": 0.0}, {"clip": (1.0, 0.0)}, {"people": 0}, {"answers": 10}, {"clip": (0.0, np.inf)}]
-)
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        findings(good, **settings)
-
-
-def test_rows_that_do_not_fit_are_refused() -> None:
+def test_settings_and_rows_that_cannot_be_are_refused() -> None:
+    for bad in ({"mu": 0.0}, {"clip": (1.0, 0.0)}, {"people": 0}, {"answers": 10}, {"clip": (0.0, np.inf)}):
+        with pytest.raises(InputError):
+            findings(good, **bad)
     with pytest.raises(InputError, match="got 24 and 3"):
         Audit(good, X, Y[:3], clip=(0.0, 1.0))
 
@@ -138,8 +132,8 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
         assert line.split(" proves mu")[0] in done.output
 
 
-def test_the_command_ends_with_an_error_if_something_is_broken(tmp_path: Path) -> None:
-    file = tmp_path / "my_audit.py"
+def test_the_command_ends_with_an_error_if_something_is_broken_or_missing(tmp_path: Path) -> None:
+    file, empty = tmp_path / "my_audit.py", tmp_path / "empty.py"
     file.write_text(
         "from dptune.audit import Audit; import numpy as np; "
         "audit = Audit(lambda X, y: np.sort(X[:, 0]), np.eye(5), np.ones(5), clip=(0, 1), people=2, answers=100)"
@@ -147,12 +141,8 @@ def test_the_command_ends_with_an_error_if_something_is_broken(tmp_path: Path) -
     done = CliRunner().invoke(app, ["audit", str(file)])
     assert done.exit_code == 1
     assert "[BROKEN] isolation" in done.output
-
-
-def test_a_file_without_an_audit_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "empty.py"
-    file.write_text("audit = 1")
-    for path, words in ((file, "must set audit"), (tmp_path / "none.py", "there is no file")):
+    empty.write_text("audit = 1")
+    for path, words in ((empty, "must set audit"), (tmp_path / "none.py", "there is no file")):
         result = CliRunner().invoke(app, ["audit", str(path)])
         assert isinstance(result.exception, InputError)
         assert words in str(result.exception)

@@ -6,23 +6,27 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import optuna
 import pytest
-from audit_tools import FreeLedger
+from audit_tools import FreeLedger, planted
 from every_logger import every_logger, without_clocks
 from noises import CannedNoise
+from optuna.distributions import FloatDistribution
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.choice.exponential import exponential
 from dptune.local import LocalRandomizer, UserLedger
+from dptune.losses import estimator
 from dptune.privacy.stored_losses import StoredLosses
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.repeats import repeat_and_select
+from dptune_optuna import CentredSampler, PrivateObjective, shield
 
 N, SECRET = 12, 4711.25
 ODD: dict[str, np.ndarray] = {
-    "usual": np.full(N, 0.5),
     "one NaN": np.array([np.nan, *[0.5] * (N - 1)]),
     "all NaN": np.full(N, np.nan),
     "infinite": np.array([np.inf, -np.inf, *[0.5] * (N - 2)]),
@@ -71,7 +75,52 @@ def by_device(folder: Path, values: np.ndarray) -> None:
         ledger.reply(LocalRandomizer(1.0, 1.0), value, user="ann", key=str(i))
 
 
-WAYS = [by_privatizer, by_select, by_rung, by_repeat, by_device]
+def study(folder: Path, function: Any, *, centred: bool = False, **options: Any) -> None:
+    if centred:
+        sampler: Any = CentredSampler(holder(folder), {"x": FloatDistribution(0, 1)}, n_trials=8, seed=1)
+        objective: Any = sampler.objective(function)
+    else:
+        sampler = optuna.samplers.RandomSampler(seed=1)
+        objective = PrivateObjective(function, holder(folder), n_trials=8, **options)
+    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8)
+
+
+def by_function(folder: Path, values: np.ndarray, *, centred: bool = False) -> None:
+    def losses(trial: Any) -> Any:
+        trial.suggest_float("x", 0, 1)
+        if trial.number % 3 == 1:
+            raise ValueError(f"people have {values}")
+        return values
+
+    study(folder, losses, centred=centred)
+
+
+def by_sampler(folder: Path, values: np.ndarray) -> None:
+    by_function(folder, values, centred=True)
+
+
+class Model:
+    """Predicts its constant; fails on rows that are missing, infinite or large."""
+
+    n_features_in_ = 1
+
+    def fit(self, trial: Any) -> Model:
+        self.constant = trial.suggest_float("x", 0, 1)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        if not (np.asarray(X, dtype=float) < 1000).all():
+            raise ValueError(f"{X.max()} is too large")
+        return np.full(len(X), self.constant)
+
+
+def by_model(folder: Path, values: np.ndarray) -> None:
+    data = values[:, None].copy(), np.zeros(N)
+    study(folder, lambda trial: Model().fit(trial), loss="squared_error", data=data)
+
+
+STUDIES, IN_STUDIES = [by_function, by_sampler, by_model], ["one NaN", "beyond the clip"]
+WAYS = [by_privatizer, by_select, by_rung, by_repeat, by_device, *STUDIES]
 Way = Callable[[Path, np.ndarray], None]
 
 
@@ -86,27 +135,80 @@ def heard(way: Way, folder: Path, values: np.ndarray, capfd: pytest.CaptureFixtu
 
 
 def audit(way: Way, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    usual, *others = (heard(way, folder / name, values, capfd) for name, values in ODD.items())
-    for name, found in zip(list(ODD)[1:], others, strict=True):
-        assert found == usual, f"a line tells that values are {name}"
+    usual = heard(way, folder / "usual", np.full(N, 0.5), capfd)
+    for name, values in (ODD if way not in STUDIES else {name: ODD[name] for name in IN_STUDIES}).items():
+        assert heard(way, folder / name, values, capfd) == usual, f"a line tells that values are {name}"
 
 
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_odd_values_are_heard_nowhere(way: Way, fast_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     audit(way, fast_path, capfd)
 
 
-@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
-def test_one_line_about_a_loss_that_is_nan_is_found(
-    fast_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, level: int
+# ---- one line about private data, where the package has it in hand ---------------------------------------
+
+
+def nan_losses(log: Any) -> Any:
+    def by(true: Any) -> Any:
+        def clean(self: StoredLosses, values: Any) -> Any:
+            if np.isnan(values).any():
+                log("a loss is NaN")
+            return true(self, values)
+
+        return clean
+
+    return StoredLosses, "clean", by
+
+
+def failing_rows(log: Any) -> Any:
+    def by(true: Any) -> Any:
+        def rows(ask: Any, failing: Any) -> Any:
+            output, found = true(ask, failing)
+            log("the model fails on some rows" if found.any() else "the model fails on no row")
+            return output, found
+
+        return rows
+
+    return estimator, "_without_bad_rows", by
+
+
+def error_of_the_function(log: Any) -> Any:
+    def by(true: Any) -> Any:
+        def guarded(function: Any, *others: Any) -> Any:
+            def called(trial: Any) -> Any:
+                try:
+                    return function(trial)
+                except Exception as error:
+                    log(str(error))
+                    raise
+
+            return true(called, *others)
+
+        return guarded
+
+    return shield, "call_guarded", by
+
+
+@pytest.mark.parametrize(
+    ("leak", "way", "logger", "level"),
+    [
+        (nan_losses, by_privatizer, "dptune.privacy", logging.DEBUG),
+        (nan_losses, by_function, "dptune.losses", logging.INFO),
+        (failing_rows, by_model, "made.just.now", logging.DEBUG),
+        (error_of_the_function, by_function, "optuna.trial", logging.INFO),
+    ],
+)
+def test_one_line_about_private_data_is_found_in_any_logger(
+    fast_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    leak: Any,
+    way: Way,
+    logger: str,
+    level: int,
 ) -> None:
-    true = StoredLosses.clean
-
-    def clean(self, values):
-        if np.isnan(values).any():
-            logging.getLogger("dptune.privacy").log(level, "a loss is NaN")
-        return true(self, values)
-
-    monkeypatch.setattr(StoredLosses, "clean", clean)
-    with pytest.raises(AssertionError, match="one NaN"):
-        audit(by_privatizer, fast_path, capfd)
+    owner, name, by = leak(lambda words: logging.getLogger(logger).log(level, words))
+    planted(owner, name, by)(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit(way, fast_path, capfd)

@@ -1,229 +1,243 @@
 """Each bug that no test caught when the project was tried, planted alone: an audit of whole runs fails on it.
 
-The audits are in ``house_audits``. SQLite's settings and their planted bugs are in tests/ledger/test_connection.py.
+A release is made by ``SearchRun`` and ``LossPrivatizer``. SQLite's settings and their planted bugs are in
+tests/ledger/test_connection.py.
 """
 
 from __future__ import annotations
 
-import itertools
-import logging
+import math
 from pathlib import Path
 from typing import Any
 
-import house_audits as audits
 import numpy as np
-import optuna
 import pytest
-from every_logger import every_logger, without_clocks
-from optuna.distributions import FloatDistribution
+from audit_tools import Bug, noisy, planted, small_sensitivity
+from noises import NoNoise
+from opendp.measurements import make_gaussian
 
-from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.losses import estimator
-from dptune.privacy.noise import SeededNoise
-from dptune.privacy.stored_losses import StoredLosses
-from dptune_optuna import CentredSampler, PrivateObjective, shield
+from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.privacy import noise as noise_module
+from dptune.privacy.noise import _unit_gaussian
+from dptune.search import VALUES
+from dptune.search import run as run_module
 
-# ---- noise -----------------------------------------------------------------------------------------------
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+DEFAULT = {"a": 0.25, "b": 0.75}
+GROUPS = [0, 0, 0, 0, 1, 2, 3, 4, 4, 5]  # ten rows of six people
+PEOPLE: dict[str, dict[str, Any]] = {
+    "n": {"n": 10},
+    "groups": {"groups": GROUPS},
+    "weights": {"n": 10, "person_weights": [1.0] * 9 + [3.0]},
+}
+LARGEST_SHARE = {"n": 1 / 10, "groups": 1 / 6, "weights": 3 / 12}  # of one person in a mean
+METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "values": (VALUES, {"trials": 3}),
+    "gibo": (GIBO, {"steps": 2, "batch": 3, "starts": 4, "start_clip": 1.5, "clip": 0.5}),
+    "centred": (CENTRED, {"trials": 8, "population": 4}),
+}
+KEYS = ["value/", "start", "step/", "share/", "generation/", "final"]
+GRID = 2.0**-40  # the grid of the noise, in standard deviations
 
 
-@pytest.mark.parametrize("audit", [audits.audit_grid, audits.audit_source])
+def make_run(
+    folder: Path, method: str, people: str, *, default: bool = False, clip: Any = (-1.0, 2.0), noise: Any = None
+) -> SearchRun:
+    """Return a run of a method on a ledger of its own."""
+    ledger = PrivacyLedger(folder / f"{method} {people} {default}.db", Budget.gdp(4.0))
+    privatizer = LossPrivatizer(ledger, clip=clip, noise=noise, **PEOPLE[people])
+    kind, settings = METHODS[method]
+    space = None if kind is VALUES else SPACE
+    chosen = DEFAULT if default else None
+    return SearchRun(kind, privatizer, scope="run", space=space, seed=1, default=chosen, **settings)
+
+
+def play(run: SearchRun) -> None:
+    """Make every release that the run planned, the final estimate included."""
+    rng = np.random.default_rng(0)
+    for i in range(3 * run.plan.trials):
+        if run.complete:
+            break
+        x = {"a": 0.1 * (i % 10), "b": 0.5} if run.space is None else run.ask()
+        run.finish(str(i), x, rng.random(run.privatizer.rows) + x["a"])
+    rows = rng.random(run.privatizer.rows)
+    if run.ledger.find("run", "final") is None:  # a run that ends with a choice makes it by itself
+        run.estimate({"a": 0.5, "b": 0.5}, rows, default=rows if run.default else None)
+
+
+# ---- sensitivity ---------------------------------------------------------------------------------------
+
+
+def expected_sensitivity(run: SearchRun, charge: Any, share: float) -> float:
+    """The largest move of a statistic under replacing one person, from the paper's formulas and the public plan."""
+    settings, width = run.plan.settings, 3.0
+    kind = charge.key.partition("/")[0]
+    if kind == "final" and run.default is not None:
+        return math.sqrt(2) * width * share
+    diameters = {
+        "value": lambda: width,
+        "final": lambda: width,
+        "choice": lambda: width,
+        "start": lambda: 2 * settings.start_clip,
+        "step": lambda: 2 * settings.clip,
+        "share": lambda: 1.0,
+        "generation": lambda: 2 * charge.note["radius"],
+    }
+    return float(diameters[kind]()) * share
+
+
+def audit_sensitivity(folder: Path, method: str, people: str, *, default: bool = False) -> set[str]:
+    """Every charge states the sensitivity and noise that its key must have, and was drawn so; return the keys."""
+    noise = NoNoise()
+    run = make_run(folder, method, people, default=default, noise=noise)
+    play(run)
+    charges = run.ledger.charges("run")
+    sizes = [sigma for _, sigma in noise.seen]
+    assert sizes == [c.description["sigma"] for c in charges], "noise of another size than the charge says"
+    for charge in charges:
+        found, p = charge.description, len(charge.value or ())
+        delta = expected_sensitivity(run, charge, LARGEST_SHARE[people])
+        assert math.isclose(found["sensitivity"], delta, rel_tol=1e-12), (
+            f"{charge.key}: {found['sensitivity']} for {delta}"
+        )
+        if charge.key == "choice":
+            continue  # tests/selection audits its law
+        sigma = delta * (1 + 1e-6) / (charge.mu - math.sqrt(p) * GRID)
+        assert math.isclose(found["sigma"], sigma, rel_tol=1e-12), f"{charge.key}: sigma {found['sigma']} for {sigma}"
+    return {key for key in KEYS for charge in charges if charge.key.startswith(key)}
+
+
+ROWS_FOR_PEOPLE = ("groups", lambda p: p.n / p.rows)
+EQUAL_FOR_LARGEST_WEIGHT = ("weights", lambda p: 1 / p.n / LARGEST_SHARE["weights"])
+
+
+@pytest.mark.parametrize("people", PEOPLE)
+def test_every_kind_of_release_has_the_sensitivity_of_its_formula(fast_path: Path, people: str) -> None:
+    found = [audit_sensitivity(fast_path, method, people) for method in METHODS]
+    found += [audit_sensitivity(fast_path, method, people, default=True) for method in ("gibo", "centred")]
+    assert set().union(*found) == set(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "bug", "default"),
+    [
+        ("value/", "values", ROWS_FOR_PEOPLE, False),
+        ("start", "gibo", EQUAL_FOR_LARGEST_WEIGHT, False),
+        ("step/", "gibo", ROWS_FOR_PEOPLE, False),
+        ("share/", "centred", EQUAL_FOR_LARGEST_WEIGHT, False),
+        ("generation/", "centred", ROWS_FOR_PEOPLE, False),
+        ("final", "centred", EQUAL_FOR_LARGEST_WEIGHT, False),
+        ("final", "centred", ROWS_FOR_PEOPLE, True),
+    ],
+)
+def test_a_sensitivity_that_is_too_small_in_one_kind_of_release_is_found(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, method: str, bug: Any, default: bool
+) -> None:
+    people, factor = bug
+    small_sensitivity(key, factor)(monkeypatch)
+    with pytest.raises(AssertionError, match=key):
+        audit_sensitivity(fast_path, method, people, default=default)
+
+
+# ---- the grid and the source of the noise ----------------------------------------------------------------
+
+
+def audit_grid(folder: Path) -> None:
+    """Every released number is centre + sigma k 2^-40, bit by bit, and not on a coarser grid."""
+    multiples: list[int] = []
+    for method in METHODS:
+        run = make_run(folder, method, "n", clip=(-1.0, 1.0))
+        play(run)
+        for charge in run.ledger.charges("run"):
+            centre, sigma = 0.5 if charge.key.startswith("share/") else 0.0, float(charge.description["sigma"])
+            for value in charge.value or ():
+                near = round((value - centre) / sigma / GRID)
+                found = [k for k in range(near - 2048, near + 2049) if k * GRID * sigma + centre == value]
+                assert found, f"{charge.key}: {value!r} is not on the grid of 2^-40"
+                multiples += [found[0]] if len(found) == 1 else []
+    finest = math.gcd(*multiples)
+    assert finest == 1, f"all values are on a coarser grid, {finest} times 2^-40"
+    assert len(multiples) > 20
+
+
+def audit_source(folder: Path) -> None:
+    """Every draw is one that OpenDP made, of standard deviation 1 on the grid 2^-40."""
+    drawn: list[list[float]] = []
+
+    def watched(domain: Any, distance: Any, *, scale: float, k: int) -> Any:
+        assert (scale, k) == (1.0, -40), f"OpenDP was asked for scale {scale} on the grid 2^{k}"
+        mechanism = make_gaussian(domain, distance, scale=scale, k=k)
+
+        def draw(statistic: Any) -> Any:
+            drawn.append(mechanism(statistic))
+            return drawn[-1]
+
+        return draw
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dptune.privacy.noise.make_gaussian", watched)
+        patch.setattr("dptune.privacy.noise._unit_gaussian", _unit_gaussian.__wrapped__)  # mechanisms that are kept
+        run = make_run(folder, "gibo", "n", clip=(-1.0, 1.0))
+        play(run)
+    charges = run.ledger.charges("run")
+    assert [c.value for c in charges] == [
+        tuple(np.multiply(d, c.description["sigma"])) for c, d in zip(charges, drawn, strict=False)
+    ], "a released value is not what OpenDP drew"
+
+
+@pytest.mark.parametrize("audit", [audit_grid, audit_source])
 def test_every_released_number_of_a_run_is_what_openDP_drew_on_its_grid(fast_path: Path, audit: Any) -> None:
     audit(fast_path)
 
 
-@pytest.mark.parametrize(
-    ("bug", "audit"),
-    [
-        (audits.numpy_noise, audits.audit_grid),
-        (audits.numpy_noise_on_the_grid, audits.audit_source),
-        (audits.coarse_grid, audits.audit_grid),
-    ],
+GENERATOR = np.random.default_rng()
+NUMPYS = noisy(lambda _, s, sigma: s + GENERATOR.normal(0, sigma, len(s)))
+NUMPYS_ON_THE_GRID = noisy(
+    lambda _, s, sigma: np.round((s / sigma + GENERATOR.normal(size=len(s))) / GRID) * GRID * sigma
 )
-def test_other_noise_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Any, audit: Any) -> None:
+COARSE_GRID = planted(noise_module, "GRID_EXPONENT", lambda _: -20)
+
+
+@pytest.mark.parametrize(
+    ("bug", "audit"), [(NUMPYS, audit_grid), (NUMPYS_ON_THE_GRID, audit_source), (COARSE_GRID, audit_grid)]
+)
+def test_other_noise_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Bug, audit: Any) -> None:
     bug(monkeypatch)
     with pytest.raises(AssertionError):
         audit(fast_path)
 
 
-# ---- sensitivity -----------------------------------------------------------------------------------------
-
-KINDS = {"value/": "values", "start": "gibo", "step/": "gibo", "share/": "centred", "generation/": "centred"}
-ROWS_FOR_PEOPLE = ("groups", lambda p: p.n / p.rows)
-EQUAL_FOR_LARGEST_WEIGHT = ("weights", lambda p: 1 / p.n / audits.LARGEST_SHARE["weights"])
+# ---- names of points -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("people", audits.PEOPLE)
-def test_every_kind_of_release_has_the_sensitivity_of_its_formula(fast_path: Path, people: str) -> None:
-    found = [audits.audit_run_sensitivity(fast_path, method, people) for method in audits.METHODS]
-    found += [audits.audit_run_sensitivity(fast_path, method, people, default=True) for method in ("gibo", "centred")]
-    assert set().union(*found) == set(audits.KEYS)
-
-
-@pytest.mark.parametrize(
-    ("key", "bug", "default"),
-    [
-        ("value/", ROWS_FOR_PEOPLE, False),
-        ("start", EQUAL_FOR_LARGEST_WEIGHT, False),
-        ("step/", ROWS_FOR_PEOPLE, False),
-        ("share/", EQUAL_FOR_LARGEST_WEIGHT, False),
-        ("generation/", ROWS_FOR_PEOPLE, False),
-        ("final", EQUAL_FOR_LARGEST_WEIGHT, False),
-        ("final", ROWS_FOR_PEOPLE, True),
-    ],
-)
-def test_a_sensitivity_that_is_too_small_in_one_kind_of_release_is_found(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, bug: Any, default: bool
-) -> None:
-    people, factor = bug
-    audits.plant_sensitivity(monkeypatch, key, factor)
-    with pytest.raises(AssertionError, match=key):
-        audits.audit_run_sensitivity(fast_path, KINDS.get(key, "centred"), people, default=default)
-
-
-# ---- names -----------------------------------------------------------------------------------------------
-
-
-def test_no_run_and_no_parameters_see_the_losses_of_others(fast_path: Path) -> None:
-    audits.audit_names(fast_path)
-
-
-@pytest.mark.parametrize("part", ["scope", "parameters"])
-def test_a_point_named_without_one_of_its_parts_is_found(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
-    audits.name_without(monkeypatch, part)
-    with pytest.raises(AssertionError):
-        audits.audit_names(fast_path)
-
-
-# ---- what is logged --------------------------------------------------------------------------------------
-
-ROWS, SECRET = 12, 4711.25
-
-
-class Model:
-    """Predicts its constant; fails on rows beyond 1000."""
-
-    def __init__(self, constant: float) -> None:
-        self.constant, self.n_features_in_ = constant, 1
-
-    def fit(self) -> Model:
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        if (np.asarray(X, dtype=float) > 1000).any():
-            raise ValueError(f"{X.max()} is too large")
-        return np.full(len(X), self.constant)
-
-
-def raising(secret: float) -> dict[str, Any]:
-    """A function that raises in every third trial, with a private number."""
-
-    def losses(trial: Any) -> Any:
-        x = trial.suggest_float("x", 0, 1)
-        if trial.number % 3 == 1:
-            raise ValueError(f"person 7 has {secret}")
-        return np.full(ROWS, x)
-
-    return {"function": losses}
-
-
-def with_nan(people: int) -> dict[str, Any]:
-    """A function of which so many people have no loss."""
-    return {"function": lambda t: np.where(np.arange(ROWS) < people, np.nan, t.suggest_float("x", 0, 1))}
-
-
-def with_failing_rows(rows: int) -> dict[str, Any]:
-    """A model that fails on so many rows of ``data=``."""
-    data = np.where(np.arange(ROWS) < rows, SECRET, 1.0)[:, None], np.zeros(ROWS)
-    model = {"loss": "squared_error", "data": data}
-    return {"function": lambda trial: Model(trial.suggest_float("x", 0, 1)).fit(), **model}
-
-
-NEIGHBOURS: dict[str, list[dict[str, Any]]] = {
-    "text of an exception": [raising(secret) for secret in (1.5, SECRET)],
-    "number of NaN losses": [with_nan(people) for people in (0, 1, 2)],
-    "number of failing rows": [with_failing_rows(rows) for rows in (0, 1, 2)],
-}
-
-
-def study(folder: Path, centred: bool, function: Any, **options: Any) -> None:
-    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0))
-    privatizer = LossPrivatizer(ledger, n=ROWS, clip=(0.0, 1.0), noise=SeededNoise(5))
-    if centred:
-        sampler: Any = CentredSampler(privatizer, {"x": FloatDistribution(0, 1)}, n_trials=8, seed=1)
-        objective: Any = sampler.objective(function, **options)
-    else:
-        sampler = optuna.samplers.RandomSampler(seed=1)
-        objective = PrivateObjective(function, privatizer, n_trials=8, **options)
-    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8)
-
-
-def logged(folder: Path, centred: bool, half: dict[str, Any]) -> list[str]:
+def audit_names(folder: Path) -> None:
+    """Two runs, and two parameter sets of one name, never see each other's losses."""
     folder.mkdir()
-    with every_logger() as lines:
-        study(folder, centred, **half)
-    return without_clocks(lines, folder)
+    privatizer = make_run(folder, "centred", "n", noise=NoNoise()).privatizer
+    kind, settings = METHODS["centred"]
+    runs = [
+        SearchRun(kind, privatizer, scope=s, space=SPACE, seed=1, mu=1.0, **settings)  # same seed: same points
+        for s in ("one", "other")
+    ]
+    for level, run in enumerate(runs):
+        run.finish("0", {"a": 0.5, "b": 0.5}, np.full(10, float(level)))
+        run.finish("0", {"a": 0.25, "b": 0.5}, np.full(10, level + 0.25))
+    held = privatizer.points()
+    assert len(held) == 4, f"{len(held)} names for four evaluations"
+    levels = []
+    for point in held:
+        levels.append(privatizer.release(privatizer.mean_query(point, 0.01), scope="look", key=point).scalar)
+    assert np.allclose(sorted(levels), [0.0, 0.25, 1.0, 1.25]), f"losses were shared: {levels}"
 
 
-def audit_loggers(folder: Path, difference: str, *, centred: bool = False) -> None:
-    """Neighbours make the same lines in every logger at every level."""
-    folder.mkdir()
-    mine, *others = (logged(folder / str(i), centred, half) for i, half in enumerate(NEIGHBOURS[difference]))
-    assert len(mine) > 100  # SQL and its parameters, among others
-    for theirs in others:
-        for a, b in itertools.zip_longest(mine, theirs):
-            assert a == b, "a log line depends on private data"
-        assert not any(str(SECRET) in line for line in theirs)
+def test_no_run_and_no_parameters_see_the_losses_of_others(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_names(fast_path / "right")
+    for without in ("scope", "parameters"):
 
+        def named(true: Any, part: str = without) -> Any:
+            return lambda s, t, x: true("" if part == "scope" else s, t, {} if part == "parameters" else x)
 
-def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, level: int) -> None:
-    """Log what the difference is about where the package has it in hand."""
-    clean, rows, guarded = StoredLosses.clean, estimator._without_bad_rows, shield.call_guarded
-
-    def log_nan(self: StoredLosses, values: Any) -> Any:
-        logger.log(level, "%d losses are NaN", np.isnan(values).sum())
-        return clean(self, values)
-
-    def log_rows(ask: Any, failing: Any) -> Any:
-        output, found = rows(ask, failing)
-        logger.log(level, "the model fails on %d rows", found.sum())
-        return output, found
-
-    def log_error(function: Any, *others: Any) -> Any:
-        def called(trial: Any) -> Any:
-            try:
-                return function(trial)
-            except Exception as error:
-                logger.log(level, "the objective failed: %s", error)
-                raise
-
-        return guarded(called, *others)
-
-    if difference == "number of NaN losses":
-        patch.setattr(StoredLosses, "clean", log_nan)
-    elif difference == "number of failing rows":
-        patch.setattr(estimator, "_without_bad_rows", log_rows)
-    else:
-        patch.setattr(shield, "call_guarded", log_error)
-
-
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@pytest.mark.parametrize(
-    ("difference", "name", "level"),
-    [
-        ("text of an exception", "optuna.trial", logging.INFO),
-        ("number of NaN losses", "dptune.losses", logging.DEBUG),
-        ("number of failing rows", "made.just.now", logging.DEBUG),
-    ],
-)
-def test_no_logger_at_any_level_tells_neighbours_apart_and_a_line_that_does_is_found(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, difference: str, level: int, name: str
-) -> None:
-    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
-    audit_loggers(fast_path / "objective", difference)
-    if difference == "number of NaN losses":
-        audit_loggers(fast_path / "centred", difference, centred=True)
-    leak(monkeypatch, difference, logging.getLogger(name), level)
-    with pytest.raises(AssertionError, match="depends on private data"):
-        audit_loggers(fast_path / "planted", difference)
+        with monkeypatch.context() as patch:
+            planted(run_module, "point_name", named)(patch)
+            with pytest.raises(AssertionError):
+                audit_names(fast_path / without)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import Bug, planted
-from house_audits import plant_sensitivity
+from audit_tools import Bug, planted, small_sensitivity
 from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
@@ -204,7 +203,7 @@ BUGS: dict[str, Bug] = {
         Rungs, "decide", lambda true: lambda self, asked: [true(self, asked), raw_mean(asked)][1]
     ),
     "no charge": planted(Rungs, "decide", lambda _: no_charge),
-    "half the sensitivity": lambda patch: plant_sensitivity(patch, "rung/", lambda privatizer: 0.5),
+    "half the sensitivity": small_sensitivity("rung/", lambda privatizer: 0.5),
     "cheaper": planted(RunPlan, "rung_mu", lambda true: property(lambda self: true.fget(self) / 2)),
     "stale incumbent": planted(Rungs, "incumbent", first_incumbent),
     "incumbent by losses": planted(Rungs, "standing", lambda _: mean_of_last_losses),
