@@ -146,21 +146,12 @@ def audit_vector_sensitivity(p: int = 4, n: int = 20, mu: float = 0.7, radius: f
 # ---- the law of the noise ----------------------------------------------------------------------------
 
 
-def null_releases(releases: int, p: int, *, radius: float, n: int = 100, mu: float = 1.0) -> Array:
-    """Return the answers (releases, p) about people whose losses are all 0: pure noise."""
-    privatizer = LossPrivatizer(FreeLedger(), n=n, clip=(-1.0, 1.0))
-    names = tuple(f"x{j}" for j in range(p))
-    for name in names:
-        privatizer.observe(name, np.zeros(n))
-    query = MeanQuery(names, np.eye(p), Ball(radius), mu)
-    return np.array([privatizer.release(query, scope="null", key=str(t)).value for t in range(releases)])
-
-
 def audit_noise_law(*, radius: float, releases: int = 400, p: int = 12, n: int = 100, mu: float = 1.0) -> None:
     """Null answers are N(0, (2C/(n mu))^2 I): variance, shape, independence across steps and coordinates."""
-    Z = null_releases(releases, p, radius=radius, n=n, mu=mu) / (2 * radius / (n * mu))  # (T, p), i.i.d. N(0, 1)
-    found = complaints(Z.ravel())
-    assert not found, "; ".join(found)
+    query = MeanQuery(tuple(f"x{j}" for j in range(p)), np.eye(p), Ball(radius), mu)
+    found = answers(query, np.zeros((p, n)), releases, (-1.0, 1.0))  # everybody's losses are 0
+    Z = found / (2 * radius / (n * mu))  # (T, p), i.i.d. N(0, 1)
+    assert complaints(Z.ravel()) == []
     for lag in (1, 2, 3):
         _standard(float((Z[lag:] * Z[:-lag]).sum()) / Z[lag:].size ** 0.5, f"correlation of answers at lag {lag}")
     for i, j in itertools.combinations(range(p), 2):

@@ -97,13 +97,7 @@ class AutoClip:
         A budget in (epsilon, delta) is divided by its first charge, which this is. To leave the run's own choice a
         limit, it has to know that choice's share of mu^2, a public number. It is itself counted as a Gaussian, whose
         squares add up, or among the choices, whose bounded ranges do: as leaves the run more (docs/privacy.md).
-
-        Args:
-            mu: of the run that begins next; None: it takes what this leaves.
-            choice_share: of that run's mu^2, for a choice of its own.
-
-        Raises:
-            InputError: the budget has ``mu`` left, but nothing for the clip.
+        ``mu`` is that of the run; None: it takes what this leaves.
         """
         division, most = None, allowance.unplanned or allowance.left
         shares: Sequence[float] = ()
@@ -220,13 +214,7 @@ class ClipRule:
 
 @dataclass(frozen=True, eq=False)
 class ClipQuery:
-    """Which bound is nearest, as a question with a price; public.
-
-    Attributes:
-        rule: the bounds, and how far each is.
-        mu: GDP price.
-        loss, most: the name of the loss, and its largest value; None: it has none.
-    """
+    """Which bound is nearest, as a question with a price; public. ``most`` is the largest value of ``loss``, if any."""
 
     rule: ClipRule
     mu: float
@@ -236,11 +224,9 @@ class ClipQuery:
 
     @property
     def dimension(self) -> int:
-        """Number of bounds."""
         return len(self.rule.over)
 
     def digest(self) -> str:
-        """Return a fingerprint of the question, by which a retry is recognised."""
         return repr((STATISTIC, self.loss, self.most, self.rule.above, self.rule.far, self.mu))
 
     def distances(self, people: People, losses: Vector) -> Vector:
@@ -250,10 +236,7 @@ class ClipQuery:
 
 
 class ClipChoice(NoisyMin):
-    """Releases a bound of small distance: :class:`~dptune.privacy.mechanism.NoisyMin` with the rule's odds.
-
-    Guarantee: that of NoisyMin, for entries each of which a person moves by their weight at most.
-    """
+    """Releases a bound of small distance, as NoisyMin does: a person moves an entry by their weight at most."""
 
     def __init__(self, noise: NoiseSource, rule: ClipRule) -> None:
         super().__init__(noise, np.exp(-rule.handicaps).tolist())

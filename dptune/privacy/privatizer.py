@@ -275,9 +275,6 @@ class LossPrivatizer(ObservedLosses):
         )
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(statistic(), scale) + level)
-        return self._released(charge, scale)
-
-    def _released(self, charge: Charge, scale: float) -> Released:
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
         return Released(value, charge, scale)

@@ -41,7 +41,6 @@ from dptune_sklearn import PrivateSearch
 ROWS = neighbours()
 REMEMBER = ["KNeighborsClassifier", "RadiusNeighborsRegressor", "StackingClassifier"]
 REMEMBER += sorted(set(PIPELINES) - {"KBinsDiscretizer"})
-DO_NOT = ["KBinsDiscretizer", "HistGradientBoostingClassifier", "Ridge"]
 MAKERS = {**dict(stock()), **PIPELINES}
 pytestmark = pytest.mark.filterwarnings("ignore")  # of fits to few rows
 
@@ -122,7 +121,7 @@ def by_private_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
     return by_search(pickled, rows, folder, cv=None, n_trials=4, settings={"final_share": 0.1})
 
 
-def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...] = ("far", "missing")) -> None:
+def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...]) -> None:
     """What leaves is the same bytes for neighbours."""
     y = Y_TRAIN + 1 if name == "GammaRegressor" else Y_TRAIN
     pickled = pickle.dumps(MAKERS[name]().fit(X_TRAIN, y))
@@ -139,38 +138,32 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenDPNoise, "noisy_argmin", lambda self, statistic, scale: 1)
 
 
-def audit_and_plant(door: Door, name: str, folder: Path, patch: pytest.MonkeyPatch, kinds: tuple[str, ...]) -> None:
-    """Models are as they were; the audit finds one that was asked itself."""
-    audit(door, name, folder, kinds)
-    patch.setattr(estimator, "copied", lambda model: model)
+@pytest.mark.parametrize(
+    ("door", "name"),
+    [
+        *((by_choice, name) for name in REMEMBER),
+        *((door, "KNeighborsClassifier") for door in (by_private_search, by_study, by_choosing_study)),
+    ],
+)
+def test_models_that_remember_were_never_asked_and_one_that_was_is_found(
+    fast_path: Path, canned: None, monkeypatch: pytest.MonkeyPatch, door: Door, name: str
+) -> None:
+    audit(door, name, fast_path, ("far",) if door is by_choice else ("far", "missing"))
+    monkeypatch.setattr(estimator, "copied", lambda model: model)
     with pytest.raises(AssertionError, match=f"{name} tells far apart, in .b'"):
-        audit(door, name, folder / "planted", ("far",))
+        audit(door, name, fast_path / "planted", ("far",))
 
 
-@pytest.mark.parametrize("name", REMEMBER)
-def test_models_among_which_one_was_chosen_are_as_they_were(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    audit_and_plant(by_choice, name, fast_path, monkeypatch, ("far",))
-
-
-@pytest.mark.parametrize("door", [by_private_search, by_study, by_choosing_study])
-def test_every_front_end_hands_out_models_that_were_never_asked(
-    fast_path: Path, canned: None, monkeypatch: pytest.MonkeyPatch, door: Door
-) -> None:
-    audit_and_plant(door, "KNeighborsClassifier", fast_path, monkeypatch, ("far", "missing"))
-
-
-@pytest.mark.parametrize("door", [by_search, by_choosing_search])
-def test_a_search_that_trains_the_chosen_model_anew_shows_nothing_else(
-    fast_path: Path, canned: None, door: Door
-) -> None:
-    audit(door, "KNeighborsClassifier", fast_path)
-
-
-def test_models_that_remember_nothing_are_chosen_among_as_well(fast_path: Path) -> None:
-    for name in DO_NOT:
-        audit(by_choice, name, fast_path / name, ("far",))
+@pytest.mark.parametrize(
+    ("door", "name"),
+    [
+        (by_search, "KNeighborsClassifier"),  # which trains the chosen model anew
+        (by_choosing_search, "KNeighborsClassifier"),
+        *((by_choice, name) for name in ("KBinsDiscretizer", "HistGradientBoostingClassifier", "Ridge")),
+    ],
+)
+def test_what_remembers_nothing_leaves_as_it_was(fast_path: Path, canned: None, door: Door, name: str) -> None:
+    audit(door, name, fast_path, ("far",))
 
 
 @pytest.mark.slow

@@ -187,19 +187,15 @@ def ordinary_generators(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("room", ["privacy", "training", "local", "choice", "ledger", "federated/server.py"])
-def test_where_privacy_is_decided_no_file_names_an_ordinary_generator(room: str) -> None:
-    place = PACKAGE / room
-    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
-    files = [path for path in files if path.parent != PACKAGE / "local/bandits"]  # learn from replies, in public
-    assert files
+def test_where_privacy_is_decided_no_file_names_an_ordinary_generator() -> None:
+    rooms = [PACKAGE / room for room in ("privacy", "training", "local", "choice", "ledger", "federated")]
+    files = [path for room in rooms for path in sorted(room.rglob("*.py")) if path.parent != PACKAGE / "local/bandits"]
+    files = [path for path in files if path.parent != PACKAGE / "federated" or path.name == "server.py"]
+    assert len(files) > 50
     found = {path.name: ordinary_generators(ast.parse(path.read_text())) for path in files}
-    simulate = {"planning.py", "binary.py"} if room == "choice" else set()  # with public or released values
+    simulate = {"planning.py", "binary.py"}  # with public or released values
     assert {name: names for name, names in found.items() if names} == {
-        key: {"np.random.default_rng"} for key in simulate
+        name: {"np.random.default_rng"} for name in simulate
     }
-
-
-def test_an_ordinary_generator_that_a_file_names_is_found() -> None:
     for code in ("import numpy as np\nG = np.random.default_rng()", "from random import random", "random.Random()"):
         assert ordinary_generators(ast.parse(code))

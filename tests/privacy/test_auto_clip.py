@@ -58,6 +58,7 @@ def test_it_is_charged_recorded_and_stated(auto: Callable[..., LossPrivatizer], 
     (charge,) = ledger.charges("clip/automatic")
     assert charge.mu == pytest.approx(PRICE)
     assert ledger.spent() == pytest.approx(PRICE)
+    assert math.hypot(AutoClip().price(2.0), AutoClip().rest(2.0)) == pytest.approx(2.0)
     assert charge.value is not None
     assert (low, high) == (0.0, 4 * charge.value[0])
     assert privatizer.describe()["clip"] == [low, high]

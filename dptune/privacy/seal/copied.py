@@ -19,15 +19,8 @@ from dptune.privacy.seal.quiet import quietly
 def copied(model: Any) -> Any:
     """Return a copy of a fitted model, by its own pickling; functions, classes and modules in it are shared.
 
-    ``copy.deepcopy`` is not used: LightGBM's forgets at which iteration a booster was stopped.
-
-    Raises:
-        InputError: the model cannot be pickled. Depends on the model only.
-
-    Example::
-
-        asked = copied(model)
-        asked.predict(X_val)        # model is as it was
+    ``copy.deepcopy`` is not used: LightGBM's forgets at which iteration a booster was stopped. What it raises depends
+    on the model only.
     """
     result = quietly(_round_trip, model)
     if isinstance(result, tuple):

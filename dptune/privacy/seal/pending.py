@@ -35,14 +35,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS pending (at INTEGER PRIMARY KEY, point TEXT
 
 @dataclass(frozen=True)
 class PendingPoint:
-    """What is public about a point whose losses wait, and whether its evaluation failed.
-
-    Attributes:
-        point: its name.
-        scope: the run.
-        parameters: where it was evaluated, as plain JSON data.
-        failed: whether it failed: as private as the losses.
-    """
+    """What is public about a point whose losses wait, as plain JSON data; and ``failed``, as private as the losses."""
 
     point: str
     scope: str
@@ -92,12 +85,7 @@ class PendingLosses:
         return str(_cryptography().Fernet.generate_key().decode())
 
     def keep(self, waiting: PendingPoint, row: Row, *, whose: Sequence[object]) -> None:
-        """Write the row of a point.
-
-        Args:
-            waiting: the point.
-            row: its losses.
-            whose: JSON data by which ledger and privatizer are recognised; as private as the losses.
+        """Write the row of a point. ``whose`` is JSON data by which ledger and privatizer are recognised; private.
 
         Raises:
             LedgerError: it cannot be written.
@@ -107,7 +95,7 @@ class PendingLosses:
         self._change("INSERT OR REPLACE INTO pending (point, sealed) VALUES (?, ?)", [(waiting.point, sealed)])
 
     def drop(self, points: Collection[str]) -> None:
-        """Delete rows; those of points that are not there are nobody's concern.
+        """Delete the rows of points, where there are any.
 
         Raises:
             LedgerError: it cannot be written.

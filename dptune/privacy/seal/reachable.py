@@ -27,17 +27,11 @@ _WORK = 10_000  # of NumPy's exact search for shared memory; harder cases count 
 
 
 def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool = False) -> None:
-    """Refuse a function from which private objects can be reached.
+    """Refuse a function from which private objects can be reached; the error depends on names and addresses only.
 
-    Args:
-        function: the user's training function.
-        private: X, y and whatever loads them.
-        loaded: whether ``data=`` is a function that has loaded them.
-
-    Raises:
-        InputError: names the way to them; depends on names and addresses only.
+    ``loaded`` says that ``data=`` is a function that has loaded them.
     """
-    if (way := way_to(function, *private)) is None:
+    if (way := _way_to(function, *private)) is None:
         return
     name = way.partition(":")[0]
     load = "data= be a function that loads the private rows, data=load"
@@ -49,7 +43,7 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
     )
 
 
-def way_to(function: Callable[..., Any], *private: Any) -> str | None:
+def _way_to(function: Callable[..., Any], *private: Any) -> str | None:
     """Return the way by which a function can reach private objects, in words; None if there is none."""
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
     arrays = [array for each in private for array in _arrays(each)]
