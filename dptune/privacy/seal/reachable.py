@@ -31,7 +31,7 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
 
     ``loaded`` says that ``data=`` is a function that has loaded them.
     """
-    if (way := _way_to(function, *private)) is None:
+    if (way := way_to(function, *private)) is None:
         return
     name = way.partition(":")[0]
     load = "data= be a function that loads the private rows, data=load"
@@ -43,7 +43,7 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
     )
 
 
-def _way_to(function: Callable[..., Any], *private: Any) -> str | None:
+def way_to(function: Callable[..., Any], *private: Any) -> str | None:
     """Return the way by which a function can reach private objects, in words; None if there is none."""
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
     arrays = [array for each in private for array in _arrays(each)]
