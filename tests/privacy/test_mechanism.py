@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from noises import NoNoise
 
 from dptune import BudgetExhausted, LossPrivatizer
 from dptune._arrays import Vector
+from dptune.errors import KeyConflict
 from dptune.ledger.events import GaussianRelease
-from dptune.privacy.mechanism import AnyQuery, GaussianMechanism
+from dptune.privacy.mechanism import AnyQuery, GaussianMechanism, NoisyMin
 
 
 def doubled(order: list[str]) -> type[GaussianMechanism]:
@@ -48,6 +50,18 @@ def test_another_mechanism_pays_its_own_price_and_adds_its_own_noise(privatizer:
     names = [name for name, *_ in mine.ledger.statement(delta=1e-5).mechanisms]
     assert sorted(name.split(" on ")[0] for name in names) == ["Gaussian mechanism", "Gaussian mechanism"]
     assert sum("doubled" in name for name in names) == 1
+
+
+def test_a_retry_with_another_prior_is_another_question(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer()
+    for name in "xy":
+        mine.observe(name, np.zeros(4))
+    query = mine.means_query("xy", 1.0)
+    for prior in ((), (1.0, 3.0)):
+        mine.release(query, scope="s", key=str(prior), mechanism=partial(NoisyMin, prior=prior))
+        for other in {(), (1.0, 3.0), (3.0, 1.0)} - {prior}:
+            with pytest.raises(KeyConflict):
+                mine.release(query, scope="s", key=str(prior), mechanism=partial(NoisyMin, prior=other))
 
 
 def test_a_box_of_several_means_has_the_l2_sensitivity_of_all_of_them(

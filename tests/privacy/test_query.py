@@ -129,9 +129,12 @@ def test_people_on_the_sphere_count_and_those_without_a_norm_do_not() -> None:
     losses = np.array([[0.6, 0.6, 0.61, 0.0, np.nan], [0.8, 0.79, 0.8, 0.0, 0.0]])
     statistic, _ = noiseless(share(), losses, clip=(0.0, 5.0), dtype=np.float64)
     assert statistic == pytest.approx([3 / 5 - 0.5])  # NaN became 5, the upper clip; the statistic is centred at 1/2
-    huge = np.full((2, 4), 1e300)
-    wide = share(weights=np.full((2, 2), 1e150))
-    assert noiseless(wide, huge, clip=(0.0, 1e30), dtype=np.float64)[0] == pytest.approx([-0.5])
+    huge, far = np.full((65, 4), 1e300), np.zeros((1, 65))
+    far[0, [0, -1]] = 1e300, -1e300  # of two blocks of points: infinite less infinite
+    for W in (np.full((2, 2), 1e150), far):
+        wide = NormQuery(tuple(map(str, range(W.shape[1]))), W, 1.0, 0.5)
+        found, _ = noiseless(wide, huge[: W.shape[1]], clip=(0.0, 1e30), dtype=np.float64)
+        assert found == pytest.approx([-0.5])
 
 
 def test_a_share_is_charged_recorded_and_named(privatizer: Callable[..., LossPrivatizer]) -> None:
