@@ -210,10 +210,3 @@ def test_progress_counts_answers(fast_path):
     assert progress["complete"] is progress["chosen"] is False
     made_up_for(run := start(), 30)
     check_end(run, lost=4)
-
-
-def test_a_paid_choice_in_a_server_is_made_up_for(postgresql):
-    start = starting(SELECTION_RUN, postgresql())
-    killed(start, "charged", "choice")
-    made_up_for(run := start(), 22)
-    check_end(run)
