@@ -49,12 +49,11 @@ from benchmarks.data import Array
 from benchmarks.frontier.tables import table
 from benchmarks.report import DOCS
 from dptune.choice import Report
-from dptune.choice.report.binary import BinaryTable, exact_area
+from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.bins import Bins, edges_of
 from dptune.choice.report.cells import cells_loss
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.reporting import KEY
-from dptune.choice.report.result import report_of
 
 N_PUBLIC, DRAWS = 300, 100
 CELLS = [(n, mu) for n in (300, 1000) for mu in (1.0, 0.5, 0.25)] + [(400, 1.0), (400, 0.5)]  # people, budget
@@ -91,6 +90,14 @@ class Trained:
     y: Array
     scores: Array
     others: tuple[Array, Array]
+
+
+def exact_area(scores: Array, positive: Array) -> float:
+    """Return the area under the ROC curve of scores that are not private, ties counting half."""
+    values, places = np.unique(scores, return_inverse=True)
+    c0, c1 = (np.bincount(places[kind], minlength=len(values)) for kind in (~positive, positive))
+    pairs = float(c0.sum() * c1.sum())
+    return float(c1 @ (np.cumsum(c0) - c0 / 2)) / pairs if pairs else math.nan
 
 
 def normal_classes(rows: int = 20_000) -> Array:
@@ -196,7 +203,8 @@ def codes_of(plan: ReportPlan, y: Array, answers: Array) -> Array:
 
 def released_again(plan: ReportPlan, privatizer: dptune.LossPrivatizer, codes: Array, name: str) -> Report:
     """The same report of other people, whose cells are known."""
-    return report_of(plan, privatizer.release_table(plan.query(), lambda: codes, scope=name, key=KEY), name)
+    released = privatizer.release_table(plan.query(), lambda: codes, scope=name, key=KEY)
+    return Report.of_charge(plan, released.charge, name)
 
 
 def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[str, Any]:

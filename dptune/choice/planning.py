@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from dptune.choice.public import BY_RANK, Law, Matrix, PublicLosses, Vector, centred, flip_law, law, prior
+from dptune._arrays import Matrix, Vector
+from dptune.choice.public import BY_RANK, Law, PublicLosses, centred, flip_law, law, prior
 from dptune.ledger.filter import Allowance, is_pair
 from dptune.ledger.gdp import Budget, bounded_range_from_mu, mu_from_pure, pure_from_mu
 from dptune.privacy.noise import laplace_scale, noise_scale

@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial.legendre import leggauss
 
+from dptune._arrays import Mask, Matrix, Vector
 from dptune.errors import InputError
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
 Law = Callable[[Vector], Vector]  # of a choice: probabilities (s,) of exponents (s,)
 
 STEEP = 2.0  # how fast the prior's logarithm falls with each paired standard error
@@ -141,7 +140,7 @@ class PublicLosses:
         return hashlib.sha256(header + self.values.tobytes()).hexdigest()[:16]
 
 
-def _sane(values: Matrix) -> npt.NDArray[np.bool_]:
+def _sane(values: Matrix) -> Mask:
     """Which candidates are not far worse than the usual one: one that diverges must not widen the range of all."""
     means = np.where(np.isfinite(values).all(axis=1), values.mean(axis=1), np.inf)
     finite = means[np.isfinite(means)]

@@ -175,11 +175,6 @@ class PublicChoice:
     # ---- before ----------------------------------------------------------------------------------
 
     @property
-    def best_public(self) -> int:
-        """The candidate that cross-validation on the public rows picks."""
-        return self.public.order[0]
-
-    @property
     def clip(self) -> tuple[float, float]:
         """The range of a loss."""
         return self.public.low, self.public.high

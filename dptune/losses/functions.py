@@ -27,17 +27,6 @@ from dptune.errors import InputError
 from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, says
 
 EPS = float(np.finfo(np.float64).eps)
-__all__ = [
-    "EPS",
-    "absolute_error",
-    "brier_loss",
-    "hinge_loss",
-    "huber_loss",
-    "log_loss",
-    "pinball_loss",
-    "squared_error",
-    "zero_one_loss",
-]
 
 
 def squared_error(y: npt.ArrayLike, prediction: npt.ArrayLike) -> Vector:

@@ -180,11 +180,9 @@ def compared(losses: np.ndarray, mu: float, failed: set[int], **chosen: Any) -> 
             privatizer.observe(point, losses[j])
     query = privatizer.means_query(points, mu)
     privatizer.release(query, scope="s", key="k", mechanism=NoisyMin)
-    mechanism = NoisyMin(watching)
-    sensitivity = privatizer.sensitivity(query)
-    event = mechanism.event(query, sensitivity, mechanism.scale(query, sensitivity))
+    event = NoisyMin(watching).event(query, privatizer.sensitivity(query), watching.sigma)
     assert event.mu == mu
-    return *watching.seen[0], event.describe()["eta"]
+    return watching.statistic, watching.sigma, event.describe()["eta"]
 
 
 @st.composite

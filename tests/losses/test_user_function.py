@@ -50,7 +50,8 @@ def test_exits_of_the_training_half_are_failures() -> None:
 
     for error in UNUSUAL[1:]:
         assert call_guarded(trial_of(raising), error, len) == FAILED
-    assert isinstance(call_guarded(trial_of(raising), KeyboardInterrupt, len).error, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        call_guarded(trial_of(raising), KeyboardInterrupt, len).or_raise()
 
 
 @pytest.mark.parametrize("error", [*UNUSUAL, InputError, ObjectiveRefused])
@@ -142,9 +143,14 @@ def test_data_are_loaded_first_and_rows_are_read_once_for_all_models() -> None:
     assert call_guarded(function, None, len) == Outcome(N)
     read = Counted.reads
     assert read >= N
-    assert call_guarded(function, None, len) == Outcome(N)
+    assert call_guarded(function, None, len).or_raise() == N
     assert Counted.reads == read
     assert order == ["loaded", "trained", "trained"]
+
+
+def test_training_is_public_or_private() -> None:
+    with pytest.raises(InputError, match='"public" or "private"'):
+        trial_of(_fitted, training="secret")
 
 
 def test_a_copy_computes_the_same() -> None:

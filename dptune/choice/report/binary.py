@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, logit
 
+from dptune._arrays import Matrix, Vector
 from dptune.choice.report.bins import POINTS, Bins
 from dptune.choice.report.decisions import Decisions
-from dptune.choice.report.metric import WHOLE, Z_95, Cells, Matrix, Metric, Range, Vector, nonnegative
+from dptune.choice.report.metric import WHOLE, Z_95, Cells, Metric, Range, nonnegative
 
 WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
@@ -272,14 +272,6 @@ class BinaryTable:
                     lower if part == POINTS else float(np.mean(self.bins.points[b][-part - 1 : -part + 1]))
                 )
         return np.array(negatives), np.array(positives), np.array(thresholds)
-
-
-def exact_area(scores: Vector, positive: npt.NDArray[np.bool_]) -> float:
-    """Return the area under the ROC curve of scores that are not private, ties counting half."""
-    values, places = np.unique(scores, return_inverse=True)
-    c0, c1 = (np.bincount(places[kind], minlength=len(values)) for kind in (~positive, positive))
-    pairs = float(c0.sum() * c1.sum())
-    return float(c1 @ (np.cumsum(c0) - c0 / 2)) / pairs if pairs else math.nan
 
 
 def _order(B: int) -> Matrix:

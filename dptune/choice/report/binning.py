@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from dptune._arrays import Mask, Vector
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.bins import Bins, Mask, Vector, edges_of
+from dptune.choice.report.bins import Bins, edges_of
 
 CANDIDATES = (3, 4, 5, 6, 8, 10, 12, 16, 20)
 _FEWEST_IN_BIN = 6  # public rows of either class

@@ -14,13 +14,9 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Array, Indices, Mask, Matrix, Vector
 from dptune._numbers import tupled
-
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 POINTS = 16  # that stand for the public scores of a bin
 
@@ -53,7 +49,7 @@ class Bins:
         """The first bin whose people are predicted positive."""
         return int(np.searchsorted(self.edges, self.threshold, side="left")) + 1
 
-    def of(self, scores: Vector) -> npt.NDArray[np.intp]:
+    def of(self, scores: Vector) -> Indices:
         """Return the bin of each score (n,); a score that is NaN is in none, -1."""
         with np.errstate(all="ignore"):
             return np.where(np.isnan(scores), -1, np.searchsorted(self.edges, scores, side="left"))
@@ -89,7 +85,7 @@ class Bins:
         return np.asarray(found)
 
     @cached_property
-    def behind(self) -> npt.NDArray[np.float64]:
+    def behind(self) -> Array:
         """(B, 16, 16): 1 where the second point of a bin has the smaller score, 1/2 where both are equal."""
         points = np.asarray(self.points)
         first, second = points[:, :, None], points[:, None, :]

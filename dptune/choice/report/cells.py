@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Array, Indices, Vector
 from dptune._checks import attempt
 from dptune.choice.report.bins import Bins
 from dptune.losses.estimator import EstimatorLosses
@@ -23,9 +24,6 @@ from dptune.losses.rows import Rows
 from dptune.losses.user_function import call_guarded
 from dptune.privacy.seal.parsing import as_array, numbers
 from dptune.privacy.table import code_of
-
-Vector = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 
 class Asked:
@@ -40,7 +38,7 @@ class Asked:
     def __init__(self, output: Output, labels: Sequence[Any] | None, positive: int | None) -> None:
         self.output, self.labels, self.positive = output, labels, positive
 
-    def scores(self, y: npt.ArrayLike, answers: npt.ArrayLike) -> tuple[Places, Vector]:
+    def scores(self, y: npt.ArrayLike, answers: npt.ArrayLike) -> tuple[Indices, Vector]:
         """Return the true class (n,), -1 for an unknown one, and scores (n,) of two classes or (n, k) of more.
 
         A regression has no classes: the true answers and the predictions, both (n,).
@@ -83,7 +81,7 @@ def cells_loss(asked: Asked, cells: Any, sizes: Sequence[int]) -> NamedLoss:
     return NamedLoss("a report", function, asked.output, uses_labels=asked.labels is not None, checked=True)
 
 
-def decided(asked: Asked, scores: Vector) -> Places:
+def decided(asked: Asked, scores: Vector) -> Indices:
     """Return the class of the largest probability (n,), -1 where one is NaN; of "predict" the class itself."""
     if asked.output == "predict":
         return scores.astype(np.intp)
@@ -93,7 +91,7 @@ def decided(asked: Asked, scores: Vector) -> Places:
 def in_two_classes(asked: Asked, bins: Bins) -> Any:
     """Return the cells of (true class, score bin), the negative class first."""
 
-    def cells(codes: Places, scores: Vector) -> list[Places]:
+    def cells(codes: Indices, scores: Vector) -> list[Indices]:
         place = bins.of(scores)
         return [np.where((codes >= 0) & (place >= 0), (codes == asked.positive) * bins.count + place, -1)]
 
@@ -104,7 +102,7 @@ def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
     """Return the cells of (true class, decided class), and of (is it class j, bin of its probability) for each j."""
     k = len(asked.labels or ())
 
-    def cells(codes: Places, scores: Vector) -> list[Places]:
+    def cells(codes: Indices, scores: Vector) -> list[Indices]:
         decisions = decided(asked, scores)
         found = [np.where((codes >= 0) & (decisions >= 0), codes * k + decisions, -1)]
         for j, bins in enumerate(each):
@@ -115,7 +113,7 @@ def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
     return cells
 
 
-def with_groups(codes: Vector, groups: Places, own: Sequence[int], sizes: Sequence[int]) -> Vector:
+def with_groups(codes: Vector, groups: Indices, own: Sequence[int], sizes: Sequence[int]) -> Vector:
     """Return codes (n,) in which each group has cells of its own.
 
     Args:
@@ -129,7 +127,7 @@ def with_groups(codes: Vector, groups: Places, own: Sequence[int], sizes: Sequen
         return np.where(groups >= 0, codes + groups * float(step), np.nan)
 
 
-def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Places:
+def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Indices:
     """Return the place of each private example's group among the public levels (n,), -1 where it is none of them."""
     values = attempt(column_of, rows.X, column, failed=None)
     n = len(np.asarray(rows.y))
@@ -137,7 +135,7 @@ def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Places:
     return unknown if values is None else attempt(label_codes, values, levels, failed=unknown)
 
 
-def column_of(X: Any, column: Any) -> npt.NDArray[Any]:
+def column_of(X: Any, column: Any) -> Array:
     """Return a column (n,) of a data frame by its name, or of an array by its place."""
     if hasattr(X, "columns"):
         found = as_array(X[column])

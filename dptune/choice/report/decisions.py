@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dptune.choice.report.metric import Cells, Matrix, Metric, Vector, mean_of, nonnegative
+from dptune._arrays import Matrix, Vector
+from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Matrix, Vector
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.metric import Cells, Matrix, Metric, Vector, mean_of, nonnegative
+from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Confusion:
         return len(self.classes)
 
     @cached_property
-    def confusion_matrix(self) -> npt.NDArray[np.float64]:
+    def confusion_matrix(self) -> Matrix:
         """People by true class (rows) and decided class, moved to the nearest table without negative entries."""
         return nonnegative(self.cells.counts, float(self.cells.counts.sum())).reshape(self._k, self._k)
 

@@ -20,10 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
+from dptune._arrays import Matrix, Vector
+
 Range = tuple[float, float]
 
 Z_95 = 1.959964

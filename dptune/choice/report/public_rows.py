@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import Output
 
-Vector = npt.NDArray[np.float64]
 FEWEST = 20  # public rows
 _SEEN = 32  # of them, by whose scores a model is recognised
 _ROUNDING = 1e-6  # of a probability
@@ -35,7 +34,7 @@ class PublicScores:
     """
 
     asked: Asked
-    codes: npt.NDArray[np.intp]
+    codes: Indices
     scores: Vector
     seen: list[float]
 
@@ -108,7 +107,7 @@ def _answers(model: Any, asked: Asked, X: Any) -> Any:
     raise InputError(f"the model does not answer rows of public= ({reason}). Nothing was charged.")
 
 
-def _read(asked: Asked, y: Any, answers: Any, whose: str) -> tuple[npt.NDArray[np.intp], Vector]:
+def _read(asked: Asked, y: Any, answers: Any, whose: str) -> tuple[Indices, Vector]:
     codes, scores = asked.scores(y, answers)
     if not np.isfinite(scores).all():
         what = "answers and predictions" if asked.labels is None else "scores"

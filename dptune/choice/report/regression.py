@@ -18,13 +18,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dptune._arrays import Indices, Matrix, Vector
 from dptune._numbers import tupled
-from dptune.choice.report.metric import Z_95, Metric, Range, Vector, nonnegative
+from dptune.choice.report.metric import Z_95, Metric, Range, nonnegative
 from dptune.errors import InputError
-
-Matrix = npt.NDArray[np.float64]
 
 _FINE = 400  # cells of |r| and of v
 _BINS, _RESIDUAL_BINS, _PREDICTION_BINS = 8, 6, 4
@@ -123,7 +121,7 @@ class Ranges:
             )
         return _of_groups(groups, size), _of_groups(groups, answer), np.eye(groups * k + 1) * WEIGHT
 
-    def cells(self, _: object, both: Matrix) -> list[npt.NDArray[np.intp]]:
+    def cells(self, _: object, both: Matrix) -> list[Indices]:
         """Return the cell of each example in every block, as if all were of one group.
 
         Args:

@@ -21,7 +21,7 @@ from dptune._numbers import real
 from dptune.choice.report.cells import cells_loss, group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import how_to_ask, public_scores
-from dptune.choice.report.result import Report, report_of
+from dptune.choice.report.result import Report
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.losses.estimator import EstimatorLosses
@@ -102,7 +102,7 @@ def report(
         return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
     released = privatizer.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
-    return report_of(plan, released, name)
+    return Report.of_charge(plan, released.charge, name)
 
 
 def _paid_by(given: object, data: object) -> LossPrivatizer:

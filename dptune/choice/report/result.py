@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dptune._arrays import Matrix, Vector
 from dptune._numbers import rounded_up
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
-from dptune.choice.report.metric import Cells, Matrix, Metric, Vector
+from dptune.choice.report.metric import Cells, Metric
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.regression import WEIGHT, Ranges, Residuals
 from dptune.ledger.ledger import Charge
-from dptune.privacy.privatizer import Released
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -193,11 +193,6 @@ class Report:
         warning = "" if self.private else "  NOT PRIVATE (seeded noise)"
         title = f"{self.plan.model}, {self.n} people, mu = {self.mu:g}{warning}"
         return draw(self.results, self.metrics, self.plan, title, path, dark=dark)
-
-
-def report_of(plan: ReportPlan, released: Released, name: str) -> Report:
-    """Return the report of a release."""
-    return Report.of_charge(plan, released.charge, name)
 
 
 def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector, Matrix, float | None, float]:

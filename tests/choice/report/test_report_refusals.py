@@ -13,7 +13,7 @@ from sklearn import metrics as exact
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import dptune
-from dptune import BudgetExhausted, InputError, Rows
+from dptune import BudgetExhausted, InputError, PrivacyLedger, Rows
 from dptune.choice import stored_report
 from dptune.errors import BudgetMismatch
 
@@ -75,25 +75,26 @@ def test_a_report_takes_what_is_left_by_default(tmp_path: Path) -> None:
         report(mine, name="third")
 
 
-calls: list[int] = []
+LEDGERS: list[PrivacyLedger] = []
+calls: list[tuple[int, int]] = []
 
 
 class Counting(LogisticRegression):
-    """Keeps how many rows it was asked about."""
+    """Keeps how many rows it was asked about, and after how many charges."""
 
     def predict_proba(self, X: Any) -> Any:
-        calls.append(len(X))
+        calls.append((len(X), LEDGERS[-1].count() if LEDGERS else 0))
         return super().predict_proba(X)
 
 
-def test_nothing_is_read_when_the_budget_does_not_suffice(tmp_path: Path) -> None:
-    calls.clear()
-    model = Counting().fit(*PUBLIC)
+def test_nothing_is_read_before_the_charge_nor_when_the_budget_does_not_suffice(tmp_path: Path) -> None:
+    mine, model = privatizer(tmp_path, mu=0.1), Counting().fit(*PUBLIC)
+    LEDGERS[:], calls[:] = [mine.ledger], []
     with pytest.raises(BudgetExhausted):
-        report(privatizer(tmp_path, mu=0.1), model)
-    assert 400 not in calls
-    report(privatizer(tmp_path, mu=0.1), model, mu=0.1)
-    assert 400 in calls
+        report(mine, model)
+    assert 400 not in dict(calls)
+    report(mine, model, mu=0.1)
+    assert [charges for rows, charges in calls if rows == 400] == [1]
 
 
 # ---- public mistakes -------------------------------------------------------------------------------------
