@@ -144,6 +144,21 @@ def test_a_sequence_that_cannot_give_one_entry_gives_the_others() -> None:
     assert np.flatnonzero(np.isnan(loss_vector(Lazy(BAD)))).tolist() == [BAD]
 
 
+def test_answers_that_are_no_array_are_refused_by_their_type_alone() -> None:
+    class Unreadable(Raises):
+        def __repr__(self) -> str:
+            return "a private answer"
+
+    y = Unreadable()
+    for refused in (
+        lambda: estimator_losses("mse", RIDGE, X, y),
+        lambda: losses_function(lambda _: RIDGE, "mse", (X, y), rows=N),
+    ):
+        with pytest.raises(InputError, match="cannot be read as an array.*Unreadable") as caught:
+            refused()
+        assert "private" not in str(caught.value)
+
+
 # --- labels and numbers in the containers of users -------------------------------------------------------------------
 
 ANSWERS: dict[str, Callable[[list[Any]], Any]] = {
