@@ -154,7 +154,7 @@ def test_answers_that_are_no_array_are_refused_by_their_type_alone() -> None:
         lambda: estimator_losses("mse", RIDGE, X, y),
         lambda: losses_function(lambda _: RIDGE, "mse", (X, y), rows=N),
     ):
-        with pytest.raises(InputError, match="cannot be read as an array.*Unreadable") as caught:
+        with pytest.raises(InputError, match=r"cannot be read as an array.*Unreadable") as caught:
             refused()
         assert "private" not in str(caught.value)
 
