@@ -155,7 +155,7 @@ class _Reader:
 
     def _read_array(self, each: Any) -> None:
         try:
-            array, mask = np.asarray(each), np.ma.getmask(each)
+            array = np.asarray(each)
         except Exception:  # noqa: BLE001 - of any library's arrays, as those on a graphics card
             self._give_up(each)
             return
@@ -165,8 +165,6 @@ class _Reader:
                 self.read(held)
         else:
             self.found.update(hashlib.sha256(array.tobytes()).digest())
-        if mask is not np.ma.nomask:
-            self.found.update(hashlib.sha256(mask.tobytes()).digest())
 
     def _read_instance(self, each: Any) -> None:
         """Read what pickle would store, of an object of any class."""

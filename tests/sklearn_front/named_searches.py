@@ -6,6 +6,7 @@ import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from dptune_sklearn.digest import digest
 from sklearn_tools import PUBLIC, VAL
 
 SCALE = {"a": 1.0}  # a global that a function reads
+HELPERS = ModuleType("helpers")  # a module of the user's own
 
 
 class Reached(Exception):
@@ -85,6 +87,11 @@ def scaled(X: Any) -> Any:
 def reading(a: float) -> Any:
     SCALE["a"] = a
     return scaled
+
+
+def helped(a: float) -> Any:
+    HELPERS.scale = times(a)  # type: ignore[attr-defined]
+    return lambda X: HELPERS.scale(X)
 
 
 def own(sign: float = 1.0, *, threshold: float = 0.0, base: str = "X") -> Any:
@@ -162,6 +169,7 @@ OBJECTS: dict[str, Pair] = {
     "a closed-over array": (lambda: times(np.ones(3)), lambda: times(np.array([1, 1, 2.0]))),
     "a function's default": (lambda: with_default(1.0), lambda: with_default(2.0)),
     "a global": (lambda: reading(1.0), lambda: reading(2.0)),
+    "a function of a module": (lambda: helped(1.0), lambda: helped(2.0)),
     "a NumPy function": (lambda: np.tanh, lambda: np.arctan),
     "a class attribute": (own, lambda: own(-1.0)),
     "what a method closes over": (own, lambda: own(threshold=1.0)),

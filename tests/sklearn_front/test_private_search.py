@@ -98,7 +98,7 @@ class Fails(ClassifierMixin, BaseEstimator):
         return np.full((len(X), 2), 0.5)
 
 
-@pytest.mark.parametrize("method", ["centred", "selection"])
+@pytest.mark.parametrize("method", ["centred", "selection", "sampler"])
 def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
     search = search_in(fast_path, method, Fails())
     with pytest.warns(FitFailedWarning), pytest.raises(dptune.InputError, match="ZeroDivisionError: C is too large"):

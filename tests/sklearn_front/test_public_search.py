@@ -95,13 +95,19 @@ def test_a_search_that_is_made_has_the_results_of_RandomizedSearchCV(fast_path):
     assert search.multimetric_ is False
 
 
-def test_without_scoring_the_public_score_is_minus_the_loss(fast_path):
+def test_without_scoring_the_public_score_is_minus_the_loss_and_an_exact_private_one_is_warned_of(fast_path):
     search = made(fast_path).fit(*PUBLIC, **VAL)
     best = clone(WEAK).set_params(**search.best_params_)
     losses = cross_validated_losses(best.fit, *PUBLIC, cv=3, loss="log_loss")
     assert search.selection_.public_loss == pytest.approx(losses.mean(), abs=1e-3)
     if search.best_index_ is not None:
         assert search.cv_results_["mean_test_score"][search.best_index_] == pytest.approx(-losses.mean(), abs=0.05)
+    with pytest.warns(UserWarning, match="NOT PRIVATE: score"):
+        search.score(*PRIVATE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.score(*PUBLIC)
+    assert b"NOT PRIVATE" not in pickle.dumps(search)
 
 
 def test_the_finalists_losses_are_those_of_scikit_learn_s_models(fast_path, monkeypatch):
@@ -239,13 +245,6 @@ def test_a_default_that_cannot_be_trained_is_said(fast_path):
     assert search.selection_.improvement is None
 
 
-def _reaching(**hidden):
-    search = GridSearchCV(WEAK, GRID, cv=3)
-    for name, value in hidden.items():
-        setattr(search, name, value)
-    return search
-
-
 def never():
     return GridSearchCV(Never(), GRID)
 
@@ -259,8 +258,11 @@ BAD = [
         "several scores and no refit= that names one",
     ),
     (lambda: GridSearchCV(SVC(), GRID, cv=3), {}, dptune.InputError, "log_loss needs predict_proba"),
-    (lambda: _reaching(error_score=PRIVATE[0]), {}, dptune.InputError, "the search: error_score"),
-    (lambda: _reaching(scoring=lambda m, X, y, rows=PRIVATE[0]: 0.0), {}, dptune.InputError, "the search: scoring"),
+    (lambda: GridSearchCV(WEAK, GRID, error_score=PRIVATE[0]), {}, dptune.InputError, "the search: error_score"),
+    (
+        lambda: GridSearchCV(WEAK, GRID, scoring=lambda m, X, y, rows=PRIVATE[0]: 0.0), {}, dptune.InputError,
+        "the search: scoring",
+    ),
     (never, {"cv": None}, dptune.InputError, "cv= is refused with a GridSearchCV"),
     (never, {"n_trials": 9}, dptune.InputError, "n_trials= is refused with"),
     (never, {"scoring": "accuracy"}, dptune.InputError, "scoring= is refused with"),
@@ -283,23 +285,14 @@ def test_private_rows_that_a_public_search_would_train_on_are_refused(fast_path)
     assert ledger_in(fast_path).charges() == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "loss", "said"),
-    [([0.1, 1.0, 10.0], "log_loss", "Give this"), ([0.001, 0.1, 1.0, 20.0], "log_loss", "Give this"),
-     (GRID["C"], "brier", "other loss")],
-)  # fmt: skip
-def test_a_name_belongs_to_one_search(fast_path, changed, loss, said):
+def test_a_name_belongs_to_one_search(fast_path):
     wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), name="mine", mu=1.0).fit(*PUBLIC, **VAL)
-    with pytest.raises(BudgetMismatch, match=said):
-        wrapped(fast_path, GridSearchCV(WEAK, {"C": changed}, cv=3), name="mine", mu=1.0, loss=loss).fit(*PUBLIC, **VAL)
+    for changed, loss, said in (
+        ([0.1, 1.0, 10.0], "log_loss", "Give this"),
+        ([0.001, 0.1, 1.0, 20.0], "log_loss", "Give this"),
+        (GRID["C"], "brier", "other loss"),
+    ):
+        other = wrapped(fast_path, GridSearchCV(WEAK, {"C": changed}, cv=3), name="mine", mu=1.0, loss=loss)
+        with pytest.raises(BudgetMismatch, match=said):
+            other.fit(*PUBLIC, **VAL)
     assert ledger_in(fast_path).spent() <= 1.0
-
-
-def test_the_exact_score_of_private_rows_is_warned_of(fast_path):
-    search = made(fast_path).fit(*PUBLIC, **VAL)
-    with pytest.warns(UserWarning, match="NOT PRIVATE: score"):
-        search.score(*PRIVATE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        search.score(*PUBLIC)
-    assert b"NOT PRIVATE" not in pickle.dumps(search)

@@ -47,6 +47,7 @@ MISTAKES = [
     ({"method": "grid"}, VAL, "'selection', a dptune.search.Method or an Optuna sampler"),
     ({"param_distributions": {}}, VAL, "param_distributions"),
     ({"param_distributions": {"C": []}}, VAL, "param_distributions"),
+    ({"method": "selection", "param_distributions": {"C": []}}, VAL, "is empty: give it a value to try"),
     ({"param_distributions": [SPACE, {"CC": SPACE["C"]}]}, VAL, r"has 'CC', which .* Did you mean 'C'\?"),
     ({"loss": None}, VAL, "needs loss=, what is minimised"),
     ({"loss": "logloss"}, VAL, "not the name of a loss. Did you mean 'log_loss'"),
@@ -63,9 +64,11 @@ MISTAKES = [
 def test_mistakes_are_refused_with_a_remedy_before_anything_is_trained_or_paid(fast_path, settings, fit, message):
     how = {"method": None} if "cv" in settings else {}
     search = search_in(fast_path, estimator=Never(), **how | settings)
-    with pytest.raises(dptune.InputError, match=message):
+    with pytest.raises(dptune.InputError, match=message) as refused:
         search.fit(**{"X": PUBLIC[0], "y": PUBLIC[1], **fit})
     assert search.ledger.count() == 0
+    for private in (f"{abs(PRIVATE[0][0, 0]):.4f}", str(PRIVATE[1])[1:12]):
+        assert private not in str(refused.value)
 
 
 def test_a_private_search_is_not_searched_by_another(fast_path):

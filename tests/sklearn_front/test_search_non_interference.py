@@ -42,7 +42,7 @@ def neighbour(container: str, kind: str) -> tuple[Any, Any]:
         y = y.astype(float)
         y[WHO] = np.nan
     elif kind in ODD:
-        X[WHO, 1] = ODD[kind]
+        X[WHO] = ODD[kind]
     return CONTAINERS[container](X), y
 
 
@@ -83,7 +83,7 @@ def assert_nothing_interferes(folder: Path, container: str, which: str, *kinds: 
 @pytest.mark.parametrize(
     ("container", "which", "kinds"),
     [
-        ("array", "centred", ["other", "nan", "missing label"]),
+        ("array", "centred", ["nan", "missing label"]),
         ("array", "selection", ["secret", "label"]),
         ("array", "dp-gibo", ["label"]),
         ("array", "sampler", ["nan"]),

@@ -70,6 +70,7 @@ def test_poisson_repeats_are_theorem_6(mean: float) -> None:
 
 
 def test_trainings_without_sampling_are_one_gaussian_and_adaptive_releases_add_theirs() -> None:
+    assert epsilon_of([Gaussian(0.7)], DELTA) == epsilon_from_mu(0.7, DELTA)
     plan = TrainingPlan(noise_multiplier=8.0, sample_rate=1.0, steps=5, trainings=4)
     assert epsilon_of([plan], DELTA) == pytest.approx(epsilon_from_mu(math.sqrt(20) / 8, DELTA), rel=2e-3)
     both = epsilon_of([plan, Gaussian(0.7)], DELTA)
