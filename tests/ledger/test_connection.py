@@ -44,13 +44,13 @@ def connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def pay_all(ledger: PrivacyLedger) -> None:
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda i: ledger.record(pay(ledger, str(i), 0.1), [0.5]), range(40)))
+        list(pool.map(lambda i: ledger.record(pay(ledger, str(i), 0.1), [0.5]), range(20)))
 
 
 def test_an_open_ledger_holds_one_connection(url: str, connects: list[str]) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(9.0))
     pay_all(ledger)
-    assert ledger.count() == 40
+    assert ledger.count() == 20
     assert connects == ["open"]
     del ledger
     gc.collect()

@@ -133,10 +133,6 @@ def test_copies_are_views_and_never_forks(place: str, kind: Kind) -> None:
         kind.charge((ledger, other)[t % 2], t)
     assert ledger.count() == other.count() == kind.most
     assert ledger.mark() == other.mark()
-    if kind.most > 1:
-        for view in (ledger, other):
-            with pytest.raises(kind.refusal):
-                kind.charge(view, kind.most)
 
 
 CHARGE_ALL = """
