@@ -5,16 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import re
-import shlex
 import sqlite3
 
 import numpy as np
 import pytest
-import typer
 from matplotlib import rcParams
 from matplotlib.figure import Figure
-from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import dptune
@@ -231,42 +227,3 @@ def test_figures_are_drawn_on_white_and_on_dark_paper_and_read_without_colour(tm
     assert ["#1e2129" in text for text in drawn] == [False, True]
     lines = list(style()["axes.prop_cycle"])
     assert len({str(line["linestyle"]) for line in lines}) == len({line["color"] for line in lines}) == len(lines)
-
-
-AUDIT = """
-from dptune.audit import Audit
-X, y = [[0.0], [1.0], [0.5], [0.2]], [0.0, 1.0, 1.0, 0.0]
-audit = Audit(lambda X, y: abs(X[:, 0] - y), X, y, clip=(0.0, 1.0), people=1, answers=100)
-"""
-
-
-def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_audit.py").write_text(AUDIT)
-    rng, n = np.random.default_rng(0), 100
-    y = rng.integers(2, size=2 * n)
-    X = rng.normal(size=(2 * n, 2)) + y[:, None]
-    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
-    run = dptune.SearchRun(VALUES, privatizer, scope="svm", space=None, trials=2, mu=0.5)
-    for trial in range(2):
-        run.finish(str(trial), {"C": 0.5 * trial}, np.linspace(0.0, 1.0, n))
-    model, about = LogisticRegression().fit(X[:n], y[:n]), {"public": (X[:n].copy(), y[:n].copy()), "mu": 0.5}
-    found = dptune.report(model, privatizer, data=(X[n:].copy(), y[n:].copy()), **about)
-    assert invoke("report", "ledger.db") == f"{found}\n"
-    assert invoke("report", "ledger.db", "--format", "markdown") == f"{found.to_markdown()}\n"
-    assert json.loads(invoke("report", "ledger.db", "--format", "json")) == found.to_dict()
-    invoke("report", "ledger.db", "--out", "report.svg", "--dark")
-    assert "#1e2129" in (tmp_path / "report.svg").read_text()
-    assert "no report named 'other'; it has ['report']" in one_line(
-        monkeypatch, "report", "ledger.db", "--name", "other"
-    )
-    assert "table of true class and score bin of a final model (1)" in invoke("certificate", "ledger.db")
-    for name in typer.main.get_command(app).commands:
-        shown = " ".join(invoke(name, "--help").replace("│", " ").split())
-        example = re.search(rf"Example: dptune ({name}\b.*?)(?= ╭| Options|$)", shown)
-        assert example is not None, shown
-        assert invoke(*shlex.split(example[1])).strip()
-    dptune.report(model, privatizer, data=(X[n:].copy(), y[n:].copy()), name="2nd", **about)
-    assert "Give the name of one of them: ['2nd', 'report']" in one_line(monkeypatch, "report", "ledger.db")
-    assert invoke("report", "ledger.db", "--name", "report") == f"{found}\n"

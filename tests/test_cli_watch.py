@@ -1,17 +1,22 @@
-"""`dptune watch` (docs/cli.md): one frame of every kind of ledger, and what it says of the end of a run."""
+"""`dptune watch` of every kind of ledger and to the end of a run, `dptune report`, and the example of each help."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from rich.console import Console
+from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, select
+from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, report, select
 from dptune.cli import app
 from dptune.cli.watch import Runs, frame
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
@@ -106,3 +111,53 @@ def test_it_follows_the_run_until_it_is_stopped(
     done = CliRunner().invoke(app, ["watch", str(tmp_path / "ledger.db")], env={"COLUMNS": "140"})
     assert looks == [2.0] * 3
     assert "2 made" in done.output
+
+
+# ---- reports, and what every help shows ------------------------------------------------------------------------------
+
+AUDIT = """
+from dptune.audit import Audit
+X, y = [[0.0], [1.0], [0.5], [0.2]], [0.0, 1.0, 1.0, 0.0]
+audit = Audit(lambda X, y: abs(X[:, 0] - y), X, y, clip=(0.0, 1.0), people=1, answers=100)
+"""
+
+
+def invoke(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_audit.py").write_text(AUDIT)
+    rng, n = np.random.default_rng(0), 100
+    y = rng.integers(2, size=2 * n)
+    X = rng.normal(size=(2 * n, 2)) + y[:, None]
+    privatizer = LossPrivatizer(PrivacyLedger("ledger.db", Budget.gdp(mu=1.0)), n=n, clip=(0.0, 1.0))
+    run = SearchRun(VALUES, privatizer, scope="svm", space=None, trials=2, mu=0.5)
+    for trial in range(2):
+        run.finish(str(trial), {"C": 0.5 * trial}, np.linspace(0.0, 1.0, n))
+    about: dict[str, Any] = {"data": (X[n:].copy(), y[n:].copy()), "public": (X[:n].copy(), y[:n].copy()), "mu": 0.5}
+    model = LogisticRegression().fit(*about["public"])
+    found = report(model, privatizer, **about)
+    assert invoke("report", "ledger.db") == f"{found}\n"
+    assert invoke("report", "ledger.db", "--format", "markdown") == f"{found.to_markdown()}\n"
+    assert json.loads(invoke("report", "ledger.db", "--format", "json")) == found.to_dict()
+    invoke("report", "ledger.db", "--out", "report.svg", "--dark")
+    assert "#1e2129" in Path("report.svg").read_text()
+    assert "table of true class and score bin of a final model (1)" in invoke("certificate", "ledger.db")
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        shown = " ".join(invoke(name, "--help").replace("│", " ").split())
+        example = re.search(rf"Example: dptune ({name}\b.*?)(?= ╭| Options|$)", shown)
+        assert example is not None, shown
+        assert invoke(*shlex.split(example[1])).strip()
+    report(model, privatizer, name="2nd", **about)
+    for options, error in {
+        ("--name", "other"): "no report named 'other'; it has ['2nd', 'report']",
+        (): "Give the name of one of them: ['2nd', 'report']",
+    }.items():
+        assert error in str(CliRunner().invoke(app, ["report", "ledger.db", *options]).exception)
+    assert invoke("report", "ledger.db", "--name", "report") == f"{found}\n"
