@@ -25,8 +25,10 @@ SHORTER = {  # what stands there -> what is run
     "ray_private_rungs": ("n_trials=8", "n_trials=4"),
     "ray_tune_svm": ("n_trials=36", "n_trials=8"),
     "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 4'),
-    "sklearn_svm": ("n_iter=60", "n_iter=12"),
+    "sklearn_svm": ("n_iter=60", "n_iter=6"),
+    "skorch_grid": ("max_epochs=10", "max_epochs=2"),
     "svm_optuna": ("n_trials=100", "n_trials=20"),
+    "torch_mlp": ("range(40)", "range(8)"),
     "xgboost_tabular": ("n_trials=40, n_jobs=2", "n_trials=8, n_jobs=1"),
 }
 
