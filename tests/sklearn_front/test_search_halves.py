@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import loguniform
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import make_scorer, roc_auc_score
 from sklearn.pipeline import Pipeline
@@ -121,20 +120,16 @@ def test_the_last_step_of_a_pipeline_is_told_to_take_the_others_in(fast_path):
     outer = Pipeline([("scale", StandardScaler()), ("s", search_in(fast_path))])
     with pytest.raises(dptune.InputError, match=r"Put the steps before it into the estimator"):
         outer.fit(X, PUBLIC[1], s__X_val=X_val, s__y_val=PRIVATE[1])
-    inner = search_in(
-        fast_path,
-        estimator=Pipeline([("scale", StandardScaler()), ("s", LogisticRegression())]),
-        param_distributions={"s__C": loguniform(1e-3, 1e3)},
-    )
+    pipeline = Pipeline([("scale", StandardScaler()), ("s", LogisticRegression())])
+    inner = search_in(fast_path, "selection", pipeline, param_distributions={"s__C": [0.1, 1.0]})
     assert inner.fit(X, PUBLIC[1], X_val=X_val, y_val=PRIVATE[1]).ledger.n == 60
 
 
 def test_answers_in_a_column_are_a_vector(fast_path):
     X, y = rows(40)[0], rows(40)[0][:, 0]
     private = rows(60, seed=3)[0]
-    search = search_in(
-        fast_path, estimator=Ridge(), param_distributions={"alpha": loguniform(0.1, 10)}, loss="mse", clip=(0, 4)
-    )
+    settings = {"param_distributions": {"alpha": [0.1, 10]}, "loss": "mse", "clip": (0, 4)}
+    search = search_in(fast_path, "selection", Ridge(), **settings)
     with pytest.warns(UserWarning, match="column-vector"):
         search.fit(X, y, X_val=private, y_val=private[:, :1])
     assert search.predict(private).shape == (60,)
