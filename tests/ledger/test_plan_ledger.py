@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dptune import InputError, LossPrivatizer, PlanComplete
+from dptune.ledger import subsampled
 from dptune.ledger.events import GaussianRelease, SubsampledGaussianRelease
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, least_noise
+from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
 
 PLAN = SubsampledGaussianPlan(q=0.35, z=1.0, steps=3)
 EVENT = SubsampledGaussianRelease(0.35, 1.0, 2.0, 2.1, 4, "sums")
@@ -59,9 +60,10 @@ def test_the_statement_says_who_is_protected_from_whom(ledger: PlanLedger) -> No
     assert "DELTA IS TOO LARGE" in ledger.statement(delta=1 / 29).to_text()
 
 
-def test_the_least_noise_for_an_epsilon() -> None:
-    """To 0.1% and rounded up; tests/training/test_profiles.py has noise multipliers of plans."""
-    assert 2.0 <= least_noise(lambda z: 10 / z, 5.0) <= 2.002
+def test_the_least_noise_for_an_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To 0.1% and rounded up, of a price that is worked out by hand."""
+    monkeypatch.setattr(subsampled, "epsilon_pld", lambda plan, delta: plan.q * plan.steps / plan.z / (20 * delta))
+    assert 2.0 <= noise_multiplier(q=0.5, steps=20, epsilon=5.0, delta=0.05) <= 2.002
     for epsilon in (0.0, float("inf"), 1e-7):
         with pytest.raises(InputError, match="epsilon="):
-            least_noise(lambda z: 1 / z, epsilon)
+            noise_multiplier(q=0.5, steps=20, epsilon=epsilon, delta=0.05)
