@@ -50,5 +50,5 @@ def charged(mine: LossPrivatizer) -> dict[str, Any]:
 
 
 def report(mine: LossPrivatizer, model: Any = MODEL, data: Any = PRIVATE, **settings: Any) -> Report:
-    """Return a report with the usual model, people and public rows, unless others are given."""
-    return dptune.report(model, mine, data=data, **{"public": PUBLIC, "mu": 0.5, **settings})
+    """Return a report with the usual model, people, public rows and bins, unless others are given."""
+    return dptune.report(model, mine, data=data, **{"public": PUBLIC, "mu": 0.5, "bins": 6, **settings})

@@ -34,7 +34,7 @@ def transcript(folder: Path, data: Any, capfd: pytest.CaptureFixture[str]) -> st
     folder.mkdir()
     with every_logger() as lines:
         mine = privatizer(folder, noise=CannedNoise(answer=0.01), n=60)
-        found = dptune.report(MODEL, mine, data=data, public=PUBLIC, mu=0.5)
+        found = dptune.report(MODEL, mine, data=data, public=PUBLIC, mu=0.5, bins=6)
     out, err = capfd.readouterr()
     said = [out, err, str(found), found.to_markdown(), json.dumps(found.to_dict()), repr(found), repr(vars(MODEL))]
     said += [repr(charge) for charge in mine.ledger.charges()] + [json.dumps(mine.ledger.fact("report", "plan"))]

@@ -35,7 +35,7 @@ def test_the_same_report_again_is_free_also_from_the_ledger_alone(tmp_path: Path
 
 def test_a_ledger_pays_where_each_person_has_one_row(tmp_path: Path) -> None:
     mine = privatizer(tmp_path)
-    first = dptune.report(MODEL, mine.ledger, data=PRIVATE, public=PUBLIC, mu=0.5)
+    first = dptune.report(MODEL, mine.ledger, data=PRIVATE, public=PUBLIC, mu=0.5, bins=6)
     assert first.n == len(PRIVATE[1])
     assert report(mine).to_dict() == first.to_dict()  # the privatizer's is the same report
     assert mine.ledger.spent() == 0.5
@@ -48,7 +48,7 @@ def test_a_ledger_pays_where_each_person_has_one_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"mu": 0.4}, {"positive": 0}, {"by": 0}, {"model": LogisticRegression(C=0.01).fit(*PUBLIC)}],
+    [{"mu": 0.4}, {"positive": 0}, {"by": 0}, {"bins": 12}, {"model": LogisticRegression(C=0.01).fit(*PUBLIC)}],
 )
 def test_a_name_belongs_to_one_report(tmp_path: Path, settings: dict[str, Any]) -> None:
     rounded = PUBLIC[0].copy(), PUBLIC[1]
