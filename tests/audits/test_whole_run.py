@@ -79,7 +79,7 @@ def search(method: Method, record: int, seed: int, losses_at: Callable[[SearchRu
     """Person 0's loss lies in [0, 1], and is one minus that in the other world; everybody else is indifferent."""
     space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
     privatizer, losses = Adversary(record), np.full((2, N), 0.5)
-    run = SearchRun(method, privatizer, scope="run", space=space, mu=MU, seed=seed, trials=12, **settings)
+    run = SearchRun(method, privatizer, scope="run", space=space, mu=MU, seed=seed, **settings)
     for trial in range(run.plan.trials):
         x = run.ask()
         losses[:, 0] = losses_at(run, x["x"]), 1 - losses_at(run, x["x"])
@@ -92,12 +92,13 @@ def search(method: Method, record: int, seed: int, losses_at: Callable[[SearchRu
 
 def whole_run(record: int, seed: int) -> Adversary:
     """Person 0 prefers one end of the first axis or the other."""
-    return search(GIBO, record, seed, lambda run, x: float(x > run.algorithm.theta[0]), clip=0.01, starts=0)
+    return search(GIBO, record, seed, lambda run, x: float(x > run.algorithm.theta[0]), trials=12, clip=0.01, starts=0)
 
 
 def whole_centred_run(record: int, seed: int) -> Adversary:
     """Person 0's loss grows along the first axis or falls."""
-    return search(CENTRED, record, seed, lambda run, x: x, radius=0.01, tuning={"candidates": 1, "references": 0})
+    plan = {"trials": 8, "radius": 0.01, "tuning": {"candidates": 1, "references": 0}}
+    return search(CENTRED, record, seed, lambda run, x: x, **plan)
 
 
 @pytest.mark.slow
