@@ -81,8 +81,8 @@ def study(folder: Path, function: Any, *, centred: bool = False, **options: Any)
         objective: Any = sampler.objective(function)
     else:
         sampler = optuna.samplers.RandomSampler(seed=1)
-        objective = PrivateObjective(function, holder(folder), n_trials=8, **options)
-    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8)
+        objective = PrivateObjective(function, holder(folder), n_trials=4, **options)
+    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8 if centred else 4)
 
 
 def by_function(folder: Path, values: np.ndarray, *, centred: bool = False) -> None:
