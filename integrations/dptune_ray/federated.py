@@ -280,10 +280,9 @@ class Host:
 class Federation:
     """The agents of a federation, grouped on a few actors.
 
-    A host that is lost, or whose node is, is started elsewhere and repeats its agents' points. If that takes
-    less than the transport's time-out, its agents' messages are in every round. It costs no privacy in any case. A
-    host that dies
-    more than ten times is given up, unless ``options`` say otherwise.
+    A host that is lost, or whose node is, is started elsewhere and repeats its agents' points. If that takes less than
+    the transport's time-out, its agents' messages are in every round. It costs no privacy in any case. A host that
+    dies more than ten times is given up, unless ``options`` say otherwise.
 
     Args:
         objective: (agent, configuration) -> the agent's value; loads the agent's data where it runs. Deterministic, if

@@ -17,7 +17,6 @@ from ray_harness import SPACE, open_centred, open_privatizer, open_search, rando
 from ray_people import losses
 
 CONFIG = {"x": 0.1, "y": 1.0}
-WORDS = "x, of which everybody knows"
 local = pytest.mark.usefixtures("local_actors")
 
 

@@ -51,7 +51,7 @@ DRIVER = """
         privatizer.where, privatizer.at, privatizer.pid = where, at, os.getpid()
         privatizer.armed = str(folder / "armed")
         Path(privatizer.armed).touch()
-    search = opened(privatizer)
+    search = opened(privatizer, n_trials=8)
     tuner(search.trainable(losses), search, folder, max_concurrent_trials={limit}).fit()
 """
 
@@ -77,7 +77,7 @@ def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(
     assert before
     assert [c.value for c in before].count(None) == where.startswith("between")
 
-    search = opened(open_privatizer(fast_path))
+    search = opened(open_privatizer(fast_path), n_trials=8)
     trainable, experiment = search.trainable(losses), str(fast_path / "experiment")
     if tune.Tuner.can_restore(experiment):
         results = tune.Tuner.restore(experiment, trainable, resume_unfinished=True, restart_errored=True).fit()
