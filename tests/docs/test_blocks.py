@@ -41,7 +41,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_public_study.py",
     "docs/optuna.md#a-search-that-knows-the-noise": "tests/optuna_front/test_known_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
-    "docs/resume.md": "tests/optuna_front/test_extending_page.py",
+    "docs/resume.md": "tests/optuna_front/test_resumed_studies.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/postgresql.md": "tests/docs/test_postgresql_page.py",
     "docs/ldp.md": "tests/test_examples.py",

@@ -1,7 +1,5 @@
 """Which cases of Optuna's conformance suite are audits."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -10,7 +8,7 @@ PAIRS = {"test_sample_relative_numerical", "test_combination_of_different_distri
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Of six by six pairs of distributions, each sampler has six that hold every one of both; the others are audits."""
     met = Counter[str]()
     for item in items:

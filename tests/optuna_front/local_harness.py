@@ -1,11 +1,5 @@
 """Functions and samplers for LocalObjective: somebody's code on somebody's device."""
 
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import optuna
 from optuna.distributions import FloatDistribution
@@ -19,7 +13,7 @@ SPACE = {"x": FloatDistribution(0.0, 1.0)}
 KINDS = {"tgp": LDPTGPSampler, "ata": LDPATASampler, "moma": LDPMoMASampler}
 
 
-def open_sampler(kind: str = "tgp", replies: LaplaceReplies | None = None, **more: Any) -> Any:
+def open_sampler(kind="tgp", replies=None, **more):
     if kind == "tpe":
         return optuna.samplers.TPESampler(seed=2)
     if kind == "wrapped":
@@ -28,45 +22,42 @@ def open_sampler(kind: str = "tgp", replies: LaplaceReplies | None = None, **mor
     return KINDS[kind](**{"space": SPACE, "settings": settings, "count": 16, "seed": 1, **more})
 
 
-def usual() -> LocalRandomizer:
+def usual():
     return LocalRandomizer(1.0, 1.0, invalid=1.0)
 
 
-def almost_exact(bound: Any = 1.0, invalid: Any = 1.0) -> InsecureRandomizer:
+def almost_exact(bound=1.0, invalid=1.0):
     return InsecureRandomizer(1e6, bound, invalid=invalid, insecure_seed=0)
 
 
-def paid(folder: Path, cap: float = 10.0) -> dict[str, Any]:
+def paid(folder, cap=10.0):
     """What a LocalObjective takes of a user with a ledger."""
     return {"ledger": UserLedger(folder / "u.db", cap=cap), "user": "me"}
 
 
-def at_x(trial: Any, value: Any) -> Any:
+def at_x(trial, value):
     """A value measured at the trial's x."""
     trial.suggest_float("x", 0, 1)
     return value
 
 
-def users_function(kind: str) -> Any:
+ERRORS = {"raise": ValueError, "prune": optuna.TrialPruned, "exit": SystemExit, "input error": dptune.InputError}
+
+
+def users_function(kind):
     """The user's code on somebody's device; ``kind`` says whose."""
 
     def measure(trial):
         x = trial.suggest_float("x", 0, 1)
-        if kind == "raise":
-            raise ValueError(f"the value is {SECRET}")
-        if kind == "prune":
-            raise optuna.TrialPruned(f"the value is {SECRET}")
-        if kind == "exit":
-            sys.exit(f"the value is {SECRET}")
-        if kind == "input error":
-            raise dptune.InputError(f"the value is {SECRET}")
+        if kind in ERRORS:
+            raise ERRORS[kind](f"the value is {SECRET}")
         odd = {"none": None, "text": str(SECRET), "nan": np.nan, "inf": np.inf, "array": np.array([SECRET, 2.0])}
         return odd[kind] if kind in odd else SECRET * x
 
     return measure
 
 
-def counted(randomizer: Any, **whose: Any) -> tuple[LocalObjective, list[int]]:
+def counted(randomizer, **whose):
     """An objective and the trials in which its function was called."""
-    calls: list[int] = []
+    calls = []
     return LocalObjective(lambda trial: calls.append(trial.number) or at_x(trial, 0.5), randomizer, **whose), calls

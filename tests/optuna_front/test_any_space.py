@@ -1,21 +1,22 @@
 """Categories, conditions and constants in Optuna: declared, or discovered while trials run."""
 
-from __future__ import annotations
-
 import pickle
+from pathlib import Path
 
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution
-from optuna.trial import TrialState
+from audit_tools import start_forked
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import FixedTrial, TrialState
 
 import dptune
 from dptune import Categorical, Float, Int, Space
 from dptune.privacy.noise import SeededNoise
+from dptune.search.view import RunView
 from dptune_optuna import CentredSampler, DPGIBOSampler
-from dptune_optuna.spaces import Discovery
-from harness import create, open_ledger, open_privatizer, people
+from dptune_optuna.spaces import Discovery, to_space, within
+from harness import create, open_ledger, open_privatizer, people, stored
 
 MODELS = Space(
     {"model": Categorical(["a", "b"]), "x": Float(-1.0, 1.0), "k": Int(1, 5), "y": Float(1e-3, 1e1, log=True)},
@@ -33,21 +34,22 @@ def losses(trial):
     return (x - data[:, 0]) ** 2 + (np.log10(trial.suggest_float("y", 1e-3, 1e1, log=True)) / 2 - data[:, 1]) ** 2
 
 
-def begin(folder, space, *, seed=1, mu=8.0, **settings):
-    privatizer = open_privatizer(folder, mu=mu, noise=SeededNoise(3))
-    return CentredSampler(privatizer, space, **{"n_trials": 48, "seed": seed, **settings})
+def begin(folder, space, **settings):
+    privatizer = open_privatizer(folder, mu=8.0, noise=SeededNoise(3))
+    return CentredSampler(privatizer, space, n_trials=48, seed=1, **settings)
 
 
-def optimise(folder, space, **settings):
-    sampler = begin(folder, space, **settings)
+@pytest.fixture(scope="module", params=[MODELS, None], ids=["declared", "discovered"])
+def finished(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    sampler = begin(folder, request.param)
     study = create(None, sampler)
     study.optimize(sampler.objective(losses), n_trials=48)
-    return sampler, study
+    return folder, request.param, sampler, study
 
 
-@pytest.mark.parametrize("space", [MODELS, None], ids=["declared", "discovered"])
-def test_categories_and_conditions_are_searched(tmp_path, space):
-    sampler, study = optimise(tmp_path, space)
+def test_categories_and_conditions_are_searched(finished):
+    folder, space, sampler, study = finished
     run = sampler.run_of(study)
     assert run.complete
     assert {trial.params["model"] for trial in study.trials} == {"a", "b"}
@@ -56,16 +58,15 @@ def test_categories_and_conditions_are_searched(tmp_path, space):
     assert ("k" in found) == (found["model"] == "a") != ("y" in found)
     assert np.mean(losses(optuna.trial.FixedTrial(found))) < 0.45
     assert run.space.when.keys() == {"k", "y"}
-    noted = [charge.note for charge in open_ledger(tmp_path, 8.0).charges(prefix="generation/")]
+    noted = [charge.note for charge in open_ledger(folder, 8.0).charges(prefix="generation/")]
     assert [len(note["points"][0]) for note in noted][-1] == MODELS.d
     assert all(("space" in note) == (space is None and len(note["points"][0]) == MODELS.d) for note in noted)
 
 
-def test_what_joined_is_known_to_restarts_and_copies(tmp_path):
-    sampler, study = optimise(tmp_path, None)
-    again = begin(tmp_path, None)
-    study.sampler = again
-    for other in (again.run_of(study), pickle.loads(pickle.dumps(sampler.run_of(study)))):
+def test_what_joined_is_known_to_restarts_and_copies(finished):
+    folder, space, sampler, study = finished
+    study.sampler = again = begin(folder, space)
+    for other in (again.run_of(study), pickle.loads(pickle.dumps(sampler)).run_of(study)):
         assert other.space == sampler.run_of(study).space
         assert other.recommend() == sampler.run_of(study).recommend()
     assert again.recommend(study) == sampler.recommend(study)
@@ -89,26 +90,17 @@ def test_the_default_is_the_first_trial_also_where_the_space_is_not_known(tmp_pa
         sampler.run_of(create(None, sampler))
 
 
-def test_a_mapping_of_distributions_may_have_choices(tmp_path):
-    space = {"x": FloatDistribution(-1, 1), "model": CategoricalDistribution(["a", "b"])}
-    sampler = begin(tmp_path, space, warn_independent_sampling=False)
-    study = create(None, sampler)
-    study.optimize(sampler.objective(losses), n_trials=16)
-    assert sampler.run_of(study).space == Space({"x": Float(-1, 1), "model": Categorical(["a", "b"])})
-    assert all(trial.state == TrialState.COMPLETE for trial in study.trials)
-
-
-def test_a_declared_condition_is_one_the_function_must_keep(tmp_path):
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_a_condition_is_one_the_function_must_keep_and_a_method_for_numbers_has_none(tmp_path):
     always = Space({name: MODELS[name] for name in MODELS})  # says that k and y are always active
     sampler = begin(tmp_path, always)
     with pytest.raises(dptune.InputError, match=r"has the parameter '[ky]'.*did not suggest it"):
         create(None, sampler).optimize(sampler.objective(losses), n_trials=1)
-    assert open_ledger(tmp_path, 8.0).charges() == []
-
-
-def test_a_method_for_numbers_refuses_a_space_with_choices(tmp_path):
     with pytest.raises(dptune.InputError, match="searches numbers"):
-        DPGIBOSampler(open_privatizer(tmp_path), MODELS, n_trials=24)
+        DPGIBOSampler(open_privatizer(tmp_path, mu=8.0), MODELS, n_trials=24)
+    assert open_ledger(tmp_path, 8.0).charges() == []
+    assert to_space({"c": CategoricalDistribution([print, "a"])}, choices=True) is None  # an object is drawn
+    assert not within(CategoricalDistribution(["a", "b"]), "c")
 
 
 # ---- what trials have shown ----------------------------------------------------------------------------------
@@ -116,12 +108,11 @@ def test_a_method_for_numbers_refuses_a_space_with_choices(tmp_path):
 
 def shown(*trials):
     """The space after these trials; each gives its parameters in the order of suggestion."""
-    kinds = {"layers": Int(1, 3), "x": Float(0, 1)}
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     begun = Space({"first": Categorical(["a", "b", "c"])})
     found = Discovery(begun)
     for trial in trials:
-        study = optuna.create_study()
-        asked = study.ask()
+        asked = optuna.create_study().ask()
         for name, value in trial.items():
             if isinstance(value, str):
                 asked.suggest_categorical(name, ["a", "b", "c"])
@@ -130,21 +121,14 @@ def shown(*trials):
             else:
                 asked.suggest_float(name, 0, 1)
         found.add(trial, asked.distributions)
-    assert all(
-        isinstance(found.space(begun)[name], type(kind)) for name, kind in kinds.items() if name in found.space(begun)
-    )
     return found.space(begun)
 
 
 def test_a_condition_is_the_first_parameter_that_tells_trials_apart():
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     space = shown({"first": "a", "x": 0.1}, {"first": "b", "second": "a", "y": 0.2}, {"first": "b", "second": "b"})
     assert space.when == {"x": {"first": ("a",)}, "second": {"first": ("b",)}, "y": {"second": ("a",)}}
     again = shown({"first": "a", "x": 0.1}, {"first": "b"}, {"first": "c", "x": 0.3})
     assert again.when == {"x": {"first": ("a", "c")}}
-
-
-def test_a_number_of_layers_is_a_condition_and_a_continuum_is_none():
     layers = shown({"first": "a", "layers": 1, "x": 0.1}, {"first": "a", "layers": 2, "x": 0.1, "z": 0.2})
     assert layers.when == {"z": {"layers": (2,)}}
     unknown = shown({"first": "a", "x": 0.1}, {"first": "a", "x": 0.9, "y": 0.3})
@@ -158,8 +142,79 @@ def test_what_no_ended_trial_has_shown_keeps_what_is_known_of_it():
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     begun = Space({"first": Categorical(["a", "b", "c"]), "x": Float(0, 1)})
     found = Discovery(begun)
-    asked = optuna.create_study().ask({"first": optuna.distributions.CategoricalDistribution(["a", "b", "c"])})
+    asked = optuna.create_study().ask({"first": CategoricalDistribution(["a", "b", "c"])})
     found.add(asked.params, asked.distributions)
     assert found.space(begun).when == {"x": None}
     known = Space(begun, when={"x": {"first": ["c"]}})
     assert found.space(known).when == {"x": {"first": ("c",)}}
+
+
+# ---- whole studies of spaces that trials show -----------------------------------------------------------------
+
+N, TRIALS = 120, 24
+PEOPLE = np.random.default_rng(0).normal(0.4, 0.1, N)
+
+
+def layers(trial):
+    n = trial.suggest_int("n_layers", 1, 4)
+    units = [trial.suggest_int(f"units_{i}", 4, 64, log=True) for i in range(n)]
+    return (n / 4 - PEOPLE) ** 2 + 0.001 * sum(units) / 64
+
+
+def models(trial):
+    model, value = trial.suggest_categorical("model", ["svc", "lr", "tree", "forest", "boost"]), 0.0
+    if model in ("svc", "lr"):
+        value += trial.suggest_float("C", 1e-3, 1e3, log=True) / 1e3
+    if model in ("tree", "forest", "boost"):
+        value += trial.suggest_int("max_depth", 1, 12) / 12
+    if model in ("forest", "boost"):
+        value += trial.suggest_int("n_estimators", 10, 200) / 200
+    return (value / 2 - PEOPLE) ** 2
+
+
+def begun_in(folder):
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0))
+    sampler = CentredSampler(privatizer, n_trials=TRIALS, seed=3)
+    return sampler, create(stored(folder), sampler, "x")
+
+
+def work(folder, function, **how):
+    """One process of the study."""
+    sampler, study = begun_in(Path(folder))
+    study.optimize(sampler.objective(function), **how)
+
+
+@pytest.mark.parametrize(
+    ("way", "function", "more"),
+    [
+        ("one", layers, 0),
+        ("four threads", models, 3),  # under way when the run was complete
+        ("restarts", models, 10),  # what the first two have begun, and a choice has candidates of its own
+        ("forks", layers, TRIALS),  # each makes generations, and at the end candidates, of its own
+    ],
+)
+def test_a_study_of_a_space_that_grows_completes_its_plan(tmp_path, way, function, more):
+    """The plan is complete, in about as many trials as it has, and what is recommended builds its model again."""
+    if way == "forks":
+        code = f"from test_any_space import *\nwork({str(tmp_path)!r}, {function.__name__})"
+        ended = [worker.wait() for worker in [start_forked(code) for _ in range(2)]]
+        assert [one.returncode for one in ended] == [0, 0], ended
+    for trials in {"restarts": (7, 8, None), "forks": ()}.get(way, (None,)):
+        work(tmp_path, function, n_trials=trials, n_jobs=4 if way == "four threads" else 1)
+    sampler, study = begun_in(tmp_path)
+    run = sampler.run_of(study)
+    assert run.complete
+    ended = len(study.get_trials(states=(TrialState.COMPLETE,)))
+    assert run.plan.trials <= ended <= run.plan.trials + more
+    progress = run.progress()
+    rounds = run.algorithm.rounds  # by the parameters of the trial that began the run
+    assert (progress["generations_done"], progress["generations_lost"]) == (rounds, 0)
+    assert progress.get("chosen", False) is run.replay.chosen is (run.plan.choice_mu > 0)
+    generations = run.ledger.charges("x", prefix="generation/")
+    assert [charge.key for charge in generations] == [f"generation/{t}" for t in range(1, rounds + 1)]
+    assert run.ledger.spent() ** 2 == pytest.approx(1 - run.plan.final_share)
+    for found in (sampler.recommend(study), RunView.of(run.ledger, "x").recommend()):  # type: ignore[union-attr]
+        fixed = FixedTrial(dict(found))
+        assert function(fixed).shape == (N,)
+        assert fixed.params == dict(found)  # no parameter that the model has not

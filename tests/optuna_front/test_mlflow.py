@@ -1,13 +1,10 @@
 """What reaches MLflow: released values and public facts, where its pages show them (docs/optuna.md)."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
@@ -36,17 +33,27 @@ SECRET = 1234.56789
 PAGE = Path(__file__).parents[2] / "docs/optuna.md"
 
 
-@pytest.fixture(autouse=True)
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Write to a folder, which MLflow allows where it is asked to."""
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    return {"delta": 1e-5, "tracking_uri": f"file:{tmp_path}/mlruns"}
+@pytest.fixture(autouse=True, scope="module")
+def settings():
+    """Let MLflow write to a folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        yield
 
 
-def written(kind: str, folder: Path, where: Any, function: Any = people_s_losses, **privatizer: Any) -> Any:
+def place(folder):
+    return {"delta": 1e-5, "tracking_uri": f"file:{folder}/mlruns"}
+
+
+@pytest.fixture
+def where(tmp_path):
+    return place(tmp_path)
+
+
+def written(kind, folder, where, function=people_s_losses, **sources):
     """Run a study to its estimate; return it and its run."""
-    sampler, objective = front(kind, open_privatizer(folder, **privatizer), function, n_trials=12)
+    sampler, objective = front(kind, open_privatizer(folder, **sources), function, n_trials=12)
     callback, study = MLflowCallback(objective, **where), create(None, sampler)
     study.optimize(objective, n_trials=30, callbacks=[callback])
     run = objective.run_of(study)
@@ -55,7 +62,7 @@ def written(kind: str, folder: Path, where: Any, function: Any = people_s_losses
     return study, run
 
 
-def runs_in(where: Any) -> Any:
+def runs_in(where):
     """Return a client, the study's run, and those of its trials in order."""
     client = MlflowClient(where["tracking_uri"])
     found = client.search_runs([client.get_experiment_by_name("study").experiment_id])
@@ -65,13 +72,18 @@ def runs_in(where: Any) -> Any:
     return client, parent, sorted(trials, key=lambda run: int(run.info.run_name.removeprefix("trial ")))
 
 
-def artifact(client: Any, run: Any, name: str) -> str:
+def artifact(client, run, name):
     return Path(client.download_artifacts(run.info.run_id, name)).read_text()
 
 
-@pytest.mark.parametrize("kind", FRONTS)
-def test_a_study_is_a_run_with_its_trials_nested(tmp_path: Path, where: Any, kind: str) -> None:
-    study, run = written(kind, tmp_path, where)
+@pytest.fixture(scope="module", params=FRONTS)
+def finished(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    return request.param, place(folder), *written(request.param, folder, place(folder))
+
+
+def test_a_study_is_a_run_with_its_trials_nested(finished):
+    kind, where, study, run = finished
     client, parent, trials = runs_in(where)
     assert (parent.info.run_name, parent.info.status) == ("study", "FINISHED")
     known = [trial for trial in study.trials if math.isfinite(trial.value)]
@@ -90,9 +102,8 @@ def test_a_study_is_a_run_with_its_trials_nested(tmp_path: Path, where: Any, kin
     assert parent.data.metrics["mu_left"] == run.ledger.remaining()
 
 
-@pytest.mark.parametrize("kind", FRONTS)
-def test_the_answer_stands_with_the_study(tmp_path: Path, where: Any, kind: str) -> None:
-    _, run = written(kind, tmp_path, where)
+def test_the_answer_stands_with_the_study(finished):
+    _, where, _, run = finished
     client, parent, _ = runs_in(where)
     numbers, tags, best = parent.data.metrics, parent.data.tags, run.recommend()
     estimate = run.estimated(best)
@@ -110,7 +121,7 @@ def test_the_answer_stands_with_the_study(tmp_path: Path, where: Any, kind: str)
     assert log_run(run.ledger, "study", recommended=best, **where) == parent.info.run_id  # it is found again
 
 
-def records(folder: Path) -> str:
+def records(folder):
     """Everything in the store but ids and times."""
     files = sorted(path for path in folder.rglob("mlruns/**/*") if path.is_file())
     text = "\n".join(f"{path}\n{path.read_text()}" for path in files).replace(str(folder), "<folder>")
@@ -119,32 +130,29 @@ def records(folder: Path) -> str:
     return "\n".join(sorted(text.splitlines()))
 
 
-def fails(data: np.ndarray, kind: str) -> Any:
+def fails(data, kind):
     """The user's function; that it fails is public, why is not."""
+    errors = {"raise": ValueError, "prune": optuna.TrialPruned}
 
-    def losses(trial: Any) -> np.ndarray:
-        found = losses_of(data)(trial)
-        if kind != "silent" and trial.number % 3 == 1:
-            raise {"raise": ValueError, "prune": optuna.TrialPruned}[kind](f"person 7: {data[7]}")
-        return found
+    def losses(trial):
+        if trial.number % 3 == 1 and kind in errors:
+            raise errors[kind](f"person 7 at {point(trial)}: {data[7]}")
+        return losses_of(data)(trial)
 
     return losses
 
 
-def of_neighbours(front: str, kind: str, tmp_path: Path, noise: Any) -> tuple[str, str]:
+def of_neighbours(front, kind, tmp_path, noise):
     neighbour = people()
     neighbour[7] = SECRET
     for name, data in (("a", people()), ("b", neighbour)):
         (tmp_path / name).mkdir()
-        where = {"delta": 1e-5, "tracking_uri": f"file:{tmp_path / name}/mlruns"}
-        written(front, tmp_path / name, where, fails(data, kind), noise=noise())
+        written(front, tmp_path / name, place(tmp_path / name), fails(data, kind), noise=noise())
     return records(tmp_path / "a"), records(tmp_path / "b")
 
 
-@pytest.mark.parametrize(
-    ("front", "kind"), [*((front, "raise") for front in FRONTS), ("gibo", "silent"), ("values", "prune")]
-)
-def test_records_of_neighbouring_data_are_byte_identical(tmp_path: Path, front: str, kind: str) -> None:
+@pytest.mark.parametrize(("front", "kind"), [("centred", "raise"), ("gibo", "silent"), ("values", "prune")])
+def test_records_of_neighbouring_data_are_byte_identical(tmp_path, front, kind):
     mine, theirs = of_neighbours(front, kind, tmp_path, CannedNoise)
     assert mine == theirs
     assert str(SECRET) not in theirs
@@ -152,17 +160,17 @@ def test_records_of_neighbouring_data_are_byte_identical(tmp_path: Path, front: 
     assert "NOT PRIVATE" in theirs  # canned noise is called what it is
 
 
-def test_records_differ_where_no_noise_hides_the_difference(tmp_path: Path) -> None:
+def test_records_differ_where_no_noise_hides_the_difference(tmp_path):
     mine, theirs = of_neighbours("values", "silent", tmp_path, NoNoise)
     assert mine != theirs
 
 
 @pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
-def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path: Path, where: Any) -> None:
+def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path, where):
     sampler, objective = front("gibo", open_privatizer(tmp_path), unprotected="allow")
     study, callback = create(None, sampler), MLflowCallback(sampler, **where)
 
-    def unprotected(trial: optuna.Trial) -> float:
+    def unprotected(trial):
         trial.set_user_attr("mine", SECRET)
         trial.report(SECRET, 0)
         if trial.number > 1:
@@ -178,52 +186,36 @@ def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path: Path, where
     assert str(SECRET) not in records(tmp_path)
 
 
-@pytest.mark.parametrize("seeded", [(), (0,), (1,), (0, 1)])
-def test_a_run_is_private_if_and_only_if_all_its_ledgers_releases_are(
-    tmp_path: Path, where: Any, seeded: tuple[int, ...]
-) -> None:
-    ledger = open_ledger(tmp_path)
-    for i in range(2):
-        noise = {"noise": SeededNoise(1)} if i in seeded else {}
-        one = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), **noise)
-        one.observe("x", np.zeros(N))
-        one.release(one.mean_query("x", 0.3), scope="svm", key=str(i))
-    run = MlflowClient(where["tracking_uri"]).get_run(log_run(ledger, "svm", **where))
+@pytest.mark.parametrize("seeded", [False, True])
+def test_a_run_is_private_if_and_only_if_all_its_ledgers_releases_are(tmp_path, where, seeded):
+    released(open_privatizer(tmp_path), "a", 0.3)
+    released(open_privatizer(tmp_path, **({"noise": SeededNoise(1)} if seeded else {})), "b", 0.3)
+    run = MlflowClient(where["tracking_uri"]).get_run(log_run(open_ledger(tmp_path), "a", **where))
     assert run.data.tags["private"] == str(not seeded)
 
 
-def test_runs_of_one_name_in_two_ledgers_are_two_runs(tmp_path: Path, where: Any) -> None:
+def released(privatizer, scope, mu):
+    privatizer.observe("x", np.zeros(N))
+    privatizer.release(privatizer.mean_query("x", mu), scope=scope, key="1")
+
+
+def test_runs_of_one_name_in_two_ledgers_or_of_two_names_in_one_are_two(tmp_path, where):
     """Each keeps its own numbers, whichever is written last, and is found again."""
-    ids, client = {}, MlflowClient(where["tracking_uri"])
-    for mu in (0.3, 0.6, 0.3):
+    ids, client, where["experiment"] = {}, MlflowClient(where["tracking_uri"]), "all"
+    for name, mu in (("a", 0.3), ("b", 0.3), ("a", 0.6), ("a", 0.3)):
         (tmp_path / str(mu)).mkdir(exist_ok=True)
         one = open_privatizer(tmp_path / str(mu))
-        one.observe("x", np.zeros(N))
-        one.release(one.mean_query("x", mu), scope="svm", key="1")
-        made = log_run(one.ledger, "svm", **where)
-        assert ids.setdefault(mu, made) == made
-    assert len(set(ids.values())) == 2
-    spent = {mu: client.get_run(run).data.metrics["mu_spent"] for mu, run in ids.items()}
-    assert spent == {mu: pytest.approx(mu) for mu in ids}
-    for mu, run in ids.items():
-        assert (
-            open_ledger(tmp_path / str(mu)).statement(delta=1e-5).to_text()
-            == Path(client.download_artifacts(run, "statement.txt")).read_text()
-        )
+        released(one, name, mu)
+        made = log_run(one.ledger, name, **where)
+        assert ids.setdefault((name, mu), made) == made
+        assert client.get_run(made).info.run_name == name
+    assert len(set(ids.values())) == 3
+    spent = {key: client.get_run(run).data.metrics["mu_spent"] for key, run in ids.items()}
+    assert spent["a", 0.6] == pytest.approx(0.6)
+    assert spent["a", 0.3] == pytest.approx(0.3 * 2**0.5)  # brought up to date
 
 
-def test_runs_of_two_names_in_one_ledger_are_two_runs(tmp_path: Path, where: Any) -> None:
-    one = open_privatizer(tmp_path)
-    one.observe("x", np.zeros(N))
-    for name in ("a", "b"):
-        one.release(one.mean_query("x", 0.3), scope=name, key="1")
-    where["experiment"] = "both"
-    ids = [log_run(one.ledger, name, **where) for name in ("a", "b")]
-    names = [MlflowClient(where["tracking_uri"]).get_run(run).info.run_name for run in ids]
-    assert names == ["a", "b"]
-
-
-def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_refused_by_name(tmp_path, where, monkeypatch):
     sampler, _ = front("centred", open_privatizer(tmp_path))
     with pytest.raises(dptune.InputError, match="delta"):
         MLflowCallback(sampler)
@@ -231,6 +223,9 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path, where: Any, m
         MLflowCallback(optuna.samplers.TPESampler(), **where)
     with pytest.raises(dptune.InputError, match="nothing for a run named 'svm'"):
         log_run(open_ledger(tmp_path), "svm", **where)
+    unknown = type(sampler)(open_privatizer(tmp_path))
+    with pytest.raises(dptune.InputError, match="nothing to write"):
+        MLflowCallback(unknown, **where).update(create(None, unknown))
     study, callback = create(None, sampler), MLflowCallback(sampler, **where)
     callback(study, optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))  # nothing has begun
     assert not (tmp_path / "mlruns").exists()
@@ -240,7 +235,7 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path, where: Any, m
         callback.update(study)
 
 
-def test_the_page_runs(tmp_path: Path, where: Any) -> None:
+def test_the_page_runs(tmp_path, where):
     section = PAGE.read_text().partition("\n## MLflow\n")[2].partition("\n## ")[0]
     sampler, model = front("centred", open_privatizer(tmp_path), n_trials=12)
     known = {"sampler": sampler, "model": model, "study": create(None, sampler)}

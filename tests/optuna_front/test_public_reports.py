@@ -1,21 +1,22 @@
-"""Optuna's pruners on a quantity that the user declares public: what is stored, what is paid, what takes part."""
+"""Optuna's pruners on a quantity that the user declares public, and trials that are told to stop and do not."""
 
-from __future__ import annotations
-
+import itertools
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LogisticRegression
 
 import dptune
+from dptune.losses.named import NamedLoss
+from dptune.privacy.noise import SeededNoise
+from dptune.privacy.stored_losses import StoredLosses
 from dptune.search.unfinished import FIRST_STOPPED
 from dptune_optuna import CentredSampler
-from harness import N, create, front, open_ledger, open_privatizer, people_s_losses
+from harness import N, begun, create, front, open_ledger, open_privatizer, people_s_losses
 
 WORDS = "the trial's number, known to everybody"
 PRUNERS = {
@@ -24,7 +25,7 @@ PRUNERS = {
 }
 
 
-def reporting(trial: Any) -> np.ndarray:
+def reporting(trial):
     """Losses of people whom the public quantity says nothing about."""
     losses = people_s_losses(trial)
     for step in range(1, 4):
@@ -34,16 +35,27 @@ def reporting(trial: Any) -> np.ndarray:
     return losses
 
 
-def reports(folder: Path, kind: str, function: Any = reporting, **about: Any) -> tuple[Any, Any]:
-    return front(kind, open_privatizer(folder), function, about, n_trials=12)
+class Rule(optuna.pruners.BasePruner):
+    """Tells those trials to stop of which a function says so."""
+
+    def __init__(self, says):
+        self.says = says
+
+    def prune(self, study, trial):
+        return self.says(trial)
 
 
-@pytest.mark.parametrize("pruner", PRUNERS)
-@pytest.mark.parametrize("kind", ["values", "centred"])
-def test_pruned_trials_cost_nothing_and_are_trials_of_the_plan(tmp_path: Path, kind: str, pruner: str) -> None:
+def reports(folder, kind, function=reporting, pruner=None, **about):
+    """A sampler, its study and its objective."""
+    sampler, study, objective = begun(kind, folder, function, about, n_trials=12)
+    study.pruner = pruner or study.pruner
+    return sampler, study, objective
+
+
+@pytest.mark.parametrize(("kind", "pruner"), [("values", "median"), ("centred", "hyperband")])
+def test_pruned_trials_cost_nothing_and_are_trials_of_the_plan(tmp_path, kind, pruner):
     """Stopping trials saves training: no more trials are started than without a pruner."""
-    sampler, objective = reports(tmp_path, kind, public=WORDS)
-    study = create(None, sampler, pruner=PRUNERS[pruner])
+    sampler, study, objective = reports(tmp_path, kind, pruner=PRUNERS[pruner], public=WORDS)
     study.optimize(objective)  # it ends by itself
     states = [trial.state for trial in study.trials]
     run = objective.run_of(study)
@@ -58,29 +70,24 @@ def test_pruned_trials_cost_nothing_and_are_trials_of_the_plan(tmp_path: Path, k
     assert statement.failures == 0
     best = sampler.recommend(study) if kind == "centred" else objective.recommend(study)
     assert objective.estimate(study, best).private  # the study is over, whether or not its values are all released
+    assert len(study.trials) == len(states)
+    assert "private" in objective.try_out({"x": 0.1, "y": 1.0})
 
 
-def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path: Path) -> None:
+def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path):
     """It counts in its generation as a failed evaluation does, whatever its losses would have been."""
 
-    def good_only_where_pruned(trial: Any) -> np.ndarray:
+    def good_only_where_pruned(trial):
         x, _ = trial.suggest_float("x", -1, 1), trial.suggest_categorical("kind", ["a", "b"])
         trial.report_public(float(x > 0), 1)
         if trial.should_prune():
             raise optuna.TrialPruned
         return np.full(N, 2.0 if x <= 0 else 0.0)
 
-    class Positive(optuna.pruners.BasePruner):
-        def prune(self, study: optuna.Study, trial: Any) -> bool:
-            return trial.number > 2 and bool(trial.intermediate_values[1])
-
-    space = {
-        "x": optuna.distributions.FloatDistribution(-1, 1),
-        "kind": optuna.distributions.CategoricalDistribution(["a", "b"]),
-    }
-    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path, 1e3), n=N, clip=(0.0, 4.0))
-    sampler = CentredSampler(privatizer, space, n_trials=24, seed=1)
-    study = create(None, sampler, pruner=Positive())
+    space = dptune.Space({"x": dptune.Float(-1, 1), "kind": dptune.Categorical(["a", "b"])})
+    sampler = CentredSampler(open_privatizer(tmp_path, mu=1e3), space, n_trials=24, seed=1)
+    positive = Rule(lambda trial: trial.number > 2 and bool(trial.intermediate_values[1]))
+    study = create(None, sampler, pruner=positive)
     study.optimize(sampler.objective(public=WORDS)(good_only_where_pruned))
     assert sampler.run_of(study).complete
     assert len(study.trials) == sampler.n_trials
@@ -88,20 +95,8 @@ def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path: Path) -> None:
     assert dict(sampler.recommend(study)) in kept
 
 
-def test_a_generation_in_which_all_are_pruned_does_not_propose_the_same_points_for_ever(tmp_path: Path) -> None:
-    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
-    run = CentredSampler(open_privatizer(tmp_path), space, n_trials=24, seed=1).run_of(create(None, None))
-    asked = [tuple(run.ask(number).values()) for number in range(7, 7 + 12 * run.algorithm.batch)]
-    assert len(set(asked)) == len(asked)
-
-
-def test_a_study_whose_trials_are_all_pruned_ends(tmp_path: Path, caplog: Any) -> None:
-    class Never(optuna.pruners.BasePruner):
-        def prune(self, study: optuna.Study, trial: Any) -> bool:
-            return True
-
-    sampler, objective = reports(tmp_path, "centred", public=WORDS)
-    study = create(None, sampler, pruner=Never())
+def test_a_study_whose_trials_are_all_pruned_ends(tmp_path, caplog):
+    _, study, objective = reports(tmp_path, "centred", pruner=Rule(lambda trial: True), public=WORDS)
     with caplog.at_level("WARNING", "optuna.dptune"):
         study.optimize(objective)
     assert len(study.trials) == FIRST_STOPPED
@@ -109,68 +104,39 @@ def test_a_study_whose_trials_are_all_pruned_ends(tmp_path: Path, caplog: Any) -
     assert open_ledger(tmp_path).spent() == 0
 
 
-@pytest.mark.parametrize("kind", ["values", "centred"])
-def test_what_is_not_declared_is_refused_and_the_words_are_told(tmp_path: Path, kind: str) -> None:
-    sampler, objective = reports(tmp_path, kind)
+def test_what_is_not_declared_or_not_a_number_is_refused_unpaid(tmp_path):
+    _, study, objective = reports(tmp_path, "centred")
     with pytest.raises(dptune.PrivacyError, match=r'public="\.\.\."'):
-        create(None, sampler).optimize(objective, n_trials=1)
+        study.optimize(objective, n_trials=1)
     assert open_ledger(tmp_path).statement(delta=1e-5).public == ()
     for wrong in ("", 3, True):
         with pytest.raises(dptune.InputError, match="public must be a text"):
-            reports(tmp_path, kind, public=wrong)
+            reports(tmp_path, "centred", public=wrong)
     with pytest.raises(dptune.InputError, match="private people"):
-        reports(tmp_path, kind, public=WORDS, training="private")
-
-
-def test_a_report_that_optuna_refuses_is_raised_and_unpaid(tmp_path: Path) -> None:
-    sampler, objective = reports(tmp_path, "values", lambda trial: trial.report_public("good", 1), public=WORDS)
+        reports(tmp_path, "centred", public=WORDS, training="private")
+    _, study, objective = reports(tmp_path, "centred", lambda trial: trial.report_public("good", 1), public=WORDS)
     with pytest.raises(TypeError, match="<class 'str'>"):
-        create(None, sampler).optimize(objective, n_trials=1)
+        study.optimize(objective, n_trials=1)
     assert open_ledger(tmp_path).spent() == 0
 
 
-def test_to_raise_trial_pruned_without_being_told_to_is_a_failure(tmp_path: Path) -> None:
-    """Otherwise a function that sees private data could choose by them which trials are free."""
-
-    def pruning(trial: Any) -> np.ndarray:
-        trial.report_public(1.0, 1)
-        if trial.number == 1:
-            raise optuna.TrialPruned
-        return np.zeros(N)
-
-    sampler, objective = reports(tmp_path, "values", pruning, public=WORDS)
-    study = create(None, sampler)
-    study.optimize(objective, n_trials=2)
-    assert study.trials[1].state == TrialState.COMPLETE
-    assert open_ledger(tmp_path).count() == 2
-
-
-def test_trying_out_and_the_final_estimate_report_to_nobody(tmp_path: Path) -> None:
-    sampler, objective = reports(tmp_path, "centred", public=WORDS)
-    assert "private" in objective.try_out({"x": 0.1, "y": 1.0})
-    study = create(None, sampler)
-    study.optimize(objective, n_trials=1)
-    assert objective.estimate(study, {"x": 0.1, "y": 1.0}, early=True).private
-    assert len(study.trials) == 1
-
-
-def boosted(trial: Any) -> Any:
+def light(trial):
     import lightgbm
     from optuna_integration import lightgbm as callbacks
 
-    params = {"learning_rate": trial.suggest_float("rate", 0.01, 0.5, log=True), "verbosity": -1, "n_estimators": 9}
     stopping = callbacks.LightGBMPruningCallback(trial, "binary_logloss", valid_name="valid_0")
-    model = lightgbm.LGBMClassifier(**params)
+    rate = trial.suggest_float("rate", 0.01, 0.5, log=True)
+    model = lightgbm.LGBMClassifier(learning_rate=rate, verbosity=-1, n_estimators=5)
     return model.fit(X[:80], Y[:80], eval_X=X[80:], eval_y=Y[80:], eval_metric="binary_logloss", callbacks=[stopping])
 
 
-def extremely_boosted(trial: Any) -> Any:
+def boosted(trial):
     import xgboost
     from optuna_integration import xgboost as callbacks
 
     rate = trial.suggest_float("rate", 0.01, 0.5, log=True)
     stopping = callbacks.XGBoostPruningCallback(trial, "validation_0-logloss")
-    model = xgboost.XGBClassifier(n_estimators=9, learning_rate=rate, callbacks=[stopping], eval_metric="logloss")
+    model = xgboost.XGBClassifier(n_estimators=5, learning_rate=rate, callbacks=[stopping], eval_metric="logloss")
     return model.fit(X[:80], Y[:80], eval_set=[(X[80:], Y[80:])], verbose=False)
 
 
@@ -178,46 +144,139 @@ X = np.random.default_rng(3).normal(size=(120, 3))  # public
 Y = (X[:, 0] + np.random.default_rng(4).normal(size=120) > 0).astype(int)
 
 
-@pytest.mark.parametrize("function", [boosted, extremely_boosted])
-def test_the_pruning_callbacks_of_libraries_work_on_public_rows(tmp_path: Path, function: Any) -> None:
-    class Slow(optuna.pruners.BasePruner):
-        def prune(self, study: optuna.Study, trial: Any) -> bool:
-            return trial.params["rate"] < 0.08 and trial.last_step >= 2
+ROWS = np.random.default_rng(5).normal(size=(N, 3))
+ABOUT = {"loss": "log_loss", "data": (ROWS, (ROWS[:, 0] > 0).astype(int)), "public": "log loss of 40 public rows"}
 
-    rows = np.random.default_rng(5).normal(size=(N, 3))
-    about = {"loss": "log_loss", "data": (rows, (rows[:, 0] > 0).astype(int)), "public": "log loss of 40 public rows"}
-    sampler, objective = reports(tmp_path, "values", function, **about)
-    study = create(None, sampler, pruner=Slow())
+
+@pytest.mark.parametrize("function", [light, boosted])
+def test_the_pruning_callbacks_of_libraries_work_on_public_rows(tmp_path, function):
+    slow = Rule(lambda trial: trial.params["rate"] < 0.08 and trial.last_step >= 2)
+    _, study, objective = reports(tmp_path, "values", function, pruner=slow, **ABOUT)
     study.optimize(objective)
-    states = {trial.number: trial.state for trial in study.trials}
     for trial in study.trials:
-        assert states[trial.number] == (TrialState.PRUNED if trial.params["rate"] < 0.08 else TrialState.COMPLETE)
-        assert list(trial.intermediate_values) == list(range(3 if trial.state == TrialState.PRUNED else 9))
-    assert set(states.values()) == {TrialState.PRUNED, TrialState.COMPLETE}
-    assert open_ledger(tmp_path).count() == list(states.values()).count(TrialState.COMPLETE)
+        stopped = trial.params["rate"] < 0.08
+        assert trial.state == (TrialState.PRUNED if stopped else TrialState.COMPLETE)
+        assert list(trial.intermediate_values) == list(range(3 if stopped else 5))
+    states = [trial.state for trial in study.trials]
+    assert 0 < open_ledger(tmp_path).count() == states.count(TrialState.COMPLETE) < len(states)
 
 
-@pytest.mark.parametrize("about", [{"public": WORDS}, {}], ids=["public", "shielded"])
-def test_a_model_that_holds_its_trial_pickles_parameters_and_nothing_of_the_study(
-    tmp_path: Path, about: dict[str, Any]
-) -> None:
+def test_a_model_that_holds_its_trial_pickles_parameters_and_nothing_of_the_study(tmp_path):
     """A pruning callback of XGBoost stays in its model."""
-    pickled: list[bytes] = []
+    pickled = []
 
-    def keeps(trial: Any) -> Any:
+    def keeps(trial):
         trial.suggest_float("rate", 0.01, 0.5)
         model = LogisticRegression().fit(X, Y)
         model.trial = trial
+        if hasattr(trial, "__len__"):
+            raise RuntimeError("a trial has no length")
         pickled.append(pickle.dumps(model))
         return model
 
-    rows = np.random.default_rng(5).normal(size=(N, 3))
-    given = {"loss": "log_loss", "data": (rows, (rows[:, 0] > 0).astype(int)), **about}
-    sampler, objective = reports(tmp_path, "values", keeps, **given)
-    study = create(None, sampler)
+    _, study, objective = reports(tmp_path, "values", keeps, **ABOUT)
     study.optimize(objective, n_trials=1)
     held = pickle.loads(pickled[0]).trial
     assert type(held) is optuna.trial.FixedTrial
     assert held.suggest_float("rate", 0.01, 0.5) == study.trials[0].params["rate"]
-    assert rows.tobytes() not in pickled[0]
+    assert ROWS.tobytes() not in pickled[0]
     assert len(pickled[0]) < 2000
+
+
+# ---- trials that are told to stop: what they cost must not be for private data to choose --------------------
+
+
+def told(trial, end):
+    """Be told to stop; go on to an end that private data may choose."""
+    trial.suggest_float("x", -1, 1)
+    trial.report_public(1.0, 1)
+    if not trial.should_prune():
+        raise RuntimeError("it was not told")  # no assert: pytest's would make its whole self reachable from here
+    return end() if trial.number else np.zeros(N)
+
+
+def failing():
+    raise ValueError("private data decide")
+
+
+def pruning():
+    raise optuna.TrialPruned
+
+
+def stopping(y, output):
+    """A loss of one's own that stops the trial where it sees the private rows; one public row comes first."""
+    return np.zeros(1) if len(y) == 1 else pruning()
+
+
+def states_and_charges(folder, function, pruner=None, **about):
+    _, study, objective = reports(
+        folder, "values", function, pruner=pruner or Rule(lambda trial: True), public="one, always", **about
+    )
+    study.optimize(objective, n_trials=3)
+    return [trial.state.name for trial in study.trials], open_ledger(folder).count()
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (lambda: np.ones(N), (["COMPLETE"] * 3, 3)),  # who goes on is paid for however it ends
+        (failing, (["COMPLETE"] * 3, 3)),
+        (pruning, (["COMPLETE", "PRUNED", "PRUNED"], 1)),  # who stops as told costs nothing
+    ],
+)
+def test_a_trial_that_is_told_to_stop(tmp_path, end, expected):
+    assert states_and_charges(tmp_path, lambda trial: told(trial, end)) == expected
+
+
+@pytest.mark.parametrize("answers", [[False], [True, False]], ids=["never told", "taken back"])
+def test_to_raise_trial_pruned_without_leave_to_stop_is_a_failure(tmp_path, answers):
+    """Otherwise a function that sees private data could choose by them which trials are free."""
+    pruner = itertools.cycle(answers)
+
+    def asks(trial):
+        trial.report_public(1.0, 1)
+        assert [trial.should_prune() for _ in answers] == answers
+        return pruning() if trial.number else np.zeros(N)
+
+    assert states_and_charges(tmp_path, asks, Rule(lambda trial: next(pruner))) == (["COMPLETE"] * 3, 3)
+
+
+def test_a_loss_cannot_stop_the_trial_where_it_sees_private_rows(tmp_path):
+    def model(trial):
+        told(trial, lambda: None)
+        return DummyRegressor().fit(np.zeros((3, 1)), np.zeros(3))
+
+    data = (np.ones((N, 1)), np.zeros(N))
+    states, charges = states_and_charges(tmp_path, model, loss=NamedLoss("own", stopping), data=data)
+    assert (states, charges) == (["PRUNED"] * 3, 0)  # failed, before one has succeeded
+
+
+LAST = 11
+
+
+@pytest.mark.parametrize("goes_on", ["reports again", "fails"])
+def test_who_goes_on_at_a_private_rung_may_not_stop(tmp_path, monkeypatch, goes_on):
+    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 9.0))
+
+    def model(trial):
+        losses = people_s_losses(trial)
+        trial.report_private(losses, 1)
+        if not trial.should_prune():
+            return losses
+        if goes_on == "fails":
+            return failing() if trial.number == LAST else pruning()
+        trial.report_private(losses, 2)
+        return pruning()
+
+    privatizer = open_privatizer(tmp_path, noise=SeededNoise(5))
+    sampler, objective = front("centred", privatizer, model, n_trials=12, rung_share=0.2, rungs=2)
+    study = create(None, sampler)
+    study.optimize(objective)
+    run, failures = sampler.run_of(study), privatizer.ledger.statement(delta=1e-6).failures
+    assert run.complete
+    if goes_on == "fails":
+        assert run.ledger.charges("study", prefix=f"rung/{LAST}/")
+        assert (study.trials[LAST].state, failures) == (TrialState.COMPLETE, 1)
+    else:
+        assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+        assert failures >= 3  # of the first generation all but the first

@@ -1,8 +1,8 @@
 """What leaves ``study.optimize``, by whatever way, holds no private value: errors, warnings, log lines."""
 
-from __future__ import annotations
-
 import contextlib
+import pickle
+import time
 
 import numpy as np
 import optuna
@@ -10,23 +10,22 @@ import pytest
 from optuna.trial import TrialState
 
 import dptune
-from dptune.privacy.noise import SeededNoise
 from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
 from harness import (
+    MARK,
+    SECRET,
     N,
+    begun,
     create,
-    front,
-    objective_of,
     open_centred,
     open_ledger,
     open_privatizer,
     open_sampler,
     point,
-    stored,
+    seen_in,
     transcript,
 )
 from local_harness import paid, usual
-from sealed_harness import MARK, SECRET, seen_in
 
 
 def failing_inside(mistake):
@@ -44,10 +43,10 @@ def failing_inside(mistake):
 
 
 FRONTS = {
-    "PrivateObjective": lambda folder, f: front("values", open_privatizer(folder), f),
-    "sampler": lambda folder, f: front("centred", open_privatizer(folder), f),
-    "LocalObjective": lambda folder, f: (None, LocalObjective(f, usual())),
-    "ledger": lambda folder, f: (None, LocalObjective(f, usual(), **paid(folder))),
+    "PrivateObjective": lambda folder, f: begun("values", folder, f)[1:],
+    "sampler": lambda folder, f: begun("centred", folder, f)[1:],
+    "LocalObjective": lambda folder, f: (create(None, None), LocalObjective(f, usual())),
+    "ledger": lambda folder, f: (create(None, None), LocalObjective(f, usual(), **paid(folder))),
 }
 
 
@@ -64,11 +63,18 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize(
+    ("front", "mistake"),
+    [
+        ("PrivateObjective", "refused"),
+        ("sampler", "swallowed"),
+        ("sampler", "bad range"),
+        ("LocalObjective", "swallowed"),
+        ("ledger", "refused"),
+    ],
+)
 def test_a_public_error_does_not_carry_the_private_one_it_was_raised_in(tmp_path, caplog, capfd, front, mistake):
-    sampler, objective = FRONTS[front](tmp_path, failing_inside(MISTAKES[mistake]))
-    study = create(None, sampler)
+    study, objective = FRONTS[front](tmp_path, failing_inside(MISTAKES[mistake]))
     with pytest.raises((dptune.PrivacyError, ValueError)) as caught:
         study.optimize(objective, n_trials=1)
     assert MARK not in seen_in(caught.value)
@@ -76,20 +82,15 @@ def test_a_public_error_does_not_carry_the_private_one_it_was_raised_in(tmp_path
 
 
 def test_an_estimate_raises_without_the_private_error(tmp_path):
-    fail = []
-    inside = failing_inside(MISTAKES["refused"])
-    objective = PrivateObjective(
-        lambda trial: inside(trial) if fail else np.zeros(N), open_privatizer(tmp_path), n_trials=2
-    )
-    study = create(None, None)
+    functions = [failing_inside(MISTAKES["refused"]), lambda trial: np.zeros(N)]
+    _, study, objective = begun("values", tmp_path, lambda trial: functions.pop()(trial), n_trials=2)
     study.optimize(objective, n_trials=1)
-    fail.append(True)
     with pytest.raises(dptune.PrivacyError) as caught:
         objective.estimate(study, {"x": 0.0, "y": 1.0}, early=True)
     assert MARK not in seen_in(caught.value)
 
 
-@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_what_is_returned_cannot_raise_past_the_shield(tmp_path, error):
     class Unreadable:
         def __array__(self, *args, **kwargs):
@@ -104,41 +105,38 @@ def test_what_is_returned_cannot_raise_past_the_shield(tmp_path, error):
 
 # ---- an objective that was not decorated ------------------------------------------------------------------
 
-VECTORS = {
-    "array": lambda: np.full(N, SECRET),
-    "list": lambda: [SECRET] * N,
-    "arrays": lambda: (np.full(N, SECRET), np.full(N, SECRET)),
-    "one object": lambda: {"income": SECRET},
-    "quoting": lambda: Quoting(),
-}
-
 
 class Quoting:
     def __repr__(self):
         return f"{SECRET} could not be cast to float; failed with value {SECRET}.\n{SECRET}"
 
 
-def undecorated(trial, vector):
-    point(trial)
-    return vector()
+VECTORS = {
+    "list": [SECRET] * N,
+    "arrays": (np.full(N, SECRET), np.full(N, SECRET)),
+    "one object": {"income": SECRET},
+    "quoting": Quoting(),
+}
 
 
-@pytest.mark.parametrize("vector", VECTORS)
-@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
+@pytest.mark.parametrize(
+    ("open_any", "vector"), [(open_sampler, "list"), *((open_centred, vector) for vector in VECTORS)]
+)
 def test_a_vector_of_an_undecorated_objective_ends_the_study_and_is_not_logged(
     tmp_path, caplog, capfd, open_any, vector
 ):
     study = create(None, open_any(open_privatizer(tmp_path)))
     with pytest.raises(AssertionError, match="Should not reach") as caught:  # Optuna's own, while it handles ours
-        study.optimize(lambda trial: undecorated(trial, VECTORS[vector]), n_trials=3)
+        study.optimize(returning(VECTORS[vector]), n_trials=3)
     assert isinstance(caught.value.__context__, dptune.PrivacyError)
     assert "Decorate the function" in str(caught.value.__context__)
     assert [t.state for t in study.trials] == [TrialState.FAIL]
     assert MARK not in caplog.text + "".join(capfd.readouterr())
 
 
-def tell(study):
-    study.tell(study.ask(), SECRET)
+def returning(value):
+    """An objective that was not decorated."""
+    return lambda trial: point(trial) and value
 
 
 def prune(study):
@@ -150,9 +148,9 @@ def prune(study):
 
 
 UNPAID = {
-    "returned": lambda study: study.optimize(lambda trial: undecorated(trial, lambda: SECRET), n_trials=3),
-    "returned in threads": lambda study: study.optimize(lambda trial: SECRET, n_trials=6, n_jobs=2),
-    "told": tell,
+    "returned": lambda study: study.optimize(returning(SECRET), n_trials=3),
+    "returned in threads": lambda study: study.optimize(returning(SECRET), n_trials=6, n_jobs=2),
+    "told": lambda study: study.tell(study.ask(), SECRET),
     "pruned": prune,
 }
 
@@ -171,21 +169,10 @@ def test_a_value_that_no_release_paid_for_ends_the_study_and_optuna_gets_inf(tmp
     assert (MARK in text) == (how == "pruned")  # what a function reports is stored at once
 
 
-def test_a_study_goes_on_when_its_objective_is_decorated_after_all(tmp_path):
-    sampler = open_sampler(open_privatizer(tmp_path))
-    study = create(stored(tmp_path), sampler)
-    with pytest.raises(dptune.PrivacyError):
-        study.optimize(lambda trial: SECRET, n_trials=1)
-    study.optimize(objective_of(sampler), n_trials=sampler.n_trials + 1)
-    assert sampler.run_of(study).complete
-    assert study.best_value < 4
-
-
-@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
-def test_public_values_are_stored_with_a_warning_if_the_user_says_so(tmp_path, open_any):
-    study = create(None, open_any(open_privatizer(tmp_path), unprotected="allow"))
+def test_public_values_are_stored_with_a_warning_if_the_user_says_so(tmp_path):
+    study = create(None, open_sampler(open_privatizer(tmp_path), unprotected="allow"))
     with pytest.warns(UnprotectedValueWarning, match="without noise"):
-        study.optimize(lambda trial: undecorated(trial, lambda: 0.25), n_trials=2)
+        study.optimize(returning(0.25), n_trials=2)
     with pytest.warns(UnprotectedValueWarning, match="failed"):
         study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
     assert [t.value for t in study.trials] == [0.25, 0.25, None]
@@ -193,8 +180,7 @@ def test_public_values_are_stored_with_a_warning_if_the_user_says_so(tmp_path, o
 
 
 def test_an_undecorated_objective_that_raises_ends_the_study(tmp_path):
-    sampler, bad = front("gibo", open_privatizer(tmp_path), lambda trial: undecorated(trial, lambda: np.zeros(3)))
-    study = create(None, sampler)
+    _, study, bad = begun("gibo", tmp_path, returning(np.zeros(3)))
     with pytest.raises(dptune.InputError):  # a public failure of a decorated one ends nothing, nor does
         study.optimize(bad, n_trials=1)
     study.tell(study.ask(), state=TrialState.PRUNED)
@@ -203,14 +189,103 @@ def test_an_undecorated_objective_that_raises_ends_the_study(tmp_path):
     assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.PRUNED, TrialState.FAIL]
 
 
-# ---- a seeded run ---------------------------------------------------------------------------------------
+# ---- the loader of data= --------------------------------------------------------------------------------
 
 
-def test_a_seeded_objective_says_so_once(tmp_path, caplog):
-    objective = PrivateObjective(lambda trial: np.zeros(N), open_privatizer(tmp_path, noise=SeededNoise(1)), n_trials=3)
-    study = create(None, optuna.samplers.RandomSampler(seed=0))
-    run = objective.run_of(study)
-    assert run.progress()["private"] is False  # before the first charge
-    study.optimize(objective, n_trials=3)
-    assert caplog.text.count("is NOT PRIVATE") == 1
-    assert "NOT PRIVATE" in str(objective.estimate(study, {}))
+class Zero:
+    """A fitted model."""
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def loading(folder, load):
+    """A study, its objective with a loader, and the trials in which its function was called."""
+    called = []
+
+    def model(trial):
+        called.append(trial.number)
+        return Zero()
+
+    objective = PrivateObjective(model, open_privatizer(folder), n_trials=6, loss="squared_error", data=load)
+    return create(None, optuna.samplers.RandomSampler(seed=0)), objective, called
+
+
+DATA = np.zeros((N, 1)), np.ones(N)
+UNUSABLE = {
+    "fails": (lambda: np.load(f"/nowhere/{SECRET}.npy"), "FileNotFoundError"),
+    "exits": (lambda: exit(f"row 17 has income {SECRET}"), "SystemExit"),
+    "no pair": (lambda: np.full((N, 3), SECRET), r"\(X, y\)"),
+    "other rows": (lambda: (DATA[0][1:], DATA[1][1:]), f"{N} rows"),
+    "a pair that cannot be read": (lambda: Unreadable(DATA), r"\(X, y\).*Unreadable"),
+    "no answers": (lambda: (DATA[0], iter(DATA[1])), f"{N} rows"),
+    "a column": (lambda: (DATA[0], DATA[1][:, None]), rf"\({N}, 1\)"),
+}
+
+
+class Unreadable(tuple):
+    def __iter__(self):
+        raise RuntimeError(SECRET)
+
+    __len__ = __iter__
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_loader_that_fails_is_a_public_error_before_anything_is_trained_or_paid(tmp_path, caplog, capfd, case):
+    load, message = UNUSABLE[case]
+    study, objective, called = loading(tmp_path, load)
+    with pytest.raises(dptune.InputError, match=message) as caught:
+        study.optimize(objective, n_trials=6)
+    assert called == []
+    assert open_ledger(tmp_path).spent() == 0.0
+    assert MARK not in seen_in(caught.value)
+    assert MARK not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_loader_is_called_once_by_all_threads_and_again_after_a_failure(tmp_path):
+    loads = []
+
+    def load():
+        loads.append(1)
+        if len(loads) == 1:
+            raise ConnectionError
+        time.sleep(0.05)
+        return DATA
+
+    study, objective, called = loading(tmp_path, load)
+    with pytest.raises(dptune.InputError, match="ConnectionError"):
+        study.optimize(objective, n_trials=1)
+    study.optimize(objective, n_trials=4, n_jobs=4)
+    assert (len(loads), len(called)) == (2, 4)
+
+
+def test_an_interrupted_loader_passes_the_interrupt_bare_and_a_copy_does_not_carry_what_was_loaded(tmp_path):
+    def load():
+        raise KeyboardInterrupt(SECRET)
+
+    study, objective, _ = loading(tmp_path, load)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        study.optimize(objective, n_trials=1)
+    assert MARK not in seen_in(caught.value)
+    _, study, objective = begun(
+        "values", tmp_path, module_model, {"loss": "squared_error", "data": load_marked}, n_trials=6
+    )
+    study.optimize(objective, n_trials=1)
+    assert np.float64(SECRET).tobytes() not in pickle.dumps(objective._asked)
+
+
+def load_marked():
+    return DATA[0], np.full(N, SECRET)
+
+
+def module_model(trial):
+    return Zero()
+
+
+ODD = [np.zeros((N, 3)), (*DATA, DATA[1]), DATA[:1], (DATA[0], DATA[1][1:]), (DATA[0], DATA[1][:, None])]
+
+
+@pytest.mark.parametrize("data", ODD)
+def test_data_that_is_no_pair_of_as_many_rows_is_refused_at_once(tmp_path, data):
+    with pytest.raises(dptune.InputError, match=rf"data=|\({N}, 1\)"):
+        loading(tmp_path, data)

@@ -1,0 +1,159 @@
+"""Studies that go on: with more trials and budget, from another study, after a restart; docs/resume.md."""
+
+import gc
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import RDBStorage
+from optuna.trial import TrialState
+
+import dptune
+from benchmarks.optuna import extending
+from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
+from dptune.privacy import PendingLosses
+from harness import SPACE, create, front, keys, objective_of, open_centred, open_privatizer, ran, stored
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+
+def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_path):
+    def script(n_trials):
+        sampler, study, objective = ran("gibo", tmp_path, 12, storage=stored(tmp_path), n_trials=12, mu=0.6)
+        objective.extend(study, n_trials=24, mu=1.0)
+        study.optimize(objective, n_trials=n_trials)
+        return sampler, study, objective
+
+    _, first, _ = script(4)
+    sampler, study, objective = script(40)
+    run, ledger = sampler.run_of(study), open_privatizer(tmp_path).ledger
+    assert (run.scope, run.complete, sampler.n_trials) == ("study, extended", True, run.trials)
+    assert 20 <= run.trials <= len(study.trials) <= 34
+    assert len(first.trials) > 12
+    assert ledger.spent() <= 1.0 + 1e-9
+    assert sampler.recommend(study).keys() == SPACE.keys()
+    assert objective.estimate(study, sampler.recommend(study)).sigma > 0
+    with pytest.raises(dptune.InputError, match="give more of both"):
+        objective.extend(study, n_trials=12, mu=1.0)
+    with pytest.raises(dptune.BudgetExhausted):
+        objective.extend(study, n_trials=48, mu=1.4)
+
+
+def test_a_new_study_starts_from_another_of_the_same_ledger(tmp_path):
+    sampler = open_centred(open_privatizer(tmp_path), n_trials=12, mu=0.5)
+    study = create(None, sampler, "old")
+    study.optimize(objective_of(sampler), n_trials=12)
+    later = open_centred(open_privatizer(tmp_path), n_trials=12, mu=0.5, start_from="old")
+    again = create(None, later, "new")
+    again.optimize(objective_of(later), n_trials=1)
+    old, new = sampler.run_of(study), later.run_of(again)
+    assert new.algorithm.t == old.algorithm.t == 3
+    assert new.recommend() == pytest.approx(old.recommend())
+    assert open_privatizer(tmp_path).ledger.count("new") == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*supposed to be used with Study.optimize")
+def test_trials_of_a_killed_process_are_closed_by_the_heartbeat_and_the_study_goes_on(tmp_path):
+    """docs/optuna.md: a storage with a heartbeat."""
+
+    def opened():
+        storage = RDBStorage(f"sqlite:///{tmp_path}/s.db", heartbeat_interval=1, grace_period=1)
+        sampler = open_centred(open_privatizer(tmp_path), n_trials=8)
+        return storage, create(storage, sampler), objective_of(sampler)
+
+    storage, study, _ = opened()
+    storage.record_heartbeat(study.ask()._trial_id)  # the last one of the process
+    with sqlite3.connect(tmp_path / "s.db") as database:
+        assert database.execute("UPDATE trial_heartbeats SET heartbeat = '2020-01-01 00:00:00'").rowcount == 1
+    _, study, objective = opened()
+    study.optimize(objective, n_trials=1)
+    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
+
+
+PLANNED, POPULATION = 8, 4
+Opened = tuple[optuna.Study, Any, Any]
+
+
+def opened(folder, kind="centred", **sources):
+    """A process of the study: a sampler, its objective and a privatizer that holds no losses yet."""
+    sampler, objective = front(kind, open_privatizer(folder, **sources), n_trials=PLANNED)
+    return create(stored(folder), sampler), sampler, objective
+
+
+def stops_after(trials, open_one):
+    study, _, objective = open_one()
+    study.optimize(objective, n_trials=trials)
+    del study, _, objective
+    gc.collect()
+
+
+@pytest.mark.parametrize(("trials", "kind"), [(3, "centred"), (6, "centred"), (3, "gibo")])
+def test_a_restarted_study_ends_with_the_words_of_one_that_was_not(tmp_path, kind, trials, caplog):
+    stops_after(trials, lambda: opened(tmp_path, kind))
+    caplog.set_level("WARNING", "optuna.dptune")
+    caplog.clear()
+    study, sampler, objective = opened(tmp_path, kind)
+    study.optimize(objective)
+    assert objective.run_of(study).complete
+    batch = POPULATION if kind == "centred" else 2
+    assert len(study.trials) == PLANNED + trials % batch  # what was lost is trained again
+    assert f"after {PLANNED} of {PLANNED} planned trials" in sampler.recommend(study).summary()
+    del study
+    gc.collect()
+    assert "planned" not in caplog.text
+
+
+def test_as_many_trials_as_planned_are_too_few_after_a_restart_and_it_says_why(tmp_path, caplog):
+    stops_after(5, lambda: opened(tmp_path))
+    caplog.set_level("WARNING", "optuna.dptune")
+    caplog.clear()
+    stops_after(3, lambda: opened(tmp_path))
+    assert "8 trials of the study 'study' have ended and 8 were planned. 7 of 8" in caplog.text
+    assert "the losses of its last trials are lost, and nothing was charged" in caplog.text
+    assert "study.optimize(objective) without n_trials" in caplog.text
+    assert [key for key in keys(tmp_path) if key.startswith("generation/")] == ["generation/1"]  # the rest is unspent
+
+
+def test_pending_losses_lose_no_trial(tmp_path):
+    key = PendingLosses.new_key()
+
+    def opens():
+        return opened(tmp_path, pending=PendingLosses(tmp_path / "pending.db", key))
+
+    stops_after(7, opens)
+    study, sampler, objective = opens()
+    study.optimize(objective, n_trials=1)
+    assert objective.run_of(study).complete
+    assert f"after {PLANNED} of {PLANNED} planned trials" in sampler.recommend(study).summary()
+
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs/resume.md").read_text()
+RESEARCH = (ROOT / "docs/research/optuna.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    here: dict[str, object] = {}
+    for block in BLOCKS:
+        exec(block, here)
+    assert "'x'" in capsys.readouterr().out
+    study = here["study"]
+    assert len(study.trials) == 24
+    run = here["sampler"].run_of(study)
+    assert run.scope == "first, extended"
+    assert run.complete
+    assert run.ledger.spent() <= 1.0
+
+
+def test_the_table_is_what_the_stored_runs_say():
+    stored = [json.loads(line) for line in (ROOT / "docs/results/extending.jsonl").read_text().splitlines()]
+    seeds = sorted({result["seed"] for result in stored})
+    cells = [Cell(t, m, k, w, s) for s in seeds for t in TASKS for m in METHODS for k in TRIALS for w in WAYS]
+    assert len(seeds) >= 20
+    assert extending.table(stored, cells) in RESEARCH
