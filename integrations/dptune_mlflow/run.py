@@ -168,9 +168,7 @@ def _table(charges: Sequence[Charge]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["run", "release", "what", "mu", "sigma", "value", "private"])
     for charge in charges:
-        what, sigma = (charge.description.get(column, "") for column in ("statistic", "sigma"))
-        value = " ".join(map(repr, charge.value or ()))
-        table.writerow(
-            [charge.scope, charge.key, what, charge.description.get("mu", charge.mu), sigma, value, charge.private]
-        )
+        said, value = charge.description, " ".join(map(repr, charge.value or ()))
+        what, mu, sigma = said.get("statistic", ""), said.get("mu", charge.mu), said.get("sigma", "")
+        table.writerow([charge.scope, charge.key, what, mu, sigma, value, charge.private])
     return text.getvalue()

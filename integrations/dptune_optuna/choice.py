@@ -77,9 +77,9 @@ class CandidateTrial(FixedTrial):
 class _Handed(BaseException):
     """What :func:`candidate` ends a user's objective with; not an ``Exception``, which the objective may catch."""
 
-    def __init__(self, model: Any, held_out: Pair | None, rows: Pair | None) -> None:
+    def __init__(self, model: Any, pair: Pair, trained: bool) -> None:
         super().__init__()
-        self.model, self.held_out, self.rows = model, held_out, rows
+        self.model, self.pair, self.trained = model, pair, trained  # pair: held out of the training, or to train on
 
 
 def candidate(trial: Any, model: Any, *, held_out: Pair | None = None, rows: Pair | None = None) -> None:
@@ -103,10 +103,11 @@ def candidate(trial: Any, model: Any, *, held_out: Pair | None = None, rows: Pai
         dptune_optuna.candidate(trial, model, held_out=(X_valid, y_valid))
         return accuracy_score(y_valid, model.predict(X_valid))
     """
-    if (held_out is None) == (rows is None):
+    pair = rows if held_out is None else held_out
+    if pair is None or (held_out is not None and rows is not None):
         raise dptune.InputError("candidate(trial, model, ...) needs held_out=(X, y) or rows=(X, y), public rows.")
     if isinstance(trial, CandidateTrial):
-        raise _Handed(model, held_out, rows)
+        raise _Handed(model, pair, trained=held_out is not None)
 
 
 def choose(
@@ -199,7 +200,7 @@ class _Objective:
 
     def losses(self, trial: CandidateTrial) -> Losses:
         handed = self._handed(trial)
-        X, y = handed.rows or handed.held_out or ((), ())
+        X, y = handed.pair
         self._answers.add(hashlib.sha256(repr(np.asarray(y).tolist()).encode()).hexdigest())
         if len(self._answers) > 1:
             raise dptune.InputError(
@@ -207,18 +208,15 @@ class _Objective:
                 "Give train_test_split a random_state. Nothing was charged."
             )
         fit, cv = _fitted(handed.model), self._cv
-        if handed.rows is None:
+        if handed.trained:
             everything = np.arange(len(y))  # one fold: the model was trained on none of these rows
             fit, cv = lambda X, y: as_model(handed.model, self._loss, X), [(everything, everything)]
-        losses: Losses = cross_validated_losses(fit, X, y, cv=cv, loss=self._loss)
-        return losses
+        return cross_validated_losses(fit, X, y, cv=cv, loss=self._loss)
 
     def model(self, trial: CandidateTrial) -> Any:
         handed = self._handed(trial)
-        if handed.rows is not None:
-            return _fitted(handed.model)(*handed.rows)
-        X, _ = handed.held_out or ((), ())
-        return as_model(handed.model, self._loss, X)
+        X, y = handed.pair
+        return as_model(handed.model, self._loss, X) if handed.trained else _fitted(handed.model)(X, y)
 
 
 def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective:
@@ -236,10 +234,9 @@ def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective
 
 def _required(function: Callable[..., Any]) -> int:
     """Return the number of positional arguments without a default."""
-    empty, positional = inspect.Parameter.empty, (inspect.Parameter.POSITIONAL_ONLY, 1)
-    return sum(
-        each.default is empty and each.kind in positional for each in inspect.signature(function).parameters.values()
-    )
+    parameters = inspect.signature(function).parameters.values()
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return sum(each.default is each.empty and each.kind in positional for each in parameters)
 
 
 def _fitted(estimator: Any) -> Callable[[Any, Any], Any]:

@@ -67,20 +67,19 @@ class EndLines:
         self._lines: weakref.WeakKeyDictionary[optuna.Study, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
 
     def expect(self, study: optuna.Study, counted: Sequence[TrialState], how_far: HowFar) -> None:
-        """Say at the study's end what ``how_far`` says of the number of its trials in these states; None: nothing."""
+        """Log at the study's end what ``how_far`` returns for the number of its trials in these states."""
         if study not in self._lines:
             about = study._storage, study._study_id, tuple(counted)
             self._lines[study] = weakref.finalize(study, _say, *about, how_far)
 
     def say_now(self, study: optuna.Study, counted: Sequence[TrialState], how_far: HowFar) -> None:
-        """Say it now, and no more at the end."""
+        """Say it now instead."""
         self.cancel(study)
         _say(study._storage, study._study_id, tuple(counted), how_far)
 
     def cancel(self, study: optuna.Study) -> None:
-        """Say nothing at the study's end."""
-        if (line := self._lines.get(study)) is not None:
-            line.detach()
+        if study in self._lines:
+            self._lines[study].detach()
 
     def __reduce__(self) -> tuple[type[EndLines], tuple[()]]:
         return EndLines, ()

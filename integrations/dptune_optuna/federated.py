@@ -7,7 +7,6 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -49,16 +48,13 @@ class DPFTSSampler(SpaceSampler):
         *,
         agent: int,
         seed: int | None = None,
-        independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
     ) -> None:
         if not isinstance(settings, FTSSettings):
             raise dptune.InputError(
                 "DPFTSSampler needs settings: DPFTSSampler(transport, FTSSettings(...), space, agent=0)."
             )
-        super().__init__(
-            seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling
-        )
+        super().__init__(seed=seed, warn_independent_sampling=warn_independent_sampling)
         found = to_space(space)
         if found is None or set(found) != set(space):
             raise dptune.InputError("space must hold float and int parameters with more than one value, and no others.")

@@ -22,7 +22,6 @@ from weakref import WeakKeyDictionary
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -74,12 +73,9 @@ class LDPSampler(SpaceSampler):
         centre: float | None = None,
         patience: int = 1000,
         seed: int | None = None,
-        independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
     ) -> None:
-        super().__init__(
-            seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling
-        )
+        super().__init__(seed=seed, warn_independent_sampling=warn_independent_sampling)
         if not isinstance(settings, dptune.local.LDPSettings):
             name = type(self).__name__
             raise dptune.InputError(f"{name} needs settings: {name}(LDPSettings(HybridReplies(...)), space).")
@@ -115,7 +111,7 @@ class LDPSampler(SpaceSampler):
         return found
 
     def _centre_of(self, study: optuna.Study) -> float:
-        """Return the middle of the interval in which values lie: the study's, or where it does not say the setting."""
+        """Return the middle of the interval in which values lie: the study's, or else the setting."""
         centres = {self.agree(stated) for stated in randomizers_of(study)}
         if len(centres) > 1:
             raise another_randomizer(study)
@@ -180,16 +176,10 @@ class LDPMoMASampler(LDPSampler):
 
 
 class _Replies:
-    """The replies that a sampler has read of one study: a look costs O(new and unfinished trials).
-
-    ``begin`` makes an empty run of a space, None takes that of a trial; ``of`` says of which study the replies are.
-    """
+    """The replies that a sampler has read of the study ``of``: a look costs O(new and unfinished trials)."""
 
     def __init__(
-        self,
-        begin: Callable[[dptune.Space], dptune.local.LDPRun],
-        space: dptune.Space | None,
-        of: tuple[Any, ...],
+        self, begin: Callable[[dptune.Space], dptune.local.LDPRun], space: dptune.Space | None, of: tuple[Any, ...]
     ) -> None:
         self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
         self.run, self.of = begin(space) if space else None, of
@@ -216,7 +206,6 @@ class _Replies:
                 del self._unfinished[number]  # last: after an interrupt it is told again, which changes nothing
 
     def pending(self, patience: int) -> list[dict[str, Any]]:
-        """Return the parameters that users are trying at the moment."""
         running = (t for t in self._unfinished.values() if t is not None and t.state == TrialState.RUNNING)
         return [t.params for t in running if t.number >= self._next - patience]
 

@@ -96,7 +96,6 @@ class LocalObjective:
         return reply
 
     def _state(self, study: optuna.Study, samplers: list[LDPSampler]) -> None:
-        """Write the randomiser's public settings to the study, so that its reader knows what protects the users."""
         if len(study.directions) != 1:
             raise dptune.InputError("a reply is one value: create the study with one direction.")
         settings = self._randomizer.describe()
@@ -131,7 +130,7 @@ class LocalObjective:
 
 
 def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
-    """Tell whether the study states these settings; refuse one that states others."""
+    """Return whether the study states these settings; refuse one that states others."""
     stated = randomizers_of(study)
     if any(others != settings for others in stated):
         raise another_randomizer(study)
@@ -141,11 +140,10 @@ def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
 def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:
     """Return the value; keep a public error for later, as the user has paid by now."""
     try:
-        value: SupportsFloat | None = measure()
+        return measure()  # type: ignore[no-any-return]
     except Exception as error:  # noqa: BLE001 - raised again by the caller
         held.append(error)
         return None
-    return value
 
 
 def _key(trial: Trial) -> str:

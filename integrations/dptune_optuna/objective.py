@@ -22,10 +22,7 @@ from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import boolean
-from dptune.losses.user_function import (
-    Function,
-    losses_of_result,
-)
+from dptune.losses.user_function import Function, losses_of_result
 from dptune.search import VALUES
 from dptune.search.answer import Recommendation
 from dptune.search.objective import Objective, ObjectiveOptions
@@ -38,17 +35,7 @@ from dptune_optuna.studies import RESUME, StudyRuns, show
 
 
 class PrivateFunction:
-    """A user's function behind the shield, callable as an Optuna objective.
-
-    Args:
-        function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        runs: hold the losses and pay.
-        sampler: that proposes, and whose studies it serves; None: those of any sampler.
-        options: ``loss``, ``data``, ``training``, ``public``: see :class:`dptune.search.objective.ObjectiveOptions`.
-
-    Raises:
-        UnsupportedMetric, InputError: as in :class:`dptune.search.objective.Objective`.
-    """
+    """A user's function behind the shield, callable as an Optuna objective; ``sampler`` None: for any sampler."""
 
     def __init__(
         self,
@@ -61,10 +48,9 @@ class PrivateFunction:
         self._asked = Objective(function, runs.request, logger.warning, **options)
         self._agreed, self._declared = set[str](), set[str]()  # names of studies whose ledger has loss and declarations
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if self._asked.public is None else PublicTrial
-        self._decides = bool(runs.request.settings.get("rung_share"))
-        self._ending = Ending()
-        if self._decides:
+        if runs.decides:
             self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._asked.losses))
+        self._ending = Ending()
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
@@ -145,7 +131,10 @@ class PrivateFunction:
                 self._asked.loss.keep(self._privatizer.ledger, study.study_name)
                 self._agreed.add(study.study_name)
         except dptune.PlanComplete as error:
-            raise _end_of(study, error) from None
+            if not stop(study):  # outside study.optimize
+                raise
+            logger.warning(f"The study ends here: {error}")
+            raise optuna.TrialPruned("the run is complete.") from None
         except dptune.errors.AllTrialsFailed:
             raise  # ends study.optimize
         except dptune.errors.TrialFailed as error:
@@ -156,16 +145,13 @@ class PrivateFunction:
 
     def _stopped(self, study: optuna.Study, trial: Trial, run: SearchRun | None) -> None:
         """Let a trial that was stopped by a public quantity take its place in the plan; by private losses: none."""
-        if run is None:
-            return
-        if self._decides:
+        if run is not None and self._runs.decides:
             run.unfinished.withdraw(str(trial.number))
-            return
-        run.stopped(str(trial.number), trial.params)
-        self._end_if_due(study, run)
+        elif run is not None:
+            run.stopped(str(trial.number), trial.params)
+            self._end_if_due(study, run)
 
     def _end_if_due(self, study: optuna.Study, run: SearchRun) -> None:
-        """Stop the study if its run is complete, or stopped trials have taken the places of the rest."""
         self._runs.expect_end(study, self._counted)
         if run.complete or self._used_up(study, run, beside=1):
             stop(study)
@@ -173,11 +159,11 @@ class PrivateFunction:
     @property
     def _counted(self) -> tuple[TrialState, ...]:
         """States of the trials that use up the plan's."""
-        stops = self._asked.public is not None and not self._decides
+        stops = self._asked.public is not None and not self._runs.decides
         return (TrialState.COMPLETE, TrialState.PRUNED) if stops else (TrialState.COMPLETE,)
 
     def _used_up(self, study: optuna.Study, run: SearchRun, beside: int = 0) -> bool:
-        """Whether as many trials have ended as planned, where stopped ones leave the releases of their own unspent."""
+        """Return whether as many trials have ended as planned, stopped ones among them."""
         if TrialState.PRUNED not in self._counted or run.plan.monitor_mu == 0:
             return False
         return beside + len(study.get_trials(deepcopy=False, states=self._counted)) >= run.trials
@@ -185,9 +171,8 @@ class PrivateFunction:
     def extend(self, study: optuna.Study, *, n_trials: int, mu: float | None = None) -> None:
         """Give a study whose run is complete more trials and more budget; ``study.optimize`` goes on with them.
 
-        Nothing is paid twice: the search goes on from all it has learned. Asked for again, as when a script is run
-        again, it changes nothing. ``n_trials`` and ``mu``, a GDP budget, are in all; default of ``mu`` is the study's
-        and what is neither spent nor planned by others.
+        Nothing is paid twice, and a second call changes nothing. ``n_trials`` and ``mu``, a GDP budget, are in all;
+        default of ``mu`` is the study's and what is neither spent nor planned by others.
 
         Raises:
             InputError: the run is not complete, or has as much.
@@ -215,9 +200,9 @@ class PrivateFunction:
         """
         run = self._begun(study, "there is nothing to estimate")
         if not isinstance(parameters, Mapping):
-            kind = type(parameters).__name__
             raise dptune.InputError(
-                f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
+                "parameters map names to values, as recommend(study) does; got "
+                f"{type(parameters).__name__}. See .params."
             )
         early = boolean("early", early) or self._used_up(study, run)
         run.check_estimate(parameters, early=early)
@@ -236,11 +221,10 @@ class PrivateFunction:
         except ValueError as error:
             if "of the FixedTrial object" not in str(error):  # the function's own: it is public, and shown
                 raise
-            missing = (
+            raise dptune.InputError(
                 f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}}); in "
                 "default= name every parameter that the function suggests."
-            )
-            raise dptune.InputError(missing) from None
+            ) from None
 
     def try_out(self, parameters: Mapping[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs.
@@ -265,7 +249,10 @@ class PrivateObjective(PrivateFunction):
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases
             both levels.
-        options: ``loss``, ``data``, ``training``, ``public``: see :class:`PrivateFunction`.
+        options: ``loss``, ``data``, ``training``, ``public``: see :class:`dptune.search.objective.ObjectiveOptions`.
+
+    Raises:
+        UnsupportedMetric, InputError: as in :class:`dptune.search.objective.Objective`.
     """
 
     def __init__(
@@ -301,11 +288,3 @@ class PrivateObjective(PrivateFunction):
         run = self._begun(study, "there is nothing to recommend")
         self._runs.say_end(study, self._counted)
         return run.recommend().resumed(RESUME)
-
-
-def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
-    """End ``study.optimize`` quietly, in every thread and process, when the run is complete."""
-    if not stop(study):
-        return error
-    logger.warning(f"The study ends here: {error}")
-    return optuna.TrialPruned("the run is complete.")

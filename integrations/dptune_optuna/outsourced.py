@@ -25,6 +25,7 @@ from dptune.search.gp import RBF
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler
 
+_ROW = "row"  # name of the parameter with the row's number, from 0
 _DEAD = 1000  # a trial this much older than the newest one is not waited for
 
 
@@ -36,7 +37,6 @@ class POGPUCBSampler(SpaceSampler):
 
     Args:
         kernel: prior covariance of the outputs on the rows before noise.
-        name: of the parameter with the row's number, from 0.
         settings: of the :class:`~dptune.outsourced.OutsourcedModeler`: ``noise_variance``, and optionally ``mean``,
             ``delta``, ``exploration``.
 
@@ -44,9 +44,9 @@ class POGPUCBSampler(SpaceSampler):
         InputError: a setting is out of range; later, a study whose direction is not the table's.
     """
 
-    def __init__(self, table: Table, kernel: RBF, *, name: str = "row", **settings: Any) -> None:
+    def __init__(self, table: Table, kernel: RBF, **settings: Any) -> None:
         super().__init__(warn_independent_sampling=False)
-        self._table, self._kernel, self._name, self._settings = table, kernel, name, settings
+        self._table, self._kernel, self._settings = table, kernel, settings
         self._rows = IntDistribution(0, len(table.values) - 1)
         self._start()
 
@@ -60,7 +60,7 @@ class POGPUCBSampler(SpaceSampler):
         return "maximize" if self._table.facts.maximise else "minimize"
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return {self._name: self._rows}
+        return {_ROW: self._rows}
 
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
@@ -70,7 +70,7 @@ class POGPUCBSampler(SpaceSampler):
         trials = study.get_trials(deepcopy=False)
         self._follow(trials)
         recent = (t for t in trials[-_DEAD:] if t.state == TrialState.RUNNING)
-        return {self._name: self.modeler.ask({t.params[self._name] for t in recent if self._fits(t)})}
+        return {_ROW: self.modeler.ask({t.params[_ROW] for t in recent if self._fits(t)})}
 
     def _follow(self, trials: list[FrozenTrial]) -> None:
         done = {t._trial_id: t for t in trials if t.state == TrialState.COMPLETE and self._fits(t)}
@@ -79,11 +79,11 @@ class POGPUCBSampler(SpaceSampler):
         for identity in sorted(done.keys() - self._told):
             value = done[identity].value
             if value is not None and math.isfinite(value):
-                self.modeler.tell(done[identity].params[self._name], value)
+                self.modeler.tell(done[identity].params[_ROW], value)
             self._told.add(identity)
 
     def _fits(self, trial: FrozenTrial) -> bool:
-        return trial.distributions.get(self._name) == self._rows
+        return trial.distributions.get(_ROW) == self._rows
 
     def recommend(self, study: optuna.Study) -> dict[str, int]:
         """Return the evaluated row with the best posterior mean: never the best noisy output.
@@ -92,4 +92,4 @@ class POGPUCBSampler(SpaceSampler):
             InputError: no trial has finished yet.
         """
         self._follow(study.get_trials(deepcopy=False))
-        return {self._name: self.modeler.recommend()}
+        return {_ROW: self.modeler.recommend()}

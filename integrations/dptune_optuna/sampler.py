@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, Unpack, overload
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
@@ -79,7 +78,6 @@ class PrivateSampler(SpaceSampler):
         seed: int | None = None,
         default: Mapping[str, Any] | None = None,
         start_from: str | None = None,
-        independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         unprotected: Literal["refuse", "allow"] = "refuse",
         **settings: Any,
@@ -92,11 +90,7 @@ class PrivateSampler(SpaceSampler):
         about = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
         request = SearchRequest(method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
-        super().__init__(
-            seed=request.seed,
-            independent_sampler=independent_sampler,
-            warn_independent_sampling=warn_independent_sampling,
-        )
+        super().__init__(seed=request.seed, warn_independent_sampling=warn_independent_sampling)
         self._runs = StudyRuns(request, mixed=self._allowed)
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
 
@@ -156,9 +150,10 @@ class PrivateSampler(SpaceSampler):
         self._shielded.discard(here)
         pruned = shielded and state == TrialState.PRUNED  # its value is the last one that was reported as public
         if values is not None and not pruned and not (run and run.released(str(trial.number), values[0])):
+            instead = "is stored as it is, without noise"
             if not self._allowed:
                 values[:] = [math.inf] * len(values)  # Optuna stores and logs this list next, whatever is raised here
-            instead = "is stored as it is, without noise" if self._allowed else "was stored and logged as inf instead"
+                instead = "was stored and logged as inf instead"
             self._unprotected(
                 f"trial {trial.number} has a value that did not come from an objective decorated with "
                 f"@sampler.objective. The value {instead}; what the function reported or printed is as it was"
@@ -186,7 +181,7 @@ class PrivateSampler(SpaceSampler):
 
         With ``loss`` and ``data=(X, y)`` it returns a fitted scikit-learn estimator instead, and what it raises is
         shown and costs nothing. Exceptions of a function that returns losses are hidden and count as the upper clip for
-        everybody; use ``try_out`` to find bugs. All options: :class:`dptune_optuna.objective.PrivateFunction`.
+        everybody; use ``try_out`` to find bugs. Options: :class:`dptune.search.objective.ObjectiveOptions`.
         """
         if function is None:
             return lambda decorated: PrivateFunction(decorated, self._runs, self, **options)
@@ -204,8 +199,8 @@ class PrivateSampler(SpaceSampler):
         run = self._runs.of(study)
         if run is None or run.space is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
-        decides = self._runs.request.settings.get("rung_share")
-        self._runs.say_end(study, (TrialState.COMPLETE,) if decides else (TrialState.COMPLETE, TrialState.PRUNED))
+        states = TrialState.COMPLETE, TrialState.PRUNED
+        self._runs.say_end(study, states[:1] if self._runs.decides else states)
         best, space = run.recommend().resumed(RESUME), run.space
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         near = [(math.dist(space.encode(t.params), space.encode(best)), t) for t in trials if space.contains(t.params)]

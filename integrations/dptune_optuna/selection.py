@@ -143,7 +143,7 @@ class SelectionObjective:
         return {"trial": trials[chosen.index].number, "loss": loss, "mu": chosen.mu, "private": chosen.private}
 
     def _place_of_default(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> int | None:
-        """Return which completed trial has the default's values; a default may name more than is active."""
+        """Return which completed trial has the default's values; a default may name inactive parameters, too."""
         if (default := self._default) is None:
             return None
         places = [place for place, trial in enumerate(trials) if _is_of(trial, default)]
@@ -167,7 +167,6 @@ class SelectionObjective:
 
 
 def _is_of(trial: FrozenTrial, parameters: Mapping[str, Any]) -> bool:
-    """Tell whether all that a trial suggested has these values."""
     return bool(trial.params) and all(
         name in parameters and np.array_equal(value, parameters[name]) for name, value in trial.params.items()
     )

@@ -57,11 +57,7 @@ class ShieldedTrial:
         Raises:
             InputError: the study is stored, and a choice is one that a storage does not give back as it was.
         """
-        try:
-            _refuse_unstorable(self._trial, name, choices)
-        except dptune.InputError as error:
-            self._public_error = error
-            raise
+        self._passed(lambda: _refuse_unstorable(self._trial, name, choices))
         return self._checked(name, lambda: self._trial.suggest_categorical(name, choices))
 
     def _checked(self, parameter: str, suggest: Callable[[], Any]) -> Any:
@@ -131,10 +127,7 @@ class PublicTrial(ShieldedTrial):
 
 
 class RungTrial(ShieldedTrial):
-    """A trial that reports private losses of a half-trained model to its run, and is told whether to go on.
-
-    ``losses_of`` makes losses of what the user's function would return.
-    """
+    """A trial that reports private losses of a half-trained model to its run, and is told whether to go on."""
 
     def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None, *, losses_of: Function) -> None:
         super().__init__(trial, run)
@@ -159,7 +152,6 @@ class RungTrial(ShieldedTrial):
 
 
 def _refuse_unstorable(trial: Trial | FixedTrial, name: str, choices: Sequence[Any]) -> None:
-    """Refuse choices that come back from a storage as others: then the study could not be resumed."""
     if not isinstance(trial, Trial) or isinstance(trial.study._storage, InMemoryStorage):
         return
     if other := [choice for choice in choices if not isinstance(choice, str | int | float | bool | NoneType)]:
@@ -171,7 +163,7 @@ def _refuse_unstorable(trial: Trial | FixedTrial, name: str, choices: Sequence[A
 
 
 def wrapped(losses: Any) -> PerExampleLosses:
-    """Return losses in the wrapper that nothing reads but the privatizer."""
+    """Return losses that only the privatizer reads."""
     return losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
 
 

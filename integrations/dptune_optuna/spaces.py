@@ -21,14 +21,11 @@ _MOST_VALUES = 32  # of a parameter that others may depend on
 
 
 def to_space(distributions: Mapping[str, BaseDistribution], *, choices: bool = False) -> dptune.Space | None:
-    """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none.
-
-    Choices that are objects are nobody's to search: they are drawn.
-    """
+    """Return the numerical parameters that can vary, with ``choices`` plain categories too, or None."""
     if not isinstance(distributions, Mapping):
-        kind = type(distributions).__name__
         raise dptune.InputError(
-            f'a space maps names to distributions, {{"C": FloatDistribution(0.1, 10)}}; got {kind}.'
+            'a space maps names to distributions, {"C": FloatDistribution(0.1, 10)}; '
+            f"got {type(distributions).__name__}."
         )
     found: dict[str, Parameter] = {}
     for name, distribution in distributions.items():
@@ -90,10 +87,7 @@ def _distribution(p: Parameter) -> BaseDistribution:
 def refuse_other_space(
     space: dptune.Space, suggested: Mapping[str, BaseDistribution], values: Mapping[str, Any], *, kept: str = ""
 ) -> None:
-    """Refuse a function that does not suggest the parameters that are searched: its trials would all be ignored.
-
-    It may suggest others beside them, and need not suggest what is not active for the ``values`` that it was given.
-    """
+    """Refuse a function that does not suggest the searched parameters that are active for the ``values``."""
     other = differing(space, suggested)
     for name, wanted in to_distributions(space).items():
         given = suggested.get(name)
@@ -131,22 +125,21 @@ class Discovery:
     them apart, nobody knows when it is active. What is guessed wrongly is drawn at random once, and known then.
     """
 
-    def __init__(self, space: dptune.Space, trials: Iterable[FrozenTrial] = ()) -> None:
+    def __init__(self, space: dptune.Space) -> None:
         self._parameters = dict(space)
         self._order: dict[str, None] = {}  # names in the order of suggestion
         self._seen: dict[frozenset[tuple[str, str]], Mapping[str, Any]] = {}
         self._added: set[int] = set()  # numbers of the ended trials
-        self.add_ended(trials)
 
     def add_ended(self, trials: Iterable[FrozenTrial]) -> None:
-        """Take note of what ended trials have suggested, of whatever process, each once."""
+        """Add what the ended trials of any process have suggested, each once."""
         for trial in trials:
             if trial.number not in self._added:
                 self._added.add(trial.number)
                 self.add(trial.params, trial.distributions)
 
     def add(self, parameters: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> None:
-        """Take note of what a trial suggested."""
+        """Add what a trial suggested."""
         found = to_space(distributions, choices=True)
         for name in parameters:
             if found is not None and name in found:
@@ -157,21 +150,14 @@ class Discovery:
         self._seen.setdefault(frozenset(kind), told)
 
     def space(self, known: dptune.Space) -> dptune.Space:
-        """Return the space as the trials have shown it.
-
-        A parameter that none of them has shown, as one of a trial that another process is running, keeps what is
-        ``known`` of its condition; if that is nothing, nobody knows when it is active.
-        """
+        """Return the space that the trials have shown; a parameter of none of them keeps its ``known`` condition."""
         when: dict[str, Mapping[str, Collection[Value]] | None] = dict(known.when)
         for name in self._parameters:
             if name not in self._order:
                 when.setdefault(name, None)
-            elif not self._always(name):
+            elif any(name not in trial for trial in self._seen.values()):
                 when[name] = self._condition(name)
         return dptune.Space({**known, **self._parameters}, when=when)
-
-    def _always(self, name: str) -> bool:
-        return all(name in trial for trial in self._seen.values())
 
     def _may_decide(self, name: str) -> bool:
         cells = self._parameters[name].cells
@@ -192,22 +178,13 @@ class Discovery:
 
 
 class SpaceSampler(BaseSampler):
-    """Proposes the parameters of a known space together; ``independent_sampler``, default random, draws those outside.
-
-    That one is used is logged, unless ``warn_independent_sampling=False``.
-    """
+    """Proposes the parameters of a known space together and draws others at random, with a warning."""
 
     _choices = False  # whether categories are searched, too
 
-    def __init__(
-        self,
-        *,
-        seed: int | None = None,
-        independent_sampler: BaseSampler | None = None,
-        warn_independent_sampling: bool = True,
-    ) -> None:
+    def __init__(self, *, seed: int | None = None, warn_independent_sampling: bool = True) -> None:
         self._seed = None if seed is None else at_least("seed", seed, 0)
-        self._independent = independent_sampler or RandomSampler(seed=self._seed)
+        self._independent = RandomSampler(seed=self._seed)
         self._warn_independent = boolean("warn_independent_sampling", warn_independent_sampling)
 
     def _space_of(self, study: optuna.Study) -> dptune.Space | None:
@@ -221,7 +198,7 @@ class SpaceSampler(BaseSampler):
         """Return the trial's point; ``search_space`` has a parameter to search."""
 
     def _is_fixed(self, study: optuna.Study) -> bool:
-        """Tell whether this process knows the study's search space, and that it stays as it is."""
+        """Return whether this process knows the study's search space, and that it stays as it is."""
         return True
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -248,9 +225,8 @@ class SpaceSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if self._warn_independent and self._is_fixed(study):
             logger.warning(
-                f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
-                f"{type(self._independent).__name__}: {type(self).__name__} searches the parameters of a fixed search "
-                "space. Its spread adds to the values the sampler sees. Set "
+                f"The parameter {param_name!r} in trial #{trial.number} is drawn at random: {type(self).__name__} "
+                "searches the parameters of a fixed search space. Its spread adds to the values the sampler sees. Set "
                 "warn_independent_sampling=False to silence this."
             )
         return self._independent.sample_independent(study, trial, param_name, param_distribution)

@@ -54,22 +54,19 @@ _KEPT = "A run keeps its space and its plan: with another space= give the study 
 
 
 class StudyRuns:
-    """The runs of a request, one for each study; each is bound to the study's storage.
+    """The runs of a request, one for each study; ``mixed``: also of studies with completed trials that none paid for.
 
-    Args:
-        request: what the user asks for; without a space the first finished trial of a study decides what is searched.
-        mixed: whether a run may begin in a study with completed trials that no run has paid for.
+    Without a space the first finished trial of a study decides what is searched.
     """
 
     def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
         self.request, self._mixed = request, mixed
-        self.lock = ForkSafeLock()
+        self.lock, self.lines = ForkSafeLock(), EndLines()
         self.known: dict[str, SearchRun] = {}  # by the name of the study
         self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
         self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
         self._warned = False  # of a trial without parameters that are searched
         self._warned_of_ranges = False  # of one that suggested them otherwise
-        self.lines = EndLines()
 
     def of(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, begun or continued; None as long as its search space or its clip is not known."""
@@ -118,11 +115,11 @@ class StudyRuns:
         _announce(self.request, extension)
 
     def expect_end(self, study: optuna.Study, counted: Sequence[TrialState]) -> None:
-        """Say at the study's end, if that comes before the plan's, how many of the planned trials were made."""
+        """Log at the study's end, if that comes before the plan's, how many of the planned trials were made."""
         self.lines.expect(study, counted, partial(self._how_far, study.study_name))
 
     def say_end(self, study: optuna.Study, counted: Sequence[TrialState]) -> None:
-        """Say it now, as to who asks for the recommendation."""
+        """Log it now, with a recommendation."""
         self.lines.say_now(study, counted, partial(self._how_far, study.study_name))
 
     def _how_far(self, name: str, ended: int) -> str | None:
@@ -165,16 +162,17 @@ class StudyRuns:
             )
 
     @property
+    def decides(self) -> bool:
+        """Whether private losses may stop a trial."""
+        return bool(self.request.settings.get("rung_share"))
+
+    @property
     def discovers(self) -> bool:
         """Whether parameters that a later trial suggests join the search."""
         return self.request.space is None and self.request.method.joined is not None
 
     def compare(self, run: SearchRun, trial: Trial) -> None:
-        """Compare what a function has suggested with the run's search space.
-
-        Without ``space=`` the first trial decided what is searched: other parameters join it, if they can. A method
-        whose space does not grow ignores trials that lack parameters, with a warning. Another range is warned of.
-        """
+        """Compare what a function has suggested with the run's search space, which may grow if no space was given."""
         if run.space is None:
             return
         if self.request.space is not None:
@@ -207,14 +205,11 @@ class StudyRuns:
         )
 
     def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
-        """Take note of what a trial suggested; what nobody knew joins the search."""
         with self.lock:
             found = self._discovered.setdefault(trial.study.study_name, Discovery(space))
             found.add_ended(trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
             found.add(trial.params, trial.distributions)
-            run.join(
-                found.space(run.space or space)
-            )  # here: of two threads the later one knows what the earlier one found
+            run.join(found.space(run.space or space))  # here: the later of two threads knows what the earlier found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}}
@@ -228,16 +223,13 @@ def _announce(request: SearchRequest, run: SearchRun) -> None:
 
 
 def _has_completed(study: optuna.Study) -> bool:
-    """Tell whether a trial has a value; inf is what Optuna was given instead of one."""
+    """Return whether a trial has a value; inf is what Optuna was given instead of one."""
     completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return any(math.isfinite(value) for trial in completed for value in trial.values)
 
 
 def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = None) -> None:
-    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off.
-
-    Beside a trial's value that is a release of its own stands the standard deviation of its noise.
-    """
+    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
     if trial is not None and (sigma := run.sigma(str(trial.number))) is not None:
         trial.set_user_attr(SIGMA, sigma)
     stored, progress = study.user_attrs, run.progress()
@@ -271,10 +263,8 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
 def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
     if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
         known = progress.get("recommended")
-        so_far = (
-            f"so far: {parameters_in_words(known, '`')}; how sure that is" if isinstance(known, dict) else "so far:"
-        )
-        return f"{so_far} `dptune watch` works out from the ledger"
+        so_far = f" {parameters_in_words(known, '`')}; how sure that is" if isinstance(known, dict) else ""
+        return f"so far:{so_far} `dptune watch` works out from the ledger"
     found = run.so_far()
     if found is None:
         return "when something is released that says where to look"
