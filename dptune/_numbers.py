@@ -47,8 +47,8 @@ def plain(value: Any) -> Any:
     """Return a NumPy scalar as Python's number, also in a tuple; everything else as it is."""
     if type(value) is tuple:
         return tuple(plain(each) for each in value)
-    found = (whole(value), real(value))
-    return next((number for number in found if number is not None), value)
+    as_numbers = (whole(value), real(value))
+    return next((number for number in as_numbers if number is not None), value)
 
 
 def tupled(value: Any) -> Any:

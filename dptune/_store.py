@@ -59,7 +59,8 @@ class SqliteFile:
         With ``write`` the lock is taken before reading, so that check and insert are one step.
         """
         path = Path(self.path).resolve()
-        uri, name = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}", f"the {self.name} {self.path}"
+        uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"
+        name = f"the {self.name} {self.path}"
         refuse_second_name(path, name)
         try:
             with (
@@ -93,9 +94,9 @@ def append_only(table: str, keys: Iterable[Sequence[str]]) -> list[str]:
 
 def check_pages(execute: Callable[[str], Any], name: str) -> None:
     """Let SQLite compare its tables with their indexes."""
-    found = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
-    if found != "ok":
-        raise damaged(name, found.partition("\n")[0])
+    verdict = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
+    if verdict != "ok":
+        raise damaged(name, verdict.partition("\n")[0])
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ class BudgetPlanned(BudgetExhausted):
 
     def __init__(self, left: float, budget: float, runs: tuple[str, ...]) -> None:
         super().__init__(budget, left, budget)
-        self.args, self.runs = (left, budget, runs), runs
+        self.args = (left, budget, runs)
+        self.runs = runs
 
     def __str__(self) -> str:
         names = ", ".join(repr(run) for run in self.runs[:5]) + (", ..." if len(self.runs) > 5 else "")

@@ -111,12 +111,13 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
 
 def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
     """What all released differences say about the mean loss at each new point, less that at the centre of the cube."""
-    told = [Generation.from_note(c.note, np.array(c.value), float(c.description["sigma"])) for c in charges if c.value]
-    if not told:
+    answered = [charge for charge in charges if charge.value]
+    generations = [Generation.from_note(c.note, np.array(c.value), float(c.description["sigma"])) for c in answered]
+    if not generations:
         return
-    surrogate = GroupedRegression(told[0].points.shape[1], memory=sum(len(g.points) for g in told))
-    surrogate.fit([Group(g.points, g.values, g.sigma) for g in told])
-    points = np.concatenate([g.points[: g.new] for g in told])  # (trials, d)
+    surrogate = GroupedRegression(generations[0].points.shape[1], memory=sum(len(g.points) for g in generations))
+    surrogate.fit([Group(g.points, g.values, g.sigma) for g in generations])
+    points = np.concatenate([g.points[: g.new] for g in generations])  # (trials, d)
     mean, covariance = surrogate.joint(np.concatenate([points, np.full((1, points.shape[1]), 0.5)]))
     differences = mean[:-1] - mean[-1]  # (trials,)
     variances = np.diag(covariance)[:-1] + covariance[-1, -1] - 2 * covariance[:-1, -1]
@@ -125,8 +126,8 @@ def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
     axes.errorbar(
         trials, differences, yerr=half, fmt=".", color="0.65", elinewidth=0.6, label="posterior mean, 1.96 deviations"
     )
-    middles = np.cumsum([g.new for g in told]) - [(g.new + 1) / 2 for g in told]
-    averages = [part.mean() for part in np.split(differences, np.cumsum([g.new for g in told])[:-1])]
+    middles = np.cumsum([g.new for g in generations]) - [(g.new + 1) / 2 for g in generations]
+    averages = [part.mean() for part in np.split(differences, np.cumsum([g.new for g in generations])[:-1])]
     axes.plot(middles, averages, "-", color="C0", label="mean of a generation")
 
 
@@ -184,7 +185,8 @@ def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta:
     choice = any(map(is_choice, charges))
     trials = np.cumsum([1 if choice else _trials_of(c) for c in charges])  # (releases,) trials released by then
     if choice:
-        trials, spent = np.r_[0, trials], [0.0, *spent]
+        trials = np.r_[0, trials]
+        spent = [0.0, *spent]
     axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")
     limit = ledger.mu
     epsilon = rounded_up(ledger.filter.exposure.epsilon(delta))

@@ -79,14 +79,16 @@ class Int:
     def decode(self, u: float) -> int:
         """Return the value at u in [0, 1]."""
         if self.log:
-            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            low = math.log(self.low - 0.5)
+            high = math.log(self.high + 0.5)
             return min(max(round(math.exp(low + u * (high - low))), self.low), self.high)
         return self.low + self.step * _cell(u, self.cells)
 
     def encode(self, value: float) -> float:
         """Return u in [0, 1] of a value in [low, high]."""
         if self.log:
-            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            low = math.log(self.low - 0.5)
+            high = math.log(self.high + 0.5)
             return (math.log(value) - low) / (high - low)
         return ((value - self.low) // self.step + 0.5) / self.cells
 
@@ -123,8 +125,8 @@ class Categorical:
 
     def decode(self, u: Vector) -> Value:
         """Return the choice whose coordinate is largest, u (width,)."""
-        found: Value = self.choices[int(np.argmax(u)) if len(u) else 0]
-        return found
+        choice: Value = self.choices[int(np.argmax(u)) if len(u) else 0]
+        return choice
 
     def encode(self, value: Value) -> Vector:
         """Return the coordinates of a choice, (width,)."""
@@ -172,9 +174,9 @@ def as_choice(value: Any) -> Value:
     """Return a choice as plain data that does not change."""
     if isinstance(value, list | tuple):
         return tuple(map(as_choice, value))
-    found = plain(value)
-    if found is None or isinstance(found, str | bool) or real(found) is not None:
-        choice: Value = found
+    simple = plain(value)
+    if simple is None or isinstance(simple, str | bool) or real(simple) is not None:
+        choice: Value = simple
         return choice
     raise InputError(
         f"a choice must be text, a number, True, False, None, or a list of such; got {type(value).__name__}. Choose "
@@ -184,9 +186,9 @@ def as_choice(value: Any) -> Value:
 
 def key_of(value: object) -> str:
     """Return a name of a value by which equal ones are recognised: 2 and 2.0 are, 1 and True are not."""
-    found = plain(value)
-    whole_number = isinstance(found, float) and found.is_integer()
-    return json.dumps(int(found) if whole_number else found, default=repr)
+    simple = plain(value)
+    whole_number = isinstance(simple, float) and simple.is_integer()
+    return json.dumps(int(simple) if whole_number else simple, default=repr)
 
 
 def _cell(u: float, cells: int) -> int:

@@ -190,13 +190,13 @@ class Space(Mapping[str, Parameter]):
 
     def activity(self, V: Matrix) -> dict[str, Mask]:
         """Tell in which of the points V (k, d), as :meth:`snap` returns them, each conditional parameter is active."""
-        found: dict[str, Mask] = {}
+        masks: dict[str, Mask] = {}
 
         def active(name: str) -> Mask:
-            if name not in found:
+            if name not in masks:
                 terms = [active(other) & self._takes(other, values, V) for other, values in self.when_of(name).items()]
-                found[name] = np.logical_and.reduce([np.ones(len(V), dtype=bool), *terms])
-            return found[name]
+                masks[name] = np.logical_and.reduce([np.ones(len(V), dtype=bool), *terms])
+            return masks[name]
 
         return {name: active(name) for name in self.when}
 
@@ -282,8 +282,8 @@ def _either(one: Condition, other: Condition) -> Condition:
     if one is None or other is None or one.keys() != other.keys() or len(one) != 1:
         return one
     ((parent, values),) = one.items()
-    known = set(map(key_of, values))
-    return {parent: (*values, *(value for value in other[parent] if key_of(value) not in known))}
+    wanted = set(map(key_of, values))
+    return {parent: (*values, *(value for value in other[parent] if key_of(value) not in wanted))}
 
 
 def _in_order(parameters: Mapping[str, Parameter], when: Mapping[str, Condition]) -> dict[str, Condition]:

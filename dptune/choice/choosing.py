@@ -103,11 +103,11 @@ def select(
     settings = ChoiceSettings(mu, default, estimate_share or 0.0)
     check_choice(privatizer, name, settings)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
-    given = _losses(candidates, function, privatizer.rows)
+    own_losses = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         settings.refuse_other_places(len(candidates))
     asked = None if loss is None else as_loss(loss).name
-    named = ((json.dumps([name, place, asked, facts]), losses) for place, (facts, losses) in enumerate(given))
+    named = ((json.dumps([name, place, asked, facts]), losses) for place, (facts, losses) in enumerate(own_losses))
     return select_named(named, privatizer, name, settings)
 
 
@@ -136,7 +136,8 @@ class ChoiceSettings(Checked):
 
     def plan(self, rest: Allowance, points: Sequence[str]) -> dict[str, object]:
         """Return what is planned, for good; with a limit of the choice's own where the budget has one."""
-        mu, chosen = self.mu, 1 - self.estimate_share
+        mu = self.mu
+        chosen = 1 - self.estimate_share
         mu = rest.whole(chosen) if mu is None else mu
         plan = {"mu": mu, "candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
         if self.default is not None:
@@ -145,15 +146,15 @@ class ChoiceSettings(Checked):
 
     def agreed(self, stored: Any, name: str, points: Sequence[str]) -> float:
         """Return the price of a stored plan."""
-        found = stored if isinstance(stored, dict) else {}
+        plan = stored if isinstance(stored, dict) else {}
         asked = {"candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
-        same = all(found.get(key) == value for key, value in {**asked, "default": self.default}.items())
-        if not same or self.mu not in (None, found["mu"]):
+        same = all(plan.get(key) == value for key, value in {**asked, "default": self.default}.items())
+        if not same or self.mu not in (None, plan["mu"]):
             raise BudgetMismatch(
                 f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
                 "what a name means is fixed when it begins. Give another choice another name."
             )
-        return float(found["mu"])
+        return float(plan["mu"])
 
 
 def check_choice(privatizer: object, name: object, settings: ChoiceSettings) -> None:
@@ -206,7 +207,8 @@ def select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, 
         )
     settings.refuse_other_places(len(points))
     plan: Any = privatizer.ledger.fix_plan(name, lambda rest: settings.plan(rest, points))
-    price, share_of = settings.agreed(plan, name, points), settings.estimate_share
+    price = settings.agreed(plan, name, points)
+    share_of = settings.estimate_share
     index = exponential(points, privatizer, price * math.sqrt(1 - share_of), name, default=settings.default)
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
@@ -226,26 +228,26 @@ def _losses_of_finalists(
 ) -> dict[int, Losses | None]:
     """Train and ask what the choice still needs; a candidate whose training fails, in public, drops out."""
     if not callable(candidates):
-        given = list(candidates)
-        if len(given) != choice.public.m:
+        asked = list(candidates)
+        if len(asked) != choice.public.m:
             raise InputError(
-                f"public= has the losses of {choice.public.m} candidates, and {len(given)} candidates were given. "
+                f"public= has the losses of {choice.public.m} candidates, and {len(asked)} candidates were given. "
                 "Nothing was charged."
             )
         if loss is None and data is None:
-            return {j: given[j] for j in choice.to_train}
-        candidates = given.__getitem__
+            return {j: asked[j] for j in choice.to_train}
+        candidates = asked.__getitem__
     function = losses_function(candidates, loss, data, rows=privatizer.rows)
-    found: dict[int, Losses | None] = {}
+    losses: dict[int, Losses | None] = {}
     for j in choice.to_train:
         try:
-            found[j] = private_losses(function, j, privatizer.rows)
+            losses[j] = private_losses(function, j, privatizer.rows)
         except InputError:
             raise
         except Exception as error:  # noqa: BLE001 - what raises here is the public half of a user's function
             warnings.warn(f"candidate {j} drops out: {type(error).__name__}: {error}", stacklevel=3)
-            found[j] = None
-    return found
+            losses[j] = None
+    return losses
 
 
 def _itself(model: Any) -> Any:
@@ -267,8 +269,8 @@ def _losses(
 
 def _facts(model: Any) -> list[object]:
     """Return a model's class and its plain parameters, by which a ledger recognises the choice."""
-    found = model.get_params() if hasattr(model, "get_params") and not isinstance(model, type) else {}
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    parameters = model.get_params() if hasattr(model, "get_params") and not isinstance(model, type) else {}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
     kinds = bool | int | float | str | None
     return [type(model).__name__, {name: plain[name] for name in sorted(plain) if isinstance(plain[name], kinds)}]
 
@@ -278,8 +280,8 @@ def private_losses(function: Callable[[Any], Any], argument: Any, rows: int) -> 
 
     That asking failed is private, as a person's record may have caused it. Such a candidate stays a candidate.
     """
-    found = call_guarded(function, argument, PerExampleLosses).or_raise()
-    return np.full(rows, np.nan) if found is None else found
+    losses = call_guarded(function, argument, PerExampleLosses).or_raise()
+    return np.full(rows, np.nan) if losses is None else losses
 
 
 def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:

@@ -70,10 +70,10 @@ def of_rows(
 ) -> npt.NDArray[np.float64]:
     """Return each row's mean loss (N,) over the folds that test it; the largest loss for one without a number."""
     tests = list(tested)
-    known = np.concatenate([losses[np.isfinite(losses)] for _, losses in tests])
-    if not known.size:
+    finite = np.concatenate([losses[np.isfinite(losses)] for _, losses in tests])
+    if not finite.size:
         raise InputError(f"no public row has a finite {loss.name}: check the labels and predictions of the models.")
-    largest = loss.most if math.isfinite(loss.most) else known.max()
+    largest = loss.most if math.isfinite(loss.most) else finite.max()
     total, times = np.zeros(rows), np.zeros(rows)
     for test, losses in tests:
         total[test] += np.where(np.isfinite(losses), losses, largest)

@@ -18,7 +18,8 @@ def exponential(
 
     The candidate at ``default`` has ten elevenths of the odds beforehand.
     """
-    query, prior = privatizer.means_query(points, mu), [] if default is None else odds_for(default, len(points))
+    query = privatizer.means_query(points, mu)
+    prior = [] if default is None else odds_for(default, len(points))
     return int(privatizer.release(query, scope=scope, key="index", mechanism=partial(NoisyMin, prior=prior)).scalar)
 
 

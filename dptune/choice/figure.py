@@ -37,14 +37,14 @@ def draw_finalists(axes: Axes, charges: Sequence[Charge]) -> None:
 
 def draw_improvement(axes: Axes, charges: Sequence[Charge]) -> None:
     """Draw the improvement over the default, as public rows predicted it and as private people released it."""
-    told = next((c for c in charges if c.key == IMPROVEMENT and c.value), None)
+    released = next((c for c in charges if c.key == IMPROVEMENT and c.value), None)
     axes.axvline(0.0, color="C1", ls="--")
     axes.set(xlabel="improvement over your default, and 95% interval", title="Private people decide", ylim=(-0.6, 1.6))
-    if told is None or not told.value:
+    if released is None or not released.value:
         axes.text(0.5, 0.5, "nothing was released about it", ha="center", transform=axes.transAxes)
         axes.set_yticks([])
         return
-    gain = PairedEstimate.of(told, 0.0)
+    gain = PairedEstimate.of(released, 0.0)
     rows = [
         (Estimate(gain.predicted, gain.predicted_sigma, True), "0.6", "public rows\n(cross-validated)"),
         (gain, "C0", "private people\n(released once)"),

@@ -41,16 +41,18 @@ class PairedEstimate(Estimate):
     @classmethod
     def of(cls, released: Charge, radius: float) -> PairedEstimate:
         """Return the estimate of a recorded release, whose differences were cut to [-radius, radius]."""
-        (value,), known = released.value or (math.nan,), released.description
+        (value,) = released.value or (math.nan,)
+        description = released.description
         return cls(
-            value, float(known["sigma"]), released.private, laplace=is_laplace(known), radius=radius,
+            value, float(description["sigma"]), released.private, laplace=is_laplace(description), radius=radius,
             predicted=released.note["predicted"], predicted_sigma=released.note["predicted_sigma"],
         )  # fmt: skip
 
     @property
     def surprising(self) -> bool:
         """Whether private people and public rows are further apart than noise and sampling of the rows explain."""
-        noise, sampling = NoiseLaw(self.sigma, self.laplace), NoiseLaw(self.predicted_sigma)
+        noise = NoiseLaw(self.sigma, self.laplace)
+        sampling = NoiseLaw(self.predicted_sigma)
         far = math.hypot(noise.quantile(SURPRISING), sampling.quantile(SURPRISING))
         return abs(self.value - self.predicted) > far
 

@@ -22,7 +22,8 @@ RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units o
 USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of epsilon where both are pure
 USUAL_SHARE = 0.2  # if no share will show what public rows predict
-USUAL_OF_PURE, ENOUGH = (0.25, 0.1), 1000.0  # the same of epsilon: the first that leaves the choice n epsilon of ENOUGH
+USUAL_OF_PURE = (0.25, 0.1)  # the same of epsilon: the first that leaves the choice n epsilon of ENOUGH
+ENOUGH = 1000.0
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
@@ -98,7 +99,8 @@ class ChoicePlan:
         Args:
             weight: the most that replacing one person moves a mean of numbers in [0, 1].
         """
-        moves, price = 2 * self.estimate_radius * weight, self.estimate_mu
+        moves = 2 * self.estimate_radius * weight
+        price = self.estimate_mu
         if price == 0:
             return None
         if self.pure:
@@ -110,14 +112,14 @@ class ChoicePlan:
 
         What divides its budget is ``pure`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``.
         """
-        known = {**asdict(self), "asked": dict(asked)}
-        return {**known, "shares": {"choice": 1 - self.share}} if self.divides and not self.pure else known
+        plan = {**asdict(self), "asked": dict(asked)}
+        return {**plan, "shares": {"choice": 1 - self.share}} if self.divides and not self.pure else plan
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Self:
         """Return the plan of :meth:`describe`."""
-        known = {name: stored[name] for name in cls.__dataclass_fields__}
-        return cls(**{**known, "finalists": tuple(stored["finalists"])})
+        settings = {name: stored[name] for name in cls.__dataclass_fields__}
+        return cls(**{**settings, "finalists": tuple(stored["finalists"])})
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,8 @@ def plan(
         weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
         default: place of the user's own candidate. Without it nothing is estimated.
     """
-    prices, share = Prices.of(rest, wanted, weight), wanted.estimate_share
+    prices = Prices.of(rest, wanted, weight)
+    share = wanted.estimate_share
     if default is None:
         share = 0.0
     elif share is None:
@@ -215,7 +218,8 @@ def _most(said: float) -> int:
 
 def _share(public: PublicLosses, default: int, noise: Callable[[float], NoiseLaw]) -> float:
     """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
-    best, near = public.order[0], public.finalists(FEWEST)
+    best = public.order[0]
+    near = public.finalists(FEWEST)
     for share in SHARES:
         drawn = noise(share)
         r = estimate_radius(public, default, near, drawn.sigma)
@@ -251,8 +255,9 @@ def simulate(
     Public rows are split in halves. One half votes; from the other, n "private" people are drawn, and it is the
     population by which both are judged. The law of a choice is exact: no noise is drawn.
     """
-    rng, V = np.random.default_rng(SEED), public.clipped[list(finalists)]
-    found: list[list[float]] = []
+    rng = np.random.default_rng(SEED)
+    V = public.clipped[list(finalists)]
+    outcomes: list[list[float]] = []
     alone: list[float] = []
     for _ in range(SPLITS):
         rows = rng.permutation(V.shape[1])
@@ -260,12 +265,12 @@ def simulate(
         people, judged = centred(people), people.mean(axis=1)
         times = np.bincount(rng.integers(0, people.shape[1], size=n), minlength=people.shape[1])  # each row is drawn
         alone.append(float(judged[np.argmin(voting.mean(axis=1))]))
-        found.append([])
+        outcomes.append([])
         odds = np.log(prior(voting, weight))
         for r in radii:
             exponents = np.clip(people, -r, r) @ times * eta / (4 * r) - odds
-            found[-1].append(float(law(exponents) @ judged))
-    return np.array(found), np.array(alone)
+            outcomes[-1].append(float(law(exponents) @ judged))
+    return np.array(outcomes), np.array(alone)
 
 
 def estimate_radius(public: PublicLosses, default: int, finalists: tuple[int, ...], sigma: float) -> float:
@@ -363,7 +368,7 @@ class Outlook:
 
 
 def outlook(
-    public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **known: Any
+    public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **details: Any
 ) -> Outlook:
     """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
     noise = None if default is None else plan.noise(weight)
@@ -374,7 +379,7 @@ def outlook(
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,
-        plan.mu, (public.low, public.high), **known,
+        plan.mu, (public.low, public.high), **details,
     )  # fmt: skip
 
 
@@ -390,5 +395,5 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
     prices = Prices.of(Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None), 1 / n)
     drawn = prices.noise(prices.usual_share(n))
     named = {"method": "one private choice on public rows", "mu": prices.whole(0.0), "trials": "any"}
-    known = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}
-    return {**named, **known}
+    line = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}
+    return {**named, **line}

@@ -102,17 +102,17 @@ class Proposals:
 
     def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
         """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
-        found: dict[str, Candidate] = {}
+        candidates: dict[str, Candidate] = {}
         for each in self.candidates[:most]:
-            found.setdefault(_key(each.parameters), each)
+            candidates.setdefault(_key(each.parameters), each)
         if default is None:
-            return list(found.values()), None
+            return list(candidates.values()), None
         if not isinstance(default, Mapping):
             raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
         key = _key(default)
         searched = (each for each in self.candidates if _key(each.parameters) == key)
-        found.setdefault(key, next(searched, Candidate(default, None)))
-        return list(found.values()), list(found).index(key)
+        candidates.setdefault(key, next(searched, Candidate(default, None)))
+        return list(candidates.values()), list(candidates).index(key)
 
 
 class Trainer(Protocol):
@@ -170,9 +170,10 @@ class PublicTraining:
         public = options.get("public")
         if not isinstance(public, tuple | list) or len(public) != 2:
             raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
-        self.public, self._loss = (public[0], public[1]), options["loss"]
-        known = options.get("public_losses") is not None
-        folds = None if known else public_folds(*self.public, cv=options.get("cv", 5), loss=self._loss)
+        self.public = (public[0], public[1])
+        self._loss = options["loss"]
+        has_losses = options.get("public_losses") is not None
+        folds = None if has_losses else public_folds(*self.public, cv=options.get("cv", 5), loss=self._loss)
         self._folds = folds
 
     def losses(self, at: Any) -> npt.NDArray[np.float64]:
@@ -224,7 +225,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
-    privatizer, loss = _privatizer(options), options["loss"]
+    privatizer = _privatizer(options)
+    loss = options["loss"]
     most = at_least("candidates", options.get("candidates", CANDIDATES), 2)
     candidates, default = proposals.with_default(options.get("default"), most)
     if len(candidates) < 2:
@@ -250,8 +252,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
                     "before. Give the search a name and a seed or a storage, so that a rerun returns the first choice."
                 )
             raise
-    given = _given_losses(options.get("public_losses"), proposals.searched, candidates)
-    public = _matrix(trainer.losses(candidates) if given is None else given, default, warn)
+    public_losses = _given_losses(options.get("public_losses"), proposals.searched, candidates)
+    public = _matrix(trainer.losses(candidates) if public_losses is None else public_losses, default, warn)
     settings: Any = {setting: value for setting, value in options.items() if setting in SETTINGS}
     choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
     _agree_on_candidates(privatizer.ledger, name, candidates, default, loss)
@@ -268,10 +270,10 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
 
 def check_options(options: ChoiceOptions) -> None:
     """Refuse unknown and missing options."""
-    known = ChoiceOptions.__annotations__
-    if unknown := sorted(options.keys() - known.keys()):
+    allowed = ChoiceOptions.__annotations__
+    if unknown := sorted(options.keys() - allowed.keys()):
         raise InputError(
-            f"choose has no option {', '.join(map(repr, unknown))}; it has {', '.join(known)}. Nothing was charged."
+            f"choose has no option {', '.join(map(repr, unknown))}; it has {', '.join(allowed)}. Nothing was charged."
         )
     if missing := [name for name in ("loss", "data") if name not in options]:
         raise InputError(f"choose needs {' and '.join(f'{name}=' for name in missing)}. Nothing was charged.")
@@ -328,7 +330,8 @@ def _given_losses(
     """Return the candidates' rows of ``public_losses=``; None if it was not given."""
     if losses is None:
         return None
-    matrix, rows = np.asarray(losses, dtype=np.float64), [each.row for each in candidates if each.row is not None]
+    matrix = np.asarray(losses, dtype=np.float64)
+    rows = [each.row for each in candidates if each.row is not None]
     if matrix.ndim != 2 or len(matrix) != searched or len(rows) < len(candidates):
         raise InputError(
             f"public_losses= must be ({searched}, N), one row for each configuration that was searched, the default= "
@@ -345,7 +348,7 @@ def _trained(places: Sequence[int], candidates: Sequence[Candidate], trainer: Tr
     return dict(zip(places, trained, strict=True))
 
 
-def _as_it_is(given: object, model: Any) -> Any:
+def _as_it_is(train: object, model: Any) -> Any:
     """Return the model; what the user gave is here for what it can reach."""
     return model
 
@@ -355,29 +358,29 @@ def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
     return None if isinstance(model, Exception) else private_losses(asks, model, rows)
 
 
-def _matrix(found: Sequence[Any], default: int | None, warn: Say) -> npt.NDArray[np.float64]:
+def _matrix(evaluated: Sequence[Any], default: int | None, warn: Say) -> npt.NDArray[np.float64]:
     """Return the public losses (m, N); NaN in the rows of candidates that failed."""
-    failed = {place: each for place, each in enumerate(found) if isinstance(each, Exception)}
+    failed = {place: each for place, each in enumerate(evaluated) if isinstance(each, Exception)}
     if default in failed:
         raise InputError(f"the default= could not be trained on public rows: {_told(failed[default])}")
-    if len(found) - len(failed) < 2:
+    if len(evaluated) - len(failed) < 2:
         raise InputError(
-            f"{len(failed)} of {len(found)} configurations could not be trained on public rows, and a choice needs two "
-            f"or more. Nothing was charged. The first failed with: {_told(next(iter(failed.values())))}"
+            f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows, and a choice needs "
+            f"two or more. Nothing was charged. The first failed with: {_told(next(iter(failed.values())))}"
         )
     if failed:
         warn(
-            f"{len(failed)} of {len(found)} configurations could not be trained on public rows and drop out: "
+            f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows and drop out: "
             f"{_told(next(iter(failed.values())))}"
         )
-    rows = {len(np.asarray(each)) for place, each in enumerate(found) if place not in failed}
+    rows = {len(np.asarray(each)) for place, each in enumerate(evaluated) if place not in failed}
     if len(rows) > 1:
         raise InputError(
             f"the configurations have public losses of {sorted(rows)} rows; all must be of the same rows. "
             "Nothing was charged."
         )
-    public = np.full((len(found), rows.pop()), np.nan)
-    for place, each in enumerate(found):
+    public = np.full((len(evaluated), rows.pop()), np.nan)
+    for place, each in enumerate(evaluated):
         if place not in failed:
             public[place] = each
     return public

@@ -53,7 +53,7 @@ class PublicLosses:
     high: float
 
     @classmethod
-    def of(cls, public: npt.ArrayLike, known: tuple[float, float] | None) -> PublicLosses:
+    def of(cls, public: npt.ArrayLike, interval: tuple[float, float] | None) -> PublicLosses:
         """Return the losses in their range, which is ``known`` or follows from them.
 
         Raises:
@@ -74,7 +74,7 @@ class PublicLosses:
                 f"a choice needs two candidates or more with public losses; {usable} of {len(values)} have finite "
                 "ones. Nothing was charged."
             )
-        low, high = known or _range(values[_sane(values)])
+        low, high = interval or _range(values[_sane(values)])
         values.setflags(write=False)
         return cls(values, low, high)
 
@@ -106,12 +106,15 @@ class PublicLosses:
         the farthest from all that were taken, by the mean absolute difference of public losses: near copies of each
         other fit the same public rows by luck. Among fewer than BY_RANK finalists ranks decide.
         """
-        ranked, V = np.array(self.order), self.clipped
-        apart, place = distances(V[ranked]), np.arange(len(ranked))
+        ranked = np.array(self.order)
+        V = self.clipped
+        apart = distances(V[ranked])
+        place = np.arange(len(ranked))
         possible = (apart <= FAR * max(1.0, V.shape[1] / FAR_ROWS) ** 0.5) | (place < 2)
         near = (apart <= NEAR) | (place < ALWAYS)
         kept = ranked[possible & (near if most >= BY_RANK else place < most)]
-        taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
+        taken = [0]
+        distance = np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
             distance[taken] = -1.0  # equal candidates are 0 apart
             taken.append(int(np.argmax(distance)))
@@ -151,7 +154,8 @@ def _sane(values: Matrix) -> Mask:
 def _range(losses: Matrix) -> tuple[float, float]:
     if losses.size == 0:
         raise InputError("every candidate has a public loss that is not finite. Give clip=(low, high).")
-    low, high = min(0.0, float(losses.min())), float(losses.max())
+    low = min(0.0, float(losses.min()))
+    high = float(losses.max())
     return (HEADROOM * low, HEADROOM * high) if high > low else (low, low + 1.0)
 
 

@@ -93,7 +93,8 @@ class PublicChoice:
     ) -> None:
         if not isinstance(privatizer, LossPrivatizer):
             raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
-        self._privatizer, self.name = privatizer, text("name", name)
+        self._privatizer = privatizer
+        self.name = text("name", name)
         self.public = PublicLosses.of(public, _known_range(privatizer, loss))
         self._loss = None if loss is None else as_loss(loss).name
         self.default = None if default is None else self._place(default)
@@ -138,9 +139,9 @@ class PublicChoice:
 
         asked = self._asked(wanted)
         stored: Any = ledger.fix_plan(self.name, make)
-        found = stored.get("asked") if isinstance(stored, dict) else None
-        if found != asked:
-            raise BudgetMismatch(self._other(found, asked))
+        planned = stored.get("asked") if isinstance(stored, dict) else None
+        if planned != asked:
+            raise BudgetMismatch(self._other(planned, asked))
         plan = planning.ChoicePlan.read(stored)
         rest = ledger.allowance()
         if plan.pure and rest.pair is not None and not math.isclose(pure_from_mu(plan.mu), rest.pure, rel_tol=1e-9):
@@ -150,16 +151,18 @@ class PublicChoice:
             )
         return plan
 
-    def _other(self, found: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
+    def _other(self, planned: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
         """Say how a choice differs from the one that has its name; both are public."""
-        if found is None:
+        if planned is None:
             differs, kept = "belongs to a search, a report or a choice without public rows", ""
         else:
-            changed = [name for name in asked if found.get(name) != asked[name]]
+            changed = [name for name in asked if planned.get(name) != asked[name]]
             if "candidates" in changed:  # other public losses, and other places, follow from it
                 changed = [name for name in changed if name not in ("public losses", "default")]
-            told = [name if "losses" in name else f"{name} ({found.get(name)}, now {asked[name]})" for name in changed]
-            differs = f"belongs to another choice: it differs in {'; '.join(told)}"
+            differences = [
+                name if "losses" in name else f"{name} ({planned.get(name)}, now {asked[name]})" for name in changed
+            ]
+            differs = f"belongs to another choice: it differs in {'; '.join(differences)}"
             kept = " The answer of that choice stays recorded." if self._made(INDEX) else ""
         return (
             f"the name {self.name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
@@ -182,7 +185,8 @@ class PublicChoice:
     @cached_property
     def outlook(self) -> planning.Outlook:
         """What can be said before anything is spent; printed, it is a few lines."""
-        ledger, plan = self._privatizer.ledger, self._plan
+        ledger = self._privatizer.ledger
+        plan = self._plan
         return planning.outlook(
             self.public,
             plan,
@@ -239,12 +243,12 @@ class PublicChoice:
                 f"candidate {self.default}, the default=, could not be trained, so nothing can be compared with it. "
                 "Correct it, or leave default= out. Nothing was charged."
             )
-        given = {j: losses[j] for j in needed}
-        left = [j for j in self.finalists if given.get(j) is not None]
+        asked = {j: losses[j] for j in needed}
+        left = [j for j in self.finalists if asked.get(j) is not None]
         if self._made(INDEX) is None and needed and len(left) < 2:
             raise InputError(f"{len(left)} of {len(self.finalists)} finalists could be trained; two are needed.")
         try:
-            for j, row in given.items():
+            for j, row in asked.items():
                 if row is not None:
                     self._privatizer.observe(self._point(j), row)
             if needed and self._made(INDEX) is None:
@@ -253,7 +257,7 @@ class PublicChoice:
                 self._release_improvement()
             return self._selection()
         finally:
-            for j in given:
+            for j in asked:
                 self._privatizer.forget(self._point(j))
 
     def _release_index(self, left: list[int]) -> None:
@@ -279,7 +283,8 @@ class PublicChoice:
             return
         if (chosen := self._chosen(made)) == self.default:
             return
-        r, points = self._plan.estimate_radius, (self._point(self.default), self._point(chosen))
+        r = self._plan.estimate_radius
+        points = (self._point(self.default), self._point(chosen))
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), self._plan.estimate_mu)
         predicted, error = self.public.difference(self.default, chosen, r)
         note = {"predicted": predicted, "predicted_sigma": error}
@@ -297,7 +302,7 @@ class PublicChoice:
         return int(made.note["finalists"][int(place)])
 
     def _selection(self) -> Selection:
-        made, told = self._made(INDEX), self._made(IMPROVEMENT)
+        made, estimate = self._made(INDEX), self._made(IMPROVEMENT)
         if made is None:
             raise LedgerError(
                 f"the choice {self.name!r} was charged, and its answer is not recorded: call choose again."
@@ -306,8 +311,8 @@ class PublicChoice:
         if chosen == self.default and self._plan.estimate_mu > 0:
             self._privatizer.ledger.end_plan(self.name)  # mu that the estimate had, if any, a report may have
         improvement = None
-        if told is not None and told.value is not None and self.default is not None:
-            improvement = PairedEstimate.of(told, self._plan.estimate_radius)
+        if estimate is not None and estimate.value is not None and self.default is not None:
+            improvement = PairedEstimate.of(estimate, self._plan.estimate_radius)
         return Selection(
             chosen, self.public.m, None, self._plan.mu, self._method,
             all(charge.private for charge in self._privatizer.ledger.charges(self.name)),
@@ -319,7 +324,8 @@ class PublicChoice:
         if self._plan.pure:
             return f"epsilon={rounded_up(pure_from_mu(self._plan.mu))}"
         ledger = self._privatizer.ledger
-        limits, epsilon = ledger.filter_for(self.name).limits, ledger.budget.stated_epsilon
+        limits = ledger.filter_for(self.name).limits
+        epsilon = ledger.budget.stated_epsilon
         whole = limits.divided and self._plan.mu >= limits.gdp * (1 - 1e-6)
         return f"epsilon={rounded_up(epsilon)}" if whole and epsilon is not None else ""
 

@@ -99,7 +99,7 @@ class Selection:
 
     def to_dict(self) -> dict[str, object]:
         """Return plain JSON data, for attributes of a study; the interval and verdict of the improvement with it."""
-        found = {**asdict(self), "verdict": self.verdict}
+        selection = {**asdict(self), "verdict": self.verdict}
         if self.improvement is not None:
-            found["improvement"] = {**asdict(self.improvement), "interval": list(self.improvement.interval())}
-        return found
+            selection["improvement"] = {**asdict(self.improvement), "interval": list(self.improvement.interval())}
+        return selection

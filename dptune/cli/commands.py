@@ -55,11 +55,11 @@ def audit(
     """
     if not file.exists():
         raise InputError(f"there is no file {file}.")
-    found = runpy.run_path(str(file)).get("audit")
-    if not isinstance(found, Audit):
+    functions = runpy.run_path(str(file)).get("audit")
+    if not isinstance(functions, Audit):
         raise InputError(f"{file} must set audit = dptune.audit.Audit(losses, X, y, clip=...).")
     broken = 0
-    for finding in found.run():
+    for finding in functions.run():
         typer.echo(finding)
         broken += not finding.holds
     typer.echo("An audit finds what breaks the guarantee. It does not prove the guarantee: see docs/privacy.md.")
@@ -90,15 +90,15 @@ def convert(
 
     Example: dptune convert --epsilon 4 --delta 1e-5
     """
-    if sum(given is not None for given in (mu, epsilon, dp_sgd)) != 1:
+    if sum(stated is not None for stated in (mu, epsilon, dp_sgd)) != 1:
         raise typer.BadParameter(f"give one of --mu, --epsilon and --dp-sgd. {_NO_BRIDGE}")
     if dp_sgd is not None:
         cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
         typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_NO_BRIDGE}")
         return
     budget = _budget(mu, epsilon, delta)
-    given = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
-    typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
+    stated = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
+    typer.echo(f"mu = {stated}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
     if mu is None:
         typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
     shares = [between("choice-share", each, 0.0, 1.0) for each in choice_share or ()]
@@ -223,9 +223,9 @@ def certificate(
     if registry is not None:
         typer.echo(to_yaml(record(_statement(_central(opened), delta), About.read(registry))), nl=False)
         return
-    found = _statement(opened, delta)
-    risk = textwrap.fill(str(Risk.of_statement(found)), 98, initial_indent="  ", subsequent_indent="  ")
-    typer.echo(f"{found.to_text()}\n\nRisk\n{risk}")
+    stated = _statement(opened, delta)
+    risk = textwrap.fill(str(Risk.of_statement(stated)), 98, initial_indent="  ", subsequent_indent="  ")
+    typer.echo(f"{stated.to_text()}\n\nRisk\n{risk}")
 
 
 def _central(opened: AnyLedger) -> CentralLedger:
@@ -263,13 +263,13 @@ def statement(
     """
     opened = [open_any(ledger) for ledger in ledgers]
     if len(opened) == 1 and not disjoint:
-        found = _statement(opened[0], delta)
+        stated = _statement(opened[0], delta)
     else:
         central = [ledger for ledger in opened if not isinstance(ledger, UserLedger)]
         if len(central) < len(opened):
             raise typer.BadParameter("a ledger of users' own devices has a statement of its own; leave it out.")
-        found = join(central, disjoint=disjoint, delta=delta_of(central, delta))
-    typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
+        stated = join(central, disjoint=disjoint, delta=delta_of(central, delta))
+    typer.echo({"text": stated.to_text, "markdown": stated.to_markdown, "json": stated.to_json}[format.value]())
 
 
 def _statement(opened: AnyLedger, delta: float | None) -> Statement:
@@ -339,11 +339,11 @@ def report(
 
     Example: dptune report ledger.db --out report.png
     """
-    found = stored_report(PrivacyLedger(ledger), name)
+    stored = stored_report(PrivacyLedger(ledger), name)
     if format is Format.json:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
+        typer.echo(json.dumps(stored.to_dict(), indent=2))
     else:
-        typer.echo(found.to_markdown() if format is Format.markdown else str(found))
+        typer.echo(stored.to_markdown() if format is Format.markdown else str(stored))
     if out is not None:
-        found.plot(out, dark=dark)
+        stored.plot(out, dark=dark)
         typer.echo(f"wrote {out}", err=True)

@@ -34,19 +34,20 @@ def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
 
 
 def _row(charge: Charge, plan: object) -> dict[str, Any]:
-    known, value = charge.description, None if charge.value is None else list(charge.value)
+    description = charge.description
+    value = None if charge.value is None else list(charge.value)
     return {
         "study": charge.scope,
         "release": charge.key,
-        "what": known.get("statistic", ""),
+        "what": description.get("statistic", ""),
         "value": value,
         "candidate": _candidate(charge),
-        "sigma": known.get("sigma"),
+        "sigma": description.get("sigma"),
         "cut": _cut(charge.key, plan),
-        "sensitivity": known.get("sensitivity"),
+        "sensitivity": description.get("sensitivity"),
         "mu": charge.mu,
-        "eta": known.get("eta"),
-        "epsilon": known.get("epsilon"),
+        "eta": description.get("eta"),
+        "epsilon": description.get("epsilon"),
         "intervals": _intervals(charge),
         "private": charge.private,
     }

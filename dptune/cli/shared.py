@@ -103,7 +103,8 @@ def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
-        mu, private = cost_of(charges).mu, all(c.private for c in charges)
+        mu = cost_of(charges).mu
+        private = all(c.private for c in charges)
         rows.append({"study": scope, "releases": len(charges), "mu_in_gdp": mu, "private": private})
     return title, {**budget_and_spent(opened), "studies": rows}, "studies"
 
@@ -111,7 +112,8 @@ def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
 def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]]:
     """Return the limits of a ledger's budget, and what was spent of each; the limits are None until they are fixed."""
     budget, whole = opened.budget, opened.mu  # reads the filter
-    spent, limits = cost_of(opened.charges()), None if opened.filter.undivided else opened.filter.limits
+    spent = cost_of(opened.charges())
+    limits = None if opened.filter.undivided else opened.filter.limits
     stated = {"epsilon": budget.stated_epsilon, "delta": budget.stated_delta}
     return {
         "budget": {
@@ -131,7 +133,8 @@ def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]
 
 
 def _spent_in_words(opened: PrivacyLedger) -> str:
-    words, budget = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent", opened.budget
+    words = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent"
+    budget = opened.budget
     if budget.stated_epsilon is None or budget.stated_delta is None:
         return words
     return f"epsilon {budget.stated_epsilon:g} at delta {budget.stated_delta:g}; in GDP {words}"
@@ -152,30 +155,31 @@ def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], 
         rows = [{"charge": charge.key, **charge.note} for charge in opened.charges()]
         title = f"{opened.dataset}: {made} of {opened.plan.charges} made: {opened.plan}"
         return title, {"plan": to_json(opened.plan), "made": made, "charges": rows}, "charges"
-    plan, rows = opened.plan, [{"release": name, "made": count} for name, count in opened.mechanisms()]
+    plan = opened.plan
+    rows = [{"release": name, "made": count} for name, count in opened.mechanisms()]
     title = f"{opened.dataset}: {made} of {plan.steps} releases of the plan q={plan.q:g}, z={plan.z:g} made"
     return title, {"plan": asdict(plan), "made": made, "releases": rows}, "releases"
 
 
-def show_contents(found: Contents, format: Listing) -> None:
+def show_contents(contents: Contents, format: Listing) -> None:
     """Print what was found, as text or as JSON."""
     if format is Listing.json:
-        typer.echo(json.dumps(found.facts, indent=2))
+        typer.echo(json.dumps(contents.facts, indent=2))
     else:
-        print_contents(found)
+        print_contents(contents)
 
 
-def print_contents(found: Contents) -> None:
+def print_contents(contents: Contents) -> None:
     """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
-    typer.echo(found.title if found.facts["private"] else f"NOT PRIVATE (seeded noise): {found.title}")
-    if found.facts[found.table]:
+    typer.echo(contents.title if contents.facts["private"] else f"NOT PRIVATE (seeded noise): {contents.title}")
+    if contents.facts[contents.table]:
         console = Console()
-        (console if console.is_terminal else Console(width=_WIDE)).print(table_of(found))
+        (console if console.is_terminal else Console(width=_WIDE)).print(table_of(contents))
 
 
-def table_of(found: Contents) -> Table:
+def table_of(contents: Contents) -> Table:
     """Return the rows of what was found, each entry as text."""
-    rows: list[dict[str, Any]] = found.facts[found.table]
+    rows: list[dict[str, Any]] = contents.facts[contents.table]
     table = Table()
     for name in rows[0] if rows else ():
         table.add_column(name, overflow="fold")

@@ -38,7 +38,9 @@ def watch(
 
     Example: dptune watch ledger.db --once
     """
-    opened, console, runs = open_any(ledger), Console(), Runs()
+    opened = open_any(ledger)
+    console = Console()
+    runs = Runs()
     if once:
         console.print(frame(opened, runs))
         return
@@ -61,17 +63,18 @@ class Runs(dict[str, RunView | None]):
         run = self[scope]
         if run is None:
             return "known to the run only, recommend(): its method or settings are its user's"
-        found = run.so_far()
-        if found is None:
+        best = run.so_far()
+        if best is None:
             return "nothing is released yet that says where to look"
-        return found.summary()
+        return best.summary()
 
 
 def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> RenderableType:
     """Return the view of one moment."""
     if not isinstance(opened, PrivacyLedger):
-        found = contents_of(opened)
-        return Panel(table_of(found), title=Text(found.title), border_style="" if found.facts["private"] else "red")
+        contents = contents_of(opened)
+        style = "" if contents.facts["private"] else "red"
+        return Panel(table_of(contents), title=Text(contents.title), border_style=style)
     charges = opened.charges()
     scopes = list(dict.fromkeys(charge.scope for charge in charges))
     studies = [_study(opened, scope, [c for c in charges if c.scope == scope], runs, now) for scope in scopes]
@@ -83,7 +86,8 @@ def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> Rendera
 
 
 def _budget(opened: PrivacyLedger, charges: list[Charge], private: bool) -> Text:
-    spent, delta = cost_of(charges), opened.budget.stated_delta or DELTA
+    spent = cost_of(charges)
+    delta = opened.budget.stated_delta or DELTA
     epsilon = rounded_up(Limits.of(spent).epsilon(delta)) if private else "= infinity"
     words = f"mu {rounded_up(spent.mu)} of {rounded_up(opened.mu)} is spent, epsilon {epsilon} at delta {delta:g}"
     return Text(f"Budget   {_bar((spent.mu / opened.mu) ** 2)}  {words}")
@@ -107,7 +111,8 @@ def _study(
 
 def _progress(opened: PrivacyLedger, scope: str, charges: list[Charge], now: datetime) -> str:
     """The part of the run's own budget that is spent, and when all of it will be at this pace."""
-    plan, span = opened.fact(scope, PLAN), opened.span(scope)
+    plan = opened.fact(scope, PLAN)
+    span = opened.span(scope)
     spent = cost_of(charges).mu
     if not (isinstance(plan, dict) and isinstance(plan.get("mu"), int | float) and span):
         return f"mu {rounded_up(spent)} spent, no plan"
@@ -121,13 +126,15 @@ def _progress(opened: PrivacyLedger, scope: str, charges: list[Charge], now: dat
 
 def _final(opened: PrivacyLedger, scope: str, charges: list[Charge]) -> str:
     """What the final estimate says, if it was made."""
-    final, people = next((c for c in charges if c.key == FINAL and c.value), None), opened.fact(scope, PRIVATIZER)
+    final = next((c for c in charges if c.key == FINAL and c.value), None)
+    people = opened.fact(scope, PRIVATIZER)
     if final is None or not final.value or not isinstance(people, dict):
         return ""
-    clip, sigma = Interval(*people["clip"]), float(final.description["sigma"])
+    clip = Interval(*people["clip"])
+    sigma = float(final.description["sigma"])
     value, low, high = Estimate.of_loss(final.value[0], sigma, clip, private=final.private).shown()
-    about = parameters_in_words(final.note["parameters"])
-    return f"{about}: loss {value:.4g} (95%: {low:.4g} to {high:.4g})"
+    parameters = parameters_in_words(final.note["parameters"])
+    return f"{parameters}: loss {value:.4g} (95%: {low:.4g} to {high:.4g})"
 
 
 def _sigma(charge: Charge) -> str:

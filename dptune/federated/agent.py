@@ -30,7 +30,8 @@ _INITIAL, _MESSAGE, _CHOICE, _OWN = range(4)  # streams of an agent's random num
 
 def _apart(points: FloatArray, distance: float) -> list[int]:
     """Rows of points (m, d) that are ``distance`` from all rows chosen before, so that each climbs another hill."""
-    chosen, free = [0], np.ones(len(points), dtype=bool)
+    chosen = [0]
+    free = np.ones(len(points), dtype=bool)
     while len(chosen) < _CLIMBERS:
         free &= np.abs(points - points[chosen[-1]]).max(axis=1) >= distance
         if not free.any():
@@ -88,7 +89,9 @@ class FTSAgent:
         number = whole(agent)
         if number is None or not 0 <= number < model.settings.agents:
             raise InputError(f"agents are numbered 0 to {model.settings.agents - 1}; got {agent!r}.")
-        self.model, self.settings, self.agent = model, model.settings, number
+        self.model = model
+        self.settings = model.settings
+        self.agent = number
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._X: list[FloatArray] = []
         self._Phi: list[FloatArray] = []  # shared features of the observed points
@@ -123,7 +126,8 @@ class FTSAgent:
 
     def initial_point(self, k: int) -> FloatArray:
         """Line 1: the k-th of the initial points, uniform in the agent's own region; (d,)."""
-        rng, region = self._rng(_INITIAL, k), self.settings.assigned(self.agent)
+        rng = self._rng(_INITIAL, k)
+        region = self.settings.assigned(self.agent)
         if self.model.domain.discrete:
             order = rng.permutation(len(self.model.regions))
             mine = self.model.regions[order] == region
@@ -154,7 +158,8 @@ class FTSAgent:
 
     def own_point(self, t: int) -> FloatArray:
         """Lines 3-4: argmax of the agent's own Thompson sample."""
-        own, X = self.hyperparameters(), self.X
+        own = self.hyperparameters()
+        X = self.X
         features = FourierFeatures(self.model.own_features.frequencies, own.lengthscale)
         posterior = FeaturePosterior(features(X), self.y, own.noise / own.variance)
         spread = float(np.sqrt(own.variance))  # lambda Sigma^-1 is in units of the kernel's variance
@@ -165,7 +170,8 @@ class FTSAgent:
     def hyperparameters(self) -> Hyperparameters:
         """Return the agent's hyperparameters, fitted to its own observations only, after every ``refit``."""
         if len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit):
-            self._own, self._fitted = fit(self.X, self.y, self._own), len(self)
+            self._own = fit(self.X, self.y, self._own)
+            self._fitted = len(self)
         return self._own
 
     def _best(self, values: Array, features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
@@ -186,7 +192,8 @@ class FTSAgent:
 
     def _not_yet(self, points: FloatArray) -> FloatArray:
         """The first of the points (m, d) that was not observed yet, as it is evaluated; if all were, the first."""
-        X, snap = self.X, self.model.domain.snap
+        X = self.X
+        snap = self.model.domain.snap
         for x in map(snap, points):
             if not len(X) or np.abs(X - x).max(axis=1).min() > _SAME:
                 return np.array(x)

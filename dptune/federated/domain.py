@@ -30,10 +30,10 @@ class RoundedCube(Cube):
 def domain_of(space: Space, settings: FTSSettings) -> Points:
     """Return every combination of a small discrete space, else the cube, rounded where the space is."""
     cells = [parameter.cells for parameter in space.numbers.values()]
-    known = [count for count in cells if count is not None]
-    if not known:
+    counts = [count for count in cells if count is not None]
+    if not counts:
         return Cube(settings)
-    if len(known) < len(cells) or math.prod(known) > _MOST_CELLS:
+    if len(counts) < len(cells) or math.prod(counts) > _MOST_CELLS:
         return RoundedCube(settings, space)
     axes = [[parameter.encode(value) for value in _values(parameter)] for parameter in space.numbers.values()]
     return Points(np.array(list(itertools.product(*axes))))

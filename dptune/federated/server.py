@@ -70,7 +70,9 @@ class FTSServer:
             raise InputError("FTSServer needs a PlanLedger: PlanLedger(url, SubsampledGaussianPlan(q, z, T), n=N).")
         if settings.agents > _MOST_AGENTS:
             raise InputError(f"at most {_MOST_AGENTS} agents; got {settings.agents}.")
-        self.ledger, self.settings, self.plan = ledger, settings, ledger.plan
+        self.ledger = ledger
+        self.settings = settings
+        self.plan = ledger.plan
         self.event(0)  # refuse early
         ledger.bind_people(settings.agents)
         wanted = json.loads(json.dumps(settings.describe()))
@@ -167,8 +169,11 @@ class FTSServer:
 
     def event(self, t: int) -> SubsampledGaussianRelease:
         """Return what round ``t`` releases and how much noise it gets; public."""
-        q, z, s = self.plan.q, self.plan.z, self.settings
-        sensitivity, dimension = s.sensitivity(t, q), s.P * s.M
+        q = self.plan.q
+        z = self.plan.z
+        s = self.settings
+        sensitivity = s.sensitivity(t, q)
+        dimension = s.P * s.M
         sigma = noise_scale(sensitivity=sensitivity, mu=1 / z, dimension=dimension)  # z sensitivity, and rounding
         if not sigma <= _LARGEST_SIGMA:
             raise InputError(f"S={s.S:g}, q={q:g} and z={z:g} ask for noise of size {sigma:g}; no sum survives that.")
@@ -186,7 +191,8 @@ class FTSServer:
 
     def _sums(self, t: int) -> FloatArray:
         """Lines 3-7 of Algorithm 1 without the noise, (P, M). Private."""
-        s, q = self.settings, self.plan.q
+        s = self.settings
+        q = self.plan.q
         sample = self._samples.draw(s.agents, q)
         messages = np.zeros((s.agents, s.M))
         for n, weights in self._messages.items():

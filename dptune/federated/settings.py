@@ -116,7 +116,8 @@ class FTSSettings:
 
     def weights(self, t: int) -> FloatArray:
         """phi(t), (N, P): columns sum to 1."""
-        n, i = np.arange(self.agents)[:, None], np.arange(self.P)
+        n = np.arange(self.agents)[:, None]
+        i = np.arange(self.P)
         logits = self._strength(t) * (n % self.P == i)  # the "+ 1" of the paper cancels
         grown = np.exp(logits - logits.max())
         return np.asarray(grown / grown.sum(axis=0))

@@ -138,7 +138,8 @@ class Participant:
             raise InputError(
                 f"an agent needs a transport, e.g. InProcess(server, timeout=...); got {type(transport).__name__}."
             )
-        mine, its = agent.settings.describe(), transport.settings()
+        mine = agent.settings.describe()
+        its = transport.settings()
         differing = sorted(name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name))
         if differing:
             raise InputError(
@@ -171,7 +172,8 @@ class Participant:
         self.send()
         if self._sent is None:  # the plan is complete; rounds go on counting for this agent alone
             return self.agent.ask(max(k - self.agent.settings.initial, self.transport.rounds()), None)
-        t, self._sent = self._sent, None
+        t = self._sent
+        self._sent = None
         return self.agent.ask(t, self.transport.fetch(t))
 
     def tell(self, x: npt.ArrayLike, y: float | None) -> None:
@@ -197,7 +199,8 @@ class Participant:
                 return
             except AlreadySent:  # by an earlier life of this agent
                 pass
-            self._sent, self._due = t, t + 1
+            self._sent = t
+            self._due = t + 1
 
     def _missed_until(self, t: int) -> None:
         """Name the rounds before ``t`` that were released without a message from here since the last message."""

@@ -200,7 +200,8 @@ def composed_deltas(mu: Vector, eta: Vector, epsilon: Vector) -> Vector:
             sign * np.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
             -2 * sign * np.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
         ]
-    exact, size = sum(terms), sum(map(np.abs, terms))
+    exact = sum(terms)
+    size = sum(map(np.abs, terms))
     return np.asarray(np.clip((exact + _ROUND_UP * size) / -np.expm1(-eta), 0.0, 1.0))
 
 
@@ -252,8 +253,8 @@ def divided(mu: float, choice_share: float | Sequence[float]) -> tuple[float, fl
     return mu * math.sqrt(rest + _LOST if rest > 0 else 0.0), eta
 
 
-def _shares(given: float | Sequence[float]) -> Sequence[float]:
-    return given if isinstance(given, Sequence) else [given]
+def _shares(shares: float | Sequence[float]) -> Sequence[float]:
+    return shares if isinstance(shares, Sequence) else [shares]
 
 
 def _largest(fits: Callable[[float], bool], high: float) -> float:

@@ -161,8 +161,8 @@ class BudgetLedger(DurableLedger):
         with self._transaction(write=False) as (connection, _):
             planned = {scope: value["is"] for scope, value in connection.execute(_PLANNED)}
         alone: Any = planned[first.scope] if list(planned) == [first.scope] else {}
-        known = alone.get("eta", self.filter.limits.eta) == self.filter.limits.eta and "at" in alone
-        return str(alone["at"]) if known else min(self.span() or ("",))
+        current = alone.get("eta", self.filter.limits.eta) == self.filter.limits.eta and "at" in alone
+        return str(alone["at"]) if current else min(self.span() or ("",))
 
     @repeated
     def _check_decisions(self) -> None:

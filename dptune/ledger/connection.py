@@ -48,7 +48,8 @@ class Database:
         self.name = url.render_as_string(hide_password=True)
         self.engine = schema.connect(url)
         self._path = str(url.database) if url.get_backend_name() == "sqlite" else None
-        self._lock, self._met = ForkSafeLock(), met
+        self._lock = ForkSafeLock()
+        self._met = met
         self._held: list[sa.Connection] = []  # one or none
         self._opened: _File = None
         weakref.finalize(self, _close, self._held)
@@ -126,11 +127,11 @@ class Database:
         if self._path is None:
             return None
         try:
-            found = os.stat(self._path)
+            file = os.stat(self._path)
         except OSError:
             return None
-        refuse_links(found, f"the ledger {self.name}")
-        return found.st_dev, found.st_ino
+        refuse_links(file, f"the ledger {self.name}")
+        return file.st_dev, file.st_ino
 
     def close(self) -> None:
         """Close the connection; the next transaction opens another."""
@@ -152,7 +153,7 @@ class Database:
             raise
         else:
             return
-        remedy = next((f". {remedy}" for known, remedy in _REMEDIES.items() if known in reason), "")
+        remedy = next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in reason), "")
         raise LedgerError(f"the ledger {self.name} cannot be used: {reason}{remedy}") from None
 
 
@@ -193,8 +194,8 @@ def known_row(database: Database) -> dict[str, Any]:
     """Return what the ledger in a database was created with."""
     row = stored_row(database)
     if row is None:
-        found = "check the path" if database.missing else "what lies there holds none; check the path"
-        raise LedgerError(f"there is no ledger at {database.name}: {found}, or give budget= or plan= to create one.")
+        remedy = "check the path" if database.missing else "what lies there holds none; check the path"
+        raise LedgerError(f"there is no ledger at {database.name}: {remedy}, or give budget= or plan= to create one.")
     return row
 
 
@@ -212,8 +213,8 @@ def repeated(method: Callable[Concatenate[_L, _P], _T]) -> Callable[Concatenate[
     """Let a ledger's method begin again while its server is away; it must find what it did before."""
 
     @wraps(method)
-    def persistent(ledger: _L, /, *given: _P.args, **named: _P.kwargs) -> _T:
-        return ledger._database.repeat(lambda: method(ledger, *given, **named))
+    def persistent(ledger: _L, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        return ledger._database.repeat(lambda: method(ledger, *arguments, **named))
 
     return persistent
 

@@ -74,5 +74,5 @@ def contradiction(connection: sa.Connection, pending: Sequence[Mapping[str, Any]
     return ""
 
 
-def _divided(found: Sequence[Mapping[str, Any]]) -> set[tuple[float, float]]:
-    return {(each["eta"], each["pure"]) for each in found}
+def _divided(facts: Sequence[Mapping[str, Any]]) -> set[tuple[float, float]]:
+    return {(each["eta"], each["pure"]) for each in facts}

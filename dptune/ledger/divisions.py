@@ -67,7 +67,8 @@ class Divisions:
         """Return the least epsilon, rounded up, that every division keeps at ``delta``."""
         low, high = 0.0, 1.0
         while self.delta(high) > delta:
-            low, high = high, 2 * high
+            low = high
+            high = 2 * high
         if self.pair is not None and delta >= self.pair[1]:
             high = min(high, self.pair[0])
         while high - low > _PRECISION * high:
@@ -86,7 +87,8 @@ class Divisions:
 def _divisions(epsilon: float, delta: float) -> Divisions:
     most = _largest_eta(epsilon, delta)
     eta = np.linspace(0.0, most, _COUNT + 1)[1:]  # (k,)
-    low, high = np.zeros(_COUNT), np.full(_COUNT, mu_from_epsilon(epsilon, delta))
+    low = np.zeros(_COUNT)
+    high = np.full(_COUNT, mu_from_epsilon(epsilon, delta))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         fits = composed_deltas(middle, eta, np.full(_COUNT, epsilon)) <= delta
@@ -98,9 +100,11 @@ def _divisions(epsilon: float, delta: float) -> Divisions:
 
 def _largest_eta(epsilon: float, delta: float) -> float:
     """Return an eta, rounded up, beyond which no choice fits: delta rises with it."""
-    low, high = epsilon, epsilon + 1
+    low = epsilon
+    high = epsilon + 1
     while composed_delta(0.0, high, epsilon) <= delta:
-        low, high = high, high + 1
+        low = high
+        high = high + 1
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if composed_delta(0.0, middle, epsilon) <= delta else (low, middle)

@@ -141,7 +141,8 @@ class Pair:
         lower = -np.expm1(-above * step) + np.exp(-above * step) * upper  # at -above
         knots = np.concatenate([-above[:0:-1], above])  # (2k - 1,)
         values = np.concatenate([lower[:0:-1], upper])
-        gaps, falls = np.diff(knots) * step, -np.diff(values)  # between knots
+        gaps = np.diff(knots) * step  # between knots
+        falls = -np.diff(values)
         probabilities = np.append(1 - values[0], falls / -np.expm1(-gaps)) - np.append(falls / np.expm1(gaps), 0.0)
         law = np.zeros(2 * highest + 1)
         law[knots + highest] = np.maximum(probabilities, 0.0)
@@ -160,7 +161,8 @@ class Pair:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon >= 0 at ``delta``, rounded up; infinite if there is none."""
-        low, high = 0.0, (self.lowest + len(self.law)) * self.step
+        low = 0.0
+        high = (self.lowest + len(self.law)) * self.step
         if self.delta(high) > delta:
             return math.inf
         if self.delta(low) <= delta:

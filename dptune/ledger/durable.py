@@ -66,7 +66,8 @@ class DurableLedger:
         if promise is not None and stored_row(self._database) is None:
             row = {**self.protects, **{name: each for name, each in said.items() if each}, **promise}
             self._database.repeat(lambda: self._create(row, words))
-        self._row, self._seen = known_row(self._database), LedgerState()
+        self._row = known_row(self._database)
+        self._seen = LedgerState()
         if self._row["kind"] != self.kind:
             raise LedgerError(
                 f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
@@ -78,8 +79,8 @@ class DurableLedger:
         self.unit: str = self._row["unit"]
         self.adjacency: str = self._row["adjacency"]
         self.trust_model: str = self._row["trust_model"]
-        for name, given in said.items():
-            self._refuse_mismatch(name, given, self._row[name])
+        for name, value in said.items():
+            self._refuse_mismatch(name, value, self._row[name])
 
     # ---- opening -----------------------------------------------------------------------------
 
@@ -122,11 +123,12 @@ class DurableLedger:
         self._see(head)
 
     def _look(self, connection: sa.Connection, write: bool) -> LedgerState:
-        identity, seen = schema.ledger.c.identity, self._seen
+        identity = schema.ledger.c.identity
+        seen = self._seen
         if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
             connection.execute(sa.select(identity).with_for_update())
-        found = connection.execute(entries.LOOK, {"seq": seen.mark.seq}).first()
-        there, hashed, answered = found or (None, None, None)
+        row = connection.execute(entries.LOOK, {"seq": seen.mark.seq}).first()
+        there, hashed, answered = row or (None, None, None)
         self._refuse_other(there)
         if seen.mark.seq and hashed != seen.mark.hash:
             raise behind(self._name, seen.mark)
@@ -307,19 +309,19 @@ class DurableLedger:
         Raises:
             BudgetMismatch: the ledger protects another number of units.
         """
-        known: object = self.n
-        if known is None:
+        people: object = self.n
+        if people is None:
             with self._transaction(write=True) as (connection, _):
-                known = entries.fixed(connection, WHOLE, "n", lambda: int(n))
-        self._refuse_mismatch("n", int(n), known)
+                people = entries.fixed(connection, WHOLE, "n", lambda: int(n))
+        self._refuse_mismatch("n", int(n), people)
 
-    def _refuse_mismatch(self, name: str, given: object, stored: object, *, more: str = "") -> None:
+    def _refuse_mismatch(self, name: str, value: object, stored: object, *, more: str = "") -> None:
         """Refuse to be opened as something else than it was created as; None is not compared."""
-        if given is None or given == stored:
+        if value is None or value == stored:
             return
         unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
         raise BudgetMismatch(
-            f"this ledger has {name}={stored!r}, not {given!r}; it was fixed when the ledger was made. "
+            f"this ledger has {name}={stored!r}, not {value!r}; it was fixed when the ledger was made. "
             f"Open it as it was made, or make a ledger of its own for other people's data.{unused}{more}"
         )
 

@@ -99,7 +99,8 @@ class LedgerState:
         return self.seeded == 0
 
     def after(self, row: Row) -> LedgerState:
-        link, mu = self.mark.link({name: row[name] for name in _HASHED}), row["mu"]
+        link = self.mark.link({name: row[name] for name in _HASHED})
+        mu = row["mu"]
         eta, epsilon = (_without_price(name, mu, row["description"]) for name in ("eta", "epsilon"))
         return LedgerState(link, self.spent.plus(mu, eta, epsilon), self.seeded + (not row["private"]))
 
@@ -134,10 +135,10 @@ def follow(connection: sa.Connection, head: LedgerState, name: str) -> LedgerSta
 
 def question_digests(connection: sa.Connection) -> dict[str, str]:
     """Return for each scope SHA-256 of its questions' digests, in their order."""
-    found: dict[str, Any] = {}
+    digests: dict[str, Any] = {}
     for scope, digest in connection.execute(sa.select(_c.scope, _c.digest).order_by(_c.seq)):
-        found.setdefault(scope, hashlib.sha256()).update(digest.encode())
-    return {scope: whole.hexdigest() for scope, whole in found.items()}
+        digests.setdefault(scope, hashlib.sha256()).update(digest.encode())
+    return {scope: whole.hexdigest() for scope, whole in digests.items()}
 
 
 def made(connection: sa.Connection, scope: str, kind: str) -> int:
@@ -180,8 +181,8 @@ def fact(connection: sa.Connection, scope: str, name: str) -> dict[str, Any] | N
 
 def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
     """Return the fact that is stored, or store the one that ``make`` returns: whoever is first says it, for good."""
-    if (known := fact(connection, scope, name)) is not None:
-        return known["is"]
+    if (stored := fact(connection, scope, name)) is not None:
+        return stored["is"]
     value = make()
     connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))
     return value

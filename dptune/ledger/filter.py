@@ -214,9 +214,9 @@ class PairFilter(GdpFilter):
         return mu * sqrt(1 - own) if scope == self.holder else mu
 
     def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
-        found = super().allowance(spent, spent_of, plans)
+        allowance = super().allowance(spent, spent_of, plans)
         eta = 0.0 if self.holder else max(self.limits.eta - float(spent.choices), 0.0)
-        return replace(found, pair=self.budget if self.undivided else None, eta=eta)
+        return replace(allowance, pair=self.budget if self.undivided else None, eta=eta)
 
     def raised(self, budget: Budget) -> PairFilter:
         """More of a budget in (epsilon, delta) is more mu; the other limits stay."""
@@ -257,7 +257,8 @@ def pure_epsilon(budget: Budget) -> float:
 
 def mu_and_choice_share(plan: object) -> tuple[float, float]:
     """Return mu of a plan, 0 if it names none, and the share of mu^2 for its choice."""
-    found = plan if isinstance(plan, dict) else {}
-    shares = found.get("shares")
-    mu, share = real(found.get("mu")) or 0.0, real(shares.get("choice") if isinstance(shares, dict) else 0.0) or 0.0
+    settings = plan if isinstance(plan, dict) else {}
+    shares = settings.get("shares")
+    mu = real(settings.get("mu")) or 0.0
+    share = real(shares.get("choice") if isinstance(shares, dict) else 0.0) or 0.0
     return mu, share if mu > 0 and 0 < share <= 1 else 0.0

@@ -150,8 +150,11 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 def mu_from_epsilon(epsilon: float, delta: float) -> float:
     """Return the largest mu for which mu-GDP implies (epsilon, delta)-DP."""
-    epsilon, delta = _epsilon(epsilon), probability("delta", delta)
-    log_delta, lower, upper = math.log(delta), 1.0, 1.0
+    epsilon = _epsilon(epsilon)
+    delta = probability("delta", delta)
+    log_delta = math.log(delta)
+    lower = 1.0
+    upper = 1.0
     while _log_delta(lower, epsilon) > log_delta:
         lower /= 2
     while _log_delta(upper, epsilon) <= log_delta:

@@ -100,7 +100,9 @@ class PrivacyLedger(BudgetLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        eta, epsilon, fixes = 0.0, 0.0, dict[str, object]()
+        eta = 0.0
+        epsilon = 0.0
+        fixes = dict[str, object]()
         if isinstance(event, SelectionRelease):  # its bounded range is a price, too
             eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
         if isinstance(event, PureRelease):
@@ -110,7 +112,8 @@ class PrivacyLedger(BudgetLedger):
             fixes.clear()
             self._refresh()  # another process may have raised the budget
             raised = self._raised_at(state)
-            before, after = self.filter, self._filter_after(scope, state, division=division)
+            before = self.filter
+            after = self._filter_after(scope, state, division=division)
             price = after.price(scope, mu, state.spent, eta=eta, epsilon=epsilon)
             if isinstance(after, PairFilter):
                 kept = after.open() if division is not None and before.undivided else after
@@ -150,7 +153,8 @@ class PrivacyLedger(BudgetLedger):
         """
         price = positive("mu", mu) * math.sqrt(at_least("releases", releases, 1))
         with self._transaction(write=True) as (connection, state):
-            after, eta = self.filter_for(choice_of), bounded_range_from_mu(mu)
+            after = self.filter_for(choice_of)
+            eta = bounded_range_from_mu(mu)
             if not after.counts_as_eta(choice_of, eta, state.spent):
                 self.filter.price("", price, state.spent)
             _probe(connection)
@@ -185,11 +189,11 @@ class PrivacyLedger(BudgetLedger):
         scope = text("scope", scope)
         with self._transaction(write=boolean("write", write)) as (connection, state):
             self._refresh()
-            known = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
+            late = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
             new = entries.news(connection, scope, after)
             if write:
                 _probe(connection)
-        return News((*known, *new), state.spent, state.private)
+        return News((*late, *new), state.spent, state.private)
 
     @repeated
     def spent(self) -> float:
@@ -223,7 +227,8 @@ class PrivacyLedger(BudgetLedger):
             delta = self.budget.stated_delta if delta is None else delta
             if delta is None:
                 raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
-            charges, holder = self.charges(), self.filter.holder
+            charges = self.charges()
+            holder = self.filter.holder
             return budget_statement(
                 self._facts(delta),
                 self.filter,
@@ -251,8 +256,8 @@ class PrivacyLedger(BudgetLedger):
 
 def _training_rows(charges: Sequence[Charge]) -> int | None:
     """Return how many public rows train, if the choices have recorded one number."""
-    found = {charge.note["public_rows"] for charge in charges if "public_rows" in charge.note}
-    return int(found.pop()) if len(found) == 1 else None
+    digests = {charge.note["public_rows"] for charge in charges if "public_rows" in charge.note}
+    return int(digests.pop()) if len(digests) == 1 else None
 
 
 def _probe(connection: sa.Connection) -> None:

@@ -132,7 +132,8 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
     """
 
     kind, people = "rounds", "agents"
-    plans, wanted = (SubsampledGaussianPlan,), "a SubsampledGaussianPlan(q, z, steps)"
+    plans = (SubsampledGaussianPlan,)
+    wanted = "a SubsampledGaussianPlan(q, z, steps)"
     protects: ClassVar = {
         "dataset": "agents' observations",
         "unit": "one agent",
@@ -167,7 +168,8 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
             InputError: the event is not the plan's, or rounds before ``t`` are missing.
             KeyConflict: the round was charged with another question.
         """
-        key, plan = _key(t), self.plan
+        key = _key(t)
+        plan = self.plan
         if not isinstance(event, SubsampledGaussianRelease):
             raise InputError("this ledger holds a plan of subsampled Gaussian releases; nothing else can be charged.")
         if (event.q, event.z) != (plan.q, plan.z):
@@ -192,7 +194,8 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
 
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
-        facts, plan = self._facts(delta), self.plan
+        facts = self._facts(delta)
+        plan = self.plan
         warnings = [] if facts["private"] else [_SEEDED]
         if facts["n"] is not None and facts["delta"] >= 1 / facts["n"]:
             warnings.append(_TOO_LARGE.format(delta=facts["delta"], one_nth=1 / facts["n"]))

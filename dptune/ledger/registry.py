@@ -82,8 +82,8 @@ class About:
         try:
             date = datetime.date.fromisoformat(str(self.publication_date))
         except ValueError:
-            given = shown(self.publication_date)
-            raise InputError(f"publication_date must be a date, e.g. 2026-11-22; got {given}.") from None
+            published = shown(self.publication_date)
+            raise InputError(f"publication_date must be a date, e.g. 2026-11-22; got {published}.") from None
         object.__setattr__(self, "publication_date", date.isoformat())
         for each in fields(self):
             if each.name != "authors":
@@ -97,18 +97,18 @@ class About:
             InputError: it cannot be read, or an entry is missing, unknown or wrong.
         """
         try:
-            found = tomllib.loads(Path(path).read_text())
+            table = tomllib.loads(Path(path).read_text())
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read as TOML: {error}.") from None
-        known = {each.name for each in fields(cls)}
-        wrong = [f"it lacks {name}" for name in sorted(known - found.keys() - {"product_type", "utility"})]
-        wrong += [f"it has an unknown entry {name}" for name in sorted(found.keys() - known)]
+        names = {each.name for each in fields(cls)}
+        wrong = [f"it lacks {name}" for name in sorted(names - table.keys() - {"product_type", "utility"})]
+        wrong += [f"it has an unknown entry {name}" for name in sorted(table.keys() - names)]
         if wrong:
             raise InputError(f"{path} does not say what the registry asks: {'; '.join(wrong)}.")
-        return cls(**found)
+        return cls(**table)
 
 
-def record(statement: Statement, about: About) -> dict[str, Any]:
+def record(statement: Statement, project: About) -> dict[str, Any]:
     """Return the registry's record of a deployment, as plain data of its schema.
 
     Raises:
@@ -117,9 +117,9 @@ def record(statement: Statement, about: About) -> dict[str, Any]:
     if not statement.private:
         raise InputError("this ledger was charged with seeded noise: it promises nothing that could be registered.")
     return {
-        "url_slug": "-".join("".join(c if c.isalnum() else " " for c in about.name.lower()).split()),
+        "url_slug": "-".join("".join(c if c.isalnum() else " " for c in project.name.lower()).split()),
         "deployment": {
-            "basic": _basic(about),
+            "basic": _basic(project),
             "dp_variant": {
                 "variant_name": "Approximate DP",
                 "data_domain": f"Data sets that hold records of: {statement.protects}.",
@@ -139,22 +139,22 @@ def record(statement: Statement, about: About) -> dict[str, Any]:
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },
-            "implementation": _implementation(statement, about),
-            "administrative": {"status": "Draft", "registry_authors": list(about.authors), "tier": 3},
+            "implementation": _implementation(statement, project),
+            "administrative": {"status": "Draft", "registry_authors": list(project.authors), "tier": 3},
         },
     }
 
 
-def _basic(about: About) -> dict[str, Any]:
+def _basic(project: About) -> dict[str, Any]:
     return {
-        "name": about.name,
-        "data_curators": [{"data_curator_name": about.curator, "data_curator_type": about.curator_type}],
-        "description": about.description,
-        "intended_use": about.intended_use,
-        "data_product_type": about.product_type,
-        "data_product_region": about.region,
-        "data_product_sector": about.sector,
-        "publication_date": about.publication_date,
+        "name": project.name,
+        "data_curators": [{"data_curator_name": project.curator, "data_curator_type": project.curator_type}],
+        "description": project.description,
+        "intended_use": project.intended_use,
+        "data_product_type": project.product_type,
+        "data_product_region": project.region,
+        "data_product_sector": project.sector,
+        "publication_date": project.publication_date,
     }
 
 
@@ -162,7 +162,8 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
     units = {} if statement.n is None else {"number_of_privacy_units": statement.n}
     budget = ""
     if isinstance(statement, BudgetStatement):
-        mu, spent = rounded_up(statement.exposure.gdp), rounded_up(statement.spent_mu)
+        mu = rounded_up(statement.exposure.gdp)
+        spent = rounded_up(statement.spent_mu)
         budget = f"The budget is mu = {mu} in Gaussian differential privacy, which bounds epsilon at every delta; "
         budget += f"mu = {spent} of it was spent. "
     return {
@@ -174,21 +175,22 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
     }
 
 
-def _implementation(statement: Statement, about: About) -> dict[str, Any]:
+def _implementation(statement: Statement, project: About) -> dict[str, Any]:
     used = "; ".join(f"{name} ({count} releases)" for name, count in statement.mechanisms) or "none so far"
-    epsilon, delta = rounded_up(statement.epsilon), rounded_up(statement.delta, 6)
+    epsilon = rounded_up(statement.epsilon)
+    delta = rounded_up(statement.delta, 6)
     return {
         "preprocessing_and_hyperparameter_tuning": f"Hyperparameters were tuned under differential privacy, and the "
         f"tuning is accounted for in full: all {statement.releases} releases that the ledger holds, and what was "
         f"chosen from them, cost together at most epsilon = {epsilon} at delta = {delta}, the parameters above. Each "
-        f"was charged durably before private rows were read for it. Preparation and settings: {about.preparation}",
+        f"was charged durably before private rows were read for it. Preparation and settings: {project.preparation}",
         "mechanisms": f"{used}. Noise: {statement.noise}. Software: dptune {statement.versions.get('dptune', '')}. "
         "No measure against timing and other side channels.",
         "composition": f"{statement.accountant}.",
         "post_processing": "Proposing configurations, models of the loss, recommendations and intervals are computed "
         "from released values only.",
-        "justification": about.justification,
-        "utility": about.utility,
+        "justification": project.justification,
+        "utility": project.utility,
         "additional_information": f"Not covered: {'; '.join(statement.uncovered)}.",
     }
 

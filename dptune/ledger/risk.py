@@ -76,8 +76,8 @@ class Risk:
             return 1 - shrink * (1 - FALSE_POSITIVES - curve.delta(-log(shrink)))
 
         searched = ((above, (1.0, 1 / FALSE_POSITIVES)), (below, (FALSE_POSITIVES, 1.0)))
-        found = [minimize_scalar(bound, bounds=ends, method="bounded").fun for bound, ends in searched]
-        return cls(min(curve.delta(0.0), 1.0), float(min(*found, above(1.0), 1.0)))
+        minima = [minimize_scalar(bound, bounds=ends, method="bounded").fun for bound, ends in searched]
+        return cls(min(curve.delta(0.0), 1.0), float(min(*minima, above(1.0), 1.0)))
 
     @classmethod
     def of_statement(cls, statement: Statement) -> Risk:
@@ -92,9 +92,10 @@ class Risk:
         return cls.of_epsilon(statement.epsilon, statement.delta)
 
     def __str__(self) -> str:
-        right, found = (rounded_up(100 * x, 3) for x in ((1 + self.advantage) / 2, self.detected))
+        right, detected = (rounded_up(100 * x, 3) for x in ((1 + self.advantage) / 2, self.detected))
         return (
             "An attacker who knows two neighbouring data sets, which differ in this person's records, and guesses "
             f"which one was used, is right at most {right} times in 100 (50 without any release; attack advantage at "
-            f"most {rounded_up(self.advantage, 3)}); with 1 false accusation in 100, at most {found} true ones in 100."
+            f"most {rounded_up(self.advantage, 3)}); with 1 false accusation in 100, at most {detected} true ones in "
+            "100."
         )

@@ -80,7 +80,7 @@ def explained(error: sa.exc.SQLAlchemyError, name: str) -> LedgerError:
 
 def _refusal(error: Exception, name: str, *, lost: bool, retry: bool) -> LedgerError:
     reason = str(getattr(error, "orig", None) or error or type(error).__name__).partition("\n")[0]
-    remedy = next((words for known, words in _REMEDIES.items() if known in reason), _AWAY if lost else "")
+    remedy = next((words for phrase, words in _REMEDIES.items() if phrase in reason), _AWAY if lost else "")
     words = f"the ledger {name} cannot be used: {reason}{'. ' * bool(remedy)}{remedy}"
     away = any(each in reason for each in _SOON) or (lost and retry and remedy == _AWAY)
     return ServerAway(words, reason) if away else LedgerError(words)
@@ -88,7 +88,8 @@ def _refusal(error: Exception, name: str, *, lost: bool, retry: bool) -> LedgerE
 
 def persistently(work: Callable[[], _T], name: str) -> _T:
     """Return what the work returns; while the server is away, begin it again, for :data:`RETRY_SECONDS`."""
-    end, (pause, longest) = None, _pause
+    end = None
+    (pause, longest) = _pause
     while True:
         try:
             return work()

@@ -46,10 +46,10 @@ _ROUNDING = 1e-12  # of mu; the filter forgives half of it
 
 def library_versions() -> dict[str, str]:
     """Return the versions of what the guarantee rests on."""
-    found = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
-    if found["dp-accounting"] == _MISSING:  # plans of subsampled releases alone rest on it, and need it
-        del found["dp-accounting"]
-    return {"python": platform.python_version(), **found}
+    versions = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
+    if versions["dp-accounting"] == _MISSING:  # plans of subsampled releases alone rest on it, and need it
+        del versions["dp-accounting"]
+    return {"python": platform.python_version(), **versions}
 
 
 @cache  # every new ledger asks, and a version is looked for in a package's files
@@ -112,7 +112,8 @@ def budget_statement(
         before: scopes of choices that are held to the limit of choices, in addition to that of its holder.
         training_rows: number of rows that train, if every choice has recorded the same.
     """
-    spent_mu, cost = spent.mu, Limits.of(spent)
+    spent_mu = spent.mu
+    cost = Limits.of(spent)
     budget, limits, exposure = filter.budget, filter.limits, filter.exposure
     if any(getattr(cost, name) > getattr(limits, name) * (1 + _ROUNDING) for name in ("mu", "eta", "pure")):
         raise LedgerError(
@@ -173,7 +174,8 @@ def _spent_epsilon(spent: Spent, delta: float, private: bool) -> float:
 def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool) -> str:
     if not facts["private"]:
         return NOTHING
-    delta, word = rounded_up(facts["delta"], 6), "and, more sharply," if sharper else "that is"
+    delta = rounded_up(facts["delta"], 6)
+    word = "and, more sharply," if sharper else "that is"
     return f"mu = {rounded_up(mu)} GDP, {word} epsilon = {rounded_up(epsilon)} at delta = {delta}"
 
 

@@ -117,9 +117,11 @@ def least_noise(price: Callable[[float], float], epsilon: float) -> float:
     """Return the smallest noise multiplier, to 0.1% and rounded up, whose price is at most ``epsilon``."""
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon={epsilon} must be positive and finite")
-    low, high = _SMALLEST_Z, 1.0
+    low = _SMALLEST_Z
+    high = 1.0
     while price(high) > epsilon:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
         if high > _LARGEST_Z:
             raise InputError(f"epsilon={epsilon} needs a noise multiplier above {_LARGEST_Z:g}")
     while high / low > 1 + _PRECISION:

@@ -50,7 +50,8 @@ class HybridRandomizer(Clamped):
         True
     """
 
-    mechanism, private = "hybrid", True
+    mechanism = "hybrid"
+    private = True
     _below: Callable[[int], int] = staticmethod(randbelow)
 
     def __init__(self, epsilon: float, bound: float | Ends, *, invalid: float | None = None) -> None:

@@ -50,7 +50,8 @@ class UserLedger:
         if where == ":memory:" or where.startswith("file:") or "://" in where:
             raise InputError(f"a ledger must outlive its process; give the path of a file, not the URL {where!r}.")
         cap = None if cap is None else positive("cap", cap)
-        self.path, self._seen = Path(where).resolve(), Mark()
+        self.path = Path(where).resolve()
+        self._seen = Mark()
         self._file = SqliteFile(self.path, name="ledger")
         if cap is not None and not _holds_ledger(self._file):
             self._create(cap)

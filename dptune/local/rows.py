@@ -66,8 +66,8 @@ def header(connection: sqlite3.Connection) -> tuple[str, float, int]:
 
 def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
     """Return the mark of the last reply, after recomputing what the rows after ``seen`` say."""
-    found = connection.execute("SELECT hash FROM dptune_replies WHERE seq = ?", (seen.seq,)).fetchone()
-    if seen.seq and (found is None or found[0] != seen.hash):
+    stored = connection.execute("SELECT hash FROM dptune_replies WHERE seq = ?", (seen.seq,)).fetchone()
+    if seen.seq and (stored is None or stored[0] != seen.hash):
         raise behind(str(path), seen)
     query = f"SELECT seq, hash, {_COLUMNS} FROM dptune_replies WHERE seq > ? ORDER BY seq"
     for number, link, *row in connection.execute(query, (seen.seq,)):
@@ -104,8 +104,8 @@ def _so_far(connection: sqlite3.Connection, user: str, nth: int) -> Decimal:
 def accounts(connection: sqlite3.Connection, user: str | None = None) -> Iterator[Account]:
     """Yield what each user, or one of them, has paid, by name."""
     one, names = ("", ()) if user is None else ("WHERE user = ?", (user,))
-    found = connection.execute(f"SELECT user, epsilon, private FROM dptune_replies {one} ORDER BY user", names)
-    for name, paid in groupby(found, key=itemgetter(0)):
+    rows = connection.execute(f"SELECT user, epsilon, private FROM dptune_replies {one} ORDER BY user", names)
+    for name, paid in groupby(rows, key=itemgetter(0)):
         _, prices, private = zip(*paid, strict=True)
         yield Account(name, len(prices), math.fsum(prices), all(private))
 

@@ -75,7 +75,8 @@ def local_statement(accounts: Sequence[Account], devices: tuple[Device, ...], ca
     """Return the statement of what users have paid, by which devices, of a cap for each."""
     private = all(account.private for account in accounts)
     spent = max((account.epsilon for account in accounts), default=0.0)
-    replies, epsilon = sum(device.replies for device in devices), cap if private else math.inf
+    replies = sum(device.replies for device in devices)
+    epsilon = cap if private else math.inf
     most = f"{_cost(spent, private)} by any one user, in {replies} replies of {len(accounts)} users"
     return LocalStatement(
         cap=cap,

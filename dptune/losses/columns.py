@@ -83,8 +83,8 @@ class _Words(Column):
         self._missing = self._values.setdefault(None, None)
         values, _, gaps = self.parse(cells)
         self._example = values[:1]
-        known = set(values[~gaps])
-        self._known = known if 2 * len(known) <= len(cells) - gaps.sum() else set()  # free text repeats little
+        words = set(values[~gaps])
+        self._known = words if 2 * len(words) <= len(cells) - gaps.sum() else set()  # free text repeats little
         for first, twin in twins if self._known or not self._open else ():
             raise InputError(
                 f"column {name!r} of like= holds {first!r} and {twin!r}. Private cells are compared by their number, "

@@ -113,12 +113,15 @@ class _Asked:
 
     def __init__(self, loss: NamedLoss, estimator: Any, examples: Examples) -> None:
         table, public = examples.rows, examples.public
-        self._loss, self._table, self._answers = loss, table, examples.answers
+        self._loss = loss
+        self._table = table
+        self._answers = examples.answers
         self._name = type(estimator).__name__
         _method(loss, estimator)  # refused before it is copied
         model = copied(estimator)
         self._method, self._labels = _method(loss, model), _classes(loss, model)
-        row, d = table.synthetic_row(), columns_of(model)
+        row = table.synthetic_row()
+        d = columns_of(model)
         if d is not None and np.shape(row)[1:] not in ((), (d,)):
             raise InputError(f"X has {np.shape(row)[1:]} columns, but this {self._name} was fitted on {d} columns")
         output = quietly(self._method, row)
@@ -159,7 +162,9 @@ class _Asked:
         def fails(odd: float, columns: Indices | slice) -> bool:
             return self._ask(table.synthetic_row(odd, columns), 1) is None
 
-        everywhere, refused, d = slice(None), table.unreadable.copy(), table.gaps.shape[1]
+        everywhere = slice(None)
+        refused = table.unreadable.copy()
+        d = table.gaps.shape[1]
         if table.gaps.any() and fails(np.nan, everywhere):
             for columns in np.array_split(np.arange(d), min(d, COLUMNS)):  # it may impute some, and refuse others
                 gaps = table.gaps[:, columns].any(axis=1)
@@ -183,7 +188,9 @@ class _Asked:
 
     def _checked(self, output: Any) -> Array:
         """Return what the model says of one public row, if it is one answer."""
-        array, loss, k = _read(output), self._loss, len(self._labels or ())
+        array = _read(output)
+        loss = self._loss
+        k = len(self._labels or ())
         if array is not None and self._fits(array, 1):
             return array
         if array is None:
@@ -202,7 +209,8 @@ class _Asked:
         """Tell whether it can be the answers to m rows: their number, shape and kind, which one row may spoil."""
         if output is None or output.shape[:1] != (m,):
             return False
-        own, labels = not is_named(self._loss), self._labels
+        own = not is_named(self._loss)
+        labels = self._labels
         text = self._loss.name == "zero_one_loss" and (labels is None or any(isinstance(each, str) for each in labels))
         if output.dtype.kind not in ("biufOUST" if text or own else "biufO"):
             return False
@@ -224,8 +232,8 @@ def _read_answers(y: Array, labels: list[Any] | None) -> Array:
     """Numbers (n,); or the model's labels as objects, None for an unknown one. A copy: it may be the user's own."""
     if labels is None:
         return numbers_in(np.dtype(np.float64), y)[0]
-    known = np.array([*labels, None], dtype=object)
-    return known[label_codes(y, labels)]  # the last one at -1
+    allowed = np.array([*labels, None], dtype=object)
+    return allowed[label_codes(y, labels)]  # the last one at -1
 
 
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:

@@ -41,7 +41,8 @@ class Examples:
         Raises:
             InputError: X needs ``like``, y is not an array, or the shapes do not match. No private cell decides it.
         """
-        rows, answers = read_rows(data.X, data.like, columns), as_array(data.y)
+        rows = read_rows(data.X, data.like, columns)
+        answers = as_array(data.y)
         if answers is None:
             raise InputError(f"y cannot be read as an array; it is a {type(data.y).__name__}")
         if answers.shape != (len(rows),):

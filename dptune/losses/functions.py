@@ -78,10 +78,10 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
         InputError: shapes that do not fit, or eps outside (0, 1).
     """
     eps = _inside_0_1("log_loss: eps", eps)
-    codes, p, known = labels_and_proba(y, proba, labels)
+    codes, p, valid = labels_and_proba(y, proba, labels)
     chosen = p[np.arange(len(p)), codes]  # (n,)
     with np.errstate(all="ignore"):
-        return np.where(known, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
+        return np.where(valid, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
 
 
 def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
@@ -90,11 +90,11 @@ def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any])
     Within [0, 1] for two labels and [0, 2] for more, as in scikit-learn. Arguments and errors as `log_loss`.
     Source: Brier (1950).
     """
-    codes, p, known = labels_and_proba(y, proba, labels)
+    codes, p, valid = labels_and_proba(y, proba, labels)
     truth = np.eye(p.shape[1])[codes]  # (n, k)
     with np.errstate(all="ignore"):
         loss = np.square(p - truth).sum(axis=1) / (2 if p.shape[1] == 2 else 1)
-    return np.where(known, loss, np.nan)
+    return np.where(valid, loss, np.nan)
 
 
 def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
@@ -105,7 +105,8 @@ def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[An
     """
     if len(labels) != 2:
         raise InputError("hinge_loss is for exactly two labels; for more, use log_loss or zero_one_loss")
-    codes, d = label_codes(y, labels), _numbers(decision, "decision", ndim=1)
+    codes = label_codes(y, labels)
+    d = _numbers(decision, "decision", ndim=1)
     _same_length(codes, d, "decision")
     with np.errstate(all="ignore"):
         loss = np.maximum(0.0, 1.0 - (2.0 * codes - 1.0) * d)
@@ -118,7 +119,8 @@ def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequen
     With `labels` (the public label set), a label outside it in y or in prediction gives NaN; so does a NaN.
     """
     if labels is not None:
-        a, b = label_codes(y, labels), label_codes(prediction, labels, "prediction")
+        a = label_codes(y, labels)
+        b = label_codes(prediction, labels, "prediction")
         _same_length(a, b, "prediction")
         return np.where((a >= 0) & (b >= 0), a != b, np.nan)
     left, right = _array(y, "y"), _array(prediction, "prediction")
@@ -138,7 +140,8 @@ def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vec
 
 def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]) -> tuple[Indices, Vector, Mask]:
     """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
-    codes, p = label_codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
+    codes = label_codes(y, labels)
+    p = _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
         with np.errstate(all="ignore"):
             p = np.column_stack([1.0 - p, p])  # (n, 2)

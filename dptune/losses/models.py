@@ -117,7 +117,8 @@ class TorchModel(_Answers):
         dtype: Any = None,
     ) -> None:
         super().__init__(labels)
-        self._module, self._batch = module, at_least("batch", batch, 1)
+        self._module = module
+        self._batch = at_least("batch", batch, 1)
         self._device, self._dtype = device, dtype
 
     def _answers(self, X: Any) -> Array:

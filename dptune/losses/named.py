@@ -149,12 +149,12 @@ _REPORTED |= {"rmse", "root_mean_squared_error"}
 
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:
     """Return what a clip wider than the loss can be costs; "" if it is not, or the loss knows no end."""
-    known = None if loss is None else as_loss(loss)
-    if known is None or width <= known.most * (1 + 1e-9):
+    named = None if loss is None else as_loss(loss)
+    if named is None or width <= named.most * (1 + 1e-9):
         return ""
     return (
-        f"The clip is {width:g} wide, and {known.name} is at most {known.most:g}: the noise is "
-        f"{width / known.most:.2g} times as large as with clip=(0, {known.most:g})."
+        f"The clip is {width:g} wide, and {named.name} is at most {named.most:g}: the noise is "
+        f"{width / named.most:.2g} times as large as with clip=(0, {named.most:g})."
     )
 
 
@@ -193,8 +193,8 @@ def _refusal(name: object) -> InputError:
         if stem == refused or stem.startswith(f"{refused}_"):
             later = " Of the final model dptune.report releases it." if refused in _REPORTED else ""
             return UnsupportedMetric(f"{called!r} cannot be released: {reason}. Release {alternative} instead.{later}")
-    given = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    quoted = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
     close = get_close_matches(called, _BY_NAME, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
     own = "a NamedLoss of your own"
-    return InputError(f"{given} is not the name of a loss.{meant} Allowed: {', '.join(sorted(_BY_NAME))}, or {own}")
+    return InputError(f"{quoted} is not the name of a loss.{meant} Allowed: {', '.join(sorted(_BY_NAME))}, or {own}")

@@ -86,7 +86,8 @@ class _Numbers(ParsedRows):
         self._example = public[:1].astype(self._values.dtype)
         flat = self._values.reshape(len(X), -1)
         self.unreadable = np.any(odd.reshape(len(X), -1), axis=1)
-        self.gaps, self.infinite = np.isnan(flat), np.any(np.isinf(flat), axis=1)
+        self.gaps = np.isnan(flat)
+        self.infinite = np.any(np.isinf(flat), axis=1)
 
     def take(self, rows: Indices) -> Array:
         return self._values[rows]  # indexed by an array: a copy
@@ -126,7 +127,8 @@ class _Texts(ParsedRows):
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(len(X))
         column = column_of(0, entries_of(like))
-        self._listed, self._example = isinstance(like, list | tuple), column.example(None)
+        self._listed = isinstance(like, list | tuple)
+        self._example = column.example(None)
         self._texts, odd, gaps = column.parse(entries_of(X))
         self.unreadable = odd | gaps
 
@@ -146,7 +148,9 @@ class _Columns(ParsedRows):
     def __init__(self, X: list[Array], like: list[Column], rebuilt: _Rebuilt) -> None:
         super().__init__(len(X[0]))
         parsed = [column.parse(cells) for column, cells in zip(like, X, strict=True)]
-        self._columns, self._rebuilt, self._like = [each.values for each in parsed], rebuilt, like
+        self._columns = [each.values for each in parsed]
+        self._rebuilt = rebuilt
+        self._like = like
         self.unreadable = np.any([each.unreadable for each in parsed], axis=0)
         self.gaps = np.column_stack([each.gaps for each in parsed])
         for values in self._columns:
@@ -174,7 +178,9 @@ class _Foreign(ParsedRows):
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(int(X.shape[0]))
-        self._X, self._like, self.synthetic_counts = X, like, like is not None
+        self._X = X
+        self._like = like
+        self.synthetic_counts = like is not None
 
     def take(self, rows: Indices) -> Any:
         taken = (self._X.iloc if hasattr(self._X, "iloc") else self._X)[rows]

@@ -52,9 +52,12 @@ def depends_on_others(ask: Answers, public: ParsedRows) -> bool:
         ask: (rows, m) -> answers (m, ...), or None if the model fails.
         public: what :func:`specimens` returned.
     """
-    gaps, usable = public.gaps.any(axis=1), ~(public.unreadable | public.infinite)
-    whole, odd = np.flatnonzero(usable & ~gaps)[:_ROWS], np.flatnonzero(usable & gaps)[:_ROWS]
-    last, others = [*odd[-1:], *whole[-1:]], whole[:-1] if len(whole) > 1 else whole
+    gaps = public.gaps.any(axis=1)
+    usable = ~(public.unreadable | public.infinite)
+    whole = np.flatnonzero(usable & ~gaps)[:_ROWS]
+    odd = np.flatnonzero(usable & gaps)[:_ROWS]
+    last = [*odd[-1:], *whole[-1:]]
+    others = whole[:-1] if len(whole) > 1 else whole
     calls = [[odd[0], *others, *odd]] if len(odd) else []
     calls += [[whole[0], *others]] if len(whole) else []
     return any(_moves(ask, public, rows, last[-1]) for rows in calls)

@@ -115,7 +115,8 @@ class OutsourcedCurator:
 
     def event(self, mu: float) -> TableRelease:
         """Return what an export of ``mu`` pays for, the noise included; reads no row."""
-        norm, shape = float(np.linalg.norm(self._W, 2)), (self.n, self._W.shape[1])
+        norm = float(np.linalg.norm(self._W, 2))
+        shape = (self.n, self._W.shape[1])
         sigma = noise_scale(sensitivity=self.change * norm, mu=positive("mu", mu), dimension=math.prod(shape))
         return TableRelease(mu, self.row_norm, self.change, norm, sigma, shape, self.outputs.words)
 
@@ -131,7 +132,8 @@ class OutsourcedCurator:
             KeyConflict: the key was used with other settings.
             LedgerError: the released file is lost.
         """
-        exchange, event = _exchange(shared), self.event(mu)
+        exchange = _exchange(shared)
+        event = self.event(mu)
         charge = self.ledger.charge(
             self.scope, key, event, digest=self._digest(event), private=self.private, note={"rows": self.n}
         )

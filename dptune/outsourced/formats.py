@@ -70,7 +70,8 @@ class Exchange:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, timeout: float = 600.0) -> None:
-        self.folder, self.timeout = Path(place("the shared folder", folder)), positive("timeout", timeout)
+        self.folder = Path(place("the shared folder", folder))
+        self.timeout = positive("timeout", timeout)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -102,9 +103,9 @@ class Exchange:
 
     def table(self) -> Table:
         """Wait for the table."""
-        found = self._wait(lambda: self._read("table.json"), "a table", "curator")
+        table = self._wait(lambda: self._read("table.json"), "a table", "curator")
         try:
-            facts = TableFacts(**found)
+            facts = TableFacts(**table)
             positive("sigma", facts.sigma)
         except (TypeError, InputError):
             raise InputError("table.json does not describe a table of this version of dptune.") from None
@@ -117,7 +118,8 @@ class Exchange:
 
     def ask(self, row: int) -> int:
         """Ask for the output of a row; return the round: of two trials at the same time each gets its own."""
-        draft, t = self._draft(_json({"row": int(row)})), 1
+        draft = self._draft(_json({"row": int(row)}))
+        t = 1
         while True:
             try:
                 os.link(draft, self.folder / _query(t))
@@ -134,44 +136,44 @@ class Exchange:
 
     def answered(self, t: int) -> tuple[int, float] | None:
         """Return (row, y) of round ``t``, or None if it has no answer yet."""
-        found = self._read(_answer(t))
-        if found is None:
+        answer = self._read(_answer(t))
+        if answer is None:
             return None
-        row, y = whole(found.get("row")), real(found.get("y"))
+        row, y = whole(answer.get("row")), real(answer.get("y"))
         if row is None or y is None:
             raise InputError(f"{_answer(t)} must hold a row and a finite number y.")
         return row, y
 
     def history(self) -> list[tuple[int, float]]:
         """Return the pairs (row, y) answered so far, in order: which a restarted modeler reads first."""
-        found: list[tuple[int, float]] = []
-        while (pair := self.answered(len(found) + 1)) is not None:
-            found.append(pair)
-        return found
+        answers: list[tuple[int, float]] = []
+        while (pair := self.answered(len(answers) + 1)) is not None:
+            answers.append(pair)
+        return answers
 
     # ---- files -------------------------------------------------------------------------------
 
     def _wait(self, look: Callable[[], T | None], what: str, who: str) -> T:
         end = time.monotonic() + self.timeout
-        while (found := look()) is None:
+        while (result := look()) is None:
             if time.monotonic() > end:
                 raise InputError(
                     f"{what} did not come within {self.timeout:g} s: is the {who} running on {str(self.folder)!r}? "
                     "timeout= says how long to wait."
                 )
             time.sleep(_LOOK_EVERY)
-        return found
+        return result
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            found = json.loads((self.folder / name).read_text(encoding="utf-8"))
+            content = json.loads((self.folder / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             raise InputError(f"{name} in {str(self.folder)!r} is not a JSON object.")
-        return found
+        return content
 
     def _write(self, name: str, data: bytes) -> None:
         os.replace(self._draft(data), self.folder / name)

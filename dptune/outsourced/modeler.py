@@ -68,13 +68,16 @@ class OutsourcedModeler:
     ) -> None:
         if not isinstance(kernel, RBF):
             raise InputError("kernel must be an RBF: its mean under the table's noise is known in closed form.")
-        self.Z, self._sign = table.values, 1.0 if table.facts.maximise else -1.0
+        self.Z = table.values
+        self._sign = 1.0 if table.facts.maximise else -1.0
         n, k = self.Z.shape
         self.kernel = noisy_kernel(kernel, table.facts.sigma, k)
         self._prior = kernel.variance  # k(z, z), of one row with itself
         self.noise_variance = positive("noise_variance", noise_variance)
-        self.delta, self.exploration = share("delta", positive("delta", delta)), positive("exploration", exploration)
-        self.mean, self.variance = np.full(n, self._signed("mean", mean)), np.full(n, self._prior)  # (n,), (n,)
+        self.delta = share("delta", positive("delta", delta))
+        self.exploration = positive("exploration", exploration)
+        self.mean = np.full(n, self._signed("mean", mean))  # (n,), (n,)
+        self.variance = np.full(n, self._prior)
         self._columns: list[FloatArray] = []  # v_1 ... v_t, (n,) each
         self.rows: list[int] = []  # evaluated so far
 
@@ -84,7 +87,8 @@ class OutsourcedModeler:
     @property
     def beta(self) -> float:
         """beta_t of the next round, t from 1, times ``exploration``."""
-        n, t = len(self.Z), len(self.rows) + 1
+        n = len(self.Z)
+        t = len(self.rows) + 1
         return self.exploration * 2 * math.log(n * t**2 * math.pi**2 / (6 * self.delta))
 
     def ask(self, skip: Collection[int] = ()) -> int:
@@ -96,7 +100,8 @@ class OutsourcedModeler:
 
     def tell(self, row: int, y: float) -> None:
         """Learn the output of a row; in O(n (k + t)). A row that there is not, or no finite number, is refused."""
-        j, y = at_least("row", row, 0, len(self.Z) - 1), self._signed("y", y)
+        j = at_least("row", row, 0, len(self.Z) - 1)
+        y = self._signed("y", y)
         c = self.kernel(self.Z, self.Z[j : j + 1])[:, 0]  # (n,)
         c[j] = self._prior
         for v in self._columns:

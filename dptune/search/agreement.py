@@ -161,7 +161,8 @@ def _agree_on_people(privatizer: LossPrivatizer, scope: str) -> None:
 
     The groups are not in the ledger: who belongs to whom may be private.
     """
-    wanted, ledger = privatizer.describe(), privatizer.ledger
+    wanted = privatizer.describe()
+    ledger = privatizer.ledger
     fixed = ledger.fact(scope, PRIVATIZER) or ledger.fix(scope, PRIVATIZER, wanted)
     begun = fixed if isinstance(fixed, dict) else {}
     other = sorted(name for name in wanted if begun.get(name) != wanted[name])
@@ -196,17 +197,18 @@ def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
     def other(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
         return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
 
-    told = {name: name for name in other(wanted, stored)}
-    told |= {name: f"{name} (it has {stored[name]:.6g})" for name in ("trials", "mu") if name in told}
-    if "settings" in told:
-        of_space = {"d", "steps", "default"} if "space" in told else set()  # they are written in the space's code
+    differences = {name: name for name in other(wanted, stored)}
+    differences |= {name: f"{name} (it has {stored[name]:.6g})" for name in ("trials", "mu") if name in differences}
+    if "settings" in differences:
+        # these are written in the space's code
+        of_space = {"d", "steps", "default"} if "space" in differences else set()
         names = [name for name in other(wanted["settings"], stored.get("settings", {})) if name not in of_space]
-        told["settings"] = f"settings ({', '.join(names)})"
+        differences["settings"] = f"settings ({', '.join(names)})"
         if not names:
-            del told["settings"]
-    if "space" in told:
-        told["space"] = "search space"
-    return f"Other: {', '.join(told.values())}."
+            del differences["settings"]
+    if "space" in differences:
+        differences["space"] = "search space"
+    return f"Other: {', '.join(differences.values())}."
 
 
 # ---- what a run starts from ------------------------------------------------------------------------------------
@@ -253,7 +255,8 @@ def totals(ledger: PrivacyLedger, scope: str) -> tuple[int, float]:
     trials, squares = 0, 0.0
     for name in lineage(ledger, scope, extended=True):
         plan = stored_plan(ledger, name) or {}
-        trials, squares = trials + int(plan["trials"]), squares + float(plan["mu"]) ** 2
+        trials = trials + int(plan["trials"])
+        squares = squares + float(plan["mu"]) ** 2
     return trials, math.sqrt(squares)
 
 
@@ -269,9 +272,9 @@ def wanted_in_all(ledger: PrivacyLedger, scope: str, trials: int, mu: float | No
         return None
     had, spent = totals(ledger, scope)
     if trials <= had or (mu is not None and mu <= spent):
-        given = "" if mu is None else f" and mu={mu:.4g}"
+        price = "" if mu is None else f" and mu={mu:.4g}"
         raise InputError(
-            f"trials={trials}{given} must be the totals of the run {scope!r}, which has {had} trials and "
+            f"trials={trials}{price} must be the totals of the run {scope!r}, which has {had} trials and "
             f"mu={spent:.4g} already; give more of both."
         )
     return wanted
@@ -299,5 +302,5 @@ def _start(ledger: PrivacyLedger, scope: str) -> Mapping[str, Any] | None:
 
 
 def _charges(ledger: PrivacyLedger, scope: str) -> list[Charge]:
-    found = [charge for name in lineage(ledger, scope) for charge in ledger.news(name, after=0).charges]
-    return sorted(found, key=lambda charge: charge.seq)
+    charges = [charge for name in lineage(ledger, scope) for charge in ledger.news(name, after=0).charges]
+    return sorted(charges, key=lambda charge: charge.seq)

@@ -88,9 +88,9 @@ class Estimate:
         cls, value: float, sigma: float, clip: Interval, *, private: bool, improvement: Estimate | None = None
     ) -> Estimate:
         """Return the estimate of a mean loss clipped to ``clip``."""
-        found = cls(value, sigma, private, improvement, within=(clip.low, clip.high))
-        low, high = found.interval()
-        return replace(found, at_clip=high >= clip.high and low > (clip.low + clip.high) / 2)
+        estimate = cls(value, sigma, private, improvement, within=(clip.low, clip.high))
+        low, high = estimate.interval()
+        return replace(estimate, at_clip=high >= clip.high and low > (clip.low + clip.high) / 2)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return the interval that holds these people's mean clipped loss with the given confidence.
@@ -184,13 +184,16 @@ class Recommendation(dict[str, Any]):
         run: RunFacts | None = None,
     ) -> None:
         super().__init__(parameters)
-        self.defaults, self.improvement, self.hint, self.at_edge = dict(defaults), improvement, hint, at_edge
+        self.defaults = dict(defaults)
+        self.improvement = improvement
+        self.hint = hint
+        self.at_edge = at_edge
         self.reason, self.remedy, self.missing, self.kept, self.run = reason, remedy, missing, kept, run
 
-    def renamed(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **known: Any) -> Recommendation:
+    def renamed(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **changes: Any) -> Recommendation:
         """Return the same with parameters and defaults as a front end's user knows them, and other facts."""
         mine = {name: value for name, value in vars(self).items() if name != "defaults"}
-        return Recommendation(parameters, defaults=defaults, **{**mine, **known})
+        return Recommendation(parameters, defaults=defaults, **{**mine, **changes})
 
     def resumed(self, how: str) -> Recommendation:
         """Return the same, with how a run that is not complete continues."""
@@ -206,8 +209,8 @@ class Recommendation(dict[str, Any]):
 
     def summary(self) -> str:
         """Return five lines: the verdict, the parameters, the private loss, the budget left and the next step."""
-        known = (self.hint, self.improvement, None if self.run is None else self.run.loss)
-        seeded = any(one is not None and not one.private for one in known)
+        details = (self.hint, self.improvement, None if self.run is None else self.run.loss)
+        seeded = any(one is not None and not one.private for one in details)
         lines = [SEEDED if seeded else "", self._verdict(), self._chosen()]
         if self.run is not None:
             loss = "not released" if self.run.loss is None else str(replace(self.run.loss, improvement=None))
@@ -244,7 +247,8 @@ SEEDED = "NOT PRIVATE: the noise was seeded."
 
 def improvement_in_words(gain: Estimate, than: str) -> str:
     """Return the verdict of a released improvement over ``than``, with its 95% interval."""
-    grows, (low, high) = gain.value < 0, gain.interval()
+    grows = gain.value < 0
+    (low, high) = gain.interval()
     value, low, high = (-gain.value, -high, -low) if grows else (gain.value, low, high)
     verdict = f"{gain.verdict.capitalize()} {'from' if gain.verdict.startswith('not') else 'than'} {than}"
     cut = "" if gain.cut is None else f" Larger losses count as {gain.cut:.3g}."
@@ -328,14 +332,14 @@ def features(trials: Sequence[Mapping[str, Any]]) -> Matrix:
 
 
 def _numbers(values: Sequence[Any]) -> list[Vector]:
-    known = np.array([np.nan if value is None else float(value) for value in values])
-    low, high = np.nanmin(known), np.nanmax(known)
+    numbers = np.array([np.nan if value is None else float(value) for value in values])
+    low, high = np.nanmin(numbers), np.nanmax(numbers)
     if low > 0 and high / low > MANY_SCALES:
-        known, low, high = np.log(known), math.log(low), math.log(high)
-    return [np.nan_to_num((known - low) / (high - low), nan=0.5)] if high > low else []
+        numbers, low, high = np.log(numbers), math.log(low), math.log(high)
+    return [np.nan_to_num((numbers - low) / (high - low), nan=0.5)] if high > low else []
 
 
 def _choices(values: Sequence[Any]) -> list[Vector]:
     kinds = sorted({repr(value) for value in values if value is not None})
-    found = [np.array([0.5 if v is None else float(repr(v) == kind) for v in values]) for kind in kinds]
-    return found if len(kinds) > 1 else []
+    columns = [np.array([0.5 if v is None else float(repr(v) == kind) for v in values]) for kind in kinds]
+    return columns if len(kinds) > 1 else []

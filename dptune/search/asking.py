@@ -46,7 +46,8 @@ class AskingRun(RunView):
 
         The algorithm knows the loss above the centre's only, and of the centre's that it is at most the clip's end.
         """
-        u, inside = self.encoded(space, parameters), space.contains(parameters)
+        u = self.encoded(space, parameters)
+        inside = space.contains(parameters)
         self._outside += not inside
         if inside:
             self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
@@ -101,7 +102,8 @@ class AskingRun(RunView):
             # A failed trial that has a value of its own was counted there.
             failed = set() if self.plan.monitor_mu > 0 else self.unfinished.failed.intersection(asked.query.points)
             counted = {"failed": len(failed)} if failed else {}
-            before, note = self.algorithm.t, {**asked.note, **counted, **self.replay.space_note()}
+            before = self.algorithm.t
+            note = {**asked.note, **counted, **self.replay.space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned

@@ -90,5 +90,6 @@ def _release_choice(privatizer: LossPrivatizer, scope: str, plan: RunPlan, note:
 def chosen(ledger: PrivacyLedger, scopes: Iterable[str]) -> list[dict[str, Any]]:
     """Return the parameters that were chosen in these runs, whoever chose."""
     made = (ledger.find(scope, CHOICE) for scope in scopes)
-    found = [charge for charge in made if charge is not None]
-    return [list(candidates_of(charge).values())[int(charge.value[0])] for charge in found if charge.value is not None]
+    charges = [charge for charge in made if charge is not None]
+    answered = [(charge, charge.value) for charge in charges if charge.value is not None]
+    return [list(candidates_of(charge).values())[int(value[0])] for charge, value in answered]

@@ -47,27 +47,31 @@ class FinalEstimate:
     def latest(self, parameters: Parameters) -> Estimate | None:
         """Return the same, or else what a run that this one extends has released about them."""
         made = (self.privatizer.ledger.find(scope, FINAL) for scope in self.scopes)
-        return next((found for charge in made if (found := self._about(charge, parameters)) is not None), None)
+        return next((estimate for charge in made if (estimate := self._about(charge, parameters)) is not None), None)
 
     def _about(self, made: Charge | None, parameters: Parameters) -> Estimate | None:
         if made is None or made.value is None:
             return None
-        values, sigma, about = made.value, float(made.description["sigma"]), self._searched(parameters)
+        values = made.value
+        sigma = float(made.description["sigma"])
+        searched = self._searched(parameters)
         of_loss = partial(Estimate.of_loss, sigma=sigma, clip=self.privatizer.interval, private=made.private)
         compared = len(values) > 1
-        if self._searched(made.note["parameters"]) == about:
-            cut, both = self.privatizer.interval.high, math.sqrt(2) * sigma
+        if self._searched(made.note["parameters"]) == searched:
+            cut = self.privatizer.interval.high
+            both = math.sqrt(2) * sigma
             gain = Estimate(values[1] - values[0], both, made.private, cut=cut) if compared else None
             return of_loss(values[0], improvement=gain)
-        return of_loss(values[1]) if compared and made.note["default"] == about else None
+        return of_loss(values[1]) if compared and made.note["default"] == searched else None
 
     def _searched(self, parameters: Mapping[str, Any]) -> Mapping[str, object]:
         return as_stored({k: v for k, v in parameters.items() if self.space is None or k in self.space})
 
     def lacks(self, parameters: Parameters) -> bool:
         """Whether no release compares these parameters with the defaults, and the run's own estimate still may."""
-        known, made = self.latest(parameters), self.charge
-        if known is not None and known.improvement is not None:
+        estimate = self.latest(parameters)
+        made = self.charge
+        if estimate is not None and estimate.improvement is not None:
             return False
         return made is None or (made.value is None and self._compares(made, parameters))
 
@@ -78,8 +82,8 @@ class FinalEstimate:
 
     def worse(self, parameters: Parameters) -> bool:
         """Tell whether the release says that these parameters are worse than the defaults."""
-        known = self.latest(parameters)
-        return known is not None and known.improvement is not None and known.improvement.verdict == "worse"
+        estimate = self.latest(parameters)
+        return estimate is not None and estimate.improvement is not None and estimate.improvement.verdict == "worse"
 
     def check(self, parameters: Parameters) -> None:
         """Refuse, before a model is trained, an estimate that could not be paid or was made at other parameters."""
@@ -109,16 +113,16 @@ class FinalEstimate:
     def release(self, parameters: Parameters, losses: Losses | None, default: Losses | None) -> Estimate:
         """Pay for it and release it, as :meth:`dptune.search.run.SearchRun.estimate` says."""
         self.check(parameters)
-        known = self.recorded(parameters)
-        if known is None:
+        recorded = self.recorded(parameters)
+        if recorded is None:
             names = self._names(parameters)[: 1 if default is None else 2]
             for name, vector in zip(names, (losses, default), strict=False):
                 submit_losses(self.privatizer, name, vector)
             self._release(parameters, names)
-            known = self.recorded(parameters)
-        if known is None:
+            recorded = self.recorded(parameters)
+        if recorded is None:
             raise InputError("the final estimate was charged, but its value was lost with the process that drew it.")
-        return known
+        return recorded
 
     def _names(self, parameters: Parameters) -> list[str]:
         """Names of the points whose losses are released: of the parameters, and of the defaults if they are others."""

@@ -52,7 +52,8 @@ class LastReleases:
 
         They take turns until each is evaluated, because a trial may never return.
         """
-        run, needed = self._run, list[dict[str, Any]]()
+        run = self._run
+        needed = list[dict[str, Any]]()
         if run.replay.choice is not None and not run.replay.chosen:
             needed = list(candidates_of(run.replay.choice).values())
         elif run.lacks is Lacks.ESTIMATE:
@@ -82,9 +83,9 @@ class LastReleases:
         if run.default:
             best.insert(0, run.encoded(space, run.default))
         best = [x for x in best if not any(len(x) == len(u) and np.allclose(x, u) for u in self._asked_again)]
-        known = [run.encoded(space, parameters) for parameters in self._evaluated] if best else []
+        evaluated = [run.encoded(space, parameters) for parameters in self._evaluated] if best else []
         for x in best:
-            if not any(np.allclose(x, u) for u in known):
+            if not any(np.allclose(x, u) for u in evaluated):
                 self._asked_again.append(x)
                 return space.decode(x)
         return None
@@ -129,13 +130,14 @@ class LastReleases:
     def _compare(self, space: Space) -> bool:
         """Compare as soon as both points are held; return False if one of them failed."""
         run = self._run
-        found, default = run.answer(space), run.default or {}
-        if not (self._was_evaluated(found) and self._was_evaluated(default)):
+        answer = run.answer(space)
+        default = run.default or {}
+        if not (self._was_evaluated(answer) and self._was_evaluated(default)):
             return True
-        best, usual = self._held_at(found), self._held_at(default)
+        best, usual = self._held_at(answer), self._held_at(default)
         if best is None or usual is None:
             return False
-        run.final.release_held(found, best, usual)
+        run.final.release_held(answer, best, usual)
         return True
 
     def _held_at(self, parameters: Mapping[str, Value]) -> str | None:

@@ -38,7 +38,8 @@ def drive(run: SearchRun, train: Train, *, ask: Propose | None = None, tell: Tel
         >>> run = dptune.SearchRun(dptune.CENTRED, privatizer, scope="svm", space=space, trials=100)  # doctest: +SKIP
         >>> dptune.search.drive(run, lambda points: map(losses, points))  # doctest: +SKIP
     """
-    train, ask = function("train", train), function("ask", ask or (lambda name: run.ask(trial=name)))
+    train = function("train", train)
+    ask = function("ask", ask or (lambda name: run.ask(trial=name)))
     tell = function("tell", tell or (lambda name, value: None))
     try:
         while not run.complete:

@@ -67,7 +67,8 @@ class Objective:
         training: Training = "public",
         public: str | None = None,
     ) -> None:
-        self.public, self._trains_in_private = declared_public(public, training), training == "private"
+        self.public = declared_public(public, training)
+        self._trains_in_private = training == "private"
         request.check_public(self.public)
         self.losses = losses_function(function, loss, data, rows=request.privatizer.rows, training=training)
         self.loss = AskedLoss.agreed(loss, request.privatizer, warn)

@@ -34,9 +34,11 @@ DECISION = "a decision to stop a trial, at first,"
 
 def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
     """Return how much of a ledger's budget a run takes, in words; ``limits`` as they are when it has charged."""
-    whole, most = f"mu={budget.mu:.4g}", budget.mu
+    whole = f"mu={budget.mu:.4g}"
+    most = budget.mu
     if limits.eta > 0 or mu > budget.mu:  # it is divided, or will be
-        whole, most = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}", limits.gdp
+        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
+        most = limits.gdp
     part = "all" if mu >= most * (1 - 1e-6) else f"mu={mu:.4g}"
     return f"{part} of the ledger's {whole}"
 
@@ -44,9 +46,13 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
 def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
     """Return a line on what is left of a ledger's budget; ``planned``: a run has plans for some of it."""
     if spent is None:
-        left, whole, budget = ledger.remaining(), ledger.mu, ledger.budget
+        left = ledger.remaining()
+        whole = ledger.mu
+        budget = ledger.budget
     else:  # a run has read the ledger just now
-        left, whole, budget = ledger.filter.left(spent), ledger.filter.exposure.gdp, ledger.filter.budget
+        left = ledger.filter.left(spent)
+        whole = ledger.filter.exposure.gdp
+        budget = ledger.filter.budget
     left = math.floor(1e4 * left) / 1e4
     some = ", some of it planned by this run" if planned else ""
     if budget.stated_epsilon is None or budget.stated_delta is None:
@@ -88,38 +94,38 @@ def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise
     ``levels`` of loss are in the final estimate: 2 where the user's defaults are compared with.
     """
     width = people.loss_range
-    found = []
+    lines = []
     if plan.monitor_mu > 0:
         sigma = width / (people.n * plan.monitor_mu)
         apart = TWO_VALUES_DIFFER * sigma / width
         hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
         alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
-        found.append(
+        lines.append(
             Noise("a trial's value", sigma, sigma / width, hides if alone and apart > RESOLUTION_WARNING else "")
         )
     for asked in plan.settings.statistics():
         sigma = 2 * asked.radius / (people.n * asked.mu)
         ratio = sigma * math.sqrt(asked.dimension) / asked.radius
         hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
-        found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > NOISE_WARNING else ""))
+        lines.append(Noise(asked.name, sigma, sigma / width, hides if ratio > NOISE_WARNING else ""))
     if plan.rung_share > 0:
         sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
-        found.append(Noise(DECISION, sigma, sigma / width))
+        lines.append(Noise(DECISION, sigma, sigma / width))
     if plan.final_mu > 0:
         sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
         what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
-        found.append(Noise(what, sigma, sigma / width))
-    return found
+        lines.append(Noise(what, sigma, sigma / width))
+    return lines
 
 
-def in_words(found: Sequence[Noise]) -> str:
+def in_words(noises: Sequence[Noise]) -> str:
     """Return a sentence that says how large the noise is: its standard deviation, in units of the loss."""
-    return "Noise: " + "; ".join(f"{noise.what} {noise.sigma:.3g}" for noise in found) + "."
+    return "Noise: " + "; ".join(f"{noise.what} {noise.sigma:.3g}" for noise in noises) + "."
 
 
-def warning(found: Sequence[Noise]) -> str:
+def warning(noises: Sequence[Noise]) -> str:
     """Return what to change where noise leaves little to learn; "" otherwise."""
-    hidden = "; ".join(noise.hides for noise in found if noise.hides)
+    hidden = "; ".join(noise.hides for noise in noises if noise.hides)
     remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
     return f"{hidden}. {remedy}" if hidden else ""
 
@@ -160,10 +166,11 @@ def forecast(
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
                 plan = method.plan(people, searched, mu=budget, seed=0, trials=count, **settings)
-                found = noises(plan, people, levels=2 if default else 1)
+                planned = noises(plan, people, levels=2 if default else 1)
                 row = {"method": method.name, "mu": budget, "trials": plan.trials}
-                row |= {"noise of": found[0].what.rstrip(","), "sigma": found[0].sigma, "sigma / clip": found[0].share}
-                row |= {noise.what.rstrip(","): noise.sigma for noise in found if noise.what == DECISION}
-                shows = SHOWS * math.sqrt(2) * found[-1].sigma if default and plan.final_mu > 0 else None
-                rows.append({**row, "final estimate": found[-1].sigma, "shows": shows, "warning": warning(found)})
+                first = planned[0]
+                row |= {"noise of": first.what.rstrip(","), "sigma": first.sigma, "sigma / clip": first.share}
+                row |= {noise.what.rstrip(","): noise.sigma for noise in planned if noise.what == DECISION}
+                shows = SHOWS * math.sqrt(2) * planned[-1].sigma if default and plan.final_mu > 0 else None
+                rows.append({**row, "final estimate": planned[-1].sigma, "shows": shows, "warning": warning(planned)})
     return rows

@@ -73,8 +73,13 @@ class Replay:
         self, method: Method, privatizer: LossPrivatizer, scope: str, plan: RunPlan, space: Space | None
     ) -> None:
         self._method, self._privatizer, self._scope, self._first_space = method, privatizer, scope, space
-        self.algorithm, self.space, self.asked = method.algorithm(plan.settings), space, 0
-        self.spent, self.private, self.begun, self.lost = Spent(), True, False, 0
+        self.algorithm = method.algorithm(plan.settings)
+        self.space = space
+        self.asked = 0
+        self.spent = Spent()
+        self.private = True
+        self.begun = False
+        self.lost = 0
         self._inherited = tuple(inherited(privatizer.ledger, scope))  # until they are learned
         self._read = 0  # charges of the ledger up to here are known
         self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
@@ -101,7 +106,8 @@ class Replay:
         new = {c.seq: c for c in charges if not self._is_release(c) and self._is_new(c)}
         self._join_spaces_of(new.values())
         if new and min(new) <= max(self._answers, default=0):
-            self.algorithm, self.lost = self.algorithm.restarted(), 0
+            self.algorithm = self.algorithm.restarted()
+            self.lost = 0
             new = dict(sorted({**self._answers, **new}.items()))
         for charge in new.values():
             self.learn(charge, own=charge.seq in own)
@@ -116,14 +122,15 @@ class Replay:
         return release
 
     def _is_new(self, charge: Charge) -> bool:
-        known = self._answers.get(charge.seq)
-        return known is None or (known.value is None and charge.value is not None)
+        answer = self._answers.get(charge.seq)
+        return answer is None or (answer.value is None and charge.value is not None)
 
     def learn(self, charge: Charge, *, own: bool) -> None:
         """Learn one answer of the algorithm's questions, or that it is lost; ``own``: this process drew its noise."""
         self._answers[charge.seq] = charge
         self.begun |= charge.scope == self._scope
-        self.asked, before = 0, self.algorithm.t
+        self.asked = 0
+        before = self.algorithm.t
         answer = None if charge.value is None else np.array(charge.value)
         sigma = float(charge.description["sigma"])
         if charge.scope == self._scope:
@@ -151,7 +158,8 @@ class Replay:
         if self.space is None or self._method.joined is None or (wider := space.joined(self.space)) == self.space:
             return
         self.algorithm = self._method.joined(self.algorithm, wider, now=self.space, began=self._first_space)
-        self.space, self.lost = wider, 0
+        self.space = wider
+        self.lost = 0
         for seq in sorted(self._answers):
             self.learn(self._answers[seq], own=False)
 

@@ -81,9 +81,10 @@ class SearchRequest:
 
     def plan(self, space: Space | None) -> RunPlan:
         """Return the plan of a run that would begin now."""
-        share, known = usual_share(self.ledger, self.mu), self.default or {}
+        share = usual_share(self.ledger, self.mu)
+        own_default = self.default or {}
         default = (
-            None if space is None or space.validation_error(known) else self._default_in(space)
+            None if space is None or space.validation_error(own_default) else self._default_in(space)
         )  # else refused later
         people: PeopleFacts = self.privatizer
         if (auto := self.privatizer.auto) is not None:  # shares and trials do not depend on a clip that is to be chosen
@@ -198,25 +199,25 @@ class SearchRequest:
         planned = f"Plan: the run {run.scope!r} makes {plan.trials} trials"
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:
-            given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
-            planned += f" (the default for {given})"
+            basis = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
+            planned += f" (the default for {basis})"
         elif asked is not None and run.trials < asked:
             planned += f" (not {asked}: rounds have equal size)"
         planned += (
             " that train to their end; others take the places of those that are stopped" if plan.rung_share else ""
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
-        found = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
-        spends = f"Spends: {share}{seeded}. {in_words(found)}"
+        noise = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
+        spends = f"Spends: {share}{seeded}. {in_words(noise)}"
         stop = "Stop: at any time; what was charged stays charged. Resume with the same ledger and name."
-        lines = [f"{planned}.", spends, self._worth(plan, found), risk_in_words(self.privatizer), stop]
+        lines = [f"{planned}.", spends, self._worth(plan, noise), risk_in_words(self.privatizer), stop]
         return "\n".join(line for line in lines if line)
 
-    def _worth(self, plan: RunPlan, found: Sequence[Noise]) -> str:
+    def _worth(self, plan: RunPlan, planned: Sequence[Noise]) -> str:
         """Say which improvement the run can show."""
         if self.default is None or plan.final_mu == 0:
             return "" if self.default is not None else "Shows: no comparison, as default= is not given."
-        shows = SHOWS * math.sqrt(2) * found[-1].sigma  # the difference of two released levels
+        shows = SHOWS * math.sqrt(2) * planned[-1].sigma  # the difference of two released levels
         return (
             f"Shows: an improvement over the default of {shows:.3g} in 95% of runs, and half of it in "
             f"{100 * NormalDist().cdf(SHOWS / 2 - Z_95):.0f}%."

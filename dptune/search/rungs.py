@@ -65,9 +65,9 @@ class Rungs:
                 "the plan of this run has no decisions on private losses: give it a rung_share=, such as 0.2."
             )
         refuse_name(trial)
-        if (found := whole(step)) is None or found < 0:  # not quoted: it may be a loss, in the step's place
+        if (number := whole(step)) is None or number < 0:  # not quoted: it may be a loss, in the step's place
             raise InputError("the step of a report must be a whole number >= 0, such as an epoch: 1, 2, ...")
-        step = found
+        step = number
         point = point_name(self.run.scope, f"{trial} at step {step}", parameters)
         submit_losses(self.run.privatizer, point, losses)
         with self.run.lock:
@@ -122,14 +122,15 @@ class Rungs:
 
     def _compares(self, trial: str, step: int) -> bool:
         """Whether neither an ended trial's end nor its report at the step failed."""
-        at_step, (end, _) = self._reported[trial].get(step), self._ended[trial]
+        at_step = self._reported[trial].get(step)
+        (end, _) = self._ended[trial]
         return at_step is not None and self._failed.isdisjoint((at_step, end))
 
     def standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
         _, any_of_them = next(iter(self._ended.values()))
-        known = self.run.algorithm.difference(self._ended[trial][1], any_of_them)
-        return self._behind.get(trial, 0.0) if known is None else known[0]
+        difference = self.run.algorithm.difference(self._ended[trial][1], any_of_them)
+        return self._behind.get(trial, 0.0) if difference is None else difference[0]
 
     def ended(self, trial: str, point: str, u: Vector, *, failed: bool) -> None:
         """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""

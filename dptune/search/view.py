@@ -70,9 +70,13 @@ class RunView:
         first_space: Space | None,
         default: Mapping[str, Value] | None,
     ) -> None:
-        self.method, self.privatizer, self.ledger, self.scope = method, privatizer, privatizer.ledger, scope
+        self.method = method
+        self.privatizer = privatizer
+        self.ledger = privatizer.ledger
+        self.scope = scope
         self.plan, self.first_space, self.default = plan, first_space, default
-        self.trials, self.trials_failed = totals(self.ledger, scope)[0], 0
+        self.trials = totals(self.ledger, scope)[0]
+        self.trials_failed = 0
         self.replay = Replay(method, privatizer, scope, plan, first_space)
         self._lineage = lineage(self.ledger, scope)  # itself, and the runs that it goes back to,
         self._extends = lineage(self.ledger, scope, extended=True)  # and of them those that it extends
@@ -89,7 +93,8 @@ class RunView:
         None for a method or a setting of the user's own, for a plan of a version that had other settings, and for what
         is not a run.
         """
-        stored, people = stored_plan(ledger, scope), ledger.fact(scope, PRIVATIZER)
+        stored = stored_plan(ledger, scope)
+        people = ledger.fact(scope, PRIVATIZER)
         if stored is None or not isinstance(people, dict) or (method := METHODS.get(stored["algorithm"])) is None:
             return None
         space = stored_space(ledger, scope)
@@ -100,7 +105,8 @@ class RunView:
             return None
         if plan is None or described(plan, space, stored.get("start_from")) != stored:
             return None
-        point, default = getattr(plan.settings, "default", None), None
+        point = getattr(plan.settings, "default", None)
+        default = None
         if point is not None and space is not None:
             decoded = space.decode(np.array(point))
             default = {name: value for name, value in decoded.items() if space.active(name, decoded)}
@@ -153,28 +159,30 @@ class RunView:
         if self.space is None:  # another searcher proposed: the best trial by a model of all values
             if (best := best_of_values(values, self.default)) is None:
                 raise InputError("no value was released yet; there is nothing to recommend.")
-            found, gain = best
+            answer, gain = best
         else:
-            found, defaults = self.answer(self.space), defaults or self.space.centre()
-            x, y = self.space.encode(defaults), self.space.encode(found)
+            answer = self.answer(self.space)
+            defaults = defaults or self.space.centre()
+            x, y = self.space.encode(defaults), self.space.encode(answer)
             gain = self.algorithm.difference(x, y) or difference_of_values(self.space, values, x, y)
-            edge = at_edge(self.space, found)
-        known, missing = self.final.latest(found), self.missing()
-        reason, remedy = self._reason() if known is None or known.improvement is None else ("", "")
+            edge = at_edge(self.space, answer)
+        estimate = self.final.latest(answer)
+        missing = self.missing()
+        reason, remedy = self._reason() if estimate is None or estimate.improvement is None else ("", "")
         return Recommendation(
-            found,
+            answer,
             defaults=defaults,
-            improvement=None if known is None else known.improvement,
+            improvement=None if estimate is None else estimate.improvement,
             hint=None if gain is None else Estimate(*gain, self._private),
             at_edge=edge,
             reason=reason,
             remedy=remedy,
             missing=missing,
-            kept=found == defaults and (gain is not None or (self.space is not None and self._knows)),
+            kept=answer == defaults and (gain is not None or (self.space is not None and self._knows)),
             run=RunFacts(
                 f"{self._count_made()} of {self.trials} planned trials",
                 self.privatizer.n,
-                known,
+                estimate,
                 left_in_words(self.ledger, self.replay.spent, planned=bool(missing)),
             ),
         )
@@ -202,18 +210,18 @@ class RunView:
         if not ends:
             ends = [space.decode(self.algorithm.recommend()), *([dict(self.default)] if self.default else [])]
         best = min((space.completed(point) for point in ends), key=self.mean)  # with what has joined since
-        found = {name: best[name] for name in space if space.active(name, best)}
-        if self.default and (self.same(found, self.default) or self.final.worse(found)):
+        active = {name: best[name] for name in space if space.active(name, best)}
+        if self.default and (self.same(active, self.default) or self.final.worse(active)):
             return dict(self.default)
-        return found
+        return active
 
     def mean(self, parameters: Mapping[str, Value]) -> float:
         """Return what all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
         if self.space is None:
             return math.inf
         centre = self.space.encode(self.space.centre())
-        known = self.algorithm.difference(self.encoded(self.space, parameters), centre)
-        return math.inf if known is None else known[0]
+        estimate = self.algorithm.difference(self.encoded(self.space, parameters), centre)
+        return math.inf if estimate is None else estimate[0]
 
     def same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
         """Tell whether two points of the space are one, but for the last digits that coding them in the cube takes."""
@@ -295,8 +303,8 @@ class RunView:
         """Whether a configuration was chosen instead of the default, and their comparison has no answer."""
         if not self.default or self.plan.final_mu == 0 or self.gave_up or not self.replay.chosen:
             return False
-        found = self.answer(space)
-        return not self.same(found, self.default) and self.final.lacks(found)
+        answer = self.answer(space)
+        return not self.same(answer, self.default) and self.final.lacks(answer)
 
     @property
     def _values_left(self) -> int:
@@ -329,15 +337,16 @@ class RunView:
 
     def _answered(self) -> dict[str, object]:
         """How many rounds and values have their answers, and how many are paid and have lost theirs."""
-        known, unit = self.algorithm.progress(), self.algorithm.unit
-        if f"{unit}s_done" in known:
-            known |= {f"{unit}s_done": self.algorithm.t - self.replay.lost, f"{unit}s_lost": self.replay.lost}
+        counts = self.algorithm.progress()
+        unit = self.algorithm.unit
+        if f"{unit}s_done" in counts:
+            counts |= {f"{unit}s_done": self.algorithm.t - self.replay.lost, f"{unit}s_lost": self.replay.lost}
         if self.plan.choice_mu > 0:
-            known["chosen"] = self.replay.chosen
+            counts["chosen"] = self.replay.chosen
         if self.plan.monitor_mu > 0:
             answered = self.replay.answered_values
-            known |= {"values_done": answered, "values_lost": self.replay.values - answered}
-        return known
+            counts |= {"values_done": answered, "values_lost": self.replay.values - answered}
+        return counts
 
     def still_missing(self) -> str:
         """Return what is :meth:`missing`, with what other processes have released by now."""
@@ -380,7 +389,8 @@ class RunView:
         return f"{self._count_made()} of {self.trials} planned trials are made{rounds}."
 
     def _rounds_made(self) -> str:
-        unit, outside = self.algorithm.unit, ""
+        unit = self.algorithm.unit
+        outside = ""
         if self._outside:
             outside = f", and {self._outside} of this process's trials were not"
         charged = "" if self.plan.monitor_mu > 0 else ", and nothing was charged for them"

@@ -46,15 +46,16 @@ def answer(
     Raises:
         InputError: the node has no agent's number, or the server has other settings.
     """
-    about, agent = message.content[ABOUT], _Agent(context, settings, space, objective)
-    if json.loads(str(about["settings"])) != json.loads(json.dumps(settings.describe())):
+    config = message.content[ABOUT]
+    agent = _Agent(context, settings, space, objective)
+    if json.loads(str(config["settings"])) != json.loads(json.dumps(settings.describe())):
         raise InputError("the server has other settings; server and agents must agree.")
-    t = int(about["round"])
+    t = int(config["round"])
     agent.catch_up(t, message.content.get(BROADCAST))
-    told = {ABOUT: ConfigRecord({"agent": agent.one.agent})}
-    if t < int(about["rounds"]):
-        told[WEIGHTS] = ArrayRecord([agent.one.message(t)])
-    return Message(RecordDict(told), reply_to=message)
+    content = {ABOUT: ConfigRecord({"agent": agent.one.agent})}
+    if t < int(config["rounds"]):
+        content[WEIGHTS] = ArrayRecord([agent.one.message(t)])
+    return Message(RecordDict(content), reply_to=message)
 
 
 def best(context: Context, space: Space) -> dict[str, Value]:
@@ -75,7 +76,9 @@ class _Agent:
     def __init__(self, context: Context, settings: FTSSettings, space: Space, objective: Callable[..., float]) -> None:
         if "agent" not in context.node_config:
             raise InputError('the node needs the number of its agent: flower-supernode --node-config "agent=7".')
-        self.kept, self._space, self._objective = _kept(context), space, objective
+        self.kept = _kept(context)
+        self._space = space
+        self._objective = objective
         model = FTSModel(settings, domain_of(space, settings))
         self.one = FTSAgent(model, context.node_config["agent"], seed=self.kept["seed"])
         for x, y in zip(np.array(self.kept["X"]).reshape(-1, space.d), self.kept["y"], strict=True):
@@ -101,7 +104,8 @@ class _Agent:
         if math.isfinite(y):
             x = self._space.encode(parameters)
             self.one.tell(x, y)
-            self.kept["X"], self.kept["y"] = [*self.kept["X"], *x.tolist()], [*self.kept["y"], y]
+            self.kept["X"] = [*self.kept["X"], *x.tolist()]
+            self.kept["y"] = [*self.kept["y"], y]
 
 
 def _kept(context: Context) -> Any:

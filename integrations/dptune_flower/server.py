@@ -49,13 +49,13 @@ def _gather(grid: Grid, nodes: int, timeout: float) -> None:
 def _questions(grid: Grid, server: FTSServer) -> list[Message]:
     """To each node: the open round, the settings, and the broadcast of the round before."""
     t = server.open_round
-    about = {
+    configs = {
         "round": t,
         "rounds": server.plan.steps,
         "settings": json.dumps(server.settings.describe(), sort_keys=True),
     }
     broadcast = None if t == 0 else server.broadcast(t - 1)
-    records = {ABOUT: ConfigRecord(about)} | ({} if broadcast is None else {BROADCAST: ArrayRecord([broadcast])})
+    records = {ABOUT: ConfigRecord(configs)} | ({} if broadcast is None else {BROADCAST: ArrayRecord([broadcast])})
     return [Message(RecordDict(records), node, MessageType.QUERY) for node in grid.get_node_ids()]
 
 
@@ -63,10 +63,10 @@ def _hand_in(server: FTSServer, reply: Message, t: int) -> None:
     """Give the server one agent's weights; whatever else a node sends is refused, and nothing of it is repeated."""
     if reply.has_error():
         return
-    about = reply.content.config_records.get(ABOUT, {})
+    config = reply.content.config_records.get(ABOUT, {})
     weights = _only_array(reply.content.array_records.get(WEIGHTS, {}))
     with suppress(MessageRefused):
-        server.submit(Weights(about.get("agent"), t, weights))
+        server.submit(Weights(config.get("agent"), t, weights))
 
 
 def _only_array(record: ArrayRecord) -> Any:

@@ -51,16 +51,19 @@ class MLflowCallback:
                 "MLflowCallback takes a decorated objective, a PrivateObjective or a private sampler; got "
                 f"{type(objective).__name__}. For any other run of a ledger, call dptune_mlflow.log_run."
             )
-        self._runs, self._where = objective._runs, where
+        self._runs = objective._runs
+        self._where = where
         self._runs.request.ledger.statement(delta=where.get("delta"))  # refuses a missing delta
-        self._lock, self._written = ForkSafeLock(), dict[str, MLflowRun]()
+        self._lock = ForkSafeLock()
+        self._written = dict[str, MLflowRun]()
 
     def __call__(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Write a trial; of a study whose run has not begun there is nothing to write."""
         run = self._runs.known.get(study.study_name)
         if run is None:
             return
-        written, numbers = self._of(study, run), dict[str, float]()
+        written = self._of(study, run)
+        numbers = dict[str, float]()
         if trial.state == TrialState.COMPLETE and run.released(str(trial.number), trial.values[0]):
             numbers = {"value": trial.values[0], "sigma": trial.user_attrs.get(SIGMA, math.inf)}  # inf is not written
         written.trial(trial.number, _STATUS[trial.state], trial.params, numbers)

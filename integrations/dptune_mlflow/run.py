@@ -75,8 +75,8 @@ class MLflowRun:
         self._client = _client(tracking_uri)
         self._experiment = self._experiment_named(experiment or name)
         mark = hashlib.sha256(f"{ledger.identity} {name}".encode()).hexdigest()[:32]
-        known = self._client.search_runs([self._experiment], f"tags.`{RUN}` = '{mark}'")
-        self.id: str = known[0].info.run_id if known else self._begin(name, {RUN: mark})
+        runs = self._client.search_runs([self._experiment], f"tags.`{RUN}` = '{mark}'")
+        self.id: str = runs[0].info.run_id if runs else self._begin(name, {RUN: mark})
 
     def _experiment_named(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
@@ -103,20 +103,22 @@ class MLflowRun:
 
     def answer(self, recommended: Mapping[str, Any] | None, estimate: Estimate | None) -> None:
         """End the run with all that is known by now; the statement and the table are of the whole ledger."""
-        charges, numbers, told = self._ledger.charges(), self._budget(), []
+        charges = self._ledger.charges()
+        numbers = self._budget()
+        metrics = []
         if recommended is not None:
             self.recommend(recommended)
-            told.append(f"**Recommended** {parameters_in_words(recommended, '`')}")
+            metrics.append(f"**Recommended** {parameters_in_words(recommended, '`')}")
         if isinstance(recommended, Recommendation):
-            told.append(recommended.summary().replace("\n", "\n\n"))
+            metrics.append(recommended.summary().replace("\n", "\n\n"))
             numbers.update(_interval("improvement", recommended.improvement))
         if estimate is not None:
             numbers.update({**_interval("loss", estimate), **_interval("improvement", estimate.improvement)})
-            told.append(f"**Released mean loss** {estimate}")
-        known = self._client.get_run(self.id).data.metrics
-        news = {name: value for name, value in numbers.items() if known.get(name) != value}
+            metrics.append(f"**Released mean loss** {estimate}")
+        logged = self._client.get_run(self.id).data.metrics
+        news = {name: value for name, value in numbers.items() if logged.get(name) != value}
         trials = [at.step + 1 for at in self._client.get_metric_history(self.id, "mu_spent")]
-        self._write(self.id, news, step=max(trials, default=0), tags={NOTE: "\n\n".join(told)})
+        self._write(self.id, news, step=max(trials, default=0), tags={NOTE: "\n\n".join(metrics)})
         self.tag(private=all(charge.private for charge in charges))
         self._client.log_text(self.id, self._ledger.statement(delta=self._delta).to_text(), "statement.txt")
         self._client.log_text(self.id, _table(charges), "released.csv")
@@ -156,11 +158,11 @@ def _client(tracking_uri: str | None) -> Any:
     return MlflowClient(tracking_uri)
 
 
-def _interval(name: str, known: Estimate | None) -> dict[str, float]:
-    if known is None:
+def _interval(name: str, estimate: Estimate | None) -> dict[str, float]:
+    if estimate is None:
         return {}
-    low, high = known.interval()
-    return {name: known.value, f"{name}_sigma": known.sigma, f"{name}_low": low, f"{name}_high": high}
+    low, high = estimate.interval()
+    return {name: estimate.value, f"{name}_sigma": estimate.sigma, f"{name}_low": low, f"{name}_high": high}
 
 
 def _table(charges: Sequence[Charge]) -> str:
@@ -168,7 +170,10 @@ def _table(charges: Sequence[Charge]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["run", "release", "what", "mu", "sigma", "value", "private"])
     for charge in charges:
-        said, value = charge.description, " ".join(map(repr, charge.value or ()))
-        what, mu, sigma = said.get("statistic", ""), said.get("mu", charge.mu), said.get("sigma", "")
+        said = charge.description
+        value = " ".join(map(repr, charge.value or ()))
+        what = said.get("statistic", "")
+        mu = said.get("mu", charge.mu)
+        sigma = said.get("sigma", "")
         table.writerow([charge.scope, charge.key, what, mu, sigma, value, charge.private])
     return text.getvalue()

@@ -63,7 +63,8 @@ class CandidateTrial(FixedTrial):
 
     def __init__(self, params: Mapping[str, Any], study: optuna.Study, number: int) -> None:
         super().__init__(dict(params), number)
-        self.study, self._all = study, dict(params)  # pruning callbacks look at the study's direction
+        self.study = study  # pruning callbacks look at the study's direction
+        self._all = dict(params)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -145,8 +146,9 @@ def choose(
         searched=len(study.trials),
         name=None if study.study_name.startswith(UNNAMED) else study.study_name,
     )
-    given, shows = (train, options.get("public")), boolean("progress", progress)
-    threads = _Threads(study, _training(train, options), given, workers=workers, progress=shows)
+    inputs = (train, options.get("public"))
+    shows = boolean("progress", progress)
+    threads = _Threads(study, _training(train, options), inputs, workers=workers, progress=shows)
     try:
         choice = choose_among(proposals, threads, options, logger.info, logger.warning)
     except BudgetMismatch as error:
@@ -185,7 +187,9 @@ class _Objective:
     """The study's own objective, which hands a model over by :func:`candidate`."""
 
     def __init__(self, objective: Callable[..., Any], options: ChoiceOptions) -> None:
-        self._objective, self._cv, self._loss = objective, options.get("cv", 5), options["loss"]
+        self._objective = objective
+        self._cv = options.get("cv", 5)
+        self._loss = options["loss"]
         self._answers: set[str] = set()  # digests of the public answers that candidates were compared on
 
     def _handed(self, trial: CandidateTrial) -> _Handed:
@@ -207,11 +211,11 @@ class _Objective:
                 "two candidates came with different public rows: candidates are compared on the same rows. "
                 "Give train_test_split a random_state. Nothing was charged."
             )
-        fit, cv = _fitted(handed.model), self._cv
-        if handed.trained:
-            everything = np.arange(len(y))  # one fold: the model was trained on none of these rows
-            fit, cv = lambda X, y: as_model(handed.model, self._loss, X), [(everything, everything)]
-        return cross_validated_losses(fit, X, y, cv=cv, loss=self._loss)
+        if not handed.trained:
+            return cross_validated_losses(_fitted(handed.model), X, y, cv=self._cv, loss=self._loss)
+        everything = np.arange(len(y))  # one fold: the model was trained on none of these rows
+        model = as_model(handed.model, self._loss, X)
+        return cross_validated_losses(lambda X, y: model, X, y, cv=[(everything, everything)], loss=self._loss)
 
     def model(self, trial: CandidateTrial) -> Any:
         handed = self._handed(trial)
@@ -249,9 +253,15 @@ class _Threads:
     """Trains candidates side by side in threads; what a training raises is its result."""
 
     def __init__(
-        self, study: optuna.Study, training: PublicTraining | _Objective, given: object, *, workers: int, progress: bool
+        self,
+        study: optuna.Study,
+        training: PublicTraining | _Objective,
+        inputs: object,
+        *,
+        workers: int,
+        progress: bool,
     ) -> None:
-        self._study, self._training, self.given = study, training, given
+        self._study, self._training, self.given = study, training, inputs
         self._workers, self._progress = workers, progress
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:

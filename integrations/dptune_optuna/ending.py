@@ -69,8 +69,8 @@ class EndLines:
     def expect(self, study: optuna.Study, counted: Sequence[TrialState], how_far: HowFar) -> None:
         """Log at the study's end what ``how_far`` returns for the number of its trials in these states."""
         if study not in self._lines:
-            about = study._storage, study._study_id, tuple(counted)
-            self._lines[study] = weakref.finalize(study, _say, *about, how_far)
+            study_key = study._storage, study._study_id, tuple(counted)
+            self._lines[study] = weakref.finalize(study, _say, *study_key, how_far)
 
     def say_now(self, study: optuna.Study, counted: Sequence[TrialState], how_far: HowFar) -> None:
         """Say it now instead."""

@@ -55,13 +55,13 @@ class DPFTSSampler(SpaceSampler):
                 "DPFTSSampler needs settings: DPFTSSampler(transport, FTSSettings(...), space, agent=0)."
             )
         super().__init__(seed=seed, warn_independent_sampling=warn_independent_sampling)
-        found = to_space(space)
-        if found is None or set(found) != set(space):
+        converted = to_space(space)
+        if converted is None or set(converted) != set(space):
             raise dptune.InputError("space must hold float and int parameters with more than one value, and no others.")
-        if len(found) != settings.d:
-            raise dptune.InputError(f"the settings are for d={settings.d} parameters; space has {len(found)}.")
-        self._space, self._transport, self._settings, self._agent = found, transport, settings, agent
-        self._model = FTSModel(settings, domain_of(found, settings))
+        if len(converted) != settings.d:
+            raise dptune.InputError(f"the settings are for d={settings.d} parameters; space has {len(converted)}.")
+        self._space, self._transport, self._settings, self._agent = converted, transport, settings, agent
+        self._model = FTSModel(settings, domain_of(converted, settings))
         self._lock = ForkSafeLock()
         self._new_participant()  # refuse early
 

@@ -82,7 +82,8 @@ class LDPSampler(SpaceSampler):
         self.space = given_space(space)
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")
-        self._settings, self._centre = settings, plain(centre)
+        self._settings = settings
+        self._centre = plain(centre)
         self._patience = at_least("patience", patience, 0)
         self._options: dict[str, Any] = {"candidates": candidates, "count": count, "refinements": refinements}
         self._begin(self.space or dptune.Space({"x": dptune.Float(0, 1)}), True, self._centre or 0.0)  # refuse early
@@ -100,15 +101,17 @@ class LDPSampler(SpaceSampler):
 
     def _follow(self, study: optuna.Study) -> _Replies:
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)  # a pruner must not hide replies
-        maximize, centre = study.direction == StudyDirection.MAXIMIZE, self._centre_of(study)
+        maximize = study.direction == StudyDirection.MAXIMIZE
+        centre = self._centre_of(study)
         began = [(first._trial_id, first.datetime_start) for first in trials[:1]]
-        followers, of = self._replies.setdefault(study._storage, {}), (maximize, centre, began)
-        found = followers.get(study._study_id)
-        if found is None or found.of != of:  # storages give the number of a deleted study to the next
-            found = _Replies(lambda space: self._begin(space, maximize, centre), self.space, of)
-            followers[study._study_id] = found
-        found.read(trials)
-        return found
+        followers = self._replies.setdefault(study._storage, {})
+        of = (maximize, centre, began)
+        replies = followers.get(study._study_id)
+        if replies is None or replies.of != of:  # storages give the number of a deleted study to the next
+            replies = _Replies(lambda space: self._begin(space, maximize, centre), self.space, of)
+            followers[study._study_id] = replies
+        replies.read(trials)
+        return replies
 
     def _centre_of(self, study: optuna.Study) -> float:
         """Return the middle of the interval in which values lie: the study's, or else the setting."""
@@ -131,12 +134,12 @@ class LDPSampler(SpaceSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
         with self._lock:
-            found = self._follow(study)
-            return found.run.ask(found.pending(self._patience)) if found.run else {}
+            replies = self._follow(study)
+            return replies.run.ask(replies.pending(self._patience)) if replies.run else {}
 
     def _is_fixed(self, study: optuna.Study) -> bool:
-        found = self._replies.get(study._storage, {}).get(study._study_id)
-        return found is not None and found.run is not None
+        replies = self._replies.get(study._storage, {}).get(study._study_id)
+        return replies is not None and replies.run is not None
 
     def recommend(self, study: optuna.Study) -> dict[str, Any]:
         """Return the parameters to use: the tried candidate with the best posterior mean, never the best reply.
@@ -181,8 +184,10 @@ class _Replies:
     def __init__(
         self, begin: Callable[[dptune.Space], dptune.local.LDPRun], space: dptune.Space | None, of: tuple[Any, ...]
     ) -> None:
-        self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
-        self.run, self.of = begin(space) if space else None, of
+        self._begin = begin  # number of the trial that fixed the space
+        self._first = -1 if space else None
+        self.run = begin(space) if space else None
+        self.of = of
         self._start_over()
 
     def _start_over(self) -> None:
@@ -217,7 +222,8 @@ class _Replies:
             space = to_space(trial.distributions) if trial.state == TrialState.COMPLETE else None
             if space is not None:
                 self._start_over()  # first: after an interrupt all is read again
-                self._first, self.run = trial.number, self._begin(space)
+                self._first = trial.number
+                self.run = self._begin(space)
                 return
 
 

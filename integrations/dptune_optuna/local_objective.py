@@ -100,10 +100,10 @@ class LocalObjective:
             raise dptune.InputError("a reply is one value: create the study with one direction.")
         settings = self._randomizer.describe()
         refuse_winning_failure(settings, maximize=study.direction == StudyDirection.MAXIMIZE)
-        known = _is_stated(study, settings)
+        stated = _is_stated(study, settings)
         for sampler in samplers:
             sampler.agree(settings)
-        if not known:
+        if not stated:
             text = json.dumps(settings, sort_keys=True)
             study.set_user_attr(RANDOMIZER + hashlib.sha256(text.encode()).hexdigest()[:16], dict(settings))
             _is_stated(study, settings)  # two processes may have begun together

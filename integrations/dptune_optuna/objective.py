@@ -44,7 +44,9 @@ class PrivateFunction:
         sampler: BaseSampler | None = None,
         **options: Unpack[ObjectiveOptions],
     ) -> None:
-        self._runs, self._sampler, self._privatizer = runs, sampler, runs.request.privatizer
+        self._runs = runs
+        self._sampler = sampler
+        self._privatizer = runs.request.privatizer
         self._asked = Objective(function, runs.request, logger.warning, **options)
         self._agreed, self._declared = set[str](), set[str]()  # names of studies whose ledger has loss and declarations
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if self._asked.public is None else PublicTrial
@@ -72,7 +74,8 @@ class PrivateFunction:
                 "that decorated this objective. Load the study with sampler=sampler, without making the sampler "
                 "again, or use PrivateObjective with other samplers."
             )
-        name, ledger = study.study_name, self._privatizer.ledger
+        name = study.study_name
+        ledger = self._privatizer.ledger
         if name not in self._agreed:
             self._asked.loss.refuse_other(ledger, name)
         return self._runs.of(study)
@@ -100,8 +103,8 @@ class PrivateFunction:
     def _run(self, study: optuna.Study, trial: Trial) -> float:
         name = str(trial.number)
         for sampler in samplers_of(study):  # so that a private one knows that the trial is shielded
-            known: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
-            known.add((study.study_name, trial.number))
+            shielded_trials: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
+            shielded_trials.add((study.study_name, trial.number))
         run = self.run_of(study)
         if run is None:
             self._runs.check_start(study)
@@ -206,8 +209,8 @@ class PrivateFunction:
             )
         early = boolean("early", early) or self._used_up(study, run)
         run.check_estimate(parameters, early=early)
-        if (known := run.estimated(parameters)) is not None:
-            return known
+        if (released := run.estimated(parameters)) is not None:
+            return released
         losses = self._losses_at(parameters)
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
         estimate = run.estimate(parameters, losses, default=default, early=early)

@@ -87,9 +87,9 @@ class PrivateSampler(SpaceSampler):
         method.refuse_unknown(settings, front_end=name)
         self._choices = method.any_space
         self._allowed = allows_unprotected(unprotected)
-        about = name, given_space(space, choices=self._choices), start_from
+        identity = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
+        request = SearchRequest(method, privatizer, mu, seed, settings, default, *identity, takes_reports=True)
         super().__init__(seed=request.seed, warn_independent_sampling=warn_independent_sampling)
         self._runs = StudyRuns(request, mixed=self._allowed)
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
@@ -134,8 +134,8 @@ class PrivateSampler(SpaceSampler):
     ) -> Any:
         """Draw one parameter outside the search space; before that is known take the default configuration's."""
         default = self._runs.request.default or {}
-        known = param_name in default and within(param_distribution, default[param_name])
-        if known and study.study_name not in self._runs.known:
+        usable = param_name in default and within(param_distribution, default[param_name])
+        if usable and study.study_name not in self._runs.known:
             return default[param_name]
         return super().sample_independent(study, trial, param_name, param_distribution)
 
@@ -146,7 +146,8 @@ class PrivateSampler(SpaceSampler):
             PrivacyError: no release paid for the trial's value, or a function failed outside the shield.
         """
         here = study.study_name, trial.number
-        shielded, run = here in self._shielded, self._runs.known.get(study.study_name)
+        shielded = here in self._shielded
+        run = self._runs.known.get(study.study_name)
         self._shielded.discard(here)
         pruned = shielded and state == TrialState.PRUNED  # its value is the last one that was reported as public
         if values is not None and not pruned and not (run and run.released(str(trial.number), values[0])):
@@ -201,7 +202,8 @@ class PrivateSampler(SpaceSampler):
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
         states = TrialState.COMPLETE, TrialState.PRUNED
         self._runs.say_end(study, states[:1] if self._runs.decides else states)
-        best, space = run.recommend().resumed(RESUME), run.space
+        best = run.recommend().resumed(RESUME)
+        space = run.space
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         near = [(math.dist(space.encode(t.params), space.encode(best)), t) for t in trials if space.contains(t.params)]
         if near:

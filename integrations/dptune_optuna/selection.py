@@ -85,7 +85,8 @@ class SelectionObjective:
         _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is trained
         if default is not None and not isinstance(default, Mapping):
             raise dptune.InputError(f"default must be a dict, of names and values; got {type(default).__name__}.")
-        self._privatizer, self._default = privatizer, None if default is None else dict(default)
+        self._privatizer = privatizer
+        self._default = None if default is None else dict(default)
         self._settings = ChoiceSettings(mu, None if default is None else 0, estimate_share)
         self._ending = Ending()
         functools.update_wrapper(self, function, updated=())
@@ -122,12 +123,13 @@ class SelectionObjective:
         """
         name = name or f"{study.study_name} (selection)"
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        default, known = self._place_of_default(study, trials), study.user_attrs.get(SELECTED, {})
+        default = self._place_of_default(study, trials)
+        stored = study.user_attrs.get(SELECTED, {})
         asked = {"name": name, "candidates": len(trials), "default": default}
-        if any(known.get(key) != value for key, value in asked.items()):
-            known = {**asked, **self._select(study, name, trials, default)}
-            study.set_user_attr(SELECTED, known)
-        return dict(next(trial.params for trial in trials if trial.number == known["trial"]))
+        if any(stored.get(key) != value for key, value in asked.items()):
+            stored = {**asked, **self._select(study, name, trials, default)}
+            study.set_user_attr(SELECTED, stored)
+        return dict(next(trial.params for trial in trials if trial.number == stored["trial"]))
 
     def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial], default: int | None) -> dict[str, Any]:
         settings = replace(self._settings, default=default)

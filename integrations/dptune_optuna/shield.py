@@ -62,9 +62,14 @@ class ShieldedTrial:
 
     def _checked(self, parameter: str, suggest: Callable[[], Any]) -> Any:
         def suggested() -> Any:
-            value, trial = suggest(), str(self.number)
-            known = None if self._run is None else self._run.recorded_parameters(trial)
-            if self._run is not None and known is not None and {**known, **as_stored({parameter: value})} != known:
+            value = suggest()
+            trial = str(self.number)
+            recorded = None if self._run is None else self._run.recorded_parameters(trial)
+            if (
+                self._run is not None
+                and recorded is not None
+                and {**recorded, **as_stored({parameter: value})} != recorded
+            ):
                 raise self._run.other_parameters(trial)
             return value
 
@@ -140,13 +145,15 @@ class RungTrial(ShieldedTrial):
         are 1, 2, ... epochs; trials are compared at equal steps.
         """
         self._pruned = False  # who reports again has gone on
-        losses, run = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise), self._run
+        losses = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise)
+        run = self._run
         if run is not None:
             self._passed(lambda: run.rungs.report(str(self.number), self.params, losses, step))
 
     def should_prune(self) -> bool:
         """Ask, as one release that the plan has paid for, whether the trial is worth going on."""
-        run, name = self._run, str(self.number)
+        run = self._run
+        name = str(self.number)
         self._pruned = run is not None and self._passed(lambda: run.rungs.stops(name))
         return self._pruned
 

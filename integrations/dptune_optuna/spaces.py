@@ -27,17 +27,17 @@ def to_space(distributions: Mapping[str, BaseDistribution], *, choices: bool = F
             'a space maps names to distributions, {"C": FloatDistribution(0.1, 10)}; '
             f"got {type(distributions).__name__}."
         )
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for name, distribution in distributions.items():
         if not isinstance(distribution, BaseDistribution):
             raise dptune.InputError(f"the space's {name!r} must be an Optuna distribution; got {distribution!r}.")
         if isinstance(distribution, FloatDistribution) and not distribution.single():
-            found[name] = dptune.Float(distribution.low, distribution.high, distribution.log, distribution.step)
+            parameters[name] = dptune.Float(distribution.low, distribution.high, distribution.log, distribution.step)
         elif isinstance(distribution, IntDistribution) and not distribution.single():
-            found[name] = dptune.Int(distribution.low, distribution.high, distribution.log, distribution.step)
+            parameters[name] = dptune.Int(distribution.low, distribution.high, distribution.log, distribution.step)
         elif choices and isinstance(distribution, CategoricalDistribution) and _are_plain(distribution.choices):
-            found[name] = dptune.Categorical(distribution.choices)
-    return dptune.Space(found) if found else None
+            parameters[name] = dptune.Categorical(distribution.choices)
+    return dptune.Space(parameters) if parameters else None
 
 
 def _are_plain(choices: Sequence[Any]) -> bool:
@@ -90,10 +90,10 @@ def refuse_other_space(
     """Refuse a function that does not suggest the searched parameters that are active for the ``values``."""
     other = differing(space, suggested)
     for name, wanted in to_distributions(space).items():
-        given = suggested.get(name)
-        if given is None and not space.active(name, values):
+        value = suggested.get(name)
+        if value is None and not space.active(name, values):
             continue
-        if given is None:
+        if value is None:
             others = ", ".join(map(repr, suggested)) or "nothing"
             raise dptune.InputError(
                 f"the search space has the parameter {name!r}, {wanted}, but the function did not suggest it; it "
@@ -102,7 +102,7 @@ def refuse_other_space(
             )
         if name in other:
             raise dptune.InputError(
-                f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {given}. "
+                f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {value}. "
                 f"Suggest it with that type, range, log and step. Nothing was released of this trial. {kept}"
             )
 
@@ -112,8 +112,8 @@ def differing(space: dptune.Space, suggested: Mapping[str, BaseDistribution]) ->
     return [
         name
         for name, wanted in to_distributions(space).items()
-        if (given := suggested.get(name, wanted)) != wanted
-        and to_space({name: given}, choices=True) != dptune.Space({name: space[name]})
+        if (value := suggested.get(name, wanted)) != wanted
+        and to_space({name: value}, choices=True) != dptune.Space({name: space[name]})
     ]
 
 
@@ -140,24 +140,24 @@ class Discovery:
 
     def add(self, parameters: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> None:
         """Add what a trial suggested."""
-        found = to_space(distributions, choices=True)
+        space = to_space(distributions, choices=True)
         for name in parameters:
-            if found is not None and name in found:
-                self._parameters.setdefault(name, found[name])
+            if space is not None and name in space:
+                self._parameters.setdefault(name, space[name])
                 self._order.setdefault(name)
-        told = {name: value for name, value in parameters.items() if name in self._parameters}
-        kind = {(name, key_of(value) if self._may_decide(name) else "") for name, value in told.items()}
-        self._seen.setdefault(frozenset(kind), told)
+        values = {name: value for name, value in parameters.items() if name in self._parameters}
+        kind = {(name, key_of(value) if self._may_decide(name) else "") for name, value in values.items()}
+        self._seen.setdefault(frozenset(kind), values)
 
-    def space(self, known: dptune.Space) -> dptune.Space:
+    def space(self, declared: dptune.Space) -> dptune.Space:
         """Return the space that the trials have shown; a parameter of none of them keeps its ``known`` condition."""
-        when: dict[str, Mapping[str, Collection[Value]] | None] = dict(known.when)
+        when: dict[str, Mapping[str, Collection[Value]] | None] = dict(declared.when)
         for name in self._parameters:
             if name not in self._order:
                 when.setdefault(name, None)
             elif any(name not in trial for trial in self._seen.values()):
                 when[name] = self._condition(name)
-        return dptune.Space({**known, **self._parameters}, when=when)
+        return dptune.Space({**declared, **self._parameters}, when=when)
 
     def _may_decide(self, name: str) -> bool:
         cells = self._parameters[name].cells

@@ -127,8 +127,8 @@ class StudyRuns:
         if run is None or not (missing := run.still_missing()):
             return None
         if ended >= run.trials:
-            about = f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
-            return None if run.space is None else about
+            text = f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
+            return None if run.space is None else text
         return (
             f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is divided among "
             f"all of them. {RESUME}"
@@ -150,7 +150,8 @@ class StudyRuns:
         self.request.check_start(name, self.request.space or self.request.stored_space(name))
 
     def _check_ledger(self, study: optuna.Study) -> None:
-        ledger, mark = self.request.ledger, study.user_attrs.get(MARK)
+        ledger = self.request.ledger
+        mark = study.user_attrs.get(MARK)
         if mark is not None:
             ledger.check_mark(mark)
         elif not self._mixed and not self.request.begun(study.study_name) and _has_completed(study):
@@ -206,10 +207,10 @@ class StudyRuns:
 
     def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
         with self.lock:
-            found = self._discovered.setdefault(trial.study.study_name, Discovery(space))
-            found.add_ended(trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
-            found.add(trial.params, trial.distributions)
-            run.join(found.space(run.space or space))  # here: the later of two threads knows what the earlier found
+            discovery = self._discovered.setdefault(trial.study.study_name, Discovery(space))
+            discovery.add_ended(trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+            discovery.add(trial.params, trial.distributions)
+            run.join(discovery.space(run.space or space))  # here: the later of two threads knows what the earlier found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}}
@@ -232,7 +233,8 @@ def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = N
     """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
     if trial is not None and (sigma := run.sigma(str(trial.number))) is not None:
         trial.set_user_attr(SIGMA, sigma)
-    stored, progress = study.user_attrs, run.progress()
+    stored = study.user_attrs
+    progress = run.progress()
     facts = {ATTRIBUTE + fact: value for fact, value in progress.items()}
     facts |= {} if loss == UNNAMED else {LOSS: loss}
     for name, value in {**facts, VALUE_IS: run.value_is(loss), MARK: run.ledger.mark()}.items():
@@ -262,13 +264,13 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
 
 def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
     if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
-        known = progress.get("recommended")
-        so_far = f" {parameters_in_words(known, '`')}; how sure that is" if isinstance(known, dict) else ""
+        stored = progress.get("recommended")
+        so_far = f" {parameters_in_words(stored, '`')}; how sure that is" if isinstance(stored, dict) else ""
         return f"so far:{so_far} `dptune watch` works out from the ledger"
-    found = run.so_far()
-    if found is None:
+    best = run.so_far()
+    if best is None:
         return "when something is released that says where to look"
-    return f"{'' if run.complete else 'so far: '}{parameters_in_words(found, '`')}\n\n{paragraphs(found.summary())}"
+    return f"{'' if run.complete else 'so far: '}{parameters_in_words(best, '`')}\n\n{paragraphs(best.summary())}"
 
 
 def paragraphs(lines: str) -> str:

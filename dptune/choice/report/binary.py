@@ -140,10 +140,15 @@ class BinaryTable:
     def _area_variance(self, area: Vector) -> Vector:
         """Variance of (numerator - area n_0 n_1) by noise, and by the order within bins, which is not released."""
         c0, c1 = self._counts
-        B, n0, n1 = self.bins.count, float(c0.sum()), float(c1.sum())
+        B = self.bins.count
+        n0 = float(c0.sum())
+        n1 = float(c1.sum())
         a = np.concatenate([np.cumsum(c1[::-1])[::-1] - c1 / 2, np.cumsum(c0) - c0 / 2])  # gradient of the numerator
         b = np.repeat([n1, n0], B)  # and of n_0 n_1
-        noise0, noise1, K, pairs = self.cells.noise[:B, :B], self.cells.noise[B:, B:], _order(B), np.ones((B, B))
+        noise0 = self.cells.noise[:B, :B]
+        noise1 = self.cells.noise[B:, B:]
+        K = _order(B)
+        pairs = np.ones((B, B))
         of, cross, whole = (
             float(((left @ noise0 @ right.T) * noise1).sum()) for left, right in ((K, K), (K, pairs), (pairs, pairs))
         )
@@ -210,7 +215,8 @@ class BinaryTable:
         one for which it is the median.
         """
         points = np.asarray(self.bins.points)
-        p, c = points.mean(axis=1), self._counts
+        p = points.mean(axis=1)
+        c = self._counts
         z = c[1] - p * c.sum(axis=0)
         own = self.table.sum(axis=0)
         gaps = np.hstack([np.diag(-p), np.diag(1 - p)])
@@ -234,10 +240,10 @@ class BinaryTable:
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names; those of probabilities only where scores are probabilities."""
         d = self.decisions
-        found = [d.accuracy_score, d.balanced_accuracy_score, d.recall_score, d.specificity, d.precision_score]
-        found += [d.negative_predictive_value, d.f1_score, d.prevalence, self.roc_auc_score]
-        found += [self.brier_score_loss, self.calibration_error] if self.probabilities else []
-        return {metric.name: metric for metric in found}
+        metrics = [d.accuracy_score, d.balanced_accuracy_score, d.recall_score, d.specificity, d.precision_score]
+        metrics += [d.negative_predictive_value, d.f1_score, d.prevalence, self.roc_auc_score]
+        metrics += [self.brier_score_loss, self.calibration_error] if self.probabilities else []
+        return {metric.name: metric for metric in metrics}
 
     # ---- curves ----------------------------------------------------------------------------------
 
@@ -254,14 +260,17 @@ class BinaryTable:
         """Return (precision, recall, thresholds), from the lowest threshold on, as scikit-learn does."""
         negatives, positives, thresholds = self._cumulative()
         with np.errstate(all="ignore"):
-            precision, recall = positives / (positives + negatives), positives / positives[-1]
+            precision = positives / (positives + negatives)
+            recall = positives / positives[-1]
         precision[0] = 1.0
         return precision[::-1], recall[::-1], thresholds[::-1]
 
     def _cumulative(self) -> tuple[Vector, Vector, Vector]:
         """Negatives and positives above each threshold; within a bin as the classes are spread there."""
         q0, q1 = self._spread
-        negatives, positives, thresholds = [0.0], [0.0], [math.inf]
+        negatives = [0.0]
+        positives = [0.0]
+        thresholds = [math.inf]
         for b in reversed(range(self.bins.count)):
             n0, n1 = negatives[-1], positives[-1]
             for part in range(POINTS // 4, POINTS + 1, POINTS // 4):  # quarters of the bin, from its upper end down
@@ -285,7 +294,8 @@ def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:
     Half a person is added to each cell, so that a table that separates the classes has a finite slope.
     """
     no, yes = counts + 0.5
-    n, theta = no + yes, np.array([math.log(yes.sum() / no.sum()), 0.0])
+    n = no + yes
+    theta = np.array([math.log(yes.sum() / no.sum()), 0.0])
     A = np.column_stack([np.ones_like(x), x])
     for _ in range(12):
         p = expit(A @ theta)
@@ -298,15 +308,17 @@ def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:
 
 def _sampling_variance(area: Vector, n1: float, n0: float) -> Vector:
     """Variance of the area of n1 and n0 people of a population in which it is ``area`` (Hanley & McNeil 1982)."""
-    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    q1 = area / (2 - area)
+    q2 = 2 * area**2 / (1 + area)
     return np.asarray((area * (1 - area) + (n1 - 1) * (q1 - area**2) + (n0 - 1) * (q2 - area**2)) / (n1 * n0))
 
 
 def _scaled_sum(z: Vector, sigma: Vector) -> tuple[float, Range]:
     """Return the sum of |z| without its noise, and its 95% interval: multiples a of z, by the sum that they lead to."""
-    found, draws = float(np.abs(z).sum()), np.random.default_rng(0).normal(size=(800, len(z))) * sigma
+    bound = float(np.abs(z).sum())
+    draws = np.random.default_rng(0).normal(size=(800, len(z))) * sigma
     scales = np.linspace(0.0, 2.4, 25)
     sums = np.sort([np.abs(a * z + draws).sum(axis=1) for a in scales], axis=1)  # (scales, draws)
     least, usual, most = (np.maximum.accumulate(sums[:, k]) for k in (9, 400, 790))  # 98%: z is not the true direction
-    low, value, high = (float(np.interp(found, each, scales, left=0.0)) for each in (most, usual, least))
-    return value * found, (low * found, high * found)
+    low, value, high = (float(np.interp(bound, each, scales, left=0.0)) for each in (most, usual, least))
+    return value * bound, (low * bound, high * bound)

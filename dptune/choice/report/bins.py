@@ -61,7 +61,8 @@ class Bins:
 
         Two columns are sqrt(2) apart at most, as of the counts alone: the first part costs no noise of its own.
         """
-        w, up = self.on_decisions, np.arange(self.count) >= self.cut
+        w = self.on_decisions
+        up = np.arange(self.count) >= self.cut
         decisions = np.kron(np.eye(2), np.stack([~up, up]).astype(float))
         return np.vstack([math.sqrt(w) * decisions, math.sqrt(1 - w) * np.eye(2 * self.count)])
 
@@ -78,23 +79,25 @@ class Bins:
     def ranks(self) -> Matrix:
         """Rank in (0, 1) of each point (B, 16) among all public scores; equal points of a bin have one rank."""
         share = self.rows / self.rows.sum()
-        found = (np.cumsum(share) - share)[:, None] + share[:, None] * (np.arange(POINTS) + 0.5) / POINTS
-        for points, ranks in zip(np.asarray(self.points), found, strict=True):
+        middles = (np.cumsum(share) - share)[:, None] + share[:, None] * (np.arange(POINTS) + 0.5) / POINTS
+        for points, ranks in zip(np.asarray(self.points), middles, strict=True):
             _, group = np.unique(points, return_inverse=True)
             ranks[:] = (np.bincount(group, ranks) / np.bincount(group))[group]
-        return np.asarray(found)
+        return np.asarray(middles)
 
     @cached_property
     def behind(self) -> Array:
         """(B, 16, 16): 1 where the second point of a bin has the smaller score, 1/2 where both are equal."""
         points = np.asarray(self.points)
-        first, second = points[:, :, None], points[:, None, :]
+        first = points[:, :, None]
+        second = points[:, None, :]
         return np.asarray((second < first) + (second == first) / 2)
 
     @classmethod
     def at(cls, edges: Vector, threshold: float, scores: Vector, positive: Mask, on_decisions: float = 0.3) -> Self:
         """Return the bins with these edges, as public scores (N,) of either class are spread in them."""
-        bins, count = np.searchsorted(edges, scores, side="left"), len(edges) + 1
+        bins = np.searchsorted(edges, scores, side="left")
+        count = len(edges) + 1
         ends = np.concatenate([[min(scores.min(), edges[0])], edges, [max(scores.max(), edges[-1])]])
         points = tuple(_points(scores[bins == b], ends[b], ends[b + 1]) for b in range(count))
         table = tuple(tuple(np.bincount(bins[kind], minlength=count).tolist()) for kind in (~positive, positive))

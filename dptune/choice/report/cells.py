@@ -74,9 +74,9 @@ def cells_loss(asked: Asked, cells: Any, sizes: Sequence[int]) -> NamedLoss:
 
     def function(y: npt.ArrayLike, answers: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
         with np.errstate(all="ignore"):
-            found = cells(*asked.scores(y, answers))
-            known = np.all([cell >= 0 for cell in found], axis=0)
-            return np.where(known, code_of(found, sizes), np.nan)
+            places = cells(*asked.scores(y, answers))
+            usable = np.all([cell >= 0 for cell in places], axis=0)
+            return np.where(usable, code_of(places, sizes), np.nan)
 
     return NamedLoss("a report", function, asked.output, uses_labels=asked.labels is not None, checked=True)
 
@@ -104,11 +104,11 @@ def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
 
     def cells(codes: Indices, scores: Vector) -> list[Indices]:
         decisions = decided(asked, scores)
-        found = [np.where((codes >= 0) & (decisions >= 0), codes * k + decisions, -1)]
+        blocks = [np.where((codes >= 0) & (decisions >= 0), codes * k + decisions, -1)]
         for j, bins in enumerate(each):
             place = bins.of(scores[:, j])
-            found.append(np.where((codes >= 0) & (place >= 0), (codes == j) * bins.count + place, -1))
-        return found
+            blocks.append(np.where((codes >= 0) & (place >= 0), (codes == j) * bins.count + place, -1))
+        return blocks
 
     return cells
 
@@ -138,8 +138,8 @@ def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Indices:
 def column_of(X: Any, column: Any) -> Array:
     """Return a column (n,) of a data frame by its name, or of an array by its place."""
     if hasattr(X, "columns"):
-        found = as_array(X[column])
-        return np.empty(0) if found is None else found
+        values = as_array(X[column])
+        return np.empty(0) if values is None else values
     if hasattr(X, "tocsr"):
         return np.asarray(X.tocsr()[:, column].todense()).ravel()
     if isinstance(X, np.ndarray):

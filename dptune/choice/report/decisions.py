@@ -46,11 +46,11 @@ class Decisions:
     def error(self) -> float:
         """Standard errors by noise of accuracy, sensitivity and specificity, added; infinite if noise hides a class."""
         tn, fp, fn, tp = self._forms
-        found = 0.0
+        error = 0.0
         for part, whole in ((tn + tp, tn + fp + fn + tp), (tp, tp + fn), (tn, tn + fp)):
             A, B = float(part @ self.cells.counts), float(whole @ self.cells.counts)
-            found += math.sqrt(self.cells.variance(part - A / B * whole)) / B if B > 0 else math.inf
-        return found
+            error += math.sqrt(self.cells.variance(part - A / B * whole)) / B if B > 0 else math.inf
+        return error
 
     @property
     def accuracy_score(self) -> Metric:

@@ -107,7 +107,8 @@ def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
 
 def _calibration(axes: Axes, table: BinaryTable, label: str) -> None:
     curve = table.calibration_curve()
-    p, shares = np.array([each for each, _ in curve]), [metric for _, metric in curve]
+    p = np.array([each for each, _ in curve])
+    shares = [metric for _, metric in curve]
     seen = np.array([not np.isnan(metric.value) for metric in shares])
     values = np.array([metric.value for metric in shares])
     low, high = np.array([metric.interval for metric in shares]).T

@@ -46,9 +46,9 @@ class Confusion:
         return nonnegative(self.cells.counts, float(self.cells.counts.sum())).reshape(self._k, self._k)
 
     def _where(self, rows: Any = slice(None), columns: Any = slice(None)) -> Vector:
-        found = np.zeros((self._k, self._k))
-        found[rows, columns] = 1.0
-        return found.ravel()
+        weights = np.zeros((self._k, self._k))
+        weights[rows, columns] = 1.0
+        return weights.ravel()
 
     @property
     def accuracy_score(self) -> Metric:
@@ -94,10 +94,10 @@ class Confusion:
 
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names."""
-        found = [self.accuracy_score, self.balanced_accuracy_score, self.precision_score, self.f1_score]
-        found += [self.roc_auc_score] if self.rest else []
+        metrics = [self.accuracy_score, self.balanced_accuracy_score, self.precision_score, self.f1_score]
+        metrics += [self.roc_auc_score] if self.rest else []
         for j, name in enumerate(self.classes):
-            found += [self.share_of(j), self.recall_of(j), self.precision_of(j), self.f1_of(j)]
+            metrics += [self.share_of(j), self.recall_of(j), self.precision_of(j), self.f1_of(j)]
             if self.rest:
-                found.append(self.rest[j].roc_auc_score.named(f"roc_auc of {name}"))
-        return {metric.name: metric for metric in found}
+                metrics.append(self.rest[j].roc_auc_score.named(f"roc_auc of {name}"))
+        return {metric.name: metric for metric in metrics}

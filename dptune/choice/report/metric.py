@@ -120,8 +120,10 @@ class Cells:
             unsure: how far the sum of the losses may be off because of that.
             rows: (m,) public rows that each is known from.
         """
-        ones, people = np.ones_like(first), np.maximum(self.counts, 0.0)
-        A, B = float(first @ self.counts), float(self.counts.sum())
+        ones = np.ones_like(first)
+        people = np.maximum(self.counts, 0.0)
+        A = float(first @ self.counts)
+        B = float(self.counts.sum())
         spread = np.maximum(second - first**2, 0.0)
         reading = float(spread @ (people + people**2 / rows)) + unsure**2
         forms = (self.variance(first) + reading, self.covariance(first, ones), self.variance(ones))
@@ -142,7 +144,8 @@ def _not_contradicted(A: float, B: float, forms: tuple[float, float, float], peo
     root = linear * linear - square * constant
     if B <= 0 or square <= 0 or root < 0:
         return 0.0, 1.0
-    low, high = (linear - math.sqrt(root)) / square, (linear + math.sqrt(root)) / square
+    low = (linear - math.sqrt(root)) / square
+    high = (linear + math.sqrt(root)) / square
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 

@@ -72,14 +72,14 @@ class ReportPlan:
 
     def stored(self) -> dict[str, Any]:
         """Return the plan as the ledger keeps it."""
-        found = {name: value for name, value in vars(self).items() if name not in ("bins", "ranges", "by")}
+        plan = {name: value for name, value in vars(self).items() if name not in ("bins", "ranges", "by")}
         by = None if self.by is None else {"column": self.by.column, "levels": list(self.by.levels)}
         rest = {
             "bins": [each.stored() for each in self.bins],
             "ranges": None if self.ranges is None else self.ranges.stored(),
             "by": by,
         }
-        return {"report": 1, **found, "labels": list(self.labels), "seen": list(self.seen), **rest}
+        return {"report": 1, **plan, "labels": list(self.labels), "seen": list(self.seen), **rest}
 
     @classmethod
     def read(cls, stored: Any) -> Self | None:
@@ -154,9 +154,9 @@ class ReportPlan:
 
 def _with_unknown(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The block, and a count of people whose cell is unknown."""
-    found = np.pad(block, ((0, 1), (0, 1)))
-    found[-1, -1] = 1.0
-    return found
+    padded = np.pad(block, ((0, 1), (0, 1)))
+    padded[-1, -1] = 1.0
+    return padded
 
 
 def make_plan(
@@ -181,7 +181,7 @@ def make_plan(
     """
     asked, scores = public.asked, public.scores
     labels = tuple(asked.labels or ())
-    found: tuple[Bins, ...] = ()
+    bins_of_classes: tuple[Bins, ...] = ()
     ranges = None
     unit = math.sqrt(2) / mu * n * largest_weight  # noise of a count, if there is one block
     if threshold is not None and asked.positive is None:
@@ -193,14 +193,18 @@ def make_plan(
     elif asked.positive is not None:
         cut = float({"predict_proba": 0.5, "decision_function": 0.0}[asked.output] if threshold is None else threshold)
         yes = public.codes == asked.positive
-        found = (choose(scores, yes, cut, n=n, sigma=unit * math.sqrt(1 if by is None else len(by.levels)), bins=bins),)
+        bins_of_classes = (
+            choose(scores, yes, cut, n=n, sigma=unit * math.sqrt(1 if by is None else len(by.levels)), bins=bins),
+        )
     elif asked.output == "predict_proba" and len(labels) <= MOST_CURVES:
-        found = tuple(
+        bins_of_classes = tuple(
             choose(scores[:, j], public.codes == j, 0.5, n=n, sigma=unit * math.sqrt(len(labels) + 1), bins=bins)
             for j in range(len(labels))
         )
     seen = tuple(public.seen)
-    return ReportPlan(mu, n, type(model).__name__, asked.output, labels, asked.positive, found, ranges, by, seen)
+    return ReportPlan(
+        mu, n, type(model).__name__, asked.output, labels, asked.positive, bins_of_classes, ranges, by, seen
+    )
 
 
 def groups_of(X: Any, by: Any) -> Groups | None:
@@ -231,8 +235,8 @@ def groups_of(X: Any, by: Any) -> Groups | None:
 def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:
     """Return the names of settings in which two plans of one name differ, but for what public rows have decided."""
     names = ("n", "model", "output", "labels", "positive")
-    found = [name for name in names if getattr(plan, name) != getattr(other, name)]
-    found += ["by"] if (plan.by and asdict(plan.by)) != (other.by and asdict(other.by)) else []
-    found += ["threshold"] if [b.threshold for b in plan.bins] != [b.threshold for b in other.bins] else []
+    differing = [name for name in names if getattr(plan, name) != getattr(other, name)]
+    differing += ["by"] if (plan.by and asdict(plan.by)) != (other.by and asdict(other.by)) else []
+    differing += ["threshold"] if [b.threshold for b in plan.bins] != [b.threshold for b in other.bins] else []
     close = len(plan.seen) == len(other.seen) and np.allclose(plan.seen, other.seen, rtol=1e-5, atol=1e-8)
-    return found if close else [*found, "the model"]
+    return differing if close else [*differing, "the model"]

@@ -88,15 +88,15 @@ def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -
     if not isinstance(public, tuple | list) or len(public) != 2:
         raise InputError("public= must be (X_train, y_train), rows that need no protection. Nothing was charged.")
     X, y = public
-    if (given := len(np.asarray(y))) < FEWEST:
-        raise InputError(f"public= needs {FEWEST} rows at least; got {given}. Nothing was charged.")
+    if (count := len(np.asarray(y))) < FEWEST:
+        raise InputError(f"public= needs {FEWEST} rows at least; got {count}. Nothing was charged.")
     _, own = _read(asked, np.asarray(y)[:_SEEN], _answers(model, asked, X[:_SEEN]), "the model on public=")
     answers = _cross_validated(model, asked, X, y, cv) if scores is None else np.asarray(scores)
-    if len(answers) != given:
-        raise InputError(f"scores= must have one entry for each of {given} public rows. Nothing was charged.")
-    codes, found = _read(asked, y, answers, "scores=" if scores is not None else "cross-validation on public=")
+    if len(answers) != count:
+        raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
+    codes, numbers = _read(asked, y, answers, "scores=" if scores is not None else "cross-validation on public=")
     seen = own if asked.labels is not None else own[:, 1]
-    return PublicScores(asked, codes, found, [float(each) for each in seen.ravel()])
+    return PublicScores(asked, codes, numbers, [float(each) for each in seen.ravel()])
 
 
 def _answers(model: Any, asked: Asked, X: Any) -> Any:

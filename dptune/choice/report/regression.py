@@ -58,7 +58,8 @@ class Ranges:
             InputError: all answers are equal, or all predictions right.
         """
         r = predictions - y
-        most, middle = _ROOM * float(np.abs(r).max()), float(y.mean())
+        most = _ROOM * float(np.abs(r).max())
+        middle = float(y.mean())
         reach = _ROOM * float(np.abs(y - middle).max())
         if not (most > 0 and reach > 0):
             raise InputError("public= has equal answers, or residuals of 0 only. Nothing was charged.")
@@ -112,7 +113,8 @@ class Ranges:
         counts = np.eye(len(self.sizes) + 1)[:, place]
         size = np.vstack([u - 0.5, u**2 - 0.5, WEIGHT * np.ones_like(u), WEIGHT * counts])
         v = np.linspace(-1.0, 1.0, _FINE)
-        answer, k = np.vstack([v / 2, v**2 - 0.5]), self.cells_of_a_group[2]
+        answer = np.vstack([v / 2, v**2 - 0.5])
+        k = self.cells_of_a_group[2]
         if groups is None:
             return (
                 np.column_stack([size, size[:, -1]]),
@@ -134,8 +136,8 @@ class Ranges:
         answer = np.round((v + 1) / 2 * (_FINE - 1))
         plot = np.searchsorted(self.predictions, predictions) * (len(self.residuals) + 1)
         plot = plot + np.searchsorted(self.residuals, r)
-        known = np.isfinite(r)
-        return [np.where(known, np.nan_to_num(each), -1).astype(np.intp) for each in (fine, answer, plot)]
+        finite = np.isfinite(r)
+        return [np.where(finite, np.nan_to_num(each), -1).astype(np.intp) for each in (fine, answer, plot)]
 
 
 def _of_groups(groups: int, block: Matrix) -> Matrix:
@@ -170,10 +172,10 @@ class Residuals:
     known: float | None
 
     @classmethod
-    def of(cls, ranges: Ranges, blocks: Sequence[Vector], sigma: float, known: float | None) -> Self:
+    def of(cls, ranges: Ranges, blocks: Sequence[Vector], sigma: float, people: float | None) -> Self:
         """Return the residuals of released blocks, each a sum over the people."""
         sizes, answers, plot = blocks
-        return cls(ranges, np.append(sizes[:2], sizes[2:] / WEIGHT), answers, plot / WEIGHT, sigma, known)
+        return cls(ranges, np.append(sizes[:2], sizes[2:] / WEIGHT), answers, plot / WEIGHT, sigma, people)
 
     @property
     def people(self) -> float:
@@ -218,31 +220,38 @@ class Residuals:
     @cached_property
     def _shares(self) -> Vector:
         """Shares of people in the bins of |r|, none below 0."""
-        counts, n = self.sizes[3:], self.people
+        counts = self.sizes[3:]
+        n = self.people
         return nonnegative(counts + (n - counts.sum()) / len(counts), n) / max(n, 1e-9)
 
     @property
     def median_absolute_error(self) -> Metric:
         """Median of |y - prediction|, read from its 8 bins: as many people are below it as above."""
-        counts, n, R = self.sizes[3:], self.people, self.ranges.most
+        counts = self.sizes[3:]
+        n = self.people
+        R = self.ranges.most
         if n <= 0:
             return Metric("median_absolute_error", math.nan, (0.0, R), (0.0, R))
-        edges, B = np.concatenate([[0.0], self.ranges.sizes, [R]]), len(counts)
+        edges = np.concatenate([[0.0], self.ranges.sizes, [R]])
+        B = len(counts)
         grid = np.linspace(0.0, R, 4001)
         apart = np.interp(grid, edges, np.concatenate([[0.0], np.cumsum(counts)])) - counts.sum() / 2
         noise = (self.sigma / WEIGHT) ** 2 * B / 4 + n / (4 * B)
         value = float(np.interp(0.5, np.concatenate([[0.0], np.cumsum(self._shares)]), edges))
 
         def kept(variance: float) -> Range:
-            found = grid[np.abs(apart) <= Z_95 * math.sqrt(variance)]
-            return (min(float(found[0]), value), max(float(found[-1]), value)) if len(found) else (value, value)
+            values = grid[np.abs(apart) <= Z_95 * math.sqrt(variance)]
+            return (min(float(values[0]), value), max(float(values[-1]), value)) if len(values) else (value, value)
 
         return Metric("median_absolute_error", value, kept(noise), kept(noise + n / 4)).unless_hidden((0.0, R))
 
     @property
     def r2_score(self) -> Metric:
         """1 - mean squared error / variance of the answers."""
-        n, s2, of_people, unknown = self.people, self.sigma**2, self._of_people, (-math.inf, 1.0)
+        n = self.people
+        s2 = self.sigma**2
+        of_people = self._of_people
+        unknown = (-math.inf, 1.0)
         if n <= 0:
             return Metric("r2_score", math.nan, unknown, unknown)
         unit = (self.ranges.most / self.ranges.reach) ** 2
@@ -267,13 +276,13 @@ class Residuals:
     def residual_table(self) -> Matrix:
         """Return people by bin of the prediction (rows) and of the residual, none below 0."""
         n = max(self.people, 0.0)
-        known = nonnegative(self.plot + (n - self.plot.sum()) / len(self.plot), n)
-        return known.reshape(len(self.ranges.predictions) + 1, -1)
+        counts = nonnegative(self.plot + (n - self.plot.sum()) / len(self.plot), n)
+        return counts.reshape(len(self.ranges.predictions) + 1, -1)
 
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names."""
-        found = (self.mean_absolute_error, self.root_mean_squared_error, self.median_absolute_error, self.r2_score)
-        return {metric.name: metric for metric in found}
+        metrics = (self.mean_absolute_error, self.root_mean_squared_error, self.median_absolute_error, self.r2_score)
+        return {metric.name: metric for metric in metrics}
 
 
 def _ratio(a: float, b: float, noise: tuple[float, float, float]) -> Range:

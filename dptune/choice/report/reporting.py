@@ -105,13 +105,13 @@ def report(
     return Report.of_charge(plan, released.charge, name)
 
 
-def _paid_by(given: object, data: object) -> LossPrivatizer:
+def _paid_by(ledger: object, data: object) -> LossPrivatizer:
     """Return the privatizer, or one of a ledger with one person for each private row."""
-    if isinstance(given, LossPrivatizer):
-        return given
-    if not isinstance(given, PrivacyLedger):
+    if isinstance(ledger, LossPrivatizer):
+        return ledger
+    if not isinstance(ledger, PrivacyLedger):
         raise InputError(
-            f"a LossPrivatizer or a PrivacyLedger must come after the model; got {type(given).__name__}. "
+            f"a LossPrivatizer or a PrivacyLedger must come after the model; got {type(ledger).__name__}. "
             "Nothing was charged."
         )
     answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
@@ -120,7 +120,7 @@ def _paid_by(given: object, data: object) -> LossPrivatizer:
             "with a ledger, data= must be (X, y) or dptune.Rows, one row for each person. For a function that loads "
             "data, or people with several rows, give a LossPrivatizer. Nothing was charged."
         )
-    return LossPrivatizer(given, n=len(answers), clip=(0.0, 1.0))  # a report is clipped by itself
+    return LossPrivatizer(ledger, n=len(answers), clip=(0.0, 1.0))  # a report is clipped by itself
 
 
 def _prepared(
@@ -128,15 +128,16 @@ def _prepared(
     threshold: Any, scores: Any, cv: Any, bins: Any,
 ) -> tuple[ReportPlan, _Examples]:  # fmt: skip
     """Check everything public, and fix the plan."""
-    name, ledger = text("name", name), privatizer.ledger
+    name = text("name", name)
+    ledger = privatizer.ledger
     price = None if mu is None else positive_number("mu", mu)
     number = None if bins is None else at_least("bins", bins, 2)
     if threshold is not None and real(threshold) is None:
         raise InputError(f"threshold must be a finite number; got {shown(threshold)}. Nothing was charged.")
     asked = how_to_ask(model, positive)
     of_public = public_scores(model, asked, public, scores, cv)
-    known = ledger.fact(name, PLAN)
-    if known is None:
+    stored = ledger.fact(name, PLAN)
+    if stored is None:
         try:
             check_start(ledger, name, price, choice_share=0.0)
         except BudgetExhausted as error:
@@ -146,7 +147,7 @@ def _prepared(
     wanted = make_plan(
         model,
         of_public,
-        mu=price or _mu_of(known),
+        mu=price or _mu_of(stored),
         n=privatizer.n,
         largest_weight=privatizer.largest_weight,
         threshold=threshold,
@@ -154,11 +155,11 @@ def _prepared(
         bins=number,
     )
     examples = _Examples(data, public[0], model)
-    plan = wanted if known is None else _agreed(known, wanted, name, price, bins=number is not None)
+    plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     _function(plan, examples, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
-    if known is None:
-        known = ledger.fix_plan(name, lambda rest: wanted.stored())
-        plan = _agreed(known, wanted, name, price, bins=number is not None)
+    if stored is None:
+        stored = ledger.fix_plan(name, lambda rest: wanted.stored())
+        plan = _agreed(stored, wanted, name, price, bins=number is not None)
     return plan, examples
 
 
@@ -173,7 +174,8 @@ def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
         InputError: the ledger has no report of that name, or without a name no report or several.
     """
     name = _only_report(ledger) if name is None else text("name", name)
-    plan, charge = ReportPlan.read(ledger.fact(name, PLAN)), ledger.find(name, KEY)
+    plan = ReportPlan.read(ledger.fact(name, PLAN))
+    charge = ledger.find(name, KEY)
     if plan is None or charge is None or charge.value is None:
         raise InputError(f"the ledger has no report named {name!r}; it has {_reports(ledger) or 'none'}.")
     return Report.of_charge(plan, charge, name)
@@ -231,18 +233,18 @@ def _itself(model: Any, **_: Any) -> Any:
     return model
 
 
-def _mu_of(known: Any) -> float:
-    plan = ReportPlan.read(known)
+def _mu_of(stored: Any) -> float:
+    plan = ReportPlan.read(stored)
     return 1.0 if plan is None else plan.mu
 
 
-def _agreed(known: Any, wanted: ReportPlan, name: str, mu: float | None, *, bins: bool) -> ReportPlan:
+def _agreed(stored: Any, wanted: ReportPlan, name: str, mu: float | None, *, bins: bool) -> ReportPlan:
     """Return the plan that the ledger has; with ``bins`` it must have as many bins as the wanted one.
 
     Raises:
         BudgetMismatch: it is of another model, has other settings, or is not of a report.
     """
-    plan = ReportPlan.read(known)
+    plan = ReportPlan.read(stored)
     differs = ["its kind"] if plan is None else same_settings(plan, wanted)
     if plan is not None and mu is not None and abs(mu - plan.mu) > 1e-12 * mu:
         differs = [*differs, "mu"]

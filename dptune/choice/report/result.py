@@ -62,7 +62,8 @@ class Report:
         """Return the report of a charge that has its answer."""
         value = np.asarray(charge.value, dtype=np.float64)
         sigma = float(charge.description["sigma"])
-        counts, noise = [block * plan.n for block in plan.query().split(value)], sigma * plan.n
+        counts = [block * plan.n for block in plan.query().split(value)]
+        noise = sigma * plan.n
         if plan.ranges is not None:
             everybody, groups, unknown = residuals_of(plan, plan.ranges, counts, noise)
             return cls(name, plan, everybody, groups, noise, unknown, charge.private, value)
@@ -70,16 +71,16 @@ class Report:
         first, spread, total, unknown = made[0]
         by_group = first.reshape(plan.groups, -1)
         own = spread[: by_group.shape[1], : by_group.shape[1]]  # the same of each group, and independent
-        found = _classified(plan, by_group.sum(axis=0), own * plan.groups, total)
-        if isinstance(found, Confusion):
+        results = _classified(plan, by_group.sum(axis=0), own * plan.groups, total)
+        if isinstance(results, Confusion):
             rest = tuple(
                 BinaryTable(bins, cells.reshape(2, -1), spread, n)
                 for bins, (cells, spread, n, _) in zip(plan.bins, made[1:], strict=True)
             )
-            found = replace(found, rest=rest)
+            results = replace(results, rest=rest)
         levels = () if plan.by is None else plan.by.levels
         groups = {str(level): _classified(plan, by_group[i], own, None) for i, level in enumerate(levels)}
-        return cls(name, plan, found, groups, noise, unknown, charge.private, value)
+        return cls(name, plan, results, groups, noise, unknown, charge.private, value)
 
     # ---- metrics -----------------------------------------------------------------------------------
 
@@ -111,24 +112,24 @@ class Report:
         promise = (
             f"one release of mu = {rounded_up(self.mu)} GDP (replacing all records of one person, n = {self.n} public)"
         )
-        found = [promise if self.private else f"NOT PRIVATE, as noise was seeded: {promise}"]
-        found.append("the first interval covers the privacy noise, for the metric of these people")
-        found.append("the second also covers their sampling from a population")
+        notes = [promise if self.private else f"NOT PRIVATE, as noise was seeded: {promise}"]
+        notes.append("the first interval covers the privacy noise, for the metric of these people")
+        notes.append("the second also covers their sampling from a population")
         if isinstance(self.results, Residuals):
-            found.append(f"residuals beyond {self.results.ranges.most:.4g} count as {self.results.ranges.most:.4g}")
-            return found + self._left_out()
-        found.append("metrics are read from sums of noisy counts that add up to n and are not cut at 0")
-        found.append("tables and curves are the nearest ones without negative counts")
+            notes.append(f"residuals beyond {self.results.ranges.most:.4g} count as {self.results.ranges.most:.4g}")
+            return notes + self._left_out()
+        notes.append("metrics are read from sums of noisy counts that add up to n and are not cut at 0")
+        notes.append("tables and curves are the nearest ones without negative counts")
         if isinstance(self.results, BinaryTable):
-            found.append(
+            notes.append(
                 f"{self.results.bins.count} score bins, chosen from cross-validated public rows; the spread of scores "
                 "within a bin is that of public rows"
             )
-        return found + self._left_out()
+        return notes + self._left_out()
 
     def _left_out(self) -> list[str]:
-        about = f"about {self.unknown:.0f} people are left out: their score, label or group is unknown"
-        return [about] if self.unknown else []
+        text = f"about {self.unknown:.0f} people are left out: their score, label or group is unknown"
+        return [text] if self.unknown else []
 
     # ---- for people and programs -------------------------------------------------------------------
 
@@ -145,13 +146,13 @@ class Report:
             "unknown": self.unknown,
             "sigma_of_a_count": self.sigma,
             **_as_json(self.results),
-            "groups": {level: _as_json(found) for level, found in self.groups.items()},
+            "groups": {level: _as_json(results) for level, results in self.groups.items()},
             "notes": self.notes(),
         }
 
     def to_markdown(self) -> str:
         """Return the metrics as a Markdown table for a model card, with what they mean."""
-        columns = [self.metrics, *(found.metrics() for found in self.groups.values())]
+        columns = [self.metrics, *(results.metrics() for results in self.groups.values())]
         head = ["metric", "value", "95%, noise", "95%, noise and sampling", *(f"{self._by} = {g}" for g in self.groups)]
         lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
         for name, metric in columns[0].items():
@@ -201,7 +202,8 @@ def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector,
     Counts are read from the released M counts + N(0, noise^2 I) by least squares.
     """
     inverse: Matrix = np.linalg.inv(M.T @ M).astype(np.float64)
-    counts, spread = inverse @ (M.T @ released), noise**2 * inverse
+    counts = inverse @ (M.T @ released)
+    spread = noise**2 * inverse
     unknown = float(Cells.of(counts, spread, n).counts[-1])
     seen = unknown > _UNKNOWN * noise
     return counts[:-1], spread[:-1, :-1], None if seen else n, unknown if seen else 0.0
@@ -211,18 +213,19 @@ def residuals_of(
     plan: ReportPlan, ranges: Ranges, sums: list[Vector], noise: float
 ) -> tuple[Residuals, dict[str, Results], float]:
     """Everybody, each subgroup, and how many people are in none; without subgroups, everybody counts."""
-    known, unknown = [*sums[:2], sums[2][:-1]], float(sums[2][-1]) / WEIGHT
+    blocks = [*sums[:2], sums[2][:-1]]
+    unknown = float(sums[2][-1]) / WEIGHT
     if plan.by is None:
-        return Residuals.of(ranges, known, noise, float(plan.n)), {}, 0.0
-    parts = [block.reshape(plan.groups, -1) for block in known]
-    found: dict[str, Results] = {
+        return Residuals.of(ranges, blocks, noise, float(plan.n)), {}, 0.0
+    parts = [block.reshape(plan.groups, -1) for block in blocks]
+    results: dict[str, Results] = {
         str(level): Residuals.of(ranges, [part[i] for part in parts], noise, None)
         for i, level in enumerate(plan.by.levels)
     }
     all_known = unknown <= _UNKNOWN * noise / WEIGHT
     total = [part.sum(axis=0) for part in parts]
     everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), float(plan.n) if all_known else None)
-    return everybody, found, 0.0 if all_known else unknown
+    return everybody, results, 0.0 if all_known else unknown
 
 
 def _classified(plan: ReportPlan, counts: Vector, noise: Matrix, total: float | None) -> BinaryTable | Confusion:
@@ -231,18 +234,20 @@ def _classified(plan: ReportPlan, counts: Vector, noise: Matrix, total: float | 
     return Confusion(plan.labels, counts, noise, total)
 
 
-def _as_json(found: Results) -> dict[str, Any]:
+def _as_json(results: Results) -> dict[str, Any]:
     """Metrics and tables of one set of people."""
-    metrics = {name: metric.to_dict() for name, metric in found.metrics().items()}
-    if isinstance(found, Residuals):
-        return {"metrics": metrics, "residual_table": found.residual_table().tolist()}
-    tables: dict[str, Any] = {"metrics": metrics, "confusion_matrix": found.confusion_matrix.tolist()}
-    if isinstance(found, BinaryTable):
+    metrics = {name: metric.to_dict() for name, metric in results.metrics().items()}
+    if isinstance(results, Residuals):
+        return {"metrics": metrics, "residual_table": results.residual_table().tolist()}
+    tables: dict[str, Any] = {"metrics": metrics, "confusion_matrix": results.confusion_matrix.tolist()}
+    if isinstance(results, BinaryTable):
         names = ("false_positive_rates", "true_positive_rates", "thresholds")
-        curves = zip(names, found.roc_curve(), strict=True)
+        curves = zip(names, results.roc_curve(), strict=True)
         tables["roc_curve"] = {name: [_finite(each) for each in values] for name, values in curves}
-        if found.probabilities:
-            tables["calibration_curve"] = [{"predicted": p, **each.to_dict()} for p, each in found.calibration_curve()]
+        if results.probabilities:
+            tables["calibration_curve"] = [
+                {"predicted": p, **each.to_dict()} for p, each in results.calibration_curve()
+            ]
     return tables
 
 

@@ -50,7 +50,8 @@ class LDPATA(NystroemBandit):
 
     def _theorem_beta(self) -> float:
         """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""
-        s, m = self.settings, max(len(self.dictionary), 1)
+        s = self.settings
+        m = max(len(self.dictionary), 1)
         noise = s.replies.second_moment * m * math.log(4 * m * self.T / s.delta)
         return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 4 * math.sqrt(noise / self.lam)
 

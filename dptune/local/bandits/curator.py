@@ -70,7 +70,9 @@ class Curator:
         candidates: Sequence[Key],
         refinements: Sequence[Refinement],
     ) -> None:
-        self.space, self.settings, self._refinements = space, settings, tuple(refinements)
+        self.space = space
+        self.settings = settings
+        self._refinements = tuple(refinements)
         self._rows = {key: row for row, key in enumerate(dict.fromkeys(candidates))}
         self.bandit = algorithm(self._encoded(self._rows), settings)
 

@@ -127,7 +127,8 @@ def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
     """Refuse settings for other replies than the randomiser has ``stated``: users would pay for nothing."""
     if not isinstance(replies, LaplaceReplies | HybridReplies):
         return
-    ours, theirs = type(replies).__name__, stated.get("mechanism", replies.mechanism)
+    ours = type(replies).__name__
+    theirs = stated.get("mechanism", replies.mechanism)
     if theirs in MECHANISMS and theirs != replies.mechanism:
         raise InputError(
             f"the settings are {ours}, but the randomiser is {MECHANISMS[theirs]}. Give the algorithm "

@@ -54,11 +54,14 @@ class LDPRun:
         refinements: Sequence[Refinement] = (),
         centre: float = 0.0,
     ) -> None:
-        middle, count = real(centre), at_least("count", count, 1)
+        middle = real(centre)
+        count = at_least("count", count, 1)
         if middle is None:
             raise InputError(f"centre must be a finite number; got {centre!r}.")
         space.refuse_choices(type(self).__name__)
-        self.space, self._sign, self._centre = space, 1.0 if boolean("maximize", maximize) else -1.0, middle
+        self.space = space
+        self._sign = 1.0 if boolean("maximize", maximize) else -1.0
+        self._centre = middle
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
         self._curator = Curator(function("algorithm", algorithm), space, settings, keys, refinements)
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]
@@ -73,7 +76,8 @@ class LDPRun:
         ``parameters`` are where the user measured, after rounding. Replies that are not finite, exceed 1e100 in
         magnitude, or lie outside the space are ignored.
         """
-        number, key = at_least("number", number, 0), key_of(self.space, parameters)
+        number = at_least("number", number, 0)
+        key = key_of(self.space, parameters)
         value = self._sign * (reply - self._centre) if isinstance(reply, Real) else math.nan
         if key is None or not abs(value) < LARGEST_REPLY:
             return False
@@ -139,7 +143,8 @@ class LDPRun:
         while self._checkpoints[-1][0] > at:
             self._checkpoints.pop()
         folded, saved = self._checkpoints[-1]
-        self._folded, self._curator = folded, saved.copy()
+        self._folded = folded
+        self._curator = saved.copy()
         self._unsure = False
 
 

@@ -105,7 +105,8 @@ class LDPTGP(LocalBandit):
 
     def _refresh(self) -> None:
         """Compute mu, C and gamma from N and S."""
-        played, lam = np.flatnonzero(self.counts), self.lam
+        played = np.flatnonzero(self.counts)
+        lam = self.lam
         root = np.sqrt(self.counts[played])  # (P,)
         inner = root[:, None] * self._K[np.ix_(played, played)] * root + lam * np.eye(len(played))
         scale = float(np.mean(np.diag(inner))) if len(played) else 1.0

@@ -149,10 +149,12 @@ class Centred(Rounds):
 
     def next_question(self) -> Question:
         """Return the generation's next question: the share of unclipped people, then the centred mean."""
-        s, tuning = self.settings, self.settings.tuning
+        s = self.settings
+        tuning = self.settings.tuning
         asked_before = (name for name in self._points if name not in self._waiting)
         names = (*self.waiting(), *asked_before)
-        m, C = len(names), self.radius
+        m = len(names)
+        C = self.radius
         H = np.eye(m) - 1 / m
         # Large enough that a failed point never looks good, small enough that it does not use up the clipping radius.
         failed_above = C / math.sqrt(m)
@@ -212,8 +214,8 @@ class Centred(Rounds):
 
         E[f(x) - f(centre)] + its standard deviation: with the mean alone a lucky early guess would stay the best trial.
         """
-        known = self.difference(x, self.centre)
-        return None if known is None else sum(known)
+        difference = self.difference(x, self.centre)
+        return None if difference is None else sum(difference)
 
     def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
         """Return the posterior mean of f(x) - f(y) and its standard deviation; None before the first release."""

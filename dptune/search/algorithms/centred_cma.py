@@ -42,14 +42,17 @@ class CentredCMA(Centred):
 
     def ask(self, slot: int) -> Vector:
         """Likewise. A Halton sequence repeats no point, whether slots continue across processes or restart."""
-        s, had = self.settings, sum(generation.new for generation in self.generations)
+        s = self.settings
+        had = sum(generation.new for generation in self.generations)
         if not (self.explores and s.halton) or (slot == 0 and self.t == 0 and s.default is not None):
             return super().ask(slot)
         sequence = scipy.stats.qmc.Halton(s.d, rng=np.random.default_rng([s.seed, s.d]))
         return np.asarray(sequence.fast_forward(slot if slot >= had else had + slot).random(1)[0])
 
     def _propose(self, rng: np.random.Generator) -> Matrix:
-        s, tuning, count = self.settings, self.settings.tuning, PROPOSALS * self.settings.population
+        s = self.settings
+        tuning = self.settings.tuning
+        count = PROPOSALS * self.settings.population
         self.cma.reseed_rng(int(rng.integers(2**31)))
         X = np.array([_point(self.cma.ask()) for _ in range(max(tuning.candidates * s.population, count))])
         # rows of X ~ N(m, sigma^2 C), cut to the cube
@@ -71,7 +74,8 @@ class CentredCMA(Centred):
 
     def _knows_enough(self) -> bool:
         """Whether CMA-ES may begin to move."""
-        tuning, explored = self.settings.tuning, sum(generation.new for generation in self.generations)
+        tuning = self.settings.tuning
+        explored = sum(generation.new for generation in self.generations)
         if explored < tuning.explored or explored >= tuning.most_explored:
             return bool(explored >= tuning.explored)
         return self.surrogate.evidence() >= EVIDENCE
@@ -106,7 +110,8 @@ def _engine(settings: CentredSettings, mean: Vector) -> Any:
     if not any(settings.tuning.steps):
         return CMA(mean=mean, bounds=np.tile([0.0, 1.0], (settings.d, 1)), **common)
     steps = np.array(settings.tuning.steps)
-    low, high = steps / 2, 1 - steps / 2  # the first and the last cell's middle
+    low = steps / 2  # the first and the last cell's middle
+    high = 1 - steps / 2
     return CMAwM(mean=np.clip(mean, low, high), bounds=np.column_stack([low, high]), steps=steps, **common)
 
 

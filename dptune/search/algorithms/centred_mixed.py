@@ -95,11 +95,13 @@ def mutated(space: Space, U: Matrix, rng: np.random.Generator) -> Matrix:
     k = len(U)
     share = np.exp(rng.uniform(math.log(1 / len(space)), 0.0, k))
     step = np.exp(rng.uniform(math.log(SMALLEST_STEP), math.log(LARGEST_STEP), k))
-    known, fresh = space.activity(U), rng.random(U.shape)
+    active = space.activity(U)
+    fresh = rng.random(U.shape)
     V = np.array(U)
     for name, p in space.items():
-        where, moves = space.columns[name], rng.random(k) < share
-        drawn_anew = ~known.get(name, np.ones(k, dtype=bool))
+        where = space.columns[name]
+        moves = rng.random(k) < share
+        drawn_anew = ~active.get(name, np.ones(k, dtype=bool))
         if isinstance(p, Categorical):
             drawn_anew |= moves & (rng.random(k) < SWITCHED)
         else:

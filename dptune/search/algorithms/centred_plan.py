@@ -40,7 +40,8 @@ RUNGS = 3  # decisions a trial, where there are any
 RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
 FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
-EXPLORED, EXPLORED_SHARE = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most this share of all
+EXPLORED = 2  # first points before CMA-ES moves: times its lambda; at most this share of all
+EXPLORED_SHARE = 1 / 3
 MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
 MANY = 11  # parameters; with fewer the search is careful, and does not explore that long
 TRIALS_PER_COORDINATE = 20
@@ -120,13 +121,14 @@ def plan_centred(
         tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; those that are not
             given are chosen by :func:`usual_tuning`.
     """
-    d, mixed = facts.d, facts.space is not None and not facts.space.plain
+    d = facts.d
+    mixed = facts.space is not None and not facts.space.plain
     trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
-    given = Tuning.checked(tuning)
+    tuned = Tuning.checked(tuning)
     if facts.parent is not None:
         same = facts.parent["settings"]
         population = _the_same("population", population, same["population"])
-        given |= {name: _the_same(name, given.get(name), same[name]) for name in ("explored", "most_explored")}
+        tuned |= {name: _the_same(name, tuned.get(name), same[name]) for name in ("explored", "most_explored")}
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
         population = default_population(d, trials, generations=fewest)
@@ -149,7 +151,7 @@ def plan_centred(
         population=population,
         mu=searched,
         radius=RADIUS * facts.loss_range if radius is None else radius,
-        tuning=usual_tuning(facts, searched, trials, population, guarded=guarded, given=given),
+        tuning=usual_tuning(facts, searched, trials, population, guarded=guarded, tuned=tuned),
         halton=guarded,
         default=facts.default,
         space=facts.space if mixed else None,
@@ -170,7 +172,7 @@ def plan_centred(
 
 
 def usual_tuning(
-    facts: PublicFacts, mu: float, trials: int, population: int, *, guarded: bool, given: Mapping[str, Any]
+    facts: PublicFacts, mu: float, trials: int, population: int, *, guarded: bool, tuned: Mapping[str, Any]
 ) -> Tuning:
     """Return the constants; what is not ``given`` is chosen from the public facts.
 
@@ -180,14 +182,16 @@ def usual_tuning(
     :func:`default_quantile`. ``saturation``: 2, with categories or conditions 4. ``saturated``: 0 with fewer than 11
     numbers, with more .6, with categories or conditions all. ``steps``: those of the space.
     """
-    d, mixed, generations = facts.d, facts.space is not None and not facts.space.plain, trials // population
+    d = facts.d
+    mixed = facts.space is not None and not facts.space.plain
+    generations = trials // population
     careful = not mixed and d < MANY
     over_all = math.floor(trials / (2 if d <= FEW else 3))
     first = min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
-    explored = given.get("explored", 0 if mixed else over_all if guarded else first)
+    explored = tuned.get("explored", 0 if mixed else over_all if guarded else first)
     longest = math.ceil(MOST_EXPLORED * generations * population) if explored and d >= MANY else 0
     if careful:
-        points = population + given.get("references", Tuning.references)
+        points = population + tuned.get("references", Tuning.references)
         quantile = careful_quantile(facts.n, mu, points, generations)
     else:
         quantile = QUANTILE if mixed else default_quantile(facts.n, mu, trials)
@@ -201,7 +205,7 @@ def usual_tuning(
         "saturation": MIXED_SATURATION if mixed else SATURATION,
         "saturated": 1.0 if mixed else 0.0 if careful else SATURATED,
     }
-    return Tuning(**{**chosen, **given})
+    return Tuning(**{**chosen, **tuned})
 
 
 def _choice(d: int, *, mixed: bool, default: bool) -> float:

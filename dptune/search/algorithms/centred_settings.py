@@ -75,17 +75,17 @@ class Tuning(Checked):
     saturated: float = field(default=1.0, metadata=check(between, 0.0, 1.0))
 
     @classmethod
-    def checked(cls, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    def checked(cls, tuning: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a user has set, each in its range.
 
         Raises:
             InputError: there is no such constant, or it is out of range.
         """
         names = [each.name for each in fields(cls)]
-        if given is not None and (not isinstance(given, Mapping) or not set(given) <= set(names)):
-            raise InputError(f"tuning must be a dict of {', '.join(names)}; got {given!r}.")
-        chosen = cls(**(given or {}))
-        return {name: getattr(chosen, name) for name in given or {}}
+        if tuning is not None and (not isinstance(tuning, Mapping) or not set(tuning) <= set(names)):
+            raise InputError(f"tuning must be a dict of {', '.join(names)}; got {tuning!r}.")
+        chosen = cls(**(tuning or {}))
+        return {name: getattr(chosen, name) for name in tuning or {}}
 
 
 @dataclass(frozen=True)

@@ -336,7 +336,8 @@ class DPGIBO(Rounds):
 
     def restarted(self) -> Self:
         again = super().restarted()
-        again._batch_of, again._batches = dict(self._batch_of), self._batches
+        again._batch_of = dict(self._batch_of)
+        again._batches = self._batches
         return again
 
     def recommend(self) -> Vector:

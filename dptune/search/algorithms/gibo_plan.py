@@ -87,9 +87,11 @@ def plan_gibo(
 
     Everything else is as in :class:`dptune.search.algorithms.gibo.GIBOSettings`.
     """
-    d, theta0 = facts.d, facts.default if theta0 is None else theta0
+    d = facts.d
+    theta0 = facts.default if theta0 is None else theta0
     if facts.parent is not None:  # it began somewhere, and T follows from the trials that are added
-        starts, steps = 0, steps if trials is None else None
+        starts = 0
+        steps = steps if trials is None else None
     trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
     if batch is None:  # every step measures every direction, if that leaves five steps
         batch = min(d + 1, max(trials // FEWEST_STEPS, 2))

@@ -179,12 +179,12 @@ class Method:
     restored: Callable[[Mapping[str, Any], Space | None], Any] | None = field(default=None, compare=False)
 
     @classmethod
-    def chosen(cls, own: Method | None, given: object, *, front_end: str) -> Method:
+    def chosen(cls, own: Method | None, method: object, *, front_end: str) -> Method:
         """Return the method of what the user called, or, if that has none of its own, the method that is given."""
-        if own is not None and given is None:
+        if own is not None and method is None:
             return own
-        if own is None and isinstance(given, cls):
-            return given
+        if own is None and isinstance(method, cls):
+            return method
         needs = "needs method=, a dptune.search.Method" if own is None else "has a method of its own: omit method="
         raise InputError(f"{front_end} {needs}. Nothing was charged.")
 
@@ -219,9 +219,9 @@ class Method:
         named = signature(self.planner).parameters.values()
         return tuple(each.name for each in named if each.kind is Parameter.KEYWORD_ONLY and each.name != "trials")
 
-    def refuse_unknown(self, given: Iterable[str], *, front_end: str) -> None:
+    def refuse_unknown(self, names: Iterable[str], *, front_end: str) -> None:
         """Refuse, under the name of what the user called, a setting that is not one of :attr:`options`."""
-        for name in given:
+        for name in names:
             if name not in self.options:
                 raise InputError(
                     f"{front_end} has no option {name!r}; it has n_trials, mu, seed, {', '.join(self.options)}."

@@ -120,10 +120,10 @@ class OneChoice(_AsksNothing):
 
     def ask(self, slot: int) -> Vector:
         """Return the candidate number ``slot``."""
-        given = self.settings
-        if slot == 0 and given.default is not None:
-            return np.array(given.default)
-        halton = scipy.stats.qmc.Halton(given.d, rng=np.random.default_rng([given.seed, given.d]))
+        candidates = self.settings
+        if slot == 0 and candidates.default is not None:
+            return np.array(candidates.default)
+        halton = scipy.stats.qmc.Halton(candidates.d, rng=np.random.default_rng([candidates.seed, candidates.d]))
         return np.asarray(halton.fast_forward(slot).random(1)[0])
 
     def progress(self) -> dict[str, object]:

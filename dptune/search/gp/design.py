@@ -53,8 +53,8 @@ def step_length(kernel: Stationary, noise_variance: float, q: int) -> float:
         explained = (1 + 1 / q) * s[1] * (2 * slope[1]) ** 2 / (1 + noise - f[2])
         return float(-2 * slope[0] - explained)
 
-    found = minimize_scalar(variance_left, bounds=(np.log(SHORTEST_STEP), np.log(LONGEST_STEP)), method="bounded")
-    return float(np.exp(found.x))
+    best = minimize_scalar(variance_left, bounds=(np.log(SHORTEST_STEP), np.log(LONGEST_STEP)), method="bounded")
+    return float(np.exp(best.x))
 
 
 def simplex_design(
@@ -105,7 +105,8 @@ def optimised_design(
     Raises:
         InputError: theta outside the unit cube, or a setting out of range.
     """
-    centre, b = _in_cube(theta, posterior.d), at_least("b", b, 1)
+    centre = _in_cube(theta, posterior.d)
+    b = at_least("b", b, 1)
     trace_after = posterior.lookahead(centre, constant_mean=constant_mean)
 
     scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)

@@ -70,7 +70,8 @@ class FourierFeatures:
 
     def rough_values(self, X: NDArray[np.float32], omega: FloatArray) -> NDArray[np.float32]:
         """phi(x).omega (m,) to single precision, for ranking many candidates: several times faster."""
-        half, w = self.M // 2, (omega * self._scale).astype(np.float32)
+        half = self.M // 2
+        w = (omega * self._scale).astype(np.float32)
         A = X @ self._W.T.astype(np.float32)  # (m, M/2)
         return np.asarray(np.cos(A) @ w[:half] + np.sin(A) @ w[half:], dtype=np.float32)
 
@@ -79,7 +80,8 @@ class FourierFeatures:
         half = self.M // 2
         A = X @ self._W.T  # (m, M/2)
         cos, sin = np.cos(A), np.sin(A)
-        a, b = omega[:, :half] * self._scale, omega[:, half:] * self._scale
+        a = omega[:, :half] * self._scale
+        b = omega[:, half:] * self._scale
         return (a * cos + b * sin).sum(axis=1), (b * cos - a * sin) @ self._W
 
 
@@ -128,5 +130,6 @@ def ascend(
         better = trial_value > value
         row = better[:, None]
         X, gradient = np.where(row, trial, X), np.where(row, trial_gradient, gradient)
-        value, length = np.where(better, trial_value, value), length * np.where(row, 2.0, 0.25)
+        value = np.where(better, trial_value, value)
+        length = length * np.where(row, 2.0, 0.25)
     return X, value

@@ -54,13 +54,14 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
         return value + 0.5 * float(away @ away), gradient + away / sd
 
     begin = np.log([*start.lengthscale, start.variance, start.noise]).clip(*bounds.T)
-    found = minimised(loss, begin, Bounds(*bounds.T), _ITERATIONS)
-    return Hyperparameters(np.exp(found[:d]), float(np.exp(found[d])), float(np.exp(found[d + 1])))
+    best = minimised(loss, begin, Bounds(*bounds.T), _ITERATIONS)
+    return Hyperparameters(np.exp(best[:d]), float(np.exp(best[d])), float(np.exp(best[d + 1])))
 
 
 def negative_log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
     """-log N(y; 0, K + s2 I) less a constant, and its gradient in theta (d + 2,)."""
-    l2, (v, s2) = np.exp(2 * theta[:-2]), np.exp(theta[-2:])
+    l2 = np.exp(2 * theta[:-2])
+    (v, s2) = np.exp(theta[-2:])
     K = v * np.exp(-0.5 * np.tensordot(1 / l2, squares, axes=1))  # (m, m)
     C = K.copy()
     C[np.diag_indices_from(C)] += s2

@@ -77,7 +77,8 @@ class GroupedRegression:
         """By how many nats the values kept are likelier than if f were constant and the rest noise, however large."""
         if not self.groups:
             return 0.0
-        nothing, sizes = np.zeros_like(self._offsets), np.log([math.exp(self.theta[self.d + 1]), *CONSTANT_EXTRAS])
+        nothing = np.zeros_like(self._offsets)
+        sizes = np.log([math.exp(self.theta[self.d + 1]), *CONSTANT_EXTRAS])
         thetas = [np.append(self.theta[: self.d + 1], size) for size in sizes]
         factors = [np.asarray(np.linalg.cholesky(self._covariance(nothing, theta)), dtype=float) for theta in thetas]
         constant = min(_misfit(factor, self._y) for factor in factors)
@@ -127,7 +128,8 @@ class GroupedRegression:
         return np.asarray(mean[:, None] + spread * drawn)
 
     def _take(self, groups: Sequence[Group]) -> None:
-        kept, count = len(groups), 0
+        kept = len(groups)
+        count = 0
         while kept and count + len(groups[kept - 1].values) <= self.memory:
             kept, count = kept - 1, count + len(groups[kept - 1].values)
         self.groups = list(groups[min(kept, len(groups) - 1) :])
@@ -157,7 +159,8 @@ class GroupedRegression:
         With Q = K^-1 - a a^T, a = K^-1 y, the derivative along a coordinate of theta is tr(Q dK) / 2, where
         dK / dlog l_j = M * (x_j - x'_j)^2 / l_j^2 for M = -2 s^2 f'(.), elementwise.
         """
-        kernel, Z = self.kernel_at(theta), self._X / np.exp(theta[: self.d])
+        kernel = self.kernel_at(theta)
+        Z = self._X / np.exp(theta[: self.d])
         distances = kernel.squared_distances(self._X, self._X)  # (m, m)
         signal, slope = kernel.profile_and_slope(distances)
         signal *= kernel.variance
@@ -179,8 +182,8 @@ def minimised(
     f: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray, box: Bounds, iterations: int
 ) -> FloatArray:
     """Where L-BFGS-B on value and gradient ends that begins at ``start``, (d,)."""
-    found = minimize(f, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": iterations})
-    return np.asarray(found.x, dtype=np.float64)
+    result = minimize(f, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": iterations})
+    return np.asarray(result.x, dtype=np.float64)
 
 
 def _misfit(L: FloatArray, y: FloatArray) -> float:

@@ -119,10 +119,12 @@ class NystroemVariance:
 
         Before the first play the dictionary is empty; then the candidates to be played take its place.
         """
-        at, known = np.flatnonzero(plays), len(self.features.members) > 0
-        features = self.features if known else Features.on(self._K, at)
-        F, n = features.F, plays[at][:, None]
-        V = (self.V if known else self._lam * np.eye(F.shape[1])) + F[at].T @ (n * F[at])
+        at = np.flatnonzero(plays)
+        has_members = len(self.features.members) > 0
+        features = self.features if has_members else Features.on(self._K, at)
+        F = features.F
+        n = plays[at][:, None]
+        V = (self.V if has_members else self._lam * np.eye(F.shape[1])) + F[at].T @ (n * F[at])
         root = cholesky_root(V, F)
         return np.asarray(features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 

@@ -45,5 +45,6 @@ def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int 
     point = as_vector(centre, name="centre")
     if not 0 < radius <= 1:
         raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {radius!r}.")
-    low, high = np.clip(point - radius, 0.0, 1.0), np.clip(point + radius, 0.0, 1.0)
+    low = np.clip(point - radius, 0.0, 1.0)
+    high = np.clip(point + radius, 0.0, 1.0)
     return low + (high - low) * sobol_candidates(point.size, count, seed=seed)

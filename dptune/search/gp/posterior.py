@@ -74,11 +74,15 @@ class GradientPosterior:
         Raises:
             InputError: wrong shape, not finite, or a covariance that needs a larger noise_variance.
         """
-        X, m = as_points(points, self.d), len(self)
+        X = as_points(points, self.d)
+        m = len(self)
         V, M, jitter = self._extension(X)
         L = np.zeros((m + len(X), m + len(X)), order="F")
-        L[:m, :m], L[m:, :m], L[m:, m:] = self._L, V.T, M
-        self._L, self.jitter = L, (*self.jitter, jitter)
+        L[:m, :m] = self._L
+        L[m:, :m] = V.T
+        L[m:, m:] = M
+        self._L = L
+        self.jitter = (*self.jitter, jitter)
         self.points = np.concatenate([self.points, X])
         self.points.flags.writeable = False
 
@@ -112,18 +116,24 @@ class GradientPosterior:
         least-squares minimiser; since it is a minimiser, it may be held fixed when differentiating. With the new
         weights Q = M^-T (Z - z c^T) the gradient is 2 d/dX [sum(Q W^T * k(X, all)) - sum(Q * grad k(X, theta))].
         """
-        kernel, L, D, where = self.kernel, self._L, self.points, as_vector(theta, self.d).copy()
+        kernel = self.kernel
+        L = self._L
+        D = self.points
+        where = as_vector(theta, self.d).copy()
         prior = float(np.trace(kernel.gradient_covariance(where)))
         held = _solve(L, np.column_stack([kernel.gradient(where, D).T, np.ones(len(D))]))  # (m, d + 1)
-        P, a = held[:, :-1], held[:, -1]
+        P = held[:, :-1]
+        a = held[:, -1]
         back = _solve_transposed(L, held)
-        W, alpha = back[:, :-1], back[:, -1]  # K^-1 grad k (m, d), K^-1 1 (m,)
+        W = back[:, :-1]  # K^-1 grad k (m, d), K^-1 1 (m,)
+        alpha = back[:, -1]
 
         def trace_after(X: FloatArray) -> tuple[float, FloatArray]:
             V, M, _ = self._extension(X)
             right = np.column_stack([kernel.gradient(where, X).T - V.T @ P, 1 - V.T @ a])  # (b, d + 1)
             whitened = _solve(M, right)
-            Z, z = whitened[:, :-1], whitened[:, -1]
+            Z = whitened[:, :-1]
+            z = whitened[:, -1]
             c = np.zeros(self.d)
             if constant_mean and len(D) + len(X):  # argmin_c |P - a c^T|^2 + |Z - z c^T|^2
                 c = (a @ P + z @ Z) / (a @ a + z @ z)
@@ -142,7 +152,8 @@ class GradientPosterior:
         if not constant_mean or not len(self):
             return _solve(self._L, G)
         both = _solve(self._L, np.column_stack([G, np.ones(len(self))]))  # (m, d + 1)
-        P, a = both[:, :-1], both[:, -1]
+        P = both[:, :-1]
+        a = both[:, -1]
         return P - np.outer(a, a @ P / (a @ a))
 
     def _extension(self, X: FloatArray) -> tuple[FloatArray, FloatArray, float]:
