@@ -32,15 +32,16 @@ def _upper(successes: int, trials: int, confidence: float) -> float:
 
 def complaints(z: Vector) -> list[str]:
     """Return what speaks against z (count,) being independent draws of N(0, 1); empty if nothing does."""
-    count, square = len(z), float(z @ z)
-    found = []
+    count = len(z)
+    square = float(z @ z)
+    lines = []
     if min(chdtr(count, square), chdtrc(count, square)) < MISTAKE:
-        found.append(f"variance {square / count:.4g}, not 1")
+        lines.append(f"variance {square / count:.4g}, not 1")
     if scipy.stats.kstest(z, ndtr).pvalue < MISTAKE:
-        found.append("not a normal law")
+        lines.append("not a normal law")
     if len(np.unique(z)) < count - 5:
-        found.append("the same noise twice")
+        lines.append("the same noise twice")
     sums = {"mean": float(z.sum()) / count**0.5}
     sums |= {f"correlation at lag {k}": float(z[k:] @ z[:-k]) / (count - k) ** 0.5 for k in (1, 2, 3)}
     large = -ndtri(MISTAKE / 100)
-    return found + [f"{name}: {x:.2f} standard deviations" for name, x in sums.items() if abs(x) > large]
+    return lines + [f"{name}: {x:.2f} standard deviations" for name, x in sums.items() if abs(x) > large]

@@ -106,8 +106,8 @@ class Audit:
         return [(row, how, *self._ask(X, y)) for row, how, X, y in cases]
 
     def _ask(self, X: Any, y: Any) -> tuple[Vector | None, str]:
-        found, said = transcript(lambda: np.array(self.losses(X.copy(), y.copy()), dtype=np.float64))
-        return (found if found is not None and found.shape == (len(X),) else None), said
+        answer, said = transcript(lambda: np.array(self.losses(X.copy(), y.copy()), dtype=np.float64))
+        return (answer if answer is not None and answer.shape == (len(X),) else None), said
 
     def _neighbours(self) -> Iterator[tuple[int, str, Any, Any]]:
         n = len(self.X)
@@ -160,9 +160,9 @@ class Audit:
         """Answers about one data set are its clipped mean and noise of N(0, (width/(n mu))^2)."""
         losses = np.full(len(self.X), self.clip[0])
         sigma = (self.clip[1] - self.clip[0]) / (len(losses) * self.mu)
-        found = complaints((self._answers(losses) - self.clip[0]) / sigma)
+        lines = complaints((self._answers(losses) - self.clip[0]) / sigma)
         words = f"nothing speaks against N(0, {sigma:.4g}^2), independent, in {self.answers} answers"
-        return Finding("noise", not found, "; ".join(found) or words)
+        return Finding("noise", not lines, "; ".join(lines) or words)
 
     def _attack(self) -> Finding:
         """What the worst neighbours prove about mu is no more than was paid."""

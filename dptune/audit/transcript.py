@@ -25,7 +25,8 @@ def transcript(function: Callable[[], T]) -> tuple[T | None, str]:
 
 @contextmanager
 def _every_logger(stream: io.StringIO) -> Iterator[None]:
-    root, handler = logging.getLogger(), logging.StreamHandler(stream)
+    root = logging.getLogger()
+    handler = logging.StreamHandler(stream)
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.NOTSET)

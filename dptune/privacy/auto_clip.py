@@ -99,7 +99,8 @@ class AutoClip:
         squares add up, or among the choices, whose bounded ranges do: as leaves the run more (docs/privacy.md).
         ``mu`` is that of the run; None: it takes what this leaves.
         """
-        division, most = None, allowance.unplanned or allowance.left
+        division = None
+        most = allowance.unplanned or allowance.left
         shares: Sequence[float] = ()
         if allowance.pair is not None and choice_share > 0:
             own = self.share if mu is None else self.share / (1 + self.share)  # of the mu^2 of both together
@@ -202,8 +203,8 @@ class ClipRule:
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
-        known = np.where(np.isfinite(losses), losses, self.never)
-        place = np.searchsorted(self.over, known)  # the first bound that is no smaller
+        finite = np.where(np.isfinite(losses), losses, self.never)
+        place = np.searchsorted(self.over, finite)  # the first bound that is no smaller
         sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
         S = 1.0 - np.cumsum(sums)
         u = np.asarray(np.abs(S - self.above))

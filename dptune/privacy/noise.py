@@ -177,13 +177,13 @@ class SeededNoise:
         return int(np.argmax(self._generator.exponential(size=statistic.shape) - statistic / scale))
 
 
-def noise_source(given: NoiseSource | None) -> NoiseSource:
+def noise_source(source: NoiseSource | None) -> NoiseSource:
     """Return the source that was given, else OpenDP's."""
-    if given is None:
+    if source is None:
         return OpenDPNoise()
-    if not all(hasattr(given, name) for name in _DRAWS):
-        raise InputError(f"noise must draw noise, such as SeededNoise(0) for tests; got {type(given).__name__}.")
-    return given
+    if not all(hasattr(source, name) for name in _DRAWS):
+        raise InputError(f"noise must draw noise, such as SeededNoise(0) for tests; got {type(source).__name__}.")
+    return source
 
 
 def is_private(noise: NoiseSource) -> bool:
@@ -224,9 +224,9 @@ class SeededSample:
         return np.asarray(self._generator.random(n) < q)
 
 
-def sample_source(given: SampleSource | None) -> SampleSource:
+def sample_source(source: SampleSource | None) -> SampleSource:
     """Return the source that was given, else the operating system's."""
-    return SecretSample() if given is None else given
+    return SecretSample() if source is None else source
 
 
 def is_secret(samples: SampleSource) -> bool:

@@ -61,7 +61,8 @@ class ObservedLosses(ABC):
         self._start()
 
     def _start(self) -> None:
-        self._lock, self._noise = ForkSafeLock(), noise_source(self._given_noise)
+        self._lock = ForkSafeLock()
+        self._noise = noise_source(self._given_noise)
         self._rows = None if self._clip is None else StoredLosses(self._people, self._clip, self.dtype)
 
     @abstractmethod
@@ -233,8 +234,8 @@ class ObservedLosses(ABC):
             InputError: they were written with another key, or by another privatizer.
         """
         with self._lock:
-            found = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
-            new = [(waiting, row) for waiting, row in found if waiting.point not in self._held]
+            rows = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
+            new = [(waiting, row) for waiting, row in rows if waiting.point not in self._held]
             for waiting, row in new:
                 self._held.add(waiting.point, row, failed=waiting.failed)
             return [waiting for waiting, _ in new]

@@ -133,18 +133,18 @@ class LossPrivatizer(ObservedLosses):
         if self.auto is None or self._clip is not None:
             return self.interval.low, self.interval.high
         most = None if most is None else between("most", most, 1e3 * SMALLEST, LARGEST)
-        coming = mu, between("choice_share", choice_share, 0.0, 1.0)
+        upcoming = mu, between("choice_share", choice_share, 0.0, 1.0)
         self.refuse_other_loss(loss)
         if not self.knows_clip:
-            self.auto.refuse(self.ledger, self.n, most, *coming)
-            found = losses() if callable(losses) else losses
-            if found is None:
+            self.auto.refuse(self.ledger, self.n, most, *upcoming)
+            observed = losses() if callable(losses) else losses
+            if observed is None:
                 raise InputError(
                     "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find "
                     "out why, or give clip=(low, high)."
                 )
-            query, division = self.auto.query(self.ledger, self.n, loss, most, *coming)
-            self._release_clip(self.auto.scope, query, self.checked(found), division)
+            query, division = self.auto.query(self.ledger, self.n, loss, most, *upcoming)
+            self._release_clip(self.auto.scope, query, self.checked(observed), division)
         return self.interval.low, self.interval.high
 
     @without_frames
@@ -242,12 +242,13 @@ class LossPrivatizer(ObservedLosses):
             BudgetExhausted: it does not fit; nothing was read.
             KeyConflict: the key was used for another question.
         """
-        how, sensitivity = GaussianMechanism(self._noise), query.diameter * self.largest_weight
+        how = GaussianMechanism(self._noise)
+        sensitivity = query.diameter * self.largest_weight
 
         def statistic() -> Vector:
             codes = read()
-            known = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
-            return query.mean(self._people, self._values(known))
+            checked = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
+            return query.mean(self._people, self._values(checked))
 
         return self._release(query, how, sensitivity, statistic, scope=scope, key=key, note=note)
 
@@ -284,8 +285,8 @@ class LossPrivatizer(ObservedLosses):
         with self._lock:
             if all(point in self._held for point in points):
                 return
-        known = self.ledger.find(scope, key)
-        if known is None or known.value is None:
+        charge = self.ledger.find(scope, key)
+        if charge is None or charge.value is None:
             raise self._missing(points)
 
     @without_frames

@@ -117,13 +117,13 @@ def code_of(cells: Sequence[Indices], sizes: Sequence[int]) -> Vector:
 def _cells(codes: Vector, sizes: Sequence[int]) -> list[Indices]:
     """The cell of each example in every block (rows,); the last one where the code stands for none."""
     with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-        known = (codes >= 0) & (codes < math.prod(sizes)) & (codes == np.floor(codes))
-        left = np.where(known, codes, 0.0).astype(np.int64)
-    found = []
+        valid = (codes >= 0) & (codes < math.prod(sizes)) & (codes == np.floor(codes))
+        left = np.where(valid, codes, 0.0).astype(np.int64)
+    cells = []
     for size in reversed(sizes):
-        found.append(np.where(known, left % size, size - 1).astype(np.intp))
+        cells.append(np.where(valid, left % size, size - 1).astype(np.intp))
         left //= size
-    return found[::-1]
+    return cells[::-1]
 
 
 def _largest_distance(block: Matrix) -> float:

@@ -88,9 +88,9 @@ class ActorClient:
     starts: str = TRAINABLE
 
     @classmethod
-    def of(cls, what: str, *about: object, starts: str = TRAINABLE) -> Self:
+    def of(cls, what: str, *arguments: object, starts: str = TRAINABLE) -> Self:
         """Return the client of the actor that serves a run, which ``about`` names."""
-        return cls(f"dptune-{what}-" + hashlib.sha256(repr(about).encode()).hexdigest()[:16], what, starts)
+        return cls(f"dptune-{what}-" + hashlib.sha256(repr(arguments).encode()).hexdigest()[:16], what, starts)
 
     def launch(self, kind: type, *args: Any) -> Any:
         """Start the actor on this node, or find it; return what keeps it alive as long as it is held."""

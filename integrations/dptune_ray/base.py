@@ -45,7 +45,8 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         self._handle: Any = None  # the run's actor lives as long as this is held
 
     def _know(self, param_space: Mapping[str, Any]) -> None:
-        self._param_space, self._domains = param_space, domains_of(param_space)
+        self._param_space = param_space
+        self._domains = domains_of(param_space)
 
     # ---- the run -----------------------------------------------------------------------------------
 
@@ -65,10 +66,10 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         if self._handle is None or not self._client.runs():
             self._handle = self._client.launch(kind, *args)
 
-    def _refuse_unpaid(self, trial: str, result: Mapping[str, Any], told: float | None) -> None:
+    def _refuse_unpaid(self, trial: str, result: Mapping[str, Any], released: float | None) -> None:
         """End the experiment if a trial reports what it was not told; the next suggestion ends it, too."""
         value = result.get(self.metric)
-        if value is None or value != value or value == told:  # NaN: the run had nothing left for the trial
+        if value is None or value != value or value == released:  # NaN: the run had nothing left for the trial
             return
         self._unpaid = (
             f"the trial {trial!r} reported under {self.metric!r} a value that no release paid for: give the Tuner what "
@@ -101,7 +102,8 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
                 "or the same to both."
             )
         self._know(merged(self._param_space, config))
-        self._tuners, self._unpaid = config, None
+        self._tuners = config
+        self._unpaid = None
         self._begin()
         self._begun = True
         return True

@@ -103,8 +103,8 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None) -> l
 class _Tasks:
     """Trains candidates side by side in Ray's tasks; what a training raises is its result."""
 
-    def __init__(self, training: PublicTraining, given: object, task_options: Mapping[str, Any]) -> None:
-        self._training, self.given = training, given
+    def __init__(self, training: PublicTraining, inputs: object, task_options: Mapping[str, Any]) -> None:
+        self._training, self.given = training, inputs
         self._options = {"num_cpus": 1, "max_retries": 3, **task_options}
 
     @cached_property
@@ -121,7 +121,8 @@ class _Tasks:
     def _each(self, function: Any, candidates: Sequence[Candidate], what: str) -> list[Any]:
         remote = ray.remote(function).options(**self._options)
         calls = [remote.remote(self._shared, dict(one.parameters)) for one in candidates]
-        quarters, done = {len(calls) * k // 4 for k in (1, 2, 3, 4)}, list[Any]()
+        quarters = {len(calls) * k // 4 for k in (1, 2, 3, 4)}
+        done = list[Any]()
         for count, call in enumerate(calls, 1):
             try:
                 done.append(ray.get(call))

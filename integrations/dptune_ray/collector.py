@@ -102,15 +102,15 @@ class Collector:
     def _known(self, ask: ReplyRequest) -> float | None:
         """The trial's reply: as logged, or from the ledger, if the collector died between the two."""
         self._agree(ask)
-        known = self._log.find(ask.trial)
-        if known is None:
+        entry = self._log.find(ask.trial)
+        if entry is None:
             paid = (self._paid(ask, number) for number in range(len(self._log.draws(ask.trial))))
             return next((reply for reply in paid if reply is not None), None)
-        if dict(known.parameters) != dict(ask.parameters):
+        if dict(entry.parameters) != dict(ask.parameters):
             raise dptune.errors.KeyConflict(
                 f"the trial {ask.trial!r} has a reply at other parameters; use a new trial."
             )
-        return known.value
+        return entry.value
 
     def _paid(self, ask: ReplyRequest, number: int) -> float | None:
         """Make sure that a draw is paid; return its reply if the ledger or ``ask`` has it, which is logged then."""

@@ -190,7 +190,8 @@ class DPFTSSearch(RunSearch):
         space, participant = self.alive()
         flattened = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
         config = nested(flattened)  # as the trial got it
-        x, y = space.point(config), larger_is_better(result.get(self.metric), maximize=self.mode == "max")
+        x = space.point(config)
+        y = larger_is_better(result.get(self.metric), maximize=self.mode == "max")
         if x is None or y is None:
             participant.tell((), None)
             return
@@ -260,21 +261,23 @@ class Host:
         return one.agent.ask(k - initial, self.transport.fetch(k - initial))
 
     def _evaluate(self, objective: Objective, one: Participant, k: int) -> None:
-        agent, config = one.agent.agent, self.space.config(self._point(one, k))
-        value = called_in_worker(lambda given: float(objective(agent, given)), copy.deepcopy(config), float)
-        y, x = larger_is_better(value, maximize=self.mode == "max"), self.space.point(config)
+        agent = one.agent.agent
+        config = self.space.config(self._point(one, k))
+        value = called_in_worker(lambda inputs: float(objective(agent, inputs)), copy.deepcopy(config), float)
+        y = larger_is_better(value, maximize=self.mode == "max")
+        x = self.space.point(config)
         if value is not None and y is not None and y > self._best.get(agent, (-math.inf,))[0]:
             self._best[agent] = y, (config, value)
-        known = None if x is None else y
+        score = None if x is None else y
         if k >= self._settled:
-            one.tell(() if x is None else x, known)
-        elif x is not None and known is not None:
-            one.agent.tell(x, known)
+            one.tell(() if x is None else x, score)
+        elif x is not None and score is not None:
+            one.agent.tell(x, score)
 
     def best(self, points: int) -> dict[int, Best]:
         """Return each agent's best configuration of ``points`` and its value. They are the agents': not protected."""
         self.advance(points)  # a host that was lost meanwhile knows nothing
-        return {agent: found for agent, (_, found) in self._best.items()}
+        return {agent: best for agent, (_, best) in self._best.items()}
 
 
 class Federation:
@@ -319,11 +322,12 @@ class Federation:
         space = AgentSpace.of(param_space, settings)
         seed = secrets.randbits(63) if seed is None else seed
         space.participants([0], transport, seed)  # refuses a server with other settings
-        self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
+        self._transport = transport  # a server lives as long as its first transport is held
+        self._points = 0
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
-        about = PickledFunction(objective), space, transport
-        self.hosts = [start(usual, Host, *about, group, seed, mode, silent) for group in groups]  # handles
+        arguments = PickledFunction(objective), space, transport
+        self.hosts = [start(usual, Host, *arguments, group, seed, mode, silent) for group in groups]  # handles
 
     def advance(self, points: int) -> None:
         """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.
@@ -336,7 +340,7 @@ class Federation:
 
     def best(self) -> dict[int, Best]:
         """Return each agent's best configuration and its value. **They are the agents' own: not protected.**"""
-        return dict(sorted(pair for found in self._of_all("best") for pair in found.items()))
+        return dict(sorted(pair for pairs in self._of_all("best") for pair in pairs.items()))
 
     def stop(self) -> None:
         """End the hosts."""

@@ -50,15 +50,17 @@ class LocalTrainable(WorkerTrial):
         Raises:
             CapReached: before the function is called, or before a second reply of the trial is sent.
         """
-        kind, mine = type(self), partial(copy.deepcopy, dict(self.config))  # Tune writes the original to every result
+        kind = type(self)  # Tune writes the original to every result
+        mine = partial(copy.deepcopy, dict(self.config))
         who = kind.user(mine()) if isinstance(kind.user, PickledFunction) else kind.user
         ask = ReplyRequest.of(self.trial_id, flat(self.config), who, kind.randomizer)
         reply = self.collector.call(Collector.charge, ask)
         if reply is None:
-            value = called_in_worker(lambda given: float(kind.function(given)), mine(), float)
-            made, draw = kind.randomizer.randomize(value), secrets.token_hex(16)
-            known = self.collector.call(Collector.announce, ask, draw)
-            reply = self.collector.call(Collector.record, ask, draw, made) if known is None else known
+            value = called_in_worker(lambda config: float(kind.function(config)), mine(), float)
+            made = kind.randomizer.randomize(value)
+            draw = secrets.token_hex(16)
+            entry = self.collector.call(Collector.announce, ask, draw)
+            reply = self.collector.call(Collector.record, ask, draw, made) if entry is None else entry
         return {self.metric: reply, "done": True}
 
     @classmethod
@@ -117,7 +119,9 @@ class LDPSearch(RunSearch):
             raise dptune.InputError(f"centre must be a number, finite; got {centre!r}.")
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
-        self._settings, self._centre, self._patience = settings, centre, at_least("patience", patience, 0)
+        self._settings = settings
+        self._centre = centre
+        self._patience = at_least("patience", patience, 0)
         self._options: dict[str, Any] = {"candidates": candidates, "count": count, "refinements": refinements}
         self._log = TrialLog.at("replies", replies, name)
         self._ledger: dptune.local.UserLedger | None = None
@@ -172,8 +176,8 @@ class LDPSearch(RunSearch):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """End the experiment if the value is not the trial's reply."""
-        known = self._log.find(trial_id)
-        self._refuse_unpaid(trial_id, result, None if known is None else known.value)
+        entry = self._log.find(trial_id)
+        self._refuse_unpaid(trial_id, result, None if entry is None else entry.value)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Likewise. A trial without a reply is a user who does not try any more."""
@@ -222,7 +226,8 @@ class LDPSearch(RunSearch):
         check_randomizer(self._settings.replies, randomizer.describe())
         if not randomizer.private:
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
-        self._ledger, self._device = ledger, randomizer.describe()
+        self._ledger = ledger
+        self._device = randomizer.describe()
         whose = PickledFunction(user) if callable(user) else user
         members = {"collector": self._client, "metric": self.metric, "randomizer": randomizer, "user": whose}
         return made_trainable(LocalTrainable, function, function, self._client, silent=silent, **members)

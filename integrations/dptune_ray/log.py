@@ -49,10 +49,10 @@ class TrialLog:
     @classmethod
     def at(cls, argument: str, path: str | Path, run: str) -> TrialLog:
         """Return the values of a run in a file that the user gave as an ``argument`` of this name."""
-        found = Path(place(argument, path)).resolve()
-        if not found.parent.is_dir():
-            raise dptune.InputError(f"the folder of {found} does not exist; create it first.")
-        return cls(str(found), run)
+        folder = Path(place(argument, path)).resolve()
+        if not folder.parent.is_dir():
+            raise dptune.InputError(f"the folder of {folder} does not exist; create it first.")
+        return cls(str(folder), run)
 
     def find(self, trial: str) -> Logged | None:
         return next((one for one in self._select("trial = ?", trial)), None)

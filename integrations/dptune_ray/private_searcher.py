@@ -91,8 +91,8 @@ class PrivateSearcher(SpaceSearch):
             self.vault.call(Vault.withdraw, trial)  # a searcher that waits is asked again under other identifiers
             return suggested if suggested is None else str(suggested)
         self._open.add(trial)
-        given = set(paths(suggested))
-        left = {path: domain for path, domain in self._domains.items() if path not in given}
+        suggested_paths = set(paths(suggested))
+        left = {path: domain for path, domain in self._domains.items() if path not in suggested_paths}
         drawn = resolve(left, {}, merge_dicts(dict(self._param_space), suggested), self._generator(trial))
         completed: dict[str, Any] = merge_dicts(dict(suggested), drawn)
         return completed
@@ -124,7 +124,8 @@ class PrivateSearcher(SpaceSearch):
         self._caught_up = True
         level = self.vault_run().level  # as Tune sees it
         for charge in self._request.ledger.charges(self._name, prefix=VALUE):
-            trial, parameters = charge.key.removeprefix(VALUE), charge.note["parameters"]
+            trial = charge.key.removeprefix(VALUE)
+            parameters = charge.note["parameters"]
             if charge.value and trial not in self._open | self._known and set(self._domains) <= set(parameters):
                 self._known.add(trial)
                 point = {path: parameters[path] for path in self._domains}
@@ -134,7 +135,9 @@ class PrivateSearcher(SpaceSearch):
         return {**super().get_state(), "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
+        self._open = set(state["open"])
+        self._known = set(state["known"])
+        self._caught_up = False
         super().set_state(state)
 
 

@@ -87,14 +87,14 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
 
     Closed before its end, it ends the call at the report where that waits.
     """
-    found: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()  # None: the call has ended
+    reports: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()  # None: the call has ended
     goes_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
     ended: Future[T] = Future()
     refused: list[Exception] = []
 
     def report(value: float, step: int) -> None:
         try:
-            found.put({PUBLIC: float(value), STEP: int(step)})
+            reports.put({PUBLIC: float(value), STEP: int(step)})
         except (TypeError, ValueError, OverflowError):
             refused.append(dptune.InputError("report_public(value, step) takes a number and a whole number."))
             raise refused[0] from None
@@ -108,12 +108,12 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
             ended.set_result(call())
         except BaseException as error:  # noqa: BLE001 - raised again where the call is waited for
             ended.set_exception(error)
-        found.put(None)
+        reports.put(None)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        while (one := found.get()) is not None:
+        while (one := reports.get()) is not None:
             yield one
             goes_on.put(True)
     finally:

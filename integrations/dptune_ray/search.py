@@ -107,9 +107,10 @@ class SpaceSearch(RunSearch):
             takes_reports=True,
         )
         self._when, self._default = when, default
-        if (known := self._known_space()) is not None:
-            self._request.plan(known)  # refuse early what does not fit the space
-        self._named_loss, self._loss = False, AskedLoss(UNNAMED, math.inf)  # of any, and of the last trainable
+        if (space := self._known_space()) is not None:
+            self._request.plan(space)  # refuse early what does not fit the space
+        self._named_loss = False  # of any, and of the last trainable
+        self._loss = AskedLoss(UNNAMED, math.inf)
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
@@ -231,7 +232,8 @@ class SpaceSearch(RunSearch):
         """
         if function is None:
             return partial(self.trainable, silent=silent, **options)
-        objective, ledger = Objective(function, self._request, _logger.warning, **options), self._request.ledger
+        objective = Objective(function, self._request, _logger.warning, **options)
+        ledger = self._request.ledger
         self._named_loss = self._named_loss or options.get("loss") is not None  # each may be given to the Tuner
         self._refuse_maximised_loss()
         objective.loss.refuse_other(ledger, self._name)
@@ -276,12 +278,15 @@ class SpaceSearch(RunSearch):
         if self._handle is not None and self._client.runs():
             self._client.call(Vault.make_up)
         run = self._read()
-        found = run.recommend()
+        recommendation = run.recommend()
         if not run.complete:
             _logger.warning(f"The run {self._name!r} is not complete. {run.missing()} {self._how_to_resume}")
-        best, others = self._nested(found), without(self._default or {}, self._space() or ())
+        best = self._nested(recommendation)
+        others = without(self._default or {}, self._space() or ())
         whole = merge_dicts(merge_dicts(constants(self._param_space), others), best)
-        return found.renamed(whole, self._default or self._nested(found.defaults)).resumed(self._how_to_resume)
+        return recommendation.renamed(whole, self._default or self._nested(recommendation.defaults)).resumed(
+            self._how_to_resume
+        )
 
     @property
     def _how_to_resume(self) -> str:
@@ -289,8 +294,8 @@ class SpaceSearch(RunSearch):
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return a point of the search space as the trials get it."""
-        known = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
-        return nested({**point, **known})
+        values = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
+        return nested({**point, **values})
 
     def estimate(
         self, trainable: type[PrivateTrainable], config: Mapping[str, Any], *, early: bool = False
@@ -309,8 +314,9 @@ class SpaceSearch(RunSearch):
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
-        space, known = self._space(), flat(config)
-        idle = [path for path in space or () if space and not space.active(path, known)]
+        space = self._space()
+        parameters = flat(config)
+        idle = [path for path in space or () if space and not space.active(path, parameters)]
         missing = [path for path in lacking(config, self._param_space) if path not in idle]
         if missing:
             raise dptune.InputError(
@@ -318,7 +324,7 @@ class SpaceSearch(RunSearch):
                 "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
             )
         self._mode = self._stored_mode()
-        if (made := self.vault.call(Vault.estimated, known, early)) is not None:
+        if (made := self.vault.call(Vault.estimated, parameters, early)) is not None:
             return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
         return _on_the_cluster(trainable, config, partial(estimated, trainable, [config, *others]))

@@ -33,10 +33,10 @@ _PLACEHOLDERS = (_RefResolver.TOKEN, _FunctionResolver.TOKEN)
 
 def domains_of(param_space: Mapping[str, Any]) -> Domains:
     """Return what is to be chosen in a Tune search space, by path."""
-    found = {path: value for path, value in leaves(param_space) if isinstance(value, sample.Domain)}
-    for path, domain in found.items():
+    domains = {path: value for path, value in leaves(param_space) if isinstance(value, sample.Domain)}
+    for path, domain in domains.items():
         _check(path, domain)
-    return found
+    return domains
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -78,10 +78,10 @@ def _is_placeholder(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in _PLACEHOLDERS
 
 
-def _anywhere(value: Any, found: Callable[[Any], bool]) -> bool:
+def _anywhere(value: Any, matches: Callable[[Any], bool]) -> bool:
     """Whether a value is what is looked for, or holds it in dicts and lists."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, _LISTS) else ()
-    return found(value) or any(_anywhere(one, found) for one in inner)
+    return matches(value) or any(_anywhere(one, matches) for one in inner)
 
 
 def _check(path: str, domain: Any) -> None:
@@ -94,10 +94,12 @@ def _check(path: str, domain: Any) -> None:
             "function; or give the search space to the searcher alone.",
         )
     inner = _unquantised(domain)
-    known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
+    supported = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
     if isinstance(inner, sample.Normal):
         raise _refused(path, "randn and qrandn have no bounds; give it a range, e.g. tune.uniform(-3, 3).")
-    if not isinstance(domain, known) or not isinstance(inner, sample.Uniform | sample.LogUniform | sample.BaseSampler):
+    if not isinstance(domain, supported) or not isinstance(
+        inner, sample.Uniform | sample.LogUniform | sample.BaseSampler
+    ):
         raise _refused(path, f"{type(domain).__name__} sampled by {type(inner).__name__} is not supported.")
 
 
@@ -113,12 +115,13 @@ def without(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str, A
 
 def _kept(config: Mapping[str, Any], keep: Callable[[str, Any], bool], prefix: str = "") -> dict[str, Any]:
     """What of a configuration is to be kept, by path and value (None for a dict), in the same dicts."""
-    found = {}
+    kept = {}
     for key, value in config.items():
-        path, is_dict = f"{prefix}{key}", isinstance(value, Mapping)
+        path = f"{prefix}{key}"
+        is_dict = isinstance(value, Mapping)
         if keep(path, None if is_dict else value):
-            found[key] = _kept(value, keep, path + SEPARATOR) if is_dict else value
-    return found
+            kept[key] = _kept(value, keep, path + SEPARATOR) if is_dict else value
+    return kept
 
 
 def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -134,12 +137,12 @@ def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[s
     return sorted({path for path, _ in leaves(param_space)} - set(paths(config)))
 
 
-def differing(known: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+def differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the paths at which the Tuner's search space, with placeholders, differs from the searcher's."""
-    chosen, theirs = domains_of(known), _choices(given)
+    chosen, theirs = domains_of(own), _choices(other)
     if not chosen or not theirs:
-        return sorted(chosen.keys() & dict(leaves(given)))
-    ours = _choices(known)
+        return sorted(chosen.keys() & dict(leaves(other)))
+    ours = _choices(own)
     return sorted(path for path in ours | theirs if ours.get(path) != theirs.get(path))
 
 
@@ -157,24 +160,24 @@ def _described(domain: Any) -> tuple[Any, ...]:
     return type(domain), domain.lower, domain.upper, _is_log(domain), _step(domain)
 
 
-def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the search space of a Tuner, with what the searcher knows of it in the place of placeholders."""
-    both = {key: _merged(known[key], given[key]) for key in given if key in known}
-    return {**known, **given, **both}
+    both = {key: _merged(ours[key], theirs[key]) for key in theirs if key in ours}
+    return {**ours, **theirs, **both}
 
 
-def _merged(known: Any, given: Any) -> Any:
-    if isinstance(known, Mapping) and isinstance(given, Mapping):
-        return merged(known, given)
-    hidden = hides(given) and not isinstance(given, sample.Domain)
-    return known if hidden or isinstance(known, sample.Domain) else given
+def _merged(ours: Any, theirs: Any) -> Any:
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        return merged(ours, theirs)
+    hidden = hides(theirs) and not isinstance(theirs, sample.Domain)
+    return ours if hidden or isinstance(ours, sample.Domain) else theirs
 
 
 def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None = None) -> dptune.Space | None:
     """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none."""
-    found = {path: _choice(domain) if choices else None for path, domain in domains.items()}
-    found = {path: p or _number(domains[path]) for path, p in found.items()}
-    searched = {path: p for path, p in found.items() if p is not None}
+    parameters = {path: _choice(domain) if choices else None for path, domain in domains.items()}
+    parameters = {path: p or _number(domains[path]) for path, p in parameters.items()}
+    searched = {path: p for path, p in parameters.items() if p is not None}
     return dptune.Space(searched, when=when) if searched else None
 
 
@@ -228,14 +231,14 @@ def resolve(
     proposed: Mapping[str, Value],
     constants: Mapping[str, Any],
     rng: np.random.Generator,
-    given: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a Tune configuration with a value for every domain, drawn unless it is proposed by path.
 
     ``sample_from`` functions see the ``constants`` and what is chosen before. If the Tuner's space is ``given``, its
     placeholders take the places of objects, and its functions are left to Tune.
     """
-    theirs = dict(leaves(given or {}))
+    theirs = dict(leaves(config or {}))
     domains = {path: domain for path, domain in domains.items() if not _is_placeholder(theirs.get(path))}
     chosen = {path: rounded(domains[path], value) for path, value in proposed.items() if path in domains}
     for path in sorted(domains, key=lambda path: domains[path].is_function()):  # they may look at the others

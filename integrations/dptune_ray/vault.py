@@ -65,7 +65,8 @@ class Vault:
     """Privatizer, ledger and run of one search; knows nothing of Ray."""
 
     def __init__(self, run: VaultRun) -> None:
-        self.definition, self._ledger = run, run.request.ledger
+        self.definition = run
+        self._ledger = run.request.ledger
         self._begun: dptune.SearchRun | None = None
         self._ended: dptune.DptuneError | None = None  # why the experiment ends
         self._trials: defaultdict[str, Trial] = defaultdict(Trial)
@@ -110,7 +111,10 @@ class Vault:
 
     def _go_on(self, run: dptune.SearchRun | None) -> None:
         """Forget trials that an earlier fit has lost, and how that ended."""
-        self._begun, self._ended, self._idle, self._early = run, None, False, 0
+        self._begun = run
+        self._ended = None
+        self._idle = False
+        self._early = 0
         for trial in self._trials.values():
             trial.asked = None
 
@@ -119,7 +123,8 @@ class Vault:
     def ask(self, trial: str) -> dict[str, Any] | None:
         """Return what a trial should try; {}: another searcher chooses; None: the run is over."""
         self._refuse_ended()
-        one, run = self._trials[trial], self._run
+        one = self._trials[trial]
+        run = self._run
         if one.asked is not None:
             return one.asked
         expected = sum(each.asked is not None for each in self._trials.values())
@@ -150,7 +155,8 @@ class Vault:
         None: it has none, or the losses it had handed in are gone and the present round needs them.
         """
         self._refuse_ended()
-        run, value = self._run, self._told_at(trial, parameters)
+        run = self._run
+        value = self._told_at(trial, parameters)
         if value is None:
             run.check(trial, parameters)
             if run.space is not None and (wrong := run.space.validation_error(parameters)):
@@ -169,45 +175,47 @@ class Vault:
     def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.search.Estimate | None:
         """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
         self._run.check_estimate(parameters, early=early)
-        known = self._run.estimated(parameters)
-        return None if known is None else replace(known, value=self.definition.level(known.value))
+        estimate = self._run.estimated(parameters)
+        return None if estimate is None else replace(estimate, value=self.definition.level(estimate.value))
 
     # ---- what a trial was told -----------------------------------------------------------------------
 
     def told(self, trial: str) -> float | None:
-        known = self._known(trial)
-        return None if known is None else float(known["value"])
+        answer = self._known(trial)
+        return None if answer is None else float(answer["value"])
 
     def sigma(self, trial: str) -> float | None:
         """Return the standard deviation of the noise in the value; None: no release of its own is in it."""
-        known = self._known(trial)
-        return None if known is None else known.get("sigma")
+        answer = self._known(trial)
+        return None if answer is None else answer.get("sigma")
 
     def _known(self, trial: str) -> Mapping[str, Any] | None:
         """Parameters and value, looked up in the ledger if another life of this vault has told it."""
         one = self._trials[trial]
         if one.told is None:
-            found: Any = (
+            answer: Any = (
                 self._released(trial) if self._own else self._ledger.fact(self.definition.scope, REPORTED + trial)
             )
-            one.told = found
+            one.told = answer
         return one.told
 
     def _released(self, trial: str) -> dict[str, Any] | None:
         """The trial's own release, of the run or of one that it extends."""
-        run, scopes = self._run, [self._run.scope]
+        run = self._run
+        scopes = [self._run.scope]
         if run.recorded_parameters(trial) is None:  # parts of the whole are looked up where there are any
             scopes = lineage(self._ledger, run.scope, extended=True)[1:] if run.trials > run.plan.trials else []
         charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
         if charge is None or charge.value is None:
             return None
-        value, sigma = self.definition.level(charge.value[0]), float(charge.description["sigma"])
+        value = self.definition.level(charge.value[0])
+        sigma = float(charge.description["sigma"])
         return {"parameters": charge.note["parameters"], "value": value, "sigma": sigma}
 
     def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """What the trial was told, or None; refuses other parameters than it was told at."""
-        known = self._known(trial)
-        return None if known is None else _value_at(known, trial, parameters)
+        answer = self._known(trial)
+        return None if answer is None else _value_at(answer, trial, parameters)
 
     # ---- how a trial ends without a value ------------------------------------------------------------
 
@@ -254,7 +262,8 @@ class Vault:
         """Take float64 losses of a trial, the rows from ``first`` on."""
         one = self._trials[trial]
         if one.upload != upload:
-            one.upload, one.parts = upload, {}
+            one.upload = upload
+            one.parts = {}
         one.parts[first] = part
 
     def finish(self, upload: Upload, trial: str, parameters: Mapping[str, Any]) -> float:
@@ -269,9 +278,9 @@ class Vault:
                 self._ended = error
                 raise
             one.told = self._tell(trial, parameters, value)
-        told = _value_at(one.told, trial, parameters)
+        answer = _value_at(one.told, trial, parameters)
         self._end(trial, Stage.TAKEN)
-        return told
+        return answer
 
     def report(self, upload: Upload, trial: str, parameters: Mapping[str, Any], step: int) -> bool:
         """Take the losses of a half-trained model, and return whether the trial ends with them, as one release."""
@@ -313,7 +322,8 @@ class Vault:
         if rows is None or one.upload != upload:
             return None  # another process of the trial may be handing over: its upload stays
         joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
-        one.upload, one.parts = "", {}
+        one.upload = ""
+        one.parts = {}
         return None if len(joined) != rows else self.definition.level(joined)
 
     def _end(self, trial: str, stage: Stage) -> None:
@@ -322,20 +332,20 @@ class Vault:
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is in the ledger; an estimate from other releases is fixed there when told."""
-        told = self.definition.level(value)
+        shown = self.definition.level(value)
         if self._own:
-            return {"parameters": as_stored(parameters), "value": told, "sigma": self._run.sigma(trial)}
-        fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
+            return {"parameters": as_stored(parameters), "value": shown, "sigma": self._run.sigma(trial)}
+        fact = {"parameters": as_stored(parameters), "value": shown if math.isfinite(shown) else str(shown)}
         fixed: Any = self._ledger.fix(self.definition.scope, REPORTED + trial, fact)
         return dict(fixed)
 
 
-def _value_at(known: Mapping[str, Any], trial: str, parameters: Mapping[str, Any]) -> float:
+def _value_at(answer: Mapping[str, Any], trial: str, parameters: Mapping[str, Any]) -> float:
     """What a trial was told, if it was told that at these parameters."""
-    here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, known["parameters"]))  # NaN is NaN
+    here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, answer["parameters"]))  # NaN is NaN
     if here != there:
         raise dptune.errors.KeyConflict(
             f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new trial a "
             "new name."
         )
-    return float(known["value"])
+    return float(answer["value"])

@@ -66,7 +66,8 @@ class VaultClient(ActorClient):
 
     def _put(self, name: str, upload: str, losses: Losses) -> None:
         """Send the parts, no more of them at a time than may be in flight."""
-        actor, starts = self.actor(), range(0, len(losses), ROWS)
+        actor = self.actor()
+        starts = range(0, len(losses), ROWS)
         for first in range(0, len(starts), IN_FLIGHT):
             some = starts[first : first + IN_FLIGHT]
             parts = [losses[at : at + ROWS].tobytes() for at in some]

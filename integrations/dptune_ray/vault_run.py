@@ -39,7 +39,16 @@ class VaultRun:
         """Return what must not differ while the vault runs, by its name in a refusal."""
         request = self.request
         space = None if self.space is None else self.space.describe()
-        given = [sorted((of or {}).items()) for of in (request.settings, request.default)]
-        about = request.method.name, self.scope, space, self.mode, request.mu, request.seed, request.start_from, given
+        settings = [sorted((of or {}).items()) for of in (request.settings, request.default)]
+        facts = (
+            request.method.name,
+            self.scope,
+            space,
+            self.mode,
+            request.mu,
+            request.seed,
+            request.start_from,
+            settings,
+        )
         people = request.privatizer.fingerprint()
-        return {"settings": repr(about), "privatizer (clip, groups, weights, precision or seed)": people}
+        return {"settings": repr(facts), "privatizer (clip, groups, weights, precision or seed)": people}

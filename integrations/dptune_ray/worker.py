@@ -169,8 +169,8 @@ def made_trainable(
             'search.trainable(public="log loss on 300 public rows"), the scheduler with metric="public", mode="min".'
         )
     name = getattr(original, "__name__", type(original).__name__)
-    about = {"__doc__": original.__doc__, "__module__": __name__, "_name": f"{name.strip('<>')}-{run.name[-6:]}"}
-    return type(name, (kind,), {"function": PickledFunction(function), "silent": silent, **members, **about})
+    attributes = {"__doc__": original.__doc__, "__module__": __name__, "_name": f"{name.strip('<>')}-{run.name[-6:]}"}
+    return type(name, (kind,), {"function": PickledFunction(function), "silent": silent, **members, **attributes})
 
 
 def _reports_itself(function: Function, code: Any) -> bool:
@@ -201,21 +201,23 @@ class PrivateTrainable(WorkerTrial):
         return dict(self._shown)
 
     def _results(self) -> Generator[dict[str, Any], None, None]:
-        parameters, value, noise = flat(self.config), math.nan, dict[str, float]()
+        parameters = flat(self.config)
+        value = math.nan
+        noise = dict[str, float]()
         function = type(self).function.load()
         reported = partial(called_in_worker, losses_of_result(function), take=loss_vector)
         private = PrivateReports(self.vault, self.trial_id, parameters, reported)
         call = partial(private.during, partial(losses_at, function, self.config))
         try:
-            known = self.vault.call(Vault.check, self.trial_id, parameters)
-            if known is None:
+            released = self.vault.call(Vault.check, self.trial_id, parameters)
+            if released is None:
                 losses = call() if self.public is None else (yield from public_reports(call))
                 if not private.stopped:
-                    known = self.vault.finish(self.trial_id, parameters, losses)
-                elif (known := self.vault.call(Vault.told, self.trial_id)) is None:  # no other process has ended it
+                    released = self.vault.finish(self.trial_id, parameters, losses)
+                elif (released := self.vault.call(Vault.told, self.trial_id)) is None:  # no other process has ended it
                     yield {STOPPED: True, "done": True}
                     return
-            value = float(known)
+            value = float(released)
             if (sigma := self.vault.call(Vault.sigma, self.trial_id)) is not None:
                 noise[SIGMA] = sigma
         except dptune.errors.AllTrialsFailed:

@@ -78,7 +78,8 @@ def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
     """
     values = array
     if array.dtype.kind == "f" and array.dtype.itemsize < kind.itemsize:
-        values, flat = np.empty(array.shape), array.reshape(-1)
+        values = np.empty(array.shape)
+        flat = array.reshape(-1)
         for start in range(0, flat.size, CHUNK):
             values.reshape(-1)[start : start + CHUNK] = flat[start : start + CHUNK].astype(str).astype(np.float64)
     values, odd = numbers(values)

@@ -110,8 +110,8 @@ class PendingLosses:
         """
         if os.getpid() != self._process:
             return []
-        found = self._file.execute("SELECT point, sealed FROM pending ORDER BY at").fetchall()
-        opened = [self._opened(point, sealed, list(whose)) for point, sealed in found]
+        rows = self._file.execute("SELECT point, sealed FROM pending ORDER BY at").fetchall()
+        opened = [self._opened(point, sealed, list(whose)) for point, sealed in rows]
         return [(waiting, row) for waiting, row in opened if waiting.scope == scope]
 
     def _opened(self, point: str, sealed: bytes, whose: list[object]) -> tuple[PendingPoint, Row]:

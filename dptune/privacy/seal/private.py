@@ -74,12 +74,12 @@ def without_frames(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function whose errors have no frames of what it called: those may hold private values."""
 
     @wraps(function)
-    def call(*given: P.args, **options: P.kwargs) -> T:
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
         try:
-            return function(*given, **options)
+            return function(*arguments, **options)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
             failure = without_traceback(error)
-        del given, options
+        del arguments, options
         raise failure
 
     return call

@@ -22,7 +22,8 @@ class _Shown:
     """Python's way of showing a warning, filtered already; ``off`` while private rows are asked about."""
 
     def __init__(self, show: Callable[[Any], None]) -> None:
-        self._show, self.off = show, False
+        self._show = show
+        self.off = False
 
     def __call__(self, message: Any) -> None:
         if not self.off:
@@ -38,7 +39,8 @@ def quietly(method: Callable[[Any], Any], X: Any) -> Any:
     """The method's result, or what it raised, panics included; without a warning, which one person could cause."""
     with _ONE_AT_A_TIME, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        outer, _shown.off = _shown.off, True
+        outer = _shown.off
+        _shown.off = True
         try:
             return method(X)
         except KeyboardInterrupt:

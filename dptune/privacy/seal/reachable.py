@@ -48,16 +48,17 @@ def way_to(function: Callable[..., Any], *private: Any) -> str | None:
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
     arrays = [array for each in private for array in _arrays(each)]
     none: list[Array] = []
-    for way, found in _reachable(function):
-        theirs = attempt(_arrays, found, failed=none)  # a proxy may raise whatever it is asked
-        if id(found) in objects or any(_shares(a, b) for a in theirs for b in arrays):
+    for way, value in _reachable(function):
+        theirs = attempt(_arrays, value, failed=none)  # a proxy may raise whatever it is asked
+        if id(value) in objects or any(_shares(a, b) for a in theirs for b in arrays):
             return way
     return None
 
 
 def _reachable(function: Any) -> Iterator[tuple[str, Any]]:
     """Objects that the function can name, and what they hold, each with its way there."""
-    stack, seen = [("itself", function)], {id(function)}
+    stack = [("itself", function)]
+    seen = {id(function)}
     while stack and len(seen) < _MOST:
         way, each = stack.pop()
         if each is not function:
@@ -152,8 +153,8 @@ def undefined(function: Any) -> list[str]:
     """Return the globals that a function reads and nobody has defined."""
     if not isinstance(function, types.FunctionType):
         return []
-    known = {*function.__globals__, *vars(builtins)}
-    return sorted(globals_read(function.__code__, ("LOAD_GLOBAL",)) - known)
+    defined = {*function.__globals__, *vars(builtins)}
+    return sorted(globals_read(function.__code__, ("LOAD_GLOBAL",)) - defined)
 
 
 @functools.lru_cache(maxsize=4096)  # of every function within reach, at every search
