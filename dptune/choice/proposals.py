@@ -118,7 +118,7 @@ class Proposals:
 class Trainer(Protocol):
     """Trains on public rows, in whatever processes; a candidate whose training raised has its exception instead."""
 
-    given: object  # what the user gave it: must not reach the private rows
+    inputs: object  # what the user gave it: must not reach the private rows
 
     def losses(self, candidates: Sequence[Candidate]) -> Sequence[npt.ArrayLike | Exception]:
         """Return the losses of the public rows (N,) under each candidate, by cross-validation."""
@@ -235,7 +235,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
             "Nothing was charged."
         )
     asks: Any = losses_function(
-        functools.partial(_as_it_is, trainer.given), loss, options["data"], rows=privatizer.rows
+        functools.partial(_as_it_is, trainer.inputs), loss, options["data"], rows=privatizer.rows
     )
     try:
         asks.train(None)  # loads the private rows, and refuses a user's function that reaches them, before it is called

@@ -70,10 +70,8 @@ class RunView:
         first_space: Space | None,
         default: Mapping[str, Value] | None,
     ) -> None:
-        self.method = method
-        self.privatizer = privatizer
-        self.ledger = privatizer.ledger
-        self.scope = scope
+        self.method, self.scope = method, scope
+        self.privatizer, self.ledger = privatizer, privatizer.ledger
         self.plan, self.first_space, self.default = plan, first_space, default
         self.trials = totals(self.ledger, scope)[0]
         self.trials_failed = 0

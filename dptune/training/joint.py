@@ -177,8 +177,8 @@ def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delt
         return _released(exposures, delta)
     releases = _merge(each for exposure in exposures for each in removed(exposure))
     surely, possibly = plans
-    found = [surely] if surely == possibly else [surely, possibly]
-    readings: list[list[Any]] = [[*all_of_them, *releases] for all_of_them in found]
+    alternatives = [surely] if surely == possibly else [surely, possibly]
+    readings: list[list[Any]] = [[*all_of_them, *releases] for all_of_them in alternatives]
     accountant = max(map(accountant_of, readings), key=len)
     return _Largest(tuple(curve_of(each, delta) for each in readings)), _REMOVED, f"{accountant}; {_DOMINATED}"
 
@@ -213,14 +213,14 @@ def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
     """
     asked = [(ledger.plan, _question(ledger)) for ledger in ledgers]
     surely = _merged(asked, possibly=False)
-    return [[plan for plan, _ in found] for found in (surely, _merged(surely, possibly=True))]
+    return [[plan for plan, _ in reading] for reading in (surely, _merged(surely, possibly=True))]
 
 
 def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> list[tuple[Planned, str | None]]:
     """Return plans and questions, those that are (possibly) one selection as one plan."""
-    found: list[tuple[Planned, str | None]] = []
+    merged: list[tuple[Planned, str | None]] = []
     for plan, question in asked:
-        for place, (other, others) in enumerate(found):
+        for place, (other, others) in enumerate(merged):
             surely = question is not None and question == others
             if not (surely or (possibly and None in (question, others))):
                 continue
@@ -233,11 +233,11 @@ def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> l
                     "these people one ledger, whose plan has one training and one score."
                 )
             if whole is not None:
-                found[place] = whole, others or question
+                merged[place] = whole, others or question
                 break
         else:
-            found.append((plan, question))
-    return found
+            merged.append((plan, question))
+    return merged
 
 
 def _question(ledger: TrainingLedger) -> str | None:

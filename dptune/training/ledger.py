@@ -64,7 +64,8 @@ class TrainingLedger(FixedPlanLedger[Planned]):
     """
 
     kind, people = "trainings", "people who are trained on"
-    plans, wanted = (TrainingPlan, SelectionPlan), "a TrainingPlan, or a SelectionPlan if only the best is ever shown"
+    plans = (TrainingPlan, SelectionPlan)
+    wanted = "a TrainingPlan, or a SelectionPlan if only the best is ever shown"
     protects: ClassVar = {
         "dataset": "training data",
         "unit": "one person",
@@ -128,7 +129,8 @@ class TrainingLedger(FixedPlanLedger[Planned]):
 
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
-        facts, plan = self._facts(delta), self.plan
+        facts = self._facts(delta)
+        plan = self.plan
         ordinary = sum(bool(charge.note.get(ORDINARY)) for charge in self.charges())
         what = "selections" if isinstance(plan, SelectionPlan) else "trainings"
         warning = (

@@ -64,7 +64,8 @@ def watched(plan: TrainingPlan, n: int | None, optimizer: DPOptimizer, loader: D
     """Hold one training to its plan and charge nothing: for a repeat of :func:`repeat_and_select`, which has paid."""
     _check(plan, n, optimizer, loader)
     seed = None if optimizer.secure_mode else torch.seed()  # anew from the operating system, whatever the user seeded
-    theirs, made = optimizer.step_hook, 0
+    theirs = optimizer.step_hook
+    made = 0
 
     def at_step(stepping: DPOptimizer) -> None:
         nonlocal made

@@ -142,7 +142,8 @@ class Repeats:
 
     def _log_first(self) -> float:
         """Return log P(K = 1) of the truncated negative binomial."""
-        eta, log_gamma = self.shape or 0.0, math.log(self.gamma())
+        eta = self.shape or 0.0
+        log_gamma = math.log(self.gamma())
         log_step = math.log(-math.expm1(log_gamma))
         if eta == 0:
             return log_step - math.log(-log_gamma)

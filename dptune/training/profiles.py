@@ -99,9 +99,9 @@ class SelectionBound:
 
 def accountant_of(parts: Sequence[Any]) -> str:
     """Return in words how :func:`curve_of` accounts for the parts."""
-    found = PROFILE if any(isinstance(part, SelectionPlan) for part in parts) else PLD
+    accountant = PROFILE if any(isinstance(part, SelectionPlan) for part in parts) else PLD
     alike = len(parts) == 1 or all(isinstance(part, TrainingPlan | Gaussian) for part in parts)
-    return found if alike else f"{found}; {PRODUCT}"
+    return accountant if alike else f"{accountant}; {PRODUCT}"
 
 
 def curve_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> Curve:
@@ -140,12 +140,12 @@ class _Smaller:
     most: float
 
     def delta(self, epsilon: float) -> float:
-        found = self.curve.delta(epsilon)
-        return min(found, self.at) if epsilon >= self.most else found
+        delta = self.curve.delta(epsilon)
+        return min(delta, self.at) if epsilon >= self.most else delta
 
     def epsilon(self, delta: float) -> float:
-        found = self.curve.epsilon(delta)
-        return min(found, self.most) if delta >= self.at else found
+        epsilon = self.curve.epsilon(delta)
+        return min(epsilon, self.most) if delta >= self.at else epsilon
 
 
 def _events(parts: Sequence[TrainingPlan | SelectionPlan | Profile]) -> list[Any]:
@@ -206,11 +206,11 @@ def noise_multipliers(
     def selected(law: Callable[[float], Repeats]) -> Callable[[float], list[Any]]:
         return lambda z: [SelectionPlan(law(trainings), TrainingPlan(z, sample_rate, steps), score_mu or None)]
 
-    known: dict[str, Callable[[float], list[Any]]] = {"composition": every}
+    laws: dict[str, Callable[[float], list[Any]]] = {"composition": every}
     if trainings > 1:
-        known |= {"geometric": selected(Repeats.geometric), "poisson": selected(Repeats.poisson)}
+        laws |= {"geometric": selected(Repeats.geometric), "poisson": selected(Repeats.poisson)}
 
     def least(parts: Callable[[float], list[Any]]) -> float:
         return least_noise(lambda z: epsilon_of(parts(z), delta), epsilon)
 
-    return {way: least(parts) for way, parts in known.items() if way in ways}
+    return {way: least(parts) for way, parts in laws.items() if way in ways}

@@ -141,12 +141,14 @@ def repeat_and_select(
         )
     secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
-    interval, noise = Interval(*clip), noise_source(noise)
+    interval = Interval(*clip)
+    noise = noise_source(noise)
     ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first keeps what is shown, in whatever order
     score = _score(interval, n, plan.score_mu or 0.0, noise)
     with silence():  # from before the charge: a process that cannot be silenced, or waits for another, has paid nothing
         charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=is_private(noise))
-        home, mine = ledgers[0], secrets.token_hex(16)
+        home = ledgers[0]
+        mine = secrets.token_hex(16)
         if home.fix(_SCOPE, _DRAWN, mine) != mine:
             return _shown_before(ledgers, charges)
         best = _best(once, plan.repeats.draw(), score)

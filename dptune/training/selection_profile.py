@@ -46,14 +46,17 @@ class SelectionProfile:
     def __init__(self, repeats: Repeats, once: Callable[[Vector], Vector], *, most: float) -> None:
         s = np.linspace(-1.0, most + 4, _KNOTS)
         self._most = most
-        self._x, self._once = np.exp(-s), _on_both_sides(once, s)
+        self._x = np.exp(-s)
+        self._once = _on_both_sides(once, s)
         u = np.concatenate([[0.0], np.geomspace(1e-3 * repeats.rare(), 1.0, _PLACES)])
         w = np.minimum(1.0, (np.exp(s)[:, None] * u[1:] + self._once[:, None]).min(axis=0))
-        self._here, self._there = repeats.slope(u[:-1]), repeats.slope(w)  # at the worse end of each interval of u
+        self._here = repeats.slope(u[:-1])  # at the worse end of each interval of u
+        self._there = repeats.slope(w)
 
     def delta(self, epsilon: float) -> float:
         """Return a delta such that the selection is (epsilon, delta)-DP, epsilon >= 0."""
-        x, there = self._x, math.exp(epsilon) * self._there
+        x = self._x
+        there = math.exp(epsilon) * self._there
         h = np.maximum(0.0, (self._here[:, None] - np.outer(there, x)).max(axis=0))  # (knots,)
         slopes = np.diff(h, append=self._here[0]) / -np.diff(x, append=0.0)  # of the chords; the last ends at x = 0
         bends = np.diff(slopes, prepend=0.0)
@@ -61,7 +64,8 @@ class SelectionProfile:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon at ``delta``, rounded up; or ``most``, if that is smaller."""
-        low, high = 0.0, self._most
+        low = 0.0
+        high = self._most
         while high - low > _PRECISION:
             middle = (low + high) / 2
             low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
@@ -70,6 +74,6 @@ class SelectionProfile:
 
 def _on_both_sides(once: Callable[[Vector], Vector], s: Vector) -> Vector:
     """delta(-s) = 1 - e^(-s) + e^(-s) times delta(s) of the other direction."""
-    known, places = np.unique(np.abs(s), return_inverse=True)
-    profile: Vector = np.asarray(once(known))[places]
+    distinct, places = np.unique(np.abs(s), return_inverse=True)
+    profile: Vector = np.asarray(once(distinct))[places]
     return np.where(s < 0, -np.expm1(s) + np.exp(s) * profile, profile)

@@ -261,7 +261,7 @@ class _Threads:
         workers: int,
         progress: bool,
     ) -> None:
-        self._study, self._training, self.given = study, training, inputs
+        self._study, self._training, self.inputs = study, training, inputs
         self._workers, self._progress = workers, progress
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:

@@ -104,7 +104,7 @@ class _Tasks:
     """Trains candidates side by side in Ray's tasks; what a training raises is its result."""
 
     def __init__(self, training: PublicTraining, inputs: object, task_options: Mapping[str, Any]) -> None:
-        self._training, self.given = training, inputs
+        self._training, self.inputs = training, inputs
         self._options = {"num_cpus": 1, "max_retries": 3, **task_options}
 
     @cached_property

@@ -188,7 +188,7 @@ class SpaceSearch(RunSearch):
 
     def _refuse_untold(self, trial: str, result: Mapping[str, Any]) -> None:
         if not self._allows and not math.isnan(result.get(self.metric, math.nan)):
-            self._refuse_unpaid(trial, result, self.vault.call(Vault.told, trial))
+            self._refuse_unpaid(trial, result, self.vault.call(Vault.reported, trial))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Likewise; nothing is learned from Tune. May come twice, or never."""

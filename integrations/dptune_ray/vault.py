@@ -56,7 +56,7 @@ class Trial:
     stage: Stage = Stage.OPEN
     asked: dict[str, Any] | None = None  # what it should try; None when it is no longer expected to hand in losses
     at: Mapping[str, Any] | None = None  # where it is evaluated
-    told: Mapping[str, Any] | None = None  # its value as Tune sees it, and the parameters, as plain JSON data
+    answer: Mapping[str, Any] | None = None  # its value as Tune sees it, and the parameters, as plain JSON data
     upload: str = ""  # of which process of the trial the parts are
     parts: dict[int, bytes] = field(default_factory=dict)  # float64 losses, by their first row
 
@@ -180,7 +180,7 @@ class Vault:
 
     # ---- what a trial was told -----------------------------------------------------------------------
 
-    def told(self, trial: str) -> float | None:
+    def reported(self, trial: str) -> float | None:
         answer = self._known(trial)
         return None if answer is None else float(answer["value"])
 
@@ -192,12 +192,12 @@ class Vault:
     def _known(self, trial: str) -> Mapping[str, Any] | None:
         """Parameters and value, looked up in the ledger if another life of this vault has told it."""
         one = self._trials[trial]
-        if one.told is None:
+        if one.answer is None:
             answer: Any = (
                 self._released(trial) if self._own else self._ledger.fact(self.definition.scope, REPORTED + trial)
             )
-            one.told = answer
-        return one.told
+            one.answer = answer
+        return one.answer
 
     def _released(self, trial: str) -> dict[str, Any] | None:
         """The trial's own release, of the run or of one that it extends."""
@@ -271,14 +271,14 @@ class Vault:
         (losses,) = self._taken(upload)
         one = self._trials[trial]
         one.asked = None
-        if one.stage is not Stage.TAKEN or one.told is None:
+        if one.stage is not Stage.TAKEN or one.answer is None:
             try:
                 value = self._run.finish(trial, parameters, losses)
             except dptune.errors.AllTrialsFailed as error:
                 self._ended = error
                 raise
-            one.told = self._tell(trial, parameters, value)
-        answer = _value_at(one.told, trial, parameters)
+            one.answer = self._tell(trial, parameters, value)
+        answer = _value_at(one.answer, trial, parameters)
         self._end(trial, Stage.TAKEN)
         return answer
 
@@ -328,7 +328,7 @@ class Vault:
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""
-        self._trials[trial] = Trial(stage, told=self._trials[trial].told)
+        self._trials[trial] = Trial(stage, answer=self._trials[trial].answer)
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is in the ledger; an estimate from other releases is fixed there when told."""

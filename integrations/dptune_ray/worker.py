@@ -214,7 +214,9 @@ class PrivateTrainable(WorkerTrial):
                 losses = call() if self.public is None else (yield from public_reports(call))
                 if not private.stopped:
                     released = self.vault.finish(self.trial_id, parameters, losses)
-                elif (released := self.vault.call(Vault.told, self.trial_id)) is None:  # no other process has ended it
+                elif (
+                    released := self.vault.call(Vault.reported, self.trial_id)
+                ) is None:  # no other process has ended it
                     yield {STOPPED: True, "done": True}
                     return
             value = float(released)

@@ -79,24 +79,26 @@ def _losses(models: Models, model: Any, rows: int) -> Any:
     """
     if isinstance(model, Failed):
         return None
-    found = models.losses(model)
-    return np.full(rows, np.nan) if found is None else found
+    losses = models.losses(model)
+    return np.full(rows, np.nan) if losses is None else losses
 
 
 def _proposed(search: SearchSettings, models: Models) -> public_search.Proposed:
     """Let public rows propose; say so if nothing can be compared with."""
-    seed, loss, default = search.random_state, as_loss(search.loss), search.default or {}
-    about: dict[str, Any] = {"loss": loss, "seed": seed}
+    seed = search.random_state
+    loss = as_loss(search.loss)
+    default = search.default or {}
+    options: dict[str, Any] = {"loss": loss, "seed": seed}
     if search.wraps_search:
         inner = search.estimator
         jobs = search.n_jobs if search.n_jobs is not None else inner.n_jobs
-        rows = public_search.PublicRows.of(models.estimator, models.training, cv=inner.cv, n_jobs=jobs, **about)
+        rows = public_search.PublicRows.of(models.estimator, models.training, cv=inner.cv, n_jobs=jobs, **options)
         search.search_ = public_search.run(inner, models.training, seed)
         proposed = public_search.found_by(search.search_, rows, default)
     else:
         scorer = None if search.scoring is None else check_scoring(models.estimator, search.scoring)
-        about |= {"n_jobs": search.n_jobs, "scorer": scorer}
-        rows = public_search.PublicRows.of(models.estimator, models.training, cv=search.cv, **about)
+        options |= {"n_jobs": search.n_jobs, "scorer": scorer}
+        rows = public_search.PublicRows.of(models.estimator, models.training, cv=search.cv, **options)
         proposed = public_search.drawn(rows, search.space, search.n_trials, seed=seed, default=default)
     if proposed.default is None:
         warnings.warn(
@@ -117,5 +119,7 @@ def _found(
     model = models.fitted(best) if refit else None
     own = models.estimator.get_params()
     default = proposed.parameters[proposed.default] if proposed.default is not None else {}
-    told = {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}
-    return SearchResult(Decided(best, told, selection, left), model, selection.estimate, public)
+    parameters = (
+        {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}
+    )
+    return SearchResult(Decided(best, parameters, selection, left), model, selection.estimate, public)

@@ -74,7 +74,9 @@ class _Reader:
 
     def __init__(self, **how: bool) -> None:
         self.found = hashlib.sha256()
-        self._how, self._code, self._strict = how, how["code"], how["strict"]
+        self._how = how
+        self._code = how["code"]
+        self._strict = how["strict"]
         self._places: dict[int, int] = {}  # of functions and classes, which no copy duplicates
         self._within: list[int] = []  # objects that are being read
         self._way: list[str] = []  # the names that lead to the present one
@@ -149,8 +151,8 @@ class _Reader:
         columns = named or [(str(name), each.iloc[:, j]) for j, name in enumerate(each.columns)]
         for name, column in columns:
             categories = getattr(column.dtype, "categories", None)
-            about = () if categories is None else (list(map(repr, categories)), column.dtype.ordered)
-            self._word(name, str(column.dtype), *about)
+            kind = () if categories is None else (list(map(repr, categories)), column.dtype.ordered)
+            self._word(name, str(column.dtype), *kind)
             self._read_array(np.asarray(column))
 
     def _read_array(self, each: Any) -> None:
@@ -206,25 +208,26 @@ class _Reader:
             self._word("place", self._places[id(each)])
             return
         self._places[id(each)] = len(self._places)
-        known = _installed(module)
-        if known:
+        installed = _installed(module)
+        if installed:
             self._word(module, *self._version(module))
         if isinstance(each, types.FunctionType):
-            self._read_function(each, known=known)
-        elif not known and self._code:
+            self._read_function(each, installed=installed)
+        elif not installed and self._code:
             self._named("bases", ((base.__qualname__, base) for base in each.__bases__))
             held = {name: value for name, value in vars(each).items() if name not in _OF_EVERY_CLASS}
             self._named(each.__qualname__, sorted(held.items()))
 
-    def _read_function(self, each: types.FunctionType, *, known: bool) -> None:
+    def _read_function(self, each: types.FunctionType, *, installed: bool) -> None:
         cells = zip(each.__code__.co_freevars, each.__closure__ or (), strict=True)
         self._named("closure", ((name, _in_cell(cell)) for name, cell in cells))
         self._named("defaults", [("defaults", each.__defaults__), ("keywords", each.__kwdefaults__)])
-        if known or not self._code:
+        if installed or not self._code:
             return
         self._bytecode(each.__code__)
         self._named("attributes", sorted(vars(each).items()))
-        names, scope = set(_names(each.__code__)), each.__globals__
+        names = set(_names(each.__code__))
+        scope = each.__globals__
         read = sorted({name for name in _loaded(each.__code__) if name in scope})
         self._named("globals", ((name, scope[name]) for name in read))
         modules = [held for name in read if isinstance(held := scope[name], types.ModuleType)]
@@ -293,8 +296,8 @@ def _installed(module: str | None) -> bool:
     top = (module or "").partition(".")[0]
     if top in sys.stdlib_module_names or top in _OWN:
         return top != "__main__"
-    found = sys.modules.get(top)
-    places = [getattr(found, "__file__", None), *getattr(found, "__path__", ())]
+    package = sys.modules.get(top)
+    places = [getattr(package, "__file__", None), *getattr(package, "__path__", ())]
     return any(Path(place).is_relative_to(folder) for place in places if place for folder in _folders())
 
 

@@ -192,21 +192,21 @@ class Models:
         """Return the models of several sets of parameters as they come, in order; :class:`Failed` with a warning."""
         asked = [(of_parameters(parameters), parameters) for parameters in points]
         fresh = {key: parameters for key, parameters in asked if key not in self._kept}
-        coming = zip(fresh, self._parallel(delayed(self._train)(each) for each in fresh.values()), strict=True)
+        training = zip(fresh, self._parallel(delayed(self._train)(each) for each in fresh.values()), strict=True)
         here: dict[str, Any] = {}
         left = Counter(key for key, _ in asked)
         for key, _ in asked:
             while key not in self._kept and key not in here:
-                come, model = next(coming)
+                come, model = next(training)
                 (self._kept if self._keeps(come) else here)[come] = model
-            found = self._kept[key] if key in self._kept else here[key]
+            trained = self._kept[key] if key in self._kept else here[key]
             left[key] -= 1
             if left[key] == 0:
                 here.pop(key, None)
-            if isinstance(found, Failed):
-                warnings.warn(f"A candidate could not be trained:\n{found.traceback}", FitFailedWarning, stacklevel=5)
-            yield found
-        next(coming, None)  # so that joblib's generator ends, and is not closed by the garbage collector
+            if isinstance(trained, Failed):
+                warnings.warn(f"A candidate could not be trained:\n{trained.traceback}", FitFailedWarning, stacklevel=5)
+            yield trained
+        next(training, None)  # so that joblib's generator ends, and is not closed by the garbage collector
 
     def fitted(self, parameters: Mapping[str, Any]) -> Any:
         """Return one model; raises what :func:`usable` raises."""

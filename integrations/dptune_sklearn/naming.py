@@ -58,7 +58,7 @@ def refuse_other(ledger: PrivacyLedger, name: str, wanted: Mapping[str, str]) ->
     """Refuse a name that stands for another search."""
     stored = ledger.fact(name, _SEARCH)
     begun = stored if isinstance(stored, Mapping) else wanted
-    if other := [what for what, found in wanted.items() if begun.get(what) != found]:
+    if other := [what for what, value in wanted.items() if begun.get(what) != value]:
         raise BudgetMismatch(
             f"the name {name!r} belongs to a search with other {' and '.join(other)}, whose answers are not those of "
             "this search. Give this search another name=. Nothing was charged."

@@ -216,17 +216,17 @@ class PrivateSearch(WrappedEstimator):
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
         AskedLoss.agreed(self.loss, privatizer, partial(warnings.warn, stacklevel=4))
         boolean("warm_start", self.warm_start)
-        found = spend(self, privatizer, models)
-        self.best_params_, self.best_loss_ = found.best, found.loss
-        self._public_results = dict(found.public or {})
+        result = spend(self, privatizer, models)
+        self.best_params_, self.best_loss_ = result.best, result.loss
+        self._public_results = dict(result.public or {})
         for name in _SHOWN:
             self.__dict__.pop(name, None)  # of an earlier fit
         self.__dict__.update({name: self._public_results[name] for name in _SHOWN if name in self._public_results})
-        if found.model is not None:
-            self.best_estimator_ = found.model
+        if result.model is not None:
+            self.best_estimator_ = result.model
         self.released_ = self._released(privatizer)
-        if hasattr(found.model, "feature_names_in_"):
-            self.feature_names_in_ = found.model.feature_names_in_
+        if hasattr(result.model, "feature_names_in_"):
+            self.feature_names_in_ = result.model.feature_names_in_
         return self
 
     @property
@@ -264,8 +264,8 @@ class PrivateSearch(WrappedEstimator):
     @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
         """The fitted estimator's own score, without noise: of rows that are not private. Warns of those of ``fit``."""
-        given = _PRIVATE_ROWS.get(self)
-        if given is not None and given() is X:
+        private_rows = _PRIVATE_ROWS.get(self)
+        if private_rows is not None and private_rows() is X:
             warnings.warn(
                 "NOT PRIVATE: score(X_val, y_val) is exact, and the ledger does not count it. Publish best_loss_, "
                 "selection_ or the statement instead, and score rows that nobody protects.",
@@ -315,8 +315,9 @@ class PrivateSearch(WrappedEstimator):
         """Return how the budget is spent; refuse settings that do not go together."""
         if self.wraps_search:
             for setting in ("param_distributions", "cv", "scoring", "n_trials", "method", "refit"):
-                given, usual = getattr(self, setting), signature(PrivateSearch).parameters[setting].default
-                if given is not usual and given != usual:
+                value = getattr(self, setting)
+                usual = signature(PrivateSearch).parameters[setting].default
+                if value is not usual and value != usual:
                     raise InputError(
                         f"{setting}= is refused with a {type(self.estimator).__name__}, which has its own: give it "
                         "to that search. Nothing was charged."
@@ -351,19 +352,19 @@ class PrivateSearch(WrappedEstimator):
 
     def _ledger(self) -> dptune.PrivacyLedger:
         """Return the ledger; made anew from its path, it is the same."""
-        given = self.ledger
-        return given if isinstance(given, dptune.PrivacyLedger) else dptune.PrivacyLedger(given, self.budget)
+        ledger = self.ledger
+        return ledger if isinstance(ledger, dptune.PrivacyLedger) else dptune.PrivacyLedger(ledger, self.budget)
 
     def _released(self, privatizer: dptune.LossPrivatizer) -> dict[str, list[Any]]:
         """Return what was released under the search's name, in the ledger's order."""
         ledger, auto = privatizer.ledger, privatizer.auto
         charges = [*([] if auto is None else ledger.charges(auto.scope)), *charges_of(ledger, self.name_)]
-        about = [charge.description for charge in charges]
+        descriptions = [charge.description for charge in charges]
         return {
             "release": [charge.key for charge in charges],
-            "what": [each["statistic"] for each in about],
-            "mu": [each["mu"] for each in about],
-            "sigma": [each["sigma"] for each in about],
+            "what": [each["statistic"] for each in descriptions],
+            "mu": [each["mu"] for each in descriptions],
+            "sigma": [each["sigma"] for each in descriptions],
             "value": [charge.value for charge in charges],
             "private": [charge.private for charge in charges],
             "params": [self._asked_at(charge.key, charge.note) for charge in charges],

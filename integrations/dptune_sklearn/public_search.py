@@ -83,23 +83,24 @@ def _fitted_study(search: Any) -> Any:
 
 def seeded(estimator: Any, seed: int) -> Any:
     """Return a clone in which everything random that has no seed gets one, so that it proposes the same again."""
-    found, settings = clone(estimator), dict[str, Any]()
-    for name, value in sorted(found.get_params(deep=True).items()):
+    copied = clone(estimator)
+    settings = dict[str, Any]()
+    for name, value in sorted(copied.get_params(deep=True).items()):
         last = name.rpartition("__")[2]
         if last == "random_state" and value is None:
             settings[name] = seed
         elif last == "cv":
             settings[name] = _seeded_folds(value, seed)
-    return found.set_params(**settings)
+    return copied.set_params(**settings)
 
 
 def _seeded_folds(cv: Any, seed: int) -> Any:
     """Return a splitter; one that shuffles without a seed gets one."""
     if not getattr(cv, "shuffle", hasattr(cv, "random_state")) or getattr(cv, "random_state", seed) is not None:
         return cv
-    found = copy(cv)
-    found.random_state = seed
-    return found
+    folds = copy(cv)
+    folds.random_state = seed
+    return folds
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,12 @@ class PublicRows:
     def evaluated(self, candidates: Iterable[Parameters]) -> list[Evaluated]:
         """Return what the candidates lose, in their order; warn of those that could not be trained."""
         parallel = Parallel(n_jobs=self.n_jobs)
-        found: list[Evaluated] = list(parallel(delayed(_evaluate)(self, parameters) for parameters in candidates))
-        for each in found:
+        results: list[Evaluated] = list(parallel(delayed(_evaluate)(self, parameters) for parameters in candidates))
+        for each in results:
             if each.failed is not None:
-                told = f"A candidate could not be cross-validated:\n{each.failed.traceback}"
-                warnings.warn(told, FitFailedWarning, stacklevel=7)
-        return found
+                message = f"A candidate could not be cross-validated:\n{each.failed.traceback}"
+                warnings.warn(message, FitFailedWarning, stacklevel=7)
+        return results
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,10 @@ class _NotTrained(Exception):
 
 
 def _evaluate(rows: PublicRows, parameters: Parameters) -> Evaluated:
-    training, scores, seconds, tested = rows.training, list[float](), list[float](), list[Any]()
+    training = rows.training
+    scores = list[float]()
+    seconds = list[float]()
+    tested = list[Any]()
 
     def fit(X: Any, y: Any, **options: Any) -> Any:
         begun = time.perf_counter()
@@ -192,19 +196,19 @@ def drawn(
 def _results(points: Sequence[Parameters], evaluated: Sequence[Evaluated]) -> dict[str, Any]:
     """Return ``cv_results_`` as scikit-learn's searches have it."""
     scores, seconds = (np.array([getattr(each, name) for each in evaluated]) for name in ("scores", "seconds"))
-    found: dict[str, Any] = {"mean_fit_time": seconds.mean(axis=1), "std_fit_time": seconds.std(axis=1)}
+    columns: dict[str, Any] = {"mean_fit_time": seconds.mean(axis=1), "std_fit_time": seconds.std(axis=1)}
     for name in sorted({name for point in points for name in point}):
         column = np.ma.MaskedArray(np.empty(len(points), dtype=object), mask=True)
         for i, point in enumerate(points):
             if name in point:
                 column[i] = point[name]
-        found[f"param_{name}"] = column
-    found["params"] = [dict(point) for point in points]
-    found |= {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
+        columns[f"param_{name}"] = column
+    columns["params"] = [dict(point) for point in points]
+    columns |= {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
     mean = scores.mean(axis=1)
-    found |= {"mean_test_score": mean, "std_test_score": scores.std(axis=1)}
+    columns |= {"mean_test_score": mean, "std_test_score": scores.std(axis=1)}
     worst = np.where(np.isnan(mean), np.nanmin(mean, initial=0.0) - 1, mean)  # a failed candidate ranks last
-    return found | {"rank_test_score": rankdata(-worst, method="min").astype(np.int32)}
+    return columns | {"rank_test_score": rankdata(-worst, method="min").astype(np.int32)}
 
 
 # ---- candidates of the user's own search -----------------------------------------------------------------------------
@@ -221,7 +225,8 @@ def run(search: Any, training: TrainingRows, seed: int) -> Any:
 def found_by(search: Any, rows: PublicRows, default: Parameters) -> Proposed:
     """Take the best candidates of a fitted search, cross-validate them on the same folds, and ``default``."""
     results = results_of(search)
-    scores, unique = _scores(search, results), dict[str, int]()
+    scores = _scores(search, results)
+    unique = dict[str, int]()
     for place in _order(results, scores):
         unique.setdefault(of_parameters(results["params"][place]), place)
     best = list(unique.values())[:CANDIDATES]
@@ -243,10 +248,10 @@ def results_of(search: Any) -> Mapping[str, Any]:
         results: Mapping[str, Any] = search.cv_results_
         return results
     trials = study.trials
-    found: dict[str, Any] = {"params": [dict(trial.params) for trial in trials]}
+    columns: dict[str, Any] = {"params": [dict(trial.params) for trial in trials]}
     for name in sorted({name for trial in trials for name in trial.user_attrs if name.endswith(("_score", "_time"))}):
-        found[name] = np.array([trial.user_attrs.get(name, np.nan) for trial in trials], dtype=np.float64)
-    return found
+        columns[name] = np.array([trial.user_attrs.get(name, np.nan) for trial in trials], dtype=np.float64)
+    return columns
 
 
 def _scores(search: Any, results: Mapping[str, Any]) -> npt.NDArray[np.float64]:
@@ -263,8 +268,8 @@ def _scores(search: Any, results: Mapping[str, Any]) -> npt.NDArray[np.float64]:
 def _order(results: Mapping[str, Any], scores: npt.NDArray[np.float64]) -> list[int]:
     """Return the places of the candidates, best first; of a halving search those with the most resources come first."""
     rounds = np.asarray(results.get("iter", np.zeros(len(scores))))
-    known = np.where(np.isnan(scores), -np.inf, scores)
-    return [int(place) for place in np.lexsort((-known, -rounds))]
+    finite = np.where(np.isnan(scores), -np.inf, scores)
+    return [int(place) for place in np.lexsort((-finite, -rounds))]
 
 
 def _with_default(estimator: Any, points: Sequence[Parameters], default: Parameters) -> tuple[int, list[Parameters]]:

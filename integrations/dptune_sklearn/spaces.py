@@ -52,9 +52,9 @@ class UserSpace:
         self._searched: dict[str, Coordinate] = {}
         when: dict[str, Any] = {}
         for i, space in enumerate(self._spaces):
-            found = {self._name(i, name): _coordinate(name, given) for name, given in space.items()}
-            self._searched |= {name: each for name, each in found.items() if isinstance(each, Coordinate)}
-            when |= {name: {WHICH: [i]} for name in found if name in self._searched and len(self._spaces) > 1}
+            coordinates = {self._name(i, name): _coordinate(name, values) for name, values in space.items()}
+            self._searched |= {name: each for name, each in coordinates.items() if isinstance(each, Coordinate)}
+            when |= {name: {WHICH: [i]} for name in coordinates if name in self._searched and len(self._spaces) > 1}
         if len(self._spaces) > 1:
             self._searched[WHICH] = _of_categories(list(range(len(self._spaces))))
         if not self._searched:
@@ -68,7 +68,7 @@ class UserSpace:
         """Return what the estimator is given at a point of the space."""
         chosen = point.get(WHICH)
         which = chosen if isinstance(chosen, int) else 0
-        fixed = {name: given[0] for name, given in self._spaces[which].items() if _is_one(given)}
+        fixed = {name: values[0] for name, values in self._spaces[which].items() if _is_one(values)}
         names = {self._name(which, name): name for name in self._spaces[which]}
         return fixed | {names[ours]: self._searched[ours].user(value) for ours, value in point.items() if ours in names}
 
@@ -79,7 +79,7 @@ class UserSpace:
     @property
     def finite(self) -> bool:
         """Whether the space is a grid, of which every point may be tried several times."""
-        return not any(hasattr(given, "rvs") for space in self._spaces for given in space.values())
+        return not any(hasattr(values, "rvs") for space in self._spaces for values in space.values())
 
     def nearest(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Value] | None, list[str]]:
         """Return the nearest point to an estimator's own parameters, and the names of numbers that lie outside.
@@ -108,8 +108,9 @@ class UserSpace:
             return False
 
     def _ours(self, i: int, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
-        several, space = len(self._spaces) > 1, self._spaces[i]
-        fixed = {name: given[0] for name, given in space.items() if _is_one(given)}
+        several = len(self._spaces) > 1
+        space = self._spaces[i]
+        fixed = {name: values[0] for name, values in space.items() if _is_one(values)}
         if several and any(repr(parameters.get(name)) != repr(value) for name, value in fixed.items()):
             return None
         searched = {ours: name for name in space if (ours := self._name(i, name)) in self._searched}
@@ -124,16 +125,16 @@ class UserSpace:
 def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
     """Refuse an empty search, and by its name a parameter that the estimator has in none of a space's models."""
     for space in _listed(distributions):
-        parts = {name: found for name, given in space.items() if (found := _estimators(given))}
+        parts = {name: nested for name, values in space.items() if (nested := _estimators(values))}
         models = [clone(estimator)]
         for chosen in itertools.product(*parts.values()):
             with suppress(*_REFUSALS):  # a part that none of them has is told below
                 models.append(clone(estimator).set_params(**dict(zip(parts, map(clone, chosen), strict=True))))
-        for name, given in space.items():
-            if not any(_takes(model, name, given) for model in models):
-                known = {known for model in models for known in model.get_params(deep=True)}
-                near = difflib.get_close_matches(name, known, n=1)
-                meant = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(sorted(known))}."
+        for name, values in space.items():
+            if not any(_takes(model, name, values) for model in models):
+                parameters = {parameters for model in models for parameters in model.get_params(deep=True)}
+                near = difflib.get_close_matches(name, parameters, n=1)
+                meant = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(sorted(parameters))}."
                 raise InputError(
                     f"param_distributions has {name!r}, which this {type(estimator).__name__} has not. {meant} Nothing "
                     "was trained or spent."
@@ -151,9 +152,9 @@ def _listed(distributions: Distributions) -> list[Mapping[str, Any]]:
     return listed
 
 
-def _takes(model: Any, name: str, given: Any) -> bool:
+def _takes(model: Any, name: str, setting: Any) -> bool:
     """Tell whether a model takes a parameter: some, as skorch's, take more than they list."""
-    values = [given.rvs(random_state=0)] if hasattr(given, "rvs") else given if np.iterable(given) else []
+    values = [setting.rvs(random_state=0)] if hasattr(setting, "rvs") else setting if np.iterable(setting) else []
     try:
         clone(model).set_params(**{name: next(iter(values), None)})
     except _REFUSALS:
@@ -161,9 +162,9 @@ def _takes(model: Any, name: str, given: Any) -> bool:
     return True
 
 
-def _estimators(given: Any) -> list[Any]:
+def _estimators(domain: Any) -> list[Any]:
     return (
-        [value for value in given if hasattr(value, "get_params")] if isinstance(given, Sequence | np.ndarray) else []
+        [value for value in domain if hasattr(value, "get_params")] if isinstance(domain, Sequence | np.ndarray) else []
     )
 
 
@@ -185,28 +186,28 @@ def candidates(
     most = min(n_trials or grid, grid) if lists else n_trials or USUAL_TRIALS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # scikit-learn's, of a grid that is searched whole
-        found = list(ParameterSampler(distributions, most, random_state=seed))
+        sampled = list(ParameterSampler(distributions, most, random_state=seed))
     if first is None:
-        return found
-    others = [point for point in found if of_parameters(point) != of_parameters(first)]
+        return sampled
+    others = [point for point in sampled if of_parameters(point) != of_parameters(first)]
     return [dict(first), *others][: n_trials or max(most, len(others) + lists)]
 
 
-def _coordinate(name: str, given: Any) -> Coordinate | None:
+def _coordinate(name: str, domain: Any) -> Coordinate | None:
     """The coordinate of a parameter; None of a list with one value."""
-    if hasattr(given, "ppf") and hasattr(given, "support"):
-        return _of_distribution(given)
-    if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and len(given) > 0:
-        values = list(given)
+    if hasattr(domain, "ppf") and hasattr(domain, "support"):
+        return _of_distribution(domain)
+    if isinstance(domain, Sequence | np.ndarray) and not isinstance(domain, str) and len(domain) > 0:
+        values = list(domain)
         ordered = all(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
-        return None if _is_one(given) else _of_numbers(values) if ordered else _of_categories(values)
+        return None if _is_one(domain) else _of_numbers(values) if ordered else _of_categories(values)
     raise InputError(
-        f"param_distributions[{name!r}] must be a list of values or a frozen scipy.stats distribution; got {given!r}."
+        f"param_distributions[{name!r}] must be a list of values or a frozen scipy.stats distribution; got {domain!r}."
     )
 
 
-def _is_one(given: Any) -> bool:
-    return not hasattr(given, "ppf") and len(given) == 1
+def _is_one(domain: Any) -> bool:
+    return not hasattr(domain, "ppf") and len(domain) == 1
 
 
 def _of_numbers(values: list[Any]) -> Coordinate:
@@ -230,9 +231,9 @@ def _of_categories(values: list[Any]) -> Coordinate:
     return Coordinate(named, lambda choice: values[int(np.argmax(named.encode(choice)))], ours, _number)
 
 
-def _of_distribution(given: Any) -> Coordinate:
-    low, high = given.support()
-    distribution = getattr(given, "dist", given)  # rv_discrete(values=...) and rv_histogram(...) are not frozen
+def _of_distribution(frozen: Any) -> Coordinate:
+    low, high = frozen.support()
+    distribution = getattr(frozen, "dist", frozen)  # rv_discrete(values=...) and rv_histogram(...) are not frozen
     kind = distribution.name
 
     def nearest(value: Any) -> Any:
@@ -240,22 +241,22 @@ def _of_distribution(given: Any) -> Coordinate:
 
     if kind == "randint":
         return Coordinate(Int(int(low), int(high)), int, int, nearest)
-    if kind == "uniform" or (kind in _LOG and low > 0 and _unshifted(given)):
+    if kind == "uniform" or (kind in _LOG and low > 0 and _unshifted(frozen)):
         return Coordinate(Float(float(low), float(high), log=kind in _LOG), float, float, nearest)
     tails = Float(TAIL if math.isinf(low) else 0.0, 1 - TAIL if math.isinf(high) else 1.0)
     if not isinstance(distribution, rv_discrete):
-        return Coordinate(tails, lambda q: given.ppf(q).item(), lambda value: float(given.cdf(value)), nearest)
+        return Coordinate(tails, lambda q: frozen.ppf(q).item(), lambda value: float(frozen.cdf(value)), nearest)
 
     def value_at(q: float) -> int | float:
         """Return the quantile, a whole number where it is one; of q = 0 scipy says one less than the lowest."""
-        value = max(given.ppf(q).item(), float(low))
+        value = max(frozen.ppf(q).item(), float(low))
         return int(value) if value.is_integer() else value
 
     def middle(value: Any) -> float:
-        chance = float(given.pmf(value))
+        chance = float(frozen.pmf(value))
         if chance <= 0:
             raise ValueError("none of the distribution's values")
-        return min(max(float(given.cdf(value)) - chance / 2, tails.low), tails.high)
+        return min(max(float(frozen.cdf(value)) - chance / 2, tails.low), tails.high)
 
     return Coordinate(tails, value_at, middle, nearest)
 
@@ -266,7 +267,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _unshifted(given: Any) -> bool:
+def _unshifted(frozen: Any) -> bool:
     """Tell whether a log-uniform distribution is even in the logarithm: its median is the middle there."""
-    low, high = given.support()
-    return math.isclose(given.median(), math.sqrt(low * high))
+    low, high = frozen.support()
+    return math.isclose(frozen.median(), math.sqrt(low * high))

@@ -89,15 +89,17 @@ def select(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Mo
                 raise InputError(_fewer_than_two([model for _, model in begun_fits]))
             begun_fits.append(fit)
     loss, most = as_loss(search.loss).name, as_loss(search.loss).most
-    known, default_losses = None if most == math.inf else most, partial(_usual_losses, models, first or {})
-    privatizer.choose_clip(default_losses, loss=loss, most=known, mu=search.mu, choice_share=choice)
+    bound = None if most == math.inf else most
+    default_losses = partial(_usual_losses, models, first or {})
+    privatizer.choose_clip(default_losses, loss=loss, most=bound, mu=search.mu, choice_share=choice)
     mu = usual_share(ledger, search.mu, choice_share=choice) if begun is None else float(begun["mu"])
     if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=5)
     limits = ledger.filter_for(name, plan={"mu": mu, "shares": {"choice": choice}}).limits
     share = share_in_words(ledger.budget, limits, mu)
-    clip, shows = privatizer.interval, _shown_by_a_choice(privatizer, mu, needed, settings.estimate_share)
+    clip = privatizer.interval
+    shows = _shown_by_a_choice(privatizer, mu, needed, settings.estimate_share)
     said = [
         f"Plan: the search {name!r} makes one choice among {len(points)} models.",
         f"Spends: {share}. Each loss is clipped to ({clip.low:g}, {clip.high:.4g}).",
@@ -109,7 +111,7 @@ def select(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Mo
     chosen = select_named(named_losses(), privatizer, name, settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
-    told = Recommendation(
+    recommendation = Recommendation(
         best,
         defaults=first or {},
         reason="a choice without public rows releases no difference of losses",
@@ -119,7 +121,7 @@ def select(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Mo
             f"one choice among {len(points)} candidates", privatizer.n, chosen.estimate, left_in_words(ledger)
         ),
     )
-    return SearchResult(told, models.fitted(best), chosen.estimate)
+    return SearchResult(recommendation, models.fitted(best), chosen.estimate)
 
 
 def _fewer_than_two(fits: Sequence[Any]) -> str:
@@ -134,11 +136,11 @@ def _fewer_than_two(fits: Sequence[Any]) -> str:
 def _shown_by_a_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: float, share: float) -> str:
     """Return which lead a choice finds, and how large the noise of its estimate is."""
     width = privatizer.loss_range
-    found = f"the best model in 95% of runs, if its mean loss is lower than the others' by {needed * width:.3g}."
+    shown = f"the best model in 95% of runs, if its mean loss is lower than the others' by {needed * width:.3g}."
     if share == 0:
-        return found
+        return shown
     sigma = width / (privatizer.n * mu * math.sqrt(share))
-    return f"{found} The released loss has noise of standard deviation {sigma:.3g}."
+    return f"{shown} The released loss has noise of standard deviation {sigma:.3g}."
 
 
 def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
@@ -165,7 +167,8 @@ def sample(sampler: Any, search: SearchSettings, privatizer: dptune.LossPrivatiz
     from dptune_optuna.spaces import to_distributions
     from dptune_optuna.studies import SIGMA
 
-    where, asked = UserSpace(search.space), dict[str, Any]()
+    where = UserSpace(search.space)
+    asked = dict[str, Any]()
     distributions = to_distributions(where.space)
     study = optuna.create_study(study_name=search.name_, sampler=deepcopy(sampler))  # the user's stays as it was given
 
@@ -181,13 +184,15 @@ def sample(sampler: Any, search: SearchSettings, privatizer: dptune.LossPrivatiz
         study.tell(asked.pop(name), value)
 
     for run in _runs(search, privatizer, models, VALUES, where):
-        known = [] if study.trials else charges_of(privatizer.ledger, search.name_, prefix=VALUE)
-        for charge in known:
+        charges = [] if study.trials else charges_of(privatizer.ledger, search.name_, prefix=VALUE)
+        for charge in charges:
             if charge.value is not None:
-                at, (value,), noise = dict(charge.note["parameters"]), charge.value, charge.description["sigma"]
-                about = {SIGMA: noise}
+                at = dict(charge.note["parameters"])
+                (value,) = charge.value
+                noise = charge.description["sigma"]
+                details = {SIGMA: noise}
                 study.add_trial(
-                    optuna.trial.create_trial(params=at, distributions=distributions, value=value, user_attrs=about)
+                    optuna.trial.create_trial(params=at, distributions=distributions, value=value, user_attrs=details)
                 )
         _drive(run, models, where, ask=ask, tell=tell)
     return _ended(run, models, where)
@@ -237,8 +242,8 @@ def _runs(
 
     def request(trials: int | None, mu: float | None) -> SearchRequest:
         settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **(search.settings or {})}
-        about = settings, usual, "PrivateSearch", where.space
-        return SearchRequest(method, privatizer, mu, search.random_state, *about)
+        arguments = settings, usual, "PrivateSearch", where.space
+        return SearchRequest(method, privatizer, mu, search.random_state, *arguments)
 
     def _default_losses() -> dptune.privacy.PerExampleLosses | None:
         return _usual_losses(models, where.user(usual) if usual is not None and not moved else search.default or {})
@@ -309,10 +314,10 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> SearchResult:
     if (loss := run.estimated(best)) is None and run.plan.final_mu > 0:
         usual = None if run.default is None else models.losses(models.fitted(where.user(run.default)))
         loss = run.estimate(best, models.losses(model), default=usual)
-        told = run.recommend()  # with the estimate
-        if told != best:  # which says that the defaults are better
-            model = models.fitted(where.user(told))
-        best = told
+        recommendation = run.recommend()  # with the estimate
+        if recommendation != best:  # which says that the defaults are better
+            model = models.fitted(where.user(recommendation))
+        best = recommendation
     defaults = where.user(best.defaults) if best.defaults else {}
     why = (
         {} if run.default is not None else {"reason": OUTSIDE, "remedy": "give default=, parameters within the space."}

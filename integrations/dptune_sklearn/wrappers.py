@@ -69,10 +69,12 @@ class WrappedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return float(self._fitted.score(X, y))
 
     def __sklearn_tags__(self) -> Any:
-        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
         tags.estimator_type = own.estimator_type
         tags.classifier_tags, tags.regressor_tags = deepcopy(own.classifier_tags), deepcopy(own.regressor_tags)
-        tags.input_tags.sparse, tags.target_tags.required = own.input_tags.sparse, True
+        tags.input_tags.sparse = own.input_tags.sparse
+        tags.target_tags.required = True
         return tags
 
 

@@ -210,7 +210,7 @@ def test_a_selection_shows_nothing_before_its_one_choice(tmp_path):
     configs, values = run(search, 99, losses_of_nested)
     ledger = open_privatizer(tmp_path, mu=8.0).ledger
     assert [charge.key for charge in ledger.charges("many")] == ["choice"]
-    assert {search.vault.call(Vault.told, f"t{i}") for i in range(len(configs))} == set(values) == {np.inf}
+    assert {search.vault.call(Vault.reported, f"t{i}") for i in range(len(configs))} == set(values) == {np.inf}
     assert losses_of_nested(search.recommend()).mean() <= np.median(
         [losses_of_nested(config).mean() for config in configs]
     )

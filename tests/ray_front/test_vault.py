@@ -64,16 +64,16 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
     asked, other = vault.ask("a"), vault.ask("b")
     assert vault.ask("a") == asked
     assert (other != asked) == (make is gibo_vault)  # of values another searcher chooses the points
-    assert (vault.told("a"), vault.check("a", {**POINT, **asked})) == (None, None)
+    assert (vault.reported("a"), vault.check("a", {**POINT, **asked})) == (None, None)
     first, spent = finish(vault, "a"), open_ledger(tmp_path).spent()
     drawn = open_ledger(tmp_path).find("run", "value/a").description["sigma"]
     assert vault.sigma("a") == make(tmp_path).sigma("a") == drawn
     assert vault.sigma("b") is None
-    assert finish(vault, "a") == vault.check("a", POINT) == vault.told("a") == first
+    assert finish(vault, "a") == vault.check("a", POINT) == vault.reported("a") == first
     late = make(tmp_path)  # after a restart, under the same identifier
     again = late.check("a", POINT)
     assert again == (first if make is values_vault else None)  # its losses are gone, and the step needs them
-    assert finish(late, "a") == late.told("a") == first
+    assert finish(late, "a") == late.reported("a") == first
     for one in (vault, late):
         for call in (finish, Vault.check):  # before a model is trained, and after
             with pytest.raises(dptune.errors.KeyConflict):
@@ -116,7 +116,7 @@ def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_un
         assert vault.ask(trial) == {}
         with pytest.raises(dptune.errors.TrialFailed):
             received(vault, trial, POINT, "", None)
-    assert (vault.told("a"), open_ledger(tmp_path).spent()) == (None, 0.0)
+    assert (vault.reported("a"), open_ledger(tmp_path).spent()) == (None, 0.0)
     for trial in "de":  # a failed one is no lost one
         assert vault.ask(trial) == {}
         finish(vault, trial)
@@ -214,7 +214,7 @@ def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_a
     assert "makes 4 trials" in vault.extend(8, 0.8)
     again, spent = values_vault(tmp_path, **settings), open_ledger(tmp_path).spent()
     assert {trial: again.check(trial, POINT) for trial in told} == told
-    assert (again.told("a"), again.check("e", POINT)) == (told["a"], None)
+    assert (again.reported("a"), again.check("e", POINT)) == (told["a"], None)
     with pytest.raises(dptune.errors.KeyConflict):
         again.check("a", {**POINT, "x": 0.2})
     assert open_ledger(tmp_path).spent() == spent

@@ -122,10 +122,10 @@ def _calibration(axes: Axes, table: BinaryTable, label: str) -> None:
     axes.legend(loc="upper left", fontsize=8)
 
 
-def _confusion(axes: Axes, found: BinaryTable | Confusion, names: list[str], dark: bool) -> None:
+def _confusion(axes: Axes, table: BinaryTable | Confusion, names: list[str], dark: bool) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    counts = np.asarray(found.confusion_matrix)
+    counts = np.asarray(table.confusion_matrix)
     ends = ["#1e2129", "#2f7fb8"] if dark else ["white", "#56B4E9"]
     axes.imshow(counts, cmap=LinearSegmentedColormap.from_list("people", ends), vmin=0)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)
@@ -159,17 +159,17 @@ def _bars(axes: Axes, metrics: Mapping[str, Metric]) -> None:
     axes.legend(fontsize=8)
 
 
-def _residuals(axes: Axes, found: Residuals, dark: bool) -> None:
-    table = found.residual_table()
+def _residuals(axes: Axes, residuals: Residuals, dark: bool) -> None:
+    table = residuals.residual_table()
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1e-9)
-    ends = np.array([-found.ranges.most, *found.ranges.residuals, found.ranges.most])
+    ends = np.array([-residuals.ranges.most, *residuals.ranges.residuals, residuals.ranges.most])
     for row, share in enumerate(shares):
         middle = np.interp([0.1, 0.25, 0.5, 0.75, 0.9], np.concatenate([[0], np.cumsum(share)]), ends)
         axes.vlines(row, middle[0], middle[4], lw=1, color="C0", label="" if row else "80% of people")
         axes.vlines(row, middle[1], middle[3], lw=5, color="C0", label="" if row else "half of the people")
         axes.plot(row, middle[2], "o", color="C1", ls="none", label="" if row else "median")
     axes.axhline(0.0, color="0.5", ls=":", lw=1)
-    edges = [f"{each:.3g}" for each in found.ranges.predictions]
+    edges = [f"{each:.3g}" for each in residuals.ranges.predictions]
     words = [f"< {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"> {edges[-1]}"]
     axes.set_xticks(range(len(shares)), words, fontsize=7)
     axes.set(xlabel="prediction", ylabel="prediction - answer", title="Residuals")
