@@ -161,7 +161,7 @@ class Residuals:
         answers: (2,) sums of v / 2 and v^2 - 1/2.
         plot: people by bin of the prediction and of the residual.
         sigma: standard deviation of the noise of a sum; that of a number of people is sigma / WEIGHT.
-        people: the number of people where it is public; None of a subgroup.
+        public_number: the number of people where it is public; None of a subgroup.
     """
 
     ranges: Ranges
@@ -169,7 +169,7 @@ class Residuals:
     answers: Vector = field(repr=False)
     plot: Vector = field(repr=False)
     sigma: float
-    people: float | None
+    public_number: float | None
 
     @classmethod
     def of(cls, ranges: Ranges, blocks: Sequence[Vector], sigma: float, people: float | None) -> Self:
@@ -180,12 +180,12 @@ class Residuals:
     @property
     def people(self) -> float:
         """Their number, or its noisy one."""
-        return float(self.sizes[2]) if self.people is None else self.people
+        return float(self.sizes[2]) if self.public_number is None else self.public_number
 
     @property
     def _of_people(self) -> float:
         """Variance of the noise of their number."""
-        return (self.sigma / WEIGHT) ** 2 if self.people is None else 0.0
+        return (self.sigma / WEIGHT) ** 2 if self.public_number is None else 0.0
 
     def _mean(self, name: str, unit: float, total: float, second: float) -> Metric:
         """Return unit * mean, of x in [0, 1] with this sum of x - 1/2 and this mean of x^2."""
