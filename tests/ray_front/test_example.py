@@ -27,16 +27,14 @@ KEYS = r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Budget left|Next)\b"
 VERDICT = r"^(?:Better than|Worse than|Not distinguishable from|Keep) the default"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "says"),
     [
         ("ray_tune_svm", "epsilon"),
-        pytest.param("ray_pruning", "log loss on 200 public images", marks=pytest.mark.slow),
-        pytest.param(  # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py
-            "own_algorithm",
-            "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)",
-            marks=pytest.mark.slow,
-        ),
+        ("ray_pruning", "log loss on 200 public images"),
+        # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py
+        ("own_algorithm", "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)"),
     ],
 )
 def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, capfd, example, says):
