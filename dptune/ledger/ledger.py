@@ -256,8 +256,8 @@ class PrivacyLedger(BudgetLedger):
 
 def _training_rows(charges: Sequence[Charge]) -> int | None:
     """Return how many public rows train, if the choices have recorded one number."""
-    digests = {charge.note["public_rows"] for charge in charges if "public_rows" in charge.note}
-    return int(digests.pop()) if len(digests) == 1 else None
+    counts = {charge.note["public_rows"] for charge in charges if "public_rows" in charge.note}
+    return int(counts.pop()) if len(counts) == 1 else None
 
 
 def _probe(connection: sa.Connection) -> None:

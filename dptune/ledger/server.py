@@ -89,7 +89,7 @@ def _refusal(error: Exception, name: str, *, lost: bool, retry: bool) -> LedgerE
 def persistently(work: Callable[[], _T], name: str) -> _T:
     """Return what the work returns; while the server is away, begin it again, for :data:`RETRY_SECONDS`."""
     end = None
-    (pause, longest) = _pause
+    pause, longest = _pause
     while True:
         try:
             return work()

@@ -248,7 +248,7 @@ SEEDED = "NOT PRIVATE: the noise was seeded."
 def improvement_in_words(gain: Estimate, than: str) -> str:
     """Return the verdict of a released improvement over ``than``, with its 95% interval."""
     grows = gain.value < 0
-    (low, high) = gain.interval()
+    low, high = gain.interval()
     value, low, high = (-gain.value, -high, -low) if grows else (gain.value, low, high)
     verdict = f"{gain.verdict.capitalize()} {'from' if gain.verdict.startswith('not') else 'than'} {than}"
     cut = "" if gain.cut is None else f" Larger losses count as {gain.cut:.3g}."

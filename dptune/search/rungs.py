@@ -123,7 +123,7 @@ class Rungs:
     def _compares(self, trial: str, step: int) -> bool:
         """Whether neither an ended trial's end nor its report at the step failed."""
         at_step = self._reported[trial].get(step)
-        (end, _) = self._ended[trial]
+        end, _ = self._ended[trial]
         return at_step is not None and self._failed.isdisjoint((at_step, end))
 
     def standing(self, trial: str) -> float:
