@@ -76,8 +76,8 @@ class OutsourcedModeler:
         self.noise_variance = positive("noise_variance", noise_variance)
         self.delta = share("delta", positive("delta", delta))
         self.exploration = positive("exploration", exploration)
-        self.mean = np.full(n, self._signed("mean", mean))  # (n,), (n,)
-        self.variance = np.full(n, self._prior)
+        self.mean = np.full(n, self._signed("mean", mean))  # (n,)
+        self.variance = np.full(n, self._prior)  # (n,)
         self._columns: list[FloatArray] = []  # v_1 ... v_t, (n,) each
         self.rows: list[int] = []  # evaluated so far
 

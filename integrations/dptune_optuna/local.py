@@ -184,8 +184,8 @@ class _Replies:
     def __init__(
         self, begin: Callable[[dptune.Space], dptune.local.LDPRun], space: dptune.Space | None, of: tuple[Any, ...]
     ) -> None:
-        self._begin = begin  # number of the trial that fixed the space
-        self._first = -1 if space else None
+        self._begin = begin
+        self._first = -1 if space else None  # number of the trial that fixed the space
         self.run = begin(space) if space else None
         self.of = of
         self._start_over()

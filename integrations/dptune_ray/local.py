@@ -50,8 +50,8 @@ class LocalTrainable(WorkerTrial):
         Raises:
             CapReached: before the function is called, or before a second reply of the trial is sent.
         """
-        kind = type(self)  # Tune writes the original to every result
-        mine = partial(copy.deepcopy, dict(self.config))
+        kind = type(self)
+        mine = partial(copy.deepcopy, dict(self.config))  # Tune writes the original to every result
         who = kind.user(mine()) if isinstance(kind.user, PickledFunction) else kind.user
         ask = ReplyRequest.of(self.trial_id, flat(self.config), who, kind.randomizer)
         reply = self.collector.call(Collector.charge, ask)

@@ -109,8 +109,8 @@ class SpaceSearch(RunSearch):
         self._when, self._default = when, default
         if (space := self._known_space()) is not None:
             self._request.plan(space)  # refuse early what does not fit the space
-        self._named_loss = False  # of any, and of the last trainable
-        self._loss = AskedLoss(UNNAMED, math.inf)
+        self._named_loss = False  # of any trainable
+        self._loss = AskedLoss(UNNAMED, math.inf)  # of the last one
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 

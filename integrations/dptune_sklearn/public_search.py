@@ -268,8 +268,8 @@ def _scores(search: Any, results: Mapping[str, Any]) -> npt.NDArray[np.float64]:
 def _order(results: Mapping[str, Any], scores: npt.NDArray[np.float64]) -> list[int]:
     """Return the places of the candidates, best first; of a halving search those with the most resources come first."""
     rounds = np.asarray(results.get("iter", np.zeros(len(scores))))
-    finite = np.where(np.isnan(scores), -np.inf, scores)
-    return [int(place) for place in np.lexsort((-finite, -rounds))]
+    filled = np.where(np.isnan(scores), -np.inf, scores)
+    return [int(place) for place in np.lexsort((-filled, -rounds))]
 
 
 def _with_default(estimator: Any, points: Sequence[Parameters], default: Parameters) -> tuple[int, list[Parameters]]:

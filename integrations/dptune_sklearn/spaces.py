@@ -132,7 +132,7 @@ def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
                 models.append(clone(estimator).set_params(**dict(zip(parts, map(clone, chosen), strict=True))))
         for name, values in space.items():
             if not any(_takes(model, name, values) for model in models):
-                parameters = {parameters for model in models for parameters in model.get_params(deep=True)}
+                parameters = {parameter for model in models for parameter in model.get_params(deep=True)}
                 near = difflib.get_close_matches(name, parameters, n=1)
                 meant = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(sorted(parameters))}."
                 raise InputError(

@@ -110,8 +110,8 @@ def _engine(settings: CentredSettings, mean: Vector) -> Any:
     if not any(settings.tuning.steps):
         return CMA(mean=mean, bounds=np.tile([0.0, 1.0], (settings.d, 1)), **common)
     steps = np.array(settings.tuning.steps)
-    low = steps / 2  # the first and the last cell's middle
-    high = 1 - steps / 2
+    low = steps / 2  # the first cell's middle
+    high = 1 - steps / 2  # the last cell's middle
     return CMAwM(mean=np.clip(mean, low, high), bounds=np.column_stack([low, high]), steps=steps, **common)
 
 

@@ -61,7 +61,7 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
 def negative_log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
     """-log N(y; 0, K + s2 I) less a constant, and its gradient in theta (d + 2,)."""
     l2 = np.exp(2 * theta[:-2])
-    (v, s2) = np.exp(theta[-2:])
+    v, s2 = np.exp(theta[-2:])
     K = v * np.exp(-0.5 * np.tensordot(1 / l2, squares, axes=1))  # (m, m)
     C = K.copy()
     C[np.diag_indices_from(C)] += s2

@@ -125,8 +125,8 @@ class GradientPosterior:
         P = held[:, :-1]
         a = held[:, -1]
         back = _solve_transposed(L, held)
-        W = back[:, :-1]  # K^-1 grad k (m, d), K^-1 1 (m,)
-        alpha = back[:, -1]
+        W = back[:, :-1]  # K^-1 grad k (m, d)
+        alpha = back[:, -1]  # K^-1 1 (m,)
 
         def trace_after(X: FloatArray) -> tuple[float, FloatArray]:
             V, M, _ = self._extension(X)
