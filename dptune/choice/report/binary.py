@@ -315,10 +315,10 @@ def _sampling_variance(area: Vector, n1: float, n0: float) -> Vector:
 
 def _scaled_sum(z: Vector, sigma: Vector) -> tuple[float, Range]:
     """Return the sum of |z| without its noise, and its 95% interval: multiples a of z, by the sum that they lead to."""
-    bound = float(np.abs(z).sum())
+    total = float(np.abs(z).sum())
     draws = np.random.default_rng(0).normal(size=(800, len(z))) * sigma
     scales = np.linspace(0.0, 2.4, 25)
     sums = np.sort([np.abs(a * z + draws).sum(axis=1) for a in scales], axis=1)  # (scales, draws)
     least, usual, most = (np.maximum.accumulate(sums[:, k]) for k in (9, 400, 790))  # 98%: z is not the true direction
-    low, value, high = (float(np.interp(bound, each, scales, left=0.0)) for each in (most, usual, least))
-    return value * bound, (low * bound, high * bound)
+    low, value, high = (float(np.interp(total, each, scales, left=0.0)) for each in (most, usual, least))
+    return value * total, (low * total, high * total)
