@@ -41,22 +41,25 @@ class AskingRun(RunView):
 
     # ---- points whose losses are in -------------------------------------------------------------------
 
-    def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
-        """Tell the algorithm of a point and ask what can be asked; return an upper estimate of its mean loss then.
-
-        The algorithm knows the loss above the centre's only, and of the centre's that it is at most the clip's end.
-        """
+    def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> None:
+        """Tell the algorithm of a point, and ask what can be asked."""
         u = self.encoded(space, parameters)
         inside = space.contains(parameters)
         self._outside += not inside
         if inside:
             self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
-            self.rungs.ended(trial, point, u, failed=point in self.unfinished.failed)
+            self.rungs.ended(trial, point, parameters, failed=point in self.unfinished.failed)
             self._observe(point, u, parameters)
-            self._ask_questions(space)
+            self._ask_questions()
         else:
             self.rungs.withdraw(trial)
-        value = self.algorithm.value(u)
+
+    def _most(self, parameters: Mapping[str, Value]) -> float:
+        """Return an upper estimate of the mean loss at these parameters, from what is released; inf: there is none.
+
+        The algorithm knows the loss above the centre's only, and of the centre's that it is at most the clip's end.
+        """
+        value = None if self.space is None else self.algorithm.value(self.encoded(self.space, parameters))
         return math.inf if value is None else self.privatizer.interval.high + value
 
     def _observe(self, point: str, u: Vector, parameters: Mapping[str, Value]) -> None:
@@ -92,11 +95,11 @@ class AskingRun(RunView):
 
     def _make_up(self) -> None:
         if self.space is not None:
-            self._ask_questions(self.space)
+            self._ask_questions()
             self._forget()
 
-    def _ask_questions(self, space: Space) -> None:
-        """Ask what this process has the points for."""
+    def _ask_questions(self) -> None:
+        """Ask what this process has the points for. Answers of other processes may make the space wider meanwhile."""
         self.spent_by_others = False
         while not self.spent_by_others and (asked := self.algorithm.question()) is not None:
             # A failed trial that has a value of its own was counted there.
@@ -117,7 +120,7 @@ class AskingRun(RunView):
                 if self.algorithm.t > before:
                     self.privatizer.drop_pending(asked.query.points)
         if self.plan.choice_mu > 0:
-            self.last.make(space)
+            self.last.make()
 
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.

@@ -92,16 +92,16 @@ class LastReleases:
 
     # ---- the releases --------------------------------------------------------------------------------
 
-    def make(self, space: Space) -> None:
+    def make(self) -> None:
         """Choose among this process's points, and compare what was chosen with the default configuration.
 
         What another process does meanwhile is learned; what an error prevents is made up for by the next call.
         """
         run = self._run
         for lacks, release in ((Lacks.CHOICE, self._choose), (Lacks.ESTIMATE, self._compare)):
-            if run.lacks is lacks:
+            if run.lacks is lacks and run.space is not None:
                 try:
-                    could = release(space)
+                    could = release(run.space)
                 except BudgetExhausted:
                     run.spent_by_others, could = True, True
                 except KeyConflict:  # it was asked otherwise

@@ -201,9 +201,10 @@ class SearchRun(AskingRun):
         with self.lock:
             self._held[point] = None
             self.replay.sync()
-            estimate = math.inf if self.space is None else self._add_point(self.space, trial, point, parameters)
+            if self.space is not None:
+                self._add_point(self.space, trial, point, parameters)
             self._forget()
-            self._values[trial] = estimate if value is None else value
+            self._values[trial] = self._most(parameters) if value is None else value
             return self._values[trial]
 
     def stopped(self, trial: str, parameters: Mapping[str, Value]) -> None:

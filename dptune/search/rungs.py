@@ -25,7 +25,6 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from dptune._arrays import Vector
 from dptune._numbers import whole
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.ledger.entries import Quota
@@ -49,7 +48,7 @@ class Rungs:
     def __init__(self, run: RunView) -> None:
         self.run = run
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
-        self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
+        self._ended: dict[str, tuple[str, Mapping[str, Value]]] = {}  # trial -> its point, and the parameters
         self._spared: set[str] = set()  # trials at the default
         self._behind: dict[str, float] = {}  # trial -> how far behind the first one by answers at rungs
         self._failed: set[str] = set()  # points, of reports and of ends, that nobody is compared with
@@ -128,14 +127,17 @@ class Rungs:
 
     def standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
-        _, any_of_them = next(iter(self._ended.values()))
-        difference = self.run.algorithm.difference(self._ended[trial][1], any_of_them)
+        difference = None
+        if (space := self.run.space) is not None:  # as wide as it is by now
+            (_, mine), (_, any_of_them) = self._ended[trial], next(iter(self._ended.values()))
+            x, y = (self.run.encoded(space, parameters) for parameters in (mine, any_of_them))
+            difference = self.run.algorithm.difference(x, y)
         return self._behind.get(trial, 0.0) if difference is None else difference[0]
 
-    def ended(self, trial: str, point: str, u: Vector, *, failed: bool) -> None:
-        """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
+    def ended(self, trial: str, point: str, parameters: Mapping[str, Value], *, failed: bool) -> None:
+        """Take note that a trial takes part with ``point``; it may be an incumbent from now on."""
         if trial in self._reported:
-            self._ended[trial] = point, u
+            self._ended[trial] = point, parameters
             self._failed.update({point} if failed else ())
 
     def forget(self, in_use: Collection[str]) -> None:
