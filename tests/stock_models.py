@@ -41,7 +41,7 @@ SMALL = {"n_estimators": 5, "max_iter": 50, "n_jobs": 1, "random_state": 0}
 SMALL |= {"cv": 2, "thresholds": 5, "max_subpopulation": 50, "n_components": 1, "radius": 3.0}
 
 
-class Density(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Density(TransformerMixin, BaseEstimator):
     """The log-density of a kernel, and whether a row is an outlier, as columns."""
 
     def fit(self, X: Any, y: Any = None) -> Density:
@@ -53,7 +53,7 @@ class Density(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.column_stack([self.kernel_.score_samples(X), self.outliers_.score_samples(X)])
 
 
-class Draws(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Draws(ClassifierMixin, BaseEstimator):
     """A generator of its own, drawn from as often as rows are large; what it draws decides nothing."""
 
     def fit(self, X: Any, y: Any) -> Draws:

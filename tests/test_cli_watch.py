@@ -149,7 +149,7 @@ def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs(
     invoke("report", "ledger.db", "--out", "report.svg", "--dark")
     assert "#1e2129" in Path("report.svg").read_text()
     assert "table of true class and score bin of a final model (1)" in invoke("certificate", "ledger.db")
-    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+    for name in typer.main.get_command(app).commands:
         shown = " ".join(invoke(name, "--help").replace("│", " ").split())
         example = re.search(rf"Example: dptune ({name}\b.*?)(?= ╭| Options|$)", shown)
         assert example is not None, shown

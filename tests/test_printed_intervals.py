@@ -67,7 +67,7 @@ def told(interval: list[float], value: float) -> str:
 
 
 def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
-    plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))  # type: ignore[arg-type]
+    plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))
     width, mu = 2 * plan.estimate_radius, plan.estimate_mu
     return Printed(name, "improvement", width, mu, list(texts), laplace=plan.pure)
 

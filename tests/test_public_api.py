@@ -91,7 +91,7 @@ def optional(function: object) -> list[str]:
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [
         name
-        for name, each in inspect.signature(function).parameters.items()  # type: ignore[arg-type]  # the caller knows
+        for name, each in inspect.signature(function).parameters.items()  # the caller knows
         if each.kind in by_position and each.default is not inspect.Parameter.empty
     ]
 

@@ -81,7 +81,7 @@ _STEPS = 100  # of bisection: past the last digit
 
 @dataclass(frozen=True)
 class Limits:
-    """What everything that a ledger releases may cost, fixed before the first release; 0 where there is no limit."""
+    """Limits on the total cost of a ledger's releases, fixed before the first one; 0 means that there is no limit."""
 
     mu: float  # of the Gaussian releases together, and of all other choices, in GDP
     eta: float = 0.0  # of the choices of one run together, their summed bounded range
@@ -143,7 +143,7 @@ class Limits:
     def pure_within(cls, budget: Budget, pure: float) -> Limits:
         """Return limits for pure releases of ``pure``, and the largest mu that still fits into the budget.
 
-        There is no mu left if ``pure`` uses the whole epsilon.
+        If ``pure`` uses the whole epsilon, mu is 0.
         """
         epsilon, delta = budget.stated_epsilon or 0.0, budget.stated_delta or 0.0
         if pure >= epsilon:

@@ -204,7 +204,7 @@ class ClipRule:
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
         filled = np.where(np.isfinite(losses), losses, self.never)
-        place = np.searchsorted(self.over, filled)  # the first bound that is no smaller
+        place = np.searchsorted(self.over, filled)  # index of the smallest bound that is at least the loss
         sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
         S = 1.0 - np.cumsum(sums)
         u = np.asarray(np.abs(S - self.above))

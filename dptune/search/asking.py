@@ -55,9 +55,9 @@ class AskingRun(RunView):
             self.rungs.withdraw(trial)
 
     def _most(self, parameters: Mapping[str, Value]) -> float:
-        """Return an upper estimate of the mean loss at these parameters, from what is released; inf: there is none.
+        """Return an upper estimate of the mean loss at these parameters, from released values; inf if there are none.
 
-        The algorithm knows the loss above the centre's only, and of the centre's that it is at most the clip's end.
+        The algorithm knows only how far the loss is above the centre's, which is at most the clip's upper end.
         """
         value = None if self.space is None else self.algorithm.value(self.encoded(self.space, parameters))
         return math.inf if value is None else self.privatizer.interval.high + value

@@ -174,7 +174,7 @@ def test_no_stock_estimator_tells_neighbours_apart(fast_path: Path) -> None:
     assert len(MAKERS) > 95
 
 
-class OnADevice(LogisticRegression):  # type: ignore[misc]
+class OnADevice(LogisticRegression):
     """Has something that pickle cannot store once it is fitted."""
 
     def fit(self, X: Any, y: Any) -> OnADevice:

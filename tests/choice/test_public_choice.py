@@ -153,7 +153,7 @@ def test_what_a_run_killed_between_the_releases_left_is_made_up_for(tmp_path: Pa
             raise KeyboardInterrupt
         return release(*args, **kwargs)
 
-    p.release = killed  # type: ignore[method-assign]
+    p.release = killed
     with pytest.raises(KeyboardInterrupt):
         chosen(choice)
     again = dptune.PublicChoice(PUBLIC, privatizer(tmp_path), name="x", default=0)

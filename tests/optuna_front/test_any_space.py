@@ -214,7 +214,7 @@ def test_a_study_of_a_space_that_grows_completes_its_plan(tmp_path, way, functio
     generations = run.ledger.charges("x", prefix="generation/")
     assert [charge.key for charge in generations] == [f"generation/{t}" for t in range(1, rounds + 1)]
     assert run.ledger.spent() ** 2 == pytest.approx(1 - run.plan.final_share)
-    for found in (sampler.recommend(study), RunView.of(run.ledger, "x").recommend()):  # type: ignore[union-attr]
+    for found in (sampler.recommend(study), RunView.of(run.ledger, "x").recommend()):
         fixed = FixedTrial(dict(found))
         assert function(fixed).shape == (N,)
         assert fixed.params == dict(found)  # no parameter that the model has not

@@ -86,7 +86,9 @@ def test_a_study_whose_trials_all_fail_ends_unpaid(tmp_path):
 
 
 def test_failures_between_successes_end_nothing(tmp_path):
-    every_second = lambda trial: 1 / 0 if trial.number % 2 else trained(trial)  # noqa: E731
+    def every_second(trial):
+        return 1 / 0 if trial.number % 2 else trained(trial)
+
     _, study, objective = begun("values", tmp_path, every_second, PRIVATE, n_trials=MOST_FAILED + 5)
     study.optimize(objective, catch=(Exception,), timeout=60)
     assert objective.run_of(study).complete

@@ -202,7 +202,10 @@ def test_a_failing_setting_may_not_win(tmp_path, direction, wins, loses):
     with pytest.raises(dptune.InputError, match="would win"):
         study.optimize(objective, n_trials=1)
     assert (calls, whose["ledger"].spent("me"), randomizers_of(study)) == ([], 0.0, [])
-    values = lambda trial: at_x(trial, None if trial.number % 2 else 5.5 - (direction == "minimize"))  # noqa: E731
+
+    def values(trial):
+        return at_x(trial, None if trial.number % 2 else 5.5 - (direction == "minimize"))
+
     study.optimize(LocalObjective(values, almost_exact((0.0, 10.0), loses)), n_trials=3)
     assert study.best_trial.number % 2 == 0
 
@@ -285,7 +288,10 @@ def test_a_function_that_does_not_suggest_what_is_searched_is_refused_and_sends_
     tmp_path, kind, with_ledger, name, high
 ):
     whose = paid(tmp_path)
-    function = lambda trial: trial.suggest_float(name, 0, high)  # noqa: E731
+
+    def function(trial):
+        return trial.suggest_float(name, 0, high)
+
     objective = LocalObjective(function, usual(), **(whose if with_ledger else {}))
     study = create(None, optuna.samplers.PartialFixedSampler({}, open_sampler(kind)))
     with pytest.raises(dptune.InputError, match=f"parameter 'x'.*FloatDistribution.*suggested.*{name}?"):
@@ -296,6 +302,9 @@ def test_a_function_that_does_not_suggest_what_is_searched_is_refused_and_sends_
 
 def test_without_a_space_a_parameter_that_comes_and_goes_is_no_mistake():
     study = create(None, open_sampler(space=None, warn_independent_sampling=False))
-    function = lambda trial: (trial.number % 2 or trial.suggest_float("even", 0, 1)) and at_x(trial, 0.5)  # noqa: E731
+
+    def function(trial):
+        return (trial.number % 2 or trial.suggest_float("even", 0, 1)) and at_x(trial, 0.5)
+
     study.optimize(LocalObjective(function, usual()), n_trials=4)
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 4

@@ -30,7 +30,10 @@ def test_the_model_that_is_returned_was_never_asked_about_private_rows(tmp_path)
     for name, data in (("a", PEOPLE), ("b", neighbours)):
         (tmp_path / name).mkdir()
         privatizer = dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=CannedNoise())
-        near = lambda trial, X, y: KNeighborsClassifier(5, algorithm="kd_tree").fit(X, y)  # noqa: E731
+
+        def near(trial, X, y):
+            return KNeighborsClassifier(5, algorithm="kd_tree").fit(X, y)
+
         models.append(chosen(tmp_path, None, near, privatizer=privatizer, data=data, loss="zero_one").model)
     assert pickle.dumps(models[0]) == pickle.dumps(models[1])
 

@@ -166,7 +166,10 @@ def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_fir
 def continued(kind, storage, folder, calls=None):
     """Continue the study of one folder with the ledger of another."""
     privatizer, space = open_privatizer(folder), SPACE if kind == "space" else None
-    losses = lambda trial: (calls is None or calls.append(trial.number) is None) and people_s_losses(trial)  # noqa: E731
+
+    def losses(trial):
+        return (calls is None or calls.append(trial.number) is None) and people_s_losses(trial)
+
     sampler, objective = None, PrivateObjective(losses, privatizer, n_trials=24)
     if kind != "values":
         sampler = DPGIBOSampler(privatizer, space, n_trials=24, seed=1)

@@ -88,7 +88,7 @@ def test_it_is_chosen_once_and_a_restart_reads_it(
     auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once(auto, ledger)
-    chosen, calls = AutoClip.scope.fget, itertools.count()  # type: ignore[attr-defined]
+    chosen, calls = AutoClip.scope.fget, itertools.count()
     anew = property(lambda self: f"{chosen(self)}/{next(calls)}")  # planted: a clip of each later trial
     monkeypatch.setattr(AutoClip, "scope", anew)
     with pytest.raises((AssertionError, InputError)):

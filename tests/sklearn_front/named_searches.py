@@ -90,7 +90,7 @@ def reading(a: float) -> Any:
 
 
 def helped(a: float) -> Any:
-    HELPERS.scale = times(a)  # type: ignore[attr-defined]
+    HELPERS.scale = times(a)
     return lambda X: HELPERS.scale(X)
 
 
@@ -109,7 +109,7 @@ def own(sign: float = 1.0, *, threshold: float = 0.0, base: str = "X") -> Any:
     return Own()
 
 
-class Shaped(rv_continuous):  # type: ignore[misc]
+class Shaped(rv_continuous):
     """A distribution of the user's own."""
 
     def _pdf(self, x: Any) -> Any:

@@ -203,7 +203,10 @@ LAW = Repeats.geometric(10)
 
 def delta_beside(score: float, mu: float) -> Callable[[float], float]:
     """The selection's profile and one Gaussian: E of delta(e - l) over the Gaussian's loss l, by quadrature."""
-    once = lambda s: norm.cdf(score / 2 - s / score) - np.exp(s) * norm.cdf(-score / 2 - s / score)  # noqa: E731
+
+    def once(s):
+        return norm.cdf(score / 2 - s / score) - np.exp(s) * norm.cdf(-score / 2 - s / score)
+
     profile = SelectionProfile(LAW, once, most=8.0)
     x = np.linspace(-8, 8, 201)
     weights = norm.pdf(x) / norm.pdf(x).sum()

@@ -30,7 +30,7 @@ class Loud:
 def as_a_thread_that_trains(filters: str) -> None:
     """Restores filters in the middle of a call, as leaving `catch_warnings` does that was entered before it."""
     warnings.resetwarnings()
-    warnings.simplefilter(filters)  # type: ignore[arg-type]
+    warnings.simplefilter(filters)
 
 
 @pytest.mark.parametrize("filters", ["always", "default"])
