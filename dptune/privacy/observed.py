@@ -57,8 +57,8 @@ class ObservedLosses(ABC):
         self._people = People.of(n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
         self.pending = pending
-        ledger.bind_people(self.n)
         self._start()
+        ledger.bind_people(self.n)
 
     def _start(self) -> None:
         self._lock = ForkSafeLock()

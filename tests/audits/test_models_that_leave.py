@@ -9,13 +9,14 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
-from audit_tools import dump
+from audit_tools import dump, planted
 from every_logger import without_clocks
 from noises import CannedNoise
 from sklearn.linear_model import LogisticRegression
@@ -71,19 +72,18 @@ def by_choice(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
     return [*map(pickle.dumps, models), pickle.dumps(chosen), masked([repr(dump(ledger))], folder)]
 
 
-def by_search(pickled: bytes, rows: np.ndarray, folder: Path, **settings: Any) -> Left:
-    """Public rows propose models, and private people choose; the search is pickled, and its best model handed out."""
+def by_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
+    """The search is pickled, and its best model handed out, which is estimated last."""
     model, ledger = pickle.loads(pickled), opened(folder)
-    about: dict[str, Any] = {"loss": loss_of(model), "clip": (0.0, 1.0), "n_trials": 3, "name": "s", **settings}
-    search = PrivateSearch(model, {"n_neighbors": [2, 3, 4]}, ledger=ledger, **about)
+    about: dict[str, Any] = {"loss": loss_of(model), "clip": (0.0, 1.0), "n_trials": 4, "name": "s", "cv": None}
+    space, settings = {"n_neighbors": [2, 3, 4]}, {"final_share": 0.1}
+    search = PrivateSearch(model, space, ledger=ledger, settings=settings, **about)
     search.fit(X_TRAIN, Y_TRAIN, X_val=rows, y_val=Y_VAL)
-    for clock in ("mean_fit_time", "std_fit_time"):  # of public rows
-        getattr(search, "cv_results_", {}).pop(clock, None)
     whole = masked([pickle.dumps(search).decode("latin-1"), repr(dump(ledger))], folder)
     return [pickle.dumps(search.best_estimator_), pickle.dumps(model), whole]
 
 
-def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool = False) -> Left:
+def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool) -> Left:
     """The user's function keeps what it returns, and a callback looks at each trial."""
     kept, ledger, seen = [], opened(folder), list[str]()
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=CannedNoise(answer=0.25))
@@ -108,20 +108,7 @@ def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool = 
     return [*map(pickle.dumps, kept), masked(told, folder)]
 
 
-def by_choosing_study(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
-    return by_study(pickled, rows, folder, chooses=True)
-
-
-def by_choosing_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
-    return by_search(pickled, rows, folder, cv=None, method="selection")
-
-
-def by_private_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
-    """The model that is handed out is estimated last."""
-    return by_search(pickled, rows, folder, cv=None, n_trials=4, settings={"final_share": 0.1})
-
-
-def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...]) -> None:
+def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...] = ("far",)) -> None:
     """What leaves is the same bytes for neighbours."""
     y = Y_TRAIN + 1 if name == "GammaRegressor" else Y_TRAIN
     pickled = pickle.dumps(MAKERS[name]().fit(X_TRAIN, y))
@@ -132,44 +119,43 @@ def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...]) -> None:
         assert differ == [], f"{name} tells {kind} apart, in {[mine[place][:200] for place in differ]}"
 
 
-@pytest.fixture
-def canned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, statistic, sigma: np.full(len(statistic), 0.25))
-    monkeypatch.setattr(OpenDPNoise, "noisy_argmin", lambda self, statistic, scale: 1)
+ASKS_THE_USERS_MODEL = planted(estimator, "copied", lambda _: lambda model: model)
+
+
+def audit_finds_it(door: Door, name: str, folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        ASKS_THE_USERS_MODEL(patch)
+        with pytest.raises(AssertionError, match=f"{name} tells far apart, in .b'"):
+            audit(door, name, folder / "planted")
 
 
 @pytest.mark.parametrize(
     ("door", "name"),
     [
-        *((by_choice, name) for name in REMEMBER),
-        *((door, "KNeighborsClassifier") for door in (by_private_search, by_study, by_choosing_study)),
+        (by_choice, "RadiusNeighborsRegressor"),
+        (by_choice, "Draws"),
+        (by_choice, "a union"),  # of neighbours, a kernel's density and columns
+        (by_search, "KNeighborsClassifier"),
+        (partial(by_study, chooses=False), "KNeighborsClassifier"),
+        (partial(by_study, chooses=True), "KNeighborsClassifier"),
     ],
 )
 def test_models_that_remember_were_never_asked_and_one_that_was_is_found(
-    fast_path: Path, canned: None, monkeypatch: pytest.MonkeyPatch, door: Door, name: str
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, door: Door, name: str
 ) -> None:
+    if door is by_search:  # which takes no source of noise
+        planted(OpenDPNoise, "add_gaussian", lambda _: lambda self, s, sigma: np.full(len(s), 0.25))(monkeypatch)
+        planted(OpenDPNoise, "noisy_argmin", lambda _: lambda self, s, scale: 1)(monkeypatch)
     audit(door, name, fast_path, ("far",) if door is by_choice else ("far", "missing"))
-    monkeypatch.setattr(estimator, "copied", lambda model: model)
-    with pytest.raises(AssertionError, match=f"{name} tells far apart, in .b'"):
-        audit(door, name, fast_path / "planted", ("far",))
-
-
-@pytest.mark.parametrize(
-    ("door", "name"),
-    [
-        (by_search, "KNeighborsClassifier"),  # which trains the chosen model anew
-        (by_choosing_search, "KNeighborsClassifier"),
-        *((by_choice, name) for name in ("KBinsDiscretizer", "HistGradientBoostingClassifier", "Ridge")),
-    ],
-)
-def test_what_remembers_nothing_leaves_as_it_was(fast_path: Path, canned: None, door: Door, name: str) -> None:
-    audit(door, name, fast_path, ("far",))
+    audit_finds_it(door, name, fast_path)
 
 
 @pytest.mark.slow
-def test_no_stock_estimator_tells_neighbours_apart(fast_path: Path) -> None:
+def test_no_stock_estimator_tells_neighbours_apart_and_those_that_remember_would(fast_path: Path) -> None:
     for name in MAKERS:
-        audit(by_choice, name, fast_path / name, ("far",))
+        audit(by_choice, name, fast_path / name)
+    for name in REMEMBER:
+        audit_finds_it(by_choice, name, fast_path / name)
     print(f"{len(MAKERS)} estimators; left out: {sorted(SEVERAL_ANSWERS | ONE_COLUMN)}")
     assert len(MAKERS) > 95
 
@@ -183,21 +169,7 @@ class OnADevice(LogisticRegression):
         return self
 
 
-@pytest.mark.parametrize(
-    ("kind", "clip"),
-    [({}, "auto"), ({"cv": None, "method": "centred"}, (0.0, 2.0)), ({"cv": None, "method": "selection"}, "auto")],
-)
-def test_a_search_of_models_that_cannot_be_copied_is_refused_and_free(
-    fast_path: Path, kind: dict[str, Any], clip: Any
-) -> None:
-    ledger, space = opened(fast_path), {"C": [0.1, 1.0, 3.0, 10.0]}
-    search = PrivateSearch(OnADevice(), space, ledger=ledger, loss="log_loss", clip=clip, n_trials=4, **kind)
-    with pytest.raises(dptune.InputError, match="this OnADevice cannot be copied"):
-        search.fit(X_TRAIN, Y_TRAIN, X_val=X_VAL, y_val=Y_VAL)
-    assert ledger.count() == 0
-
-
-def test_a_study_of_models_that_cannot_be_copied_is_refused_and_free(fast_path: Path) -> None:
+def test_models_that_cannot_be_copied_are_refused_and_free(fast_path: Path) -> None:
     ledger, space = opened(fast_path), {"C": optuna.distributions.FloatDistribution(0.1, 10.0, log=True)}
     sampler = CentredSampler(dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0)), space, n_trials=8)
 
@@ -205,6 +177,17 @@ def test_a_study_of_models_that_cannot_be_copied_is_refused_and_free(fast_path: 
     def model(trial: Any) -> Any:
         return OnADevice(C=trial.suggest_float("C", 0.1, 10.0, log=True)).fit(X_TRAIN, Y_TRAIN)
 
-    with pytest.raises(dptune.InputError, match="this OnADevice cannot be copied"):
-        optuna.create_study(sampler=sampler).optimize(model)
-    assert ledger.count() == 0
+    def search(clip: Any, **kind: Any) -> None:
+        about: dict[str, Any] = {"ledger": ledger, "loss": "log_loss", "clip": clip, "n_trials": 4, **kind}
+        made = PrivateSearch(OnADevice(), {"C": [0.1, 1.0, 3.0, 10.0]}, **about)
+        made.fit(X_TRAIN, Y_TRAIN, X_val=X_VAL, y_val=Y_VAL)
+
+    for ask in (
+        lambda: search("auto"),
+        lambda: search((0.0, 2.0), cv=None, method="centred"),
+        lambda: search("auto", cv=None, method="selection"),
+        lambda: optuna.create_study(sampler=sampler).optimize(model),
+    ):
+        with pytest.raises(dptune.InputError, match="this OnADevice cannot be copied"):
+            ask()
+        assert ledger.count() == 0

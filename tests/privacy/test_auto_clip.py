@@ -1,4 +1,4 @@
-"""A clip that is chosen privately: its law, its price, what one person moves; charge, then read, then draw."""
+"""A clip that is chosen privately: its law, its price, its order, what one person moves, how near it comes."""
 
 from __future__ import annotations
 
@@ -10,39 +10,100 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clip_tools import by_hand, losses
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from noises import NoNoise
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
-from dptune.privacy.auto_clip import ClipRule
+from dptune.privacy.auto_clip import ClipRule, range_of
 from dptune.privacy.noise import SeededNoise
 
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> PrivacyLedger:
-    return PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(1.0))
+class Watched(PrivacyLedger):
+    """Notes its charges, and dies before it records while ``dies``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Budget.gdp(1.0))
+        self.happened: list[str] = []
+        self.dies = False
+
+    def charge(self, *asked: Any, **options: Any) -> Any:
+        paid = super().charge(*asked, **options)
+        self.happened.append("charge")
+        return paid
+
+    def record(self, *given: Any, **options: Any) -> Any:
+        if self.dies:
+            raise KeyboardInterrupt
+        return super().record(*given, **options)
+
+
+class Reads(LossPrivatizer):
+    """Notes when losses are read."""
+
+    def _values(self, losses: Any) -> Any:
+        self.ledger.happened.append("read")
+        return super()._values(losses)
+
+
+class ReadsEarly(Reads):
+    """Planted: a quantile that is taken before it is paid."""
+
+    def checked(self, losses: Any) -> Any:
+        taken = super().checked(losses)
+        np.quantile(self._values(taken), 0.95)
+        return taken
 
 
 @pytest.fixture
-def auto(ledger: PrivacyLedger) -> Callable[..., LossPrivatizer]:
-    """A factory of privatizers of 100 people whose clip is to be chosen, on the ledger of this test."""
-
-    def make(**settings: Any) -> LossPrivatizer:
-        if "groups" not in settings:
-            settings.setdefault("n", 100)
-        return LossPrivatizer(settings.pop("ledger", ledger), **{"clip": "auto", **settings})
-
-    return make
+def ledger(fast_path: Path) -> Watched:
+    return Watched(fast_path / "ledger.db")
 
 
-def test_the_noise_is_that_of_the_exponential_mechanism(auto: Callable[..., LossPrivatizer]) -> None:
+def auto(ledger: PrivacyLedger, kind: type[LossPrivatizer] = LossPrivatizer, **change: Any) -> LossPrivatizer:
+    """A privatizer of 100 people whose clip is to be chosen."""
+    people = {} if "groups" in change else {"n": 100}
+    return kind(ledger, **{**people, "clip": "auto", **change})
+
+
+def killed(ledger: Watched, **options: Any) -> None:
+    """Choose, and die before anything is recorded."""
+    ledger.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        auto(ledger).choose_clip(losses(), **options)
+    ledger.dies = False
+
+
+def losses(scale: float = 1.0, n: int = 100, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).exponential(scale, n)
+
+
+def by_hand(values: Any, weights: Any, rule: ClipRule) -> list[float]:
+    """u of each bound, by counting."""
+    known = [v if math.isfinite(v) else rule.never for v in values]
+
+    def share_above(t: float) -> float:
+        return sum(w for v, w in zip(known, weights, strict=True) if v > t)
+
+    u = []
+    for j, t in enumerate(rule.over):
+        near = rule.above + rule.far - (share_above(t / 2) if j >= 8 else 1.0)
+        u.append(max(abs(share_above(t) - rule.above), near))
+    return u
+
+
+# ---- the release -------------------------------------------------------------------------------------------
+
+
+def test_the_noise_is_that_of_the_exponential_mechanism_and_a_persons_rows_are_one_loss(ledger: Watched) -> None:
     noise, values = NoNoise(), losses()
-    auto(noise=noise).choose_clip(values)
+    auto(ledger, noise=noise, groups=np.repeat(np.arange(100), 3)).choose_clip(np.repeat(values, 3))
     eta = bounded_range_from_mu(PRICE)
     rule = ClipRule.of(100, eta, None)
     u = np.array(by_hand(values, [0.01] * 100, rule))
@@ -51,174 +112,251 @@ def test_the_noise_is_that_of_the_exponential_mechanism(auto: Callable[..., Loss
     assert noise.statistic == pytest.approx(u + noise.sigma * rule.handicaps, abs=1e-9)
 
 
-def test_it_is_charged_recorded_and_stated(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
-    privatizer = auto()
+def test_it_is_charged_recorded_and_stated(ledger: Watched) -> None:
+    privatizer = auto(ledger)
     assert "to be chosen" in repr(privatizer)
     low, high = privatizer.choose_clip(losses())
     (charge,) = ledger.charges("clip/automatic")
-    assert charge.mu == pytest.approx(PRICE)
-    assert ledger.spent() == pytest.approx(PRICE)
+    assert charge.mu == ledger.spent() == pytest.approx(PRICE)
     assert math.hypot(AutoClip().price(2.0), AutoClip().rest(2.0)) == pytest.approx(2.0)
-    assert charge.value is not None
     assert (low, high) == (0.0, 4 * charge.value[0])
     assert privatizer.describe()["clip"] == [low, high]
     assert auto_clip.STATISTIC in str(ledger.statement(delta=1e-5))
 
 
-def test_a_persons_rows_become_one_loss(auto: Callable[..., LossPrivatizer], tmp_path: Path) -> None:
-    noise = NoNoise()
-    auto(noise=noise, groups=np.repeat(np.arange(100), 3)).choose_clip(np.repeat(losses(), 3))
-    alone = NoNoise()
-    auto(ledger=PrivacyLedger(tmp_path / "other.db", Budget.gdp(1.0)), noise=alone).choose_clip(losses())
-    assert noise.statistic == pytest.approx(alone.statistic)
+class Anew(AutoClip):
+    """Planted: a clip of each later trial."""
+
+    @property
+    def scope(self) -> str:
+        return f"{super().scope}/{next(CALLS)}"
 
 
-def once(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
-    """Audit: whoever asks later, with whatever losses, is told the first choice, and nobody trains or pays again."""
-    first = auto().choose_clip(losses())
-    again = auto()
+CALLS = itertools.count()
+
+
+def audit_once(ledger: PrivacyLedger, clip: AutoClip) -> None:
+    """Whoever asks later, with whatever losses, is told the first choice, and nobody trains or pays again."""
+    first = auto(ledger, clip=clip).choose_clip(losses())
+    again = auto(ledger, clip=clip)
     assert again.knows_clip
     assert again.interval.high == first[1]
     assert again.choose_clip(lambda: pytest.fail("nobody has to train again")) == first
-    assert auto().choose_clip(losses(1e6)) == first  # another model's losses change nothing
-    assert len(ledger.charges("clip/automatic")) == 1
+    assert auto(ledger, clip=clip).choose_clip(losses(1e6)) == first  # another model's losses change nothing
+    assert ledger.count() == 1
 
 
-def test_it_is_chosen_once_and_a_restart_reads_it(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    once(auto, ledger)
-    chosen, calls = AutoClip.scope.fget, itertools.count()
-    anew = property(lambda self: f"{chosen(self)}/{next(calls)}")  # planted: a clip of each later trial
-    monkeypatch.setattr(AutoClip, "scope", anew)
+def test_it_is_chosen_once_and_a_restart_reads_it(ledger: Watched, fast_path: Path) -> None:
+    audit_once(ledger, AutoClip())
     with pytest.raises((AssertionError, InputError)):
-        once(auto, ledger)
+        audit_once(Watched(fast_path / "planted.db"), Anew())
 
 
-@pytest.mark.parametrize("planted", [False, True])
 def test_nothing_is_read_before_it_is_paid_and_a_quantile_that_is_would_be_found(
-    auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch, planted: bool
+    ledger: Watched, fast_path: Path
 ) -> None:
-    order: list[str] = []
-    charge, distances, checked = PrivacyLedger.charge, ClipRule.distances, LossPrivatizer.checked
-
-    def charged(*given: Any, **more: Any) -> Any:
-        paid = charge(*given, **more)
-        order.append("charge")
-        return paid
-
-    def read(*given: Any) -> Any:
-        order.append("read")
-        return distances(*given)
-
-    monkeypatch.setattr(PrivacyLedger, "charge", charged)
-
-    def reads(self: LossPrivatizer, given: Any) -> Any:
-        ClipRule.of(self.n, 1.0, None).distances(np.asarray(given), np.full(self.n, 1 / self.n))
-        return checked(self, given)
-
-    monkeypatch.setattr(ClipRule, "distances", read)
-    if planted:
-        monkeypatch.setattr(LossPrivatizer, "checked", reads)
-    auto().choose_clip(losses())
-    assert order == (["read", "charge", "read"] if planted else ["charge", "read"])
+    auto(ledger, Reads).choose_clip(losses())
+    assert ledger.happened == ["charge", "read"]
+    planted = Watched(fast_path / "planted.db")
+    auto(planted, ReadsEarly).choose_clip(losses())
+    assert planted.happened == ["read", "charge", "read"]
 
 
-def _killed(privatizer: LossPrivatizer, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
-    """Choose, and die before anything is recorded."""
-    with monkeypatch.context() as broken:
-        broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            privatizer.choose_clip(losses(), **settings)
+def test_a_kill_between_charge_and_record_costs_once(ledger: Watched) -> None:
+    killed(ledger)
+    assert ledger.spent() == pytest.approx(PRICE)
+    assert not auto(ledger).knows_clip
+    auto(ledger).choose_clip(losses())
+    assert ledger.spent() == pytest.approx(PRICE)
 
 
-def test_a_kill_between_charge_and_record_costs_once(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _killed(auto(), monkeypatch)
-    spent = ledger.spent()
-    assert spent == pytest.approx(PRICE)
-    assert not auto().knows_clip
-    auto().choose_clip(losses())
-    assert ledger.spent() == spent
+def test_what_cannot_be_chosen_is_refused_before_a_model_is_trained_and_unspent(ledger: Watched) -> None:
+    def train() -> Any:
+        pytest.fail("was trained")
 
-
-def test_what_cannot_be_chosen_is_refused_before_a_model_is_trained_and_unspent(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
-) -> None:
-    for change, word in (({"mu": 0.1}, "100 people's losses at this price"), ({"most": 1e31}, "most")):
-        with pytest.raises(InputError, match=word):
-            auto().choose_clip(lambda: pytest.fail("was trained"), **change)
-    with pytest.raises(InputError, match="the default configuration failed"):
-        auto().choose_clip(lambda: None)
-    for clip in ("automatic", AutoClip):
-        with pytest.raises(InputError, match="clip must be a pair of numbers"):
-            auto(clip=clip)
-    for ask in (lambda one: one.observe("a", losses()), lambda one: one.mean_query("a", 0.1)):
-        with pytest.raises(InputError, match="choose_clip"):
-            ask(auto())
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: auto(ledger).choose_clip(train, mu=0.1), "100 people's losses at this price"),
+        (lambda: auto(ledger).choose_clip(train, most=1e31), "most"),
+        (lambda: auto(ledger).choose_clip(lambda: None), "the default configuration failed"),
+        (lambda: auto(ledger, clip="automatic"), "clip must be a pair of numbers"),
+        (lambda: auto(ledger, clip=AutoClip), "clip must be a pair of numbers"),
+        (lambda: auto(ledger).observe("a", losses()), "choose_clip"),
+        (lambda: auto(ledger).mean_query("a", 0.1), "choose_clip"),
+    ]
+    for ask, words in refused:
+        with pytest.raises(InputError, match=words):
+            ask()
     assert ledger.spent() == 0
-    other = auto(clip=(0, 1))
-    other.observe("a", losses())
-    other.release(other.mean_query("a", 1.0), scope="s", key="k")
+    spend(ledger, 1.0)
     with pytest.raises(BudgetExhausted):
-        auto().choose_clip(lambda: pytest.fail("was trained"))
+        auto(ledger).choose_clip(train)
 
 
-def test_a_clip_of_seeded_noise_stamps_what_is_built_on_it(auto: Callable[..., LossPrivatizer]) -> None:
-    auto(noise=SeededNoise(1)).choose_clip(losses())
-    later = auto()
+def spend(ledger: PrivacyLedger, mu: float) -> None:
+    other = auto(ledger, clip=(0, 1))
+    other.observe("a", losses())
+    other.release(other.mean_query("a", mu), scope="s", key="k")
+
+
+def test_a_clip_of_seeded_noise_stamps_what_is_built_on_it(ledger: Watched) -> None:
+    auto(ledger, noise=SeededNoise(1)).choose_clip(losses())
+    later = auto(ledger)
     assert later.interval.high > 0
     assert not later.private
 
 
-def test_one_name_has_one_kind_of_loss(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch) -> None:
-    _killed(auto(), monkeypatch)
-    with pytest.raises(KeyConflict):
-        auto().choose_clip(losses(), loss="log_loss", most=36.0)
-    auto().choose_clip(losses())
-    with pytest.raises(KeyConflict, match="was chosen for loss, and this is log_loss"):  # recorded, too
-        auto().choose_clip(losses(), loss="log_loss", most=36.0)
-    bounded = auto()
+def test_one_name_has_one_kind_of_loss(ledger: Watched) -> None:
+    killed(ledger)
+    for recorded in (False, True):
+        with pytest.raises(KeyConflict) as refused:
+            auto(ledger).choose_clip(losses(), loss="log_loss", most=36.0)
+        assert "was chosen for loss, and this is log_loss" in str(refused.value)
+        if not recorded:
+            auto(ledger).choose_clip(losses())
+    bounded = auto(ledger)
     bounded.use_clip((0.0, 1.0))  # known of its loss, whatever the ledger has
     assert bounded.interval.high == 1.0
     with pytest.raises(InputError, match="another LossPrivatizer"):
         bounded.use_clip((0.0, 2.0))
 
 
-def test_a_charge_is_answered_at_its_own_price_only(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _killed(auto(), monkeypatch, most=36.0, mu=0.2)
-    weighted = auto(person_weights=np.r_[3.0, np.ones(99)])
+def test_a_charge_is_answered_at_its_own_price_only(ledger: Watched) -> None:
+    killed(ledger, most=36.0, mu=0.2)
+    weighted = auto(ledger, person_weights=np.r_[3.0, np.ones(99)])
     with pytest.raises(KeyConflict):  # the same scale of noise would be a larger mu
         weighted.choose_clip(losses(), most=36.0, mu=0.5881328833479337)
-    noise = NoNoise()
-    auto().choose_clip(losses(), most=36.0, mu=0.7)  # goes on at what was paid
+    auto(ledger).choose_clip(losses(), most=36.0, mu=0.7)  # goes on at what was paid
     (charge,) = ledger.charges("clip/automatic")
     assert charge.mu == pytest.approx(0.2 * PRICE)
-    assert not noise.seen
 
 
-def test_another_process_that_was_first_is_no_conflict(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
-) -> None:
+def test_another_process_that_was_first_is_no_conflict(ledger: Watched) -> None:
     def slow() -> Any:
-        auto().choose_clip(losses())
-        other = auto(clip=(0.0, 1.0))
-        other.observe("a", losses())
-        other.release(other.mean_query("a", 0.1), scope="s", key="k")
+        auto(ledger).choose_clip(losses())
+        spend(ledger, 0.1)
         return losses(1e6)
 
-    assert auto().choose_clip(slow)[1] < 100
+    assert auto(ledger).choose_clip(slow)[1] < 100
     assert len(ledger.charges("clip/automatic")) == 1
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_people_whose_loss_is_no_number_do_not_move_the_clip_and_no_error_tells_of_them(
-    odd: float, auto: Callable[..., LossPrivatizer], tmp_path: Path
+    odd: float, ledger: Watched, fast_path: Path
 ) -> None:
-    other = auto(ledger=PrivacyLedger(tmp_path / "other.db", Budget.gdp(1.0)), noise=NoNoise())
+    other = auto(Watched(fast_path / "other.db"), noise=NoNoise())
     some = np.where(np.arange(100) < 10, odd, losses())
-    assert other.choose_clip(some)[1] <= auto(noise=NoNoise()).choose_clip(losses())[1] < 20
-    assert LossPrivatizer(other.ledger, n=100, clip=AutoClip("all")).choose_clip(np.full(100, odd))[1] > 0
+    assert other.choose_clip(some)[1] <= auto(ledger, noise=NoNoise()).choose_clip(losses())[1] < 20
+    assert auto(other.ledger, clip=AutoClip("all")).choose_clip(np.full(100, odd))[1] > 0
+
+
+# ---- the rule ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [None, 36.0])
+def test_the_statistic_is_what_counting_gives(most: float | None) -> None:
+    rule = ClipRule.of(60, 1.0, most)
+    rng = np.random.default_rng(1)
+    values = np.concatenate([rng.exponential(3, 56), [np.nan, np.inf, -np.inf, rule.over[5]]])  # one is a bound
+    weights = rng.dirichlet(np.ones(60))
+    assert (rule.never, rule.far) == (-math.inf if most is None else math.inf, 0.2)
+    assert rule.distances(values, weights) == pytest.approx(by_hand(values, weights, rule), abs=1e-12)
+
+
+NUMBER = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(
+    values=st.lists(NUMBER, min_size=2, max_size=30),
+    other=NUMBER,
+    raw=st.lists(st.floats(0.01, 1.0), min_size=30, max_size=30),
+    most=st.sampled_from([None, 1.0, 36.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_one_person_moves_no_entry_by_more_than_their_weight_and_the_odds_by_no_more_than_eta(
+    values: list[float], other: float, raw: list[float], most: float | None
+) -> None:
+    weights = np.array(raw[: len(values)]) / sum(raw[: len(values)])
+    rule, eta, entry = ClipRule.of(len(values), 50.0, most), 0.4, weights.max()
+    u, v = (rule.distances(np.array(given), weights) for given in (values, [other, *values[1:]]))
+    assert np.abs(u - v).max() <= weights[0] + 1e-12
+    ratio = log_odds(u, rule, 2 * entry / eta) - log_odds(v, rule, 2 * entry / eta)
+    assert ratio.max() - ratio.min() <= eta + 1e-9  # bounded range
+
+
+def log_odds(u: Any, rule: ClipRule, scale: float) -> Any:
+    """Logarithms of the probabilities of the bounds."""
+    logits = -u / scale - rule.handicaps
+    return logits - np.logaddexp.reduce(logits)
+
+
+def test_a_distance_that_one_person_moves_further_is_found() -> None:
+    """Planted: bounds that end at the largest loss, and a distance that is scaled."""
+    values, weights, rule = losses(1.0, 50), np.full(50, 0.02), ClipRule.of(50, 1.0, None)
+    moved = [np.append(values[1:], far) for far in (0.0, 1e3, 1e9)]
+
+    def of_the_data(values: Any, weights: Any) -> Any:
+        return ClipRule(rule.over * np.nanmax(values), rule.above, rule.handicaps).distances(values, weights)
+
+    def worst(distances: Callable[[Any, Any], Any]) -> float:
+        u = distances(values, weights)
+        return float(max(np.abs(u - distances(other, weights)).max() for other in moved))
+
+    assert worst(rule.distances) <= 0.02 + 1e-12
+    for bug in (of_the_data, lambda *given: 2 * rule.distances(*given)):
+        assert worst(bug) > 0.02 + 1e-12
+
+
+@pytest.mark.parametrize("worst", [0.3, 0.2])
+def test_a_loss_with_a_largest_value_keeps_it_where_some_people_have_it(worst: float, ledger: Watched) -> None:
+    two_sided = np.where(np.arange(1000) < 1000 * worst, 36.0, 0.0)  # a tree's log losses
+    assert auto(ledger, n=1000).choose_clip(two_sided, most=36.0) == (0.0, 36.0)
+
+
+def test_the_bounds_do_not_depend_on_the_losses_and_what_follows_is_cut_at_the_largest() -> None:
+    assert ClipRule.of(300, 0.4, None).over.tolist() == [2.0 ** (j / 8) for j in range(-240, 480)]
+    assert ClipRule.of(300, 0.4, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 8) for j in range(-48, 1)]
+    assert range_of(3.0, None) == range_of(3.0, 32.0) == (0.0, 12.0)
+    assert range_of(16.0, 32.0) == (0.0, 32.0)
+
+
+# ---- where the clip lies, by its exact probabilities -------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+NORMAL, FEW = np.abs(RNG.normal(size=500)), losses(1.0, 300)
+HINGE = np.where(RNG.random(300) < 1 / 3, 1.0, RNG.uniform(0.0, 2.2, 300))  # a third of the people share one loss
+CERTAIN = np.logaddexp(0.0, -RNG.normal(3.0, 4.0, 300))  # log losses of a model that is too sure
+LIES: dict[str, tuple[Any, float, float | None, float, float]] = {
+    # losses, mu, the largest loss there is, chances of a clip above 8 times the largest, below half the .95 quantile
+    "hinge": (HINGE, 0.5, None, 0.02, 0.001),
+    "hinge, more budget": (HINGE, 1.156, None, 0.01, 0.001),
+    "log losses, capped": (2 * CERTAIN, 0.5, -math.log(EPS), 0.05, 0.005),
+    "small losses, capped": (0.3 * FEW, 0.5, -math.log(EPS), 0.05, 0.005),
+    "log losses": (CERTAIN, 1.0, None, 0.05, 0.005),
+    "few people, small unit": (FEW * 1e-3, 0.5, None, 0.06, 0.001),
+    "few people, large unit": (FEW * 1e6, 0.5, None, 0.06, 0.001),
+    "half a normal law": (NORMAL, 1.0, None, 0.01, 0.01),
+    "none far from the others": (0.5 + 0.1 * NORMAL, 1.0, None, 0.01, 0.01),
+    "all the same": (np.full(300, 0.7), 0.5, None, 0.08, 0.01),
+    "all the same, large unit": (np.full(1000, 1e4), 1.0, None, 0.08, 0.01),
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_a_clip_far_above_every_loss_or_below_most_is_rare(case: str) -> None:
+    people, mu, most, above, below = LIES[case]
+    n, eta = len(people), bounded_range_from_mu(AutoClip().price(mu))
+    rule = ClipRule.of(n, eta, most)
+    odds = np.exp(log_odds(rule.distances(people, np.full(n, 1 / n)), rule, 2 / (n * eta)))
+    clips = np.array([range_of(bound, most)[1] for bound in rule.over])
+    assert odds[clips > 8 * people.max()].sum() < above
+    assert odds[clips < np.quantile(people, 0.95) / 2].sum() < below
+
+
+def test_the_clip_follows_the_losses_in_any_unit(fast_path: Path) -> None:
+    found = []
+    for seed, scale in enumerate((1e-4, 1.0, 1e7) * 3):
+        privatizer = auto(Watched(fast_path / f"{seed}.db"), n=1000)
+        found.append(privatizer.choose_clip(losses(scale, 1000, seed))[1] / scale)
+    assert 8 < np.median(found) < 17  # 4 times the .95 quantile of 3
+    assert min(found) > 3

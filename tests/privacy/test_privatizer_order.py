@@ -1,4 +1,4 @@
-"""The order of a release, check, charge, read, draw, record; and what an error on the way leaves behind."""
+"""The order of a release, check, charge, read, draw, record, by any mechanism; and what an error on the way leaves."""
 
 from __future__ import annotations
 
@@ -7,109 +7,163 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
+from noises import NoNoise
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.errors import KeyConflict
 from dptune.ledger import schema
-from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.stored_losses import StoredLosses
+from dptune.ledger.events import GaussianRelease
+from dptune.privacy.mechanism import AnyQuery, GaussianMechanism, NoisyMin
+from dptune.privacy.noise import SeededNoise
 
-Make = Callable[..., LossPrivatizer]
+
+class Watched(PrivacyLedger):
+    """Notes what happened, calls ``after_charge``, and records nothing while there is an ``error``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Budget.gdp(10.0))
+        self.happened: list[str] = []
+        self.after_charge: Callable[[], None] = lambda: None
+        self.error: BaseException | None = None
+
+    def charge(self, *asked: Any, **options: Any) -> Any:
+        paid = super().charge(*asked, **options)
+        self.happened.append("charge")
+        self.after_charge()
+        return paid
+
+    def record(self, charge: Any, value: Any, **options: Any) -> Any:
+        if self.error is not None:
+            try:
+                raise ValueError(value)
+            except ValueError:
+                raise self.error  # noqa: B904 - its context is what is tested
+        self.happened.append("record")
+        return super().record(charge, value, **options)
+
+
+class Draws(NoNoise):
+    """Noise off; notes that it was asked."""
+
+    def __init__(self, happened: list[str]) -> None:
+        super().__init__()
+        self.happened = happened
+
+    def add_gaussian(self, statistic: Any, sigma: float) -> Any:
+        self.happened.append("draw")
+        return super().add_gaussian(statistic, sigma)
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What happened during releases, in order."""
-    happened: list[str] = []
-    true_charge, true_record = PrivacyLedger.charge, PrivacyLedger.record
-    true_combine, true_noise = StoredLosses.combine, OpenDPNoise.add_gaussian
-
-    def logged(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kw: Any) -> Any:
-            result = true(*args, **kw)  # only what did not raise has happened
-            happened.append(name)
-            return result
-
-        return wrapper
-
-    monkeypatch.setattr(PrivacyLedger, "charge", logged("charge", true_charge))
-    monkeypatch.setattr(PrivacyLedger, "record", logged("record", true_record))
-    monkeypatch.setattr(StoredLosses, "combine", logged("read", true_combine))
-    monkeypatch.setattr(OpenDPNoise, "add_gaussian", logged("draw", true_noise))
-    return happened
+def mine(fast_path: Path) -> LossPrivatizer:
+    """A privatizer on a watched ledger, with everybody's loss 0 at x and y."""
+    ledger = Watched(fast_path / "ledger.db")
+    made = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=Draws(ledger.happened))
+    for name in "xy":
+        made.observe(name, [0.0] * 4)
+    return made
 
 
-@pytest.fixture
-def fast_ledger(fast_path: Any) -> PrivacyLedger:
-    return PrivacyLedger(fast_path / "ledger.db", Budget.gdp(10.0))
+def test_a_release_charges_then_reads_then_draws_then_records(mine: LossPrivatizer) -> None:
+    def change() -> None:
+        mine.forget("x")
+        mine.observe("x", [1.0] * 4)
 
-
-def test_a_release_charges_then_reads_then_draws_then_records(privatizer: Make, reads: list[str]) -> None:
-    mine = privatizer()
-    mine.observe("x", [0.0, 1.0, 0.5, 0.5])
+    mine.ledger.after_charge = change  # a release that had read before would be about the old losses
     released = mine.release(mine.mean_query("x", 1.0), scope="s", key="1", note={"public": 1})
-    assert reads == ["charge", "read", "draw", "record"]
+    assert released.scalar == 1.0
+    assert mine.ledger.happened == ["charge", "draw", "record"]
     assert released.charge == mine.ledger.find("s", "1")
     assert released.value.tolist() == list(released.charge.value or ())
     assert released.charge.note == {"public": 1}
     assert released.sigma == pytest.approx(0.25, rel=1e-5)
-    with pytest.raises(ValueError, match="read-only"):
-        released.value[0] = 0.0
+    assert not released.value.flags.writeable
 
 
-def test_a_retry_is_free_equal_and_does_not_read(privatizer: Make, reads: list[str]) -> None:
-    mine = privatizer()
-    mine.observe("x", [0.0, 1.0, 0.5, 0.5])
-    first = mine.release(mine.mean_query("x", 1.0), scope="s", key="1")
+def test_a_retry_is_free_equal_and_does_not_read(mine: LossPrivatizer) -> None:
+    query = mine.mean_query("x", 1.0)
+    first = mine.release(query, scope="s", key="1")
     mine.forget("x")  # not even there
-    reads.clear()
-    again = mine.release(mine.mean_query("x", 1.0), scope="s", key="1")
+    mine.ledger.happened.clear()
+    again = mine.release(query, scope="s", key="1")
     assert again.value.tolist() == first.value.tolist()
-    assert set(reads) <= {"charge"}
+    assert set(mine.ledger.happened) <= {"charge"}
     assert mine.ledger.spent() == 1.0
-    other_process = privatizer(ledger=PrivacyLedger(mine.ledger.url.database))
-    assert other_process.release(mine.mean_query("x", 1.0), scope="s", key="1").scalar == first.scalar
-
-
-# ---- refused before data is read -----------------------------------------------------------------------
+    ledger = PrivacyLedger(mine.ledger.url.database)  # as in another process
+    other = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=NoNoise())
+    assert other.release(query, scope="s", key="1").scalar == first.scalar
 
 
 @pytest.mark.parametrize("mu", [0, -1, math.nan, math.inf, 1e-13, 10.1])
-def test_what_cannot_be_paid_or_is_not_held_is_refused_before_data_is_read(
-    privatizer: Make, reads: list[str], mu: float
-) -> None:
-    mine = privatizer()
-    with pytest.raises(InputError, match="holds no losses"):
-        mine.release(mine.mean_query("y", 1.0), scope="s", key="1")
-    mine.observe("x", [0.0] * 4)
-    with pytest.raises(BudgetExhausted if mu == 10.1 else InputError, match="mu"):
-        mine.release(mine.mean_query("x", mu), scope="s", key="1")
-    assert reads == []
+def test_what_cannot_be_paid_or_is_not_held_is_refused_before_data_is_read(mine: LossPrivatizer, mu: float) -> None:
+    for name, price, word in (("z", 1.0, "holds no losses"), ("x", mu, "mu")):
+        with pytest.raises(BudgetExhausted if price == 10.1 else InputError) as refused:
+            mine.release(mine.mean_query(name, price), scope="s", key="1")
+        assert word in str(refused.value)
+    assert mine.ledger.happened == []
     assert mine.ledger.charges() == []
 
 
-def test_a_key_cannot_be_used_for_another_question(privatizer: Make, reads: list[str]) -> None:
-    mine = privatizer()
-    for point in "xy":
-        mine.observe(point, [0.0] * 4)
+def test_a_key_cannot_be_used_for_another_question(mine: LossPrivatizer) -> None:
     mine.release(mine.mean_query("x", 1.0), scope="s", key="1")
-    reads.clear()
+    mine.ledger.happened.clear()
     for other in (mine.mean_query("y", 1.0), mine.mean_query("x", 0.5)):
         with pytest.raises(KeyConflict):
             mine.release(other, scope="s", key="1")
-    assert reads == []
+    assert mine.ledger.happened == []
     assert mine.ledger.spent() == 1.0
+
+
+# ---- another mechanism -----------------------------------------------------------------------------------
+
+
+class Doubled(GaussianMechanism):
+    """Twice the noise at a quarter of the price."""
+
+    def event(self, query: AnyQuery, sensitivity: float, scale: float) -> GaussianRelease:
+        return GaussianRelease(query.mu / 4, sensitivity, scale, query.dimension, "doubled " + query.statistic)
+
+    def scale(self, query: AnyQuery, sensitivity: float) -> float:
+        return 2 * super().scale(query, sensitivity)
+
+
+def test_another_mechanism_pays_its_own_price_and_adds_its_own_noise(mine: LossPrivatizer) -> None:
+    with pytest.raises(BudgetExhausted):  # before it draws
+        mine.release(mine.mean_query("x", 41.0), scope="s", key="k", mechanism=Doubled)
+    assert mine.ledger.happened == []
+    query = mine.mean_query("x", 0.4)
+    released, again = (mine.release(query, scope="s", key="k", mechanism=Doubled) for _ in range(2))
+    assert released.charge.mu == pytest.approx(0.1)
+    assert released.sigma == pytest.approx(2 * mine.sigma(query))
+    assert again.value == released.value
+    assert mine.ledger.happened.count("draw") == 1
+    mine.release(query, scope="s", key="default")
+    names = [name for name, *_ in mine.ledger.statement(delta=1e-5).mechanisms]
+    assert sorted(name.split(" on ")[0] for name in names) == ["Gaussian mechanism", "Gaussian mechanism"]
+    assert sum("doubled" in name for name in names) == 1
+
+
+def test_a_retry_with_another_prior_is_another_question(mine: LossPrivatizer) -> None:
+    query = mine.means_query("xy", 1.0)
+    for prior in ((), (1.0, 3.0)):
+        mine.release(query, scope="s", key=str(prior), mechanism=partial(NoisyMin, prior=prior))
+        for other in {(), (1.0, 3.0), (3.0, 1.0)} - {prior}:
+            with pytest.raises(KeyConflict):
+                mine.release(query, scope="s", key=str(prior), mechanism=partial(NoisyMin, prior=other))
 
 
 # ---- after the draw ------------------------------------------------------------------------------------
 
 
-def test_threads_with_one_key_get_one_value(fast_ledger: PrivacyLedger) -> None:
-    mine = LossPrivatizer(fast_ledger, n=4, clip=(0.0, 1.0))
+def test_threads_with_one_key_get_one_value(fast_path: Path) -> None:
+    mine = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(10.0)), n=4, clip=(0.0, 1.0))
     mine.observe("x", [0.5] * 4)
     barrier = threading.Barrier(6)
 
@@ -119,60 +173,38 @@ def test_threads_with_one_key_get_one_value(fast_ledger: PrivacyLedger) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert len(set(pool.map(release, range(6)))) == 1
-    assert fast_ledger.spent() == 1.0
+    assert mine.ledger.spent() == 1.0
 
 
-def test_a_draw_that_could_not_be_recorded_is_the_one_a_retry_publishes(
-    privatizer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = privatizer()
+def test_a_draw_that_could_not_be_recorded_is_the_one_a_retry_publishes(fast_path: Path) -> None:
+    """A real error of the database."""
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0))
+    mine = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=SeededNoise(1))
     mine.observe("x", [0.5] * 4)
-    query, record, drawn = mine.mean_query("x", 0.5), PrivacyLedger.record, []
-
-    def fail(self: PrivacyLedger, charge: Any, value: Any) -> Any:
-        drawn.append(list(value))
-        raise LedgerError("the disk is full")
-
-    monkeypatch.setattr(PrivacyLedger, "record", fail)
-    with pytest.raises(LedgerError):
-        mine.release(query, scope="s", key="1")
-    monkeypatch.setattr(PrivacyLedger, "record", record)
-    assert mine.release(query, scope="s", key="1").value.tolist() == drawn[0]
-    assert len(mine.ledger.charges()) == 1
+    query = mine.mean_query("x", 0.5)
+    full = "CREATE TRIGGER full BEFORE INSERT ON dptune_releases BEGIN SELECT RAISE(ABORT, 'full'); END"
+    for change in (full, "DROP TRIGGER full"):
+        ledger.charges()
+        with schema.connect(ledger.url).begin() as connection:
+            connection.execute(sa.text(change))
+        if change == full:
+            with pytest.raises(LedgerError) as caught:
+                mine.release(query, scope="s", key="1")
+            assert caught.value.__context__ is None
+    first = SeededNoise(1).add_gaussian(np.zeros(1), mine.sigma(query))
+    assert mine.release(query, scope="s", key="1").value == pytest.approx(0.5 + first)
+    assert len(ledger.charges()) == 1
 
 
 @pytest.mark.parametrize("error", [LedgerError("the disk is full"), KeyboardInterrupt(), MemoryError()])
 def test_an_error_after_the_draw_carries_neither_frames_nor_what_it_was_raised_from(
-    privatizer: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    mine: LossPrivatizer, error: BaseException
 ) -> None:
     """Both would hold the losses or the draw, and a framework may store a traceback."""
-
-    def failing(self: PrivacyLedger, charge: object, value: list[float]) -> NoReturn:
-        try:
-            raise ValueError(value)
-        except ValueError:
-            raise error  # noqa: B904 - its context is what is tested
-
-    one = privatizer()
-    one.observe("x", [0.1, 0.2, 0.3, 0.4])
-    monkeypatch.setattr(PrivacyLedger, "record", failing)
+    mine.ledger.error = error
     with pytest.raises(type(error)) as caught:
-        one.release(one.mean_query("x", 1.0), scope="s", key="1")
+        mine.release(mine.mean_query("x", 1.0), scope="s", key="1")
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert frames[-2:] == ["_release", "call"]
-
-
-def test_a_real_database_error_is_bare(fast_ledger: PrivacyLedger) -> None:
-    privatizer = LossPrivatizer(fast_ledger, n=2, clip=(0.0, 1.0))
-    privatizer.observe("x", [0.1, 0.2])
-    fast_ledger.charges()
-    with schema.connect(fast_ledger.url).connect() as connection:
-        connection.execute(
-            sa.text("CREATE TRIGGER full BEFORE INSERT ON dptune_releases BEGIN SELECT RAISE(ABORT, 'full'); END")
-        )
-        connection.commit()
-    with pytest.raises(LedgerError) as caught:
-        privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1")
-    assert caught.value.__context__ is None

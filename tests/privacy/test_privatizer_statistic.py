@@ -15,18 +15,26 @@ from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery, PerExampleLosses
 
 
-def quiet(**chosen: Any) -> tuple[LossPrivatizer, NoNoise]:
-    """Return a privatizer with the noise off, and its noise source."""
+def quiet(told: dict[str, Any] | None = None, **chosen: Any) -> tuple[LossPrivatizer, NoNoise]:
+    """Return a privatizer with the noise off, that was told losses at points (None: failed), and its noise source."""
     if "groups" not in chosen:
         chosen.setdefault("n", 4)
     noise = NoNoise()
-    return LossPrivatizer(FreeLedger(), **{"clip": (0.0, 1.0), "noise": noise, **chosen}), noise
+    privatizer = LossPrivatizer(FreeLedger(), **{"clip": (0.0, 1.0), "noise": noise, **chosen})
+    for name, losses in (told or {}).items():
+        if losses is None:
+            privatizer.observe_failure(name)
+        else:
+            privatizer.observe(name, losses)
+    return privatizer, noise
+
+
+def answer(privatizer: LossPrivatizer, name: str = "x") -> float:
+    return privatizer.release(privatizer.mean_query(name, 1.0), scope="s", key=name).scalar
 
 
 def mean_of(losses: object, **chosen: Any) -> float:
-    privatizer, _ = quiet(**chosen)
-    privatizer.observe("x", losses)
-    return privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1").scalar
+    return answer(quiet({"x": losses}, **chosen)[0])
 
 
 def test_the_clipped_mean() -> None:
@@ -36,19 +44,23 @@ def test_the_clipped_mean() -> None:
     assert mean_of([np.inf, 5, -5, 0.5]) == pytest.approx((1 + 1 + 0 + 0.5) / 4)
     assert mean_of([True, False, True, True]) == 0.75
     assert mean_of([np.nan] * 4, clip=(-3.0, 7.0)) == 7.0
+    assert mean_of(None, clip=(-1.0, 3.0)) == 3.0  # a failed evaluation is the upper clip of everybody
 
 
-def test_people_of_several_rows_are_averaged_after_clipping() -> None:
+def test_people_of_several_rows_are_averaged_after_clipping_and_weighted_in_the_order_of_their_examples() -> None:
     groups = ["b", "a", "b", "b"]
     assert mean_of([9.0, 0.5, 0.0, np.nan], groups=groups) == pytest.approx(((1 + 0 + 1) / 3 + 0.5) / 2)
     privatizer, _ = quiet(groups=groups)
     assert (privatizer.n, privatizer.rows) == (2, 4)
+    for scale in (1, 5e307):
+        assert mean_of([1.0, 0.0, 0.0, 0.0], person_weights=np.array([3, 1, 1, 1]) * scale) == pytest.approx(0.5)
 
 
-def test_person_weights_belong_to_people_in_the_order_of_their_examples() -> None:
-    assert mean_of([1.0, 0.0, 0.0, 0.0], person_weights=[3, 1, 1, 1]) == pytest.approx(0.5)
-    scaled = mean_of([1.0, 0.0, 0.0, 0.0], person_weights=np.array([3, 1, 1, 1]) * 5e307)
-    assert scaled == pytest.approx(0.5)
+def test_several_means_have_the_l2_sensitivity_of_all_of_them() -> None:
+    mine, _ = quiet(dict.fromkeys("xyz", np.full(4, 2.5)), clip=(1.0, 3.0))
+    query = mine.means_query("xyz", 1.0)
+    assert mine.sensitivity(query) == pytest.approx(3**0.5 * 2.0 / 4)
+    assert mine.release(query, scope="s", key="k").value.tolist() == [2.5] * 3
 
 
 def reference(L: Any, W: Any, clip: Any, w: Any) -> Any:
@@ -76,10 +88,9 @@ def reference(L: Any, W: Any, clip: Any, w: Any) -> Any:
 def test_the_vector_mean_is_the_formula(seed: int, n: int, m: int, p: int, dtype: type, radius: float) -> None:
     rng = np.random.default_rng(seed)
     L, W, w = rng.uniform(-2, 5, (m, n)), rng.normal(size=(p, m)), rng.uniform(0.5, 2, n)
-    privatizer, noise = quiet(n=n, clip=(-2.0, 5.0), dtype=dtype, person_weights=w)
+    told = {f"x{j}": L[j] for j in rng.permutation(m)}  # the order of arrival does not matter
+    privatizer, noise = quiet(told, n=n, clip=(-2.0, 5.0), dtype=dtype, person_weights=w)
     names = tuple(f"x{j}" for j in range(m))
-    for j in rng.permutation(m):  # the order of arrival does not matter
-        privatizer.observe(names[j], L[j])
     clips = [Ball(radius), *([Interval(-radius, radius / 2)] if p == 1 else [])]
     for k, clip in enumerate(clips):
         value = privatizer.release(MeanQuery(names, W, clip, 1.0), scope="s", key=str(k)).value
@@ -91,10 +102,8 @@ def test_the_vector_mean_is_the_formula(seed: int, n: int, m: int, p: int, dtype
 def test_block_and_chunk_boundaries(n: int, m: int) -> None:
     rng = np.random.default_rng(n + m)
     L, W = rng.random((m, n)), rng.normal(size=(3, m)) / m
-    privatizer, _ = quiet(n=n, dtype=np.float64)
     names = tuple(map(str, range(m)))
-    for name, row in zip(names, L, strict=True):
-        privatizer.observe(name, row)
+    privatizer, _ = quiet(dict(zip(names, L, strict=True)), n=n, dtype=np.float64)
     G = W @ L
     clipped = G * np.minimum(1, 0.2 / np.linalg.norm(G, axis=0))
     value = privatizer.release(MeanQuery(names, W, Ball(0.2), 1.0), scope="s", key="1").value
@@ -104,8 +113,7 @@ def test_block_and_chunk_boundaries(n: int, m: int) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_extreme_public_weights_do_not_warn_and_are_clipped(dtype: type) -> None:
     for losses in ([1e300, -1e300, np.nan, 0.0], [0.5] * 4):
-        privatizer, noise = quiet(dtype=dtype, clip=(-1e30, 1e30))
-        privatizer.observe("x", losses)
+        privatizer, noise = quiet({"x": losses}, dtype=dtype, clip=(-1e30, 1e30))
         query = MeanQuery(("x",), np.array([[1e300], [-1e300]]), Ball(1.0), 1.0)
         privatizer.release(query, scope="s", key="1")
         assert np.isfinite(noise.statistic).all()
@@ -114,58 +122,38 @@ def test_extreme_public_weights_do_not_warn_and_are_clipped(dtype: type) -> None
 
 def test_arguments_are_never_changed_nor_kept() -> None:
     losses, weights = np.array([np.nan, 5.0, -1.0, 0.5]), np.array([1.0, 2, 3, 4])
-    privatizer, _ = quiet(person_weights=weights)
-    privatizer.observe("x", losses)
+    privatizer, _ = quiet({"x": losses}, person_weights=weights)
     assert weights.tolist() == [1, 2, 3, 4]
     assert np.isnan(losses[0])
     losses[:] = weights[:] = 0.0
-    got = privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1").scalar
-    assert got == pytest.approx((1 * 1 + 2 * 1 + 3 * 0 + 4 * 0.5) / 10)
+    assert answer(privatizer) == pytest.approx((1 * 1 + 2 * 1 + 3 * 0 + 4 * 0.5) / 10)
 
 
 # ---- points that are forgotten or failed ---------------------------------------------------------------
 
 
-def test_a_forgotten_point_leaves_its_slot_to_another_and_the_others_alone() -> None:
-    privatizer, _ = quiet(n=2, dtype=np.float64)
-    for j in range(130):
-        privatizer.observe(str(j), [j / 130, j / 130])
+def test_a_forgotten_point_is_overwritten_and_leaves_its_slot_to_another_and_the_others_alone() -> None:
+    privatizer, _ = quiet({str(j): [j / 130, j / 130] for j in range(130)}, n=2, dtype=np.float64)
     for j in range(0, 130, 2):
         privatizer.forget(str(j))
     privatizer.forget("never seen")
+    left = {x for block in privatizer._held.blocks for x in block[:, 0].tolist()}
+    assert {j / 130 - 0.5 for j in range(1, 130, 2)} <= left
+    assert not left & {j / 130 - 0.5 for j in range(0, 130, 2)}
     for j in range(200, 240):
         privatizer.observe(str(j), [0.5, 0.7])
     assert len(privatizer._held.blocks) == 3
-    for j, expected in ((1, 1 / 130), (129, 129 / 130), (239, 0.6)):
-        got = privatizer.release(privatizer.mean_query(str(j), 1.0), scope="s", key=str(j)).scalar
-        assert got == pytest.approx(expected)
-    with pytest.raises(InputError, match="holds no losses"):
-        privatizer.release(privatizer.mean_query("0", 1.0), scope="s", key="gone")
-
-
-def test_forgotten_losses_are_overwritten() -> None:
-    privatizer, _ = quiet(n=2)
-    privatizer.observe("x", [0.123, 0.9])
-    (block,) = privatizer._held.blocks
-    row = block[(block[:, 0] == np.float32(0.123 - 0.5)).argmax()]
-    assert row[0] == np.float32(0.123 - 0.5)
-    privatizer.forget("x")
-    assert (row == 0).all()
-    assert privatizer.points() == ()
+    assert [answer(privatizer, name) for name in ("1", "129", "239")] == pytest.approx([1 / 130, 129 / 130, 0.6])
+    assert "0" not in privatizer.points()
+    with pytest.raises(InputError):
+        answer(privatizer, "0")
 
 
 def test_the_first_losses_of_a_point_stay() -> None:
-    privatizer, _ = quiet()
-    privatizer.observe("x", [0.0] * 4)
+    privatizer, _ = quiet({"x": [0.0] * 4})
     privatizer.observe("x", [1.0] * 4)
     privatizer.observe_failure("x")
-    assert privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1").scalar == 0.0
-
-
-def test_a_failed_evaluation_is_the_upper_clip_of_everybody() -> None:
-    privatizer, _ = quiet(clip=(-1.0, 3.0))
-    privatizer.observe_failure("x")
-    assert privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1").scalar == 3.0
+    assert answer(privatizer) == 0.0
 
 
 @pytest.mark.parametrize("kind", ["mean", "share"])
@@ -173,36 +161,30 @@ def test_a_failed_evaluation_may_count_as_each_persons_mean_over_the_others(kind
     """As if everybody had reported that number; what no point is left to tell is the upper clip."""
     H, C, above = np.eye(4) - 1 / 4, 0.4, 0.25
     rows = np.array([[0.1, 0.2, 0.9], [0.5, 0.25, 0.1], [0.3, 0.3, 0.7]])  # (points, people)
+    points = ("a", "x", "b", "c")
 
-    def answer(points: tuple[str, ...], above: float | None, told: dict[str, np.ndarray | None]) -> np.ndarray:
-        privatizer, _ = quiet(n=3, clip=(-1.0, 3.0), dtype=np.float64)
-        for name, losses in told.items():
-            if losses is None:
-                privatizer.observe_failure(name)
-            else:
-                privatizer.observe(name, losses)
+    def answered(above: float | None, told: dict[str, np.ndarray | None]) -> Any:
+        privatizer, _ = quiet(told, n=3, clip=(-1.0, 3.0), dtype=np.float64)
         query = MeanQuery(points, H, Ball(C), 1.0, above) if kind == "mean" else NormQuery(points, H, C, 1.0, above)
         return privatizer.release(query, scope="s", key="1").value
 
-    points = ("a", "x", "b", "c")
     known = dict(zip("abc", rows, strict=True))
-    written_out = answer(points, None, {**known, "x": rows.mean(axis=0) + above})
-    assert answer(points, above, {**known, "x": None}) == pytest.approx(written_out)
-    assert answer(points, None, {**known, "x": None}) == pytest.approx(
-        answer(points, None, {**known, "x": np.full(3, 3.0)})
-    )
-    two = {"a": rows[0], "x": None, "b": None, "c": rows[1]}
-    mean = rows[:2].mean(axis=0) + above
-    assert answer(points, above, two) == pytest.approx(answer(points, None, {**two, "x": mean, "b": mean}))
+    one, two = {**known, "x": None}, {"a": rows[0], "x": None, "b": None, "c": rows[1]}
     nobody = dict.fromkeys(points)
-    assert answer(points, above, nobody) == pytest.approx(answer(points, None, nobody))
+    mean = rows[:2].mean(axis=0) + above
+    for told, written_out in (
+        (one, {**known, "x": rows.mean(axis=0) + above}),
+        (two, {**two, "x": mean, "b": mean}),
+        (nobody, nobody),
+    ):
+        assert answered(above, told) == pytest.approx(answered(None, written_out))
+    assert answered(None, one) == pytest.approx(answered(None, {**known, "x": np.full(3, 3.0)}))
 
 
 def test_a_point_that_is_forgotten_and_observed_again_has_not_failed() -> None:
-    privatizer, _ = quiet(n=3, clip=(0.0, 1.0))
-    privatizer.observe_failure("x")
+    privatizer, _ = quiet({"x": None}, n=3)
     privatizer.forget("x")
-    privatizer.observe("x", [0.5, 0.5, 0.5])
-    privatizer.observe("y", [0.0, 0.0, 0.0])
+    privatizer.observe("x", [0.5] * 3)
+    privatizer.observe("y", [0.0] * 3)
     query = MeanQuery(("x", "y"), np.eye(2), Ball(9.0), 1.0, 0.0)
     assert privatizer.release(query, scope="s", key="1").value == pytest.approx([0.5, 0.0])

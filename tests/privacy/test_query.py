@@ -13,7 +13,6 @@ import pytest
 from audit_tools import noiseless
 
 from dptune import InputError, LossPrivatizer
-from dptune.errors import KeyConflict
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 from dptune.privacy.query import Box
 
@@ -60,6 +59,8 @@ def test_the_kind_of_clip_is_part_of_the_question() -> None:
     clips = (Ball(1.0), Interval(-1.0, 1.0), Interval(0.0, 1.0))
     assert len({share(**one).digest(), *(base(**one, clip=clip).digest() for clip in clips)}) == 4
     assert base() != "a query" != share()
+    assert (Ball(1.5).diameter, Interval(-1.0, 2.5).diameter) == (3.0, 3.5)
+    assert share().clip == Interval(0.0, 1.0)  # a contribution to a share lies between none and one
 
 
 @pytest.mark.parametrize("kind", [base, share])
@@ -69,57 +70,36 @@ def test_a_query_cannot_be_changed(kind: Any) -> None:
     before = query.digest()
     mine[0, 0] = 99.0
     assert query.digest() == before
-    with pytest.raises(ValueError, match="read-only"):
-        query.weights[0, 0] = 99.0
+    assert not query.weights.flags.writeable
     with pytest.raises(dataclasses.FrozenInstanceError):
         query.mu = 9.0
 
 
 BAD: list[tuple[dict[str, Any], str]] = [  # of both kinds
-    ({"weights": np.eye(3)}, "weights"),
-    ({"weights": np.ones(3)}, "weights"),
-    ({"weights": np.ones((0, 2))}, "weights"),
-    ({"weights": np.ones((1, 1, 2))}, "weights"),
+    *(({"weights": W}, "weights") for W in (np.eye(3), np.ones(3), np.ones((0, 2)), np.ones((1, 1, 2)))),
     ({"points": (), "weights": np.ones((1, 0))}, "weights"),
-    ({"weights": np.array([[1.0, math.nan]])}, "finite"),
-    ({"weights": np.array([[1.0, math.inf]])}, "finite"),
+    *(({"weights": W}, "weights") for W in ("secret", None, [[1, 2], [3]], [[10**400, 0]], [[1j, 0]])),
+    *(({"weights": np.array([[1.0, odd]])}, "finite") for odd in (math.nan, math.inf)),
     ({"points": ("a", "a")}, "once"),
+    *(({"points": points}, "points") for points in ("ab", None, (1, 2), (["a"], "b"))),
     *(({"mu": mu}, "mu") for mu in (0.0, -1.0, math.nan, math.inf, "1", 10**400)),
     *(({"failed_above": above}, "failed_above") for above in (math.nan, "a", 10**400)),
-    *(({"points": points}, "points") for points in ("ab", None, (1, 2), (["a"], "b"))),
-    *(({"weights": W}, "weights") for W in ("secret", None, [[1, 2], [3]], [[10**400, 0]], [[1j, 0]])),
 ]
-
-
-@pytest.mark.parametrize("kind", [base, share])
-def test_a_bad_query_is_refused_by_name(kind: Any) -> None:
-    for change, word in BAD:
-        with pytest.raises(InputError, match=word) as refused:
-            kind(**change)
-        assert refused.value.__cause__ is None
-
-
 BAD_INTERVALS = [(1, 1), (2, 1), (math.nan, 1), (0, math.nan), (0, math.inf), (-math.inf, 0)]
 BAD_INTERVALS += [(-1e300, 1e300), (0, 1e31), (0, 1e-40), (0, 10**400), ("a", 1)]
+BAD_RADII = (0, -1, math.nan, math.inf, 1e-200, 1e200, 10**400)
 
 
-def test_a_bad_region_is_refused() -> None:
-    for clip in (Interval(0, 1), object(), 1.0, None):  # not of the mean's dimension
-        with pytest.raises(InputError, match=r"clip|Ball"):
-            base(clip=clip)
-    for low, high in BAD_INTERVALS:
-        with pytest.raises(InputError, match="clip"):
-            Interval(low, high)
-    for radius in (0, -1, math.nan, math.inf, 1e-200, 1e200, 10**400):
-        for make in (Ball, lambda r: share(radius=r)):
-            with pytest.raises(InputError, match=r"radius|clip"):
-                make(radius)
-
-
-def test_diameters() -> None:
-    assert (Ball(1.5).diameter, Interval(-1.0, 2.5).diameter) == (3.0, 3.5)
-    assert share().clip == Interval(0.0, 1.0)  # a contribution to a share lies between none and one
-    assert share().dimension == 1
+def test_a_bad_query_or_region_is_refused_by_name() -> None:
+    bad: list[tuple[Callable[..., Any], dict[str, Any], str]]
+    bad = [(kind, change, word) for kind in (base, share) for change, word in BAD]
+    bad += [(base, {"clip": clip}, "Ball") for clip in (Interval(0, 1), object(), 1.0, None)]  # not of its dimension
+    bad += [(Interval, {"low": low, "high": high}, "clip") for low, high in BAD_INTERVALS]
+    bad += [(kind, {"radius": radius}, "radius") for kind in (Ball, share) for radius in BAD_RADII]
+    for make, given, word in bad:
+        with pytest.raises(InputError, match=word) as refused:
+            make(**given)
+        assert refused.value.__cause__ is None
 
 
 # ---- the share of people in a ball -------------------------------------------------------------------
@@ -142,11 +122,8 @@ def test_a_share_is_charged_recorded_and_named(privatizer: Callable[..., LossPri
     for name in "ab":
         mine.observe(name, np.zeros(4))
     released = mine.release(share(), scope="s", key="share/1")
-    assert released.charge.mu == 0.5
-    assert released.value.shape == (1,)
+    assert (released.charge.mu, released.value.shape) == (0.5, (1,))
     assert released.charge.description["sensitivity"] == 0.25
     assert released.charge.description["dimension"] == 1
     assert mine.release(share(), scope="s", key="share/1").value == released.value
-    with pytest.raises(KeyConflict):
-        mine.release(MeanQuery(("a", "b"), np.eye(2), Ball(1.0), 0.5), scope="s", key="share/1")
     assert "share of people" in mine.ledger.statement(delta=1e-5).to_json()

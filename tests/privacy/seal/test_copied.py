@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -25,7 +26,7 @@ from dptune_sklearn import StopsEarly
 X, Y = load_breast_cancer(return_X_y=True)
 X = X[:, :6]
 TRAIN, VAL = slice(0, 150), slice(150, 450)
-N = 300
+N, DATA = 300, (X[VAL], Y[VAL])
 
 
 class Remembers:
@@ -44,9 +45,9 @@ class Remembers:
 def test_neighbours_count_no_query_in_the_model_that_is_kept() -> None:
     model = KNeighborsClassifier().fit(X[TRAIN], Y[TRAIN])
     before = pickle.dumps(model)
-    losses = estimator_losses("accuracy", model, X[VAL], Y[VAL])
+    losses = estimator_losses("accuracy", model, *DATA)
     piped = make_pipeline(FunctionTransformer(lambda rows: rows), model)  # pickle cannot store a lambda
-    estimator_losses("log_loss", piped, X[VAL], Y[VAL], like=X[TRAIN])
+    estimator_losses("log_loss", piped, *DATA, like=X[TRAIN])
     assert pickle.dumps(model) == before
     assert model._tree.get_n_calls() == 0
     model.predict(X[VAL])  # the counter that would have left
@@ -55,13 +56,13 @@ def test_neighbours_count_no_query_in_the_model_that_is_kept() -> None:
 
 
 def test_every_way_to_ask_leaves_the_users_model_as_it_was(ledger: dptune.PrivacyLedger) -> None:
-    data, models = (X[VAL], Y[VAL]), [Remembers(), Remembers()]
-    function = losses_function(lambda place: models[place], "accuracy", data, rows=N)
-    call_guarded(function, 0, np.asarray)
+    models = [Remembers(), Remembers()]
+    function = losses_function(lambda place: models[place], "accuracy", DATA, rows=N)
     function.try_out(models[0])
-    private = losses_function(lambda place: models[place], "accuracy", data, rows=N, training="private")
-    call_guarded(private, 0, np.asarray)
-    dptune.select(models, dptune.LossPrivatizer(ledger, n=N, clip=(0, 1)), mu=0.5, name="c", loss="accuracy", data=data)
+    private = losses_function(lambda place: models[place], "accuracy", DATA, rows=N, training="private")
+    for each in (function, private):
+        call_guarded(each, 0, np.asarray)
+    dptune.select(models, dptune.LossPrivatizer(ledger, n=N, clip=(0, 1)), mu=0.5, name="c", loss="accuracy", data=DATA)
     assert [model.rows for model in models] == [[], []]
 
 
@@ -78,27 +79,23 @@ def test_a_model_without_an_importable_class_is_copied_with_what_it_holds() -> N
     copy = copied(model)
     assert type(copy) is Local
     assert copy.shift is model.shift  # code is shared
-    assert estimator_losses("accuracy", model, X[VAL], Y[VAL]).tolist() == Y[VAL].tolist()
+    assert estimator_losses("accuracy", model, *DATA).tolist() == Y[VAL].tolist()
     assert model.rows == model.inner.rows == []
 
 
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
-def test_a_copied_booster_keeps_the_iteration_at_which_it_was_stopped(library: str) -> None:
+def test_a_copied_booster_keeps_the_iteration_at_which_it_was_stopped() -> None:
     """`copy.deepcopy` of LightGBM's does not."""
-    module = import_module(library)
-    kind = module.XGBClassifier if library == "xgboost" else module.LGBMClassifier
     usual: dict[str, Any] = {"n_estimators": 200, "learning_rate": 1.0, "n_jobs": 1}
-    usual |= {"early_stopping_rounds": 2} if library == "xgboost" else {"early_stopping_round": 2, "verbose": -1}
-    model = StopsEarly(kind(**usual)).fit(X[TRAIN], Y[TRAIN], **quiet(library)).estimator_
-    assert model.predict_proba(X[VAL]).tolist() == copied(model).predict_proba(X[VAL]).tolist()
-    booster = model.get_booster() if library == "xgboost" else model.booster_
-    native = BoosterModel(booster, labels=[0, 1])
-    assert native.predict_proba(X[VAL]).tolist() == copied(native).predict_proba(X[VAL]).tolist()
-    assert copied(native)._booster is not booster
-
-
-def quiet(library: str) -> dict[str, Any]:
-    return {"verbose": False} if library == "xgboost" else {}
+    xgboost, lightgbm = import_module("xgboost"), import_module("lightgbm")
+    for kind, fit, booster_of in (
+        (xgboost.XGBClassifier(**usual, early_stopping_rounds=2), {"verbose": False}, lambda m: m.get_booster()),
+        (lightgbm.LGBMClassifier(**usual, early_stopping_round=2, verbose=-1), {}, lambda m: m.booster_),
+    ):
+        model = StopsEarly(kind).fit(X[TRAIN], Y[TRAIN], **fit).estimator_
+        native = BoosterModel(booster_of(model), labels=[0, 1])
+        for each in (model, native):
+            assert each.predict_proba(X[VAL]).tolist() == copied(each).predict_proba(X[VAL]).tolist()
+        assert copied(native)._booster is not native._booster
 
 
 class Locked(Remembers):
@@ -110,25 +107,23 @@ class Locked(Remembers):
 
 
 def test_a_model_that_cannot_be_copied_is_refused_before_it_is_asked(ledger: dptune.PrivacyLedger) -> None:
-    models, data, privatizer = [Locked(), Locked()], (X[VAL], Y[VAL]), dptune.LossPrivatizer(ledger, n=N, clip=(0, 1))
-    said = r"this Locked cannot be copied \(TypeError: cannot pickle.*pickle can store.*return the losses yourself"
-    with pytest.raises(dptune.InputError, match=said):
-        estimator_losses("accuracy", models[0], *data)
-    with pytest.raises(dptune.InputError, match=said):
-        losses_function(lambda _: models[0], "accuracy", data, rows=N).try_out(models[0])
-    outcome = call_guarded(losses_function(lambda _: models[0], "accuracy", data, rows=N), None, np.asarray)
-    assert "cannot be copied" in str(outcome.error)
-    with pytest.raises(dptune.InputError, match="Nothing was charged"):
-        dptune.select(models, privatizer, mu=0.5, name="c", loss="accuracy", data=data)
+    models, privatizer = [Locked(), Locked()], dptune.LossPrivatizer(ledger, n=N, clip=(0, 1))
+    function = losses_function(lambda _: models[0], "accuracy", DATA, rows=N)
+    for ask in (
+        lambda: estimator_losses("accuracy", models[0], *DATA),
+        lambda: function.try_out(models[0]),
+        lambda: dptune.select(models, privatizer, mu=0.5, name="c", loss="accuracy", data=DATA),
+    ):
+        with pytest.raises(dptune.InputError) as refused:
+            ask()
+        for words in ("this Locked cannot be copied (TypeError: cannot pickle", "pickle can store", "Nothing was"):
+            assert words in str(refused.value)
+    assert "cannot be copied" in str(call_guarded(function, None, np.asarray).error)
+    private = losses_function(lambda _: Locked(), "accuracy", DATA, rows=N, training="private")
+    outcome = call_guarded(private, None, np.asarray)
+    assert (outcome.losses, outcome.error) == (None, None)  # a training on private people does not say why
     assert ledger.charges() == []
     assert models[0].rows == models[1].rows == []
-
-
-def test_a_training_on_private_people_does_not_say_why_it_cannot_be_copied() -> None:
-    function = losses_function(lambda _: Locked(), "accuracy", (X[VAL], Y[VAL]), rows=N, training="private")
-    outcome = call_guarded(function, None, np.asarray)
-    assert outcome.losses is None
-    assert outcome.error is None
 
 
 class DrawsAtRandom(Remembers):
@@ -154,20 +149,16 @@ class Texts(Remembers):
         return np.where(rows[:, 0] > rows[:, 0].mean(), "1", "0")
 
 
-@pytest.mark.parametrize(
-    ("model", "like"), [(DrawsAtRandom(), None), (Standardises(), X[TRAIN]), (Counts(), None), (Texts(), X[TRAIN])]
-)
-def test_a_model_that_does_not_answer_row_by_row_is_refused_in_public(model: Any, like: Any) -> None:
-    loss = "accuracy" if isinstance(model, Texts) else "log_loss"
-    with pytest.raises(dptune.InputError, match=r"answers a public row differently.*Nothing was charged"):
-        estimator_losses(loss, model, X[VAL], Y[VAL], like=like)
+def test_a_model_that_does_not_answer_row_by_row_is_refused_in_public() -> None:
+    for model, like in ((DrawsAtRandom(), None), (Standardises(), X[TRAIN]), (Counts(), None), (Texts(), X[TRAIN])):
+        with pytest.raises(dptune.InputError, match=r"answers a public row differently.*Nothing was charged"):
+            estimator_losses("accuracy" if isinstance(model, Texts) else "log_loss", model, *DATA, like=like)
 
 
 @pytest.mark.parametrize("draws", [True, False])
 def test_an_imputer_that_draws_is_refused_and_one_that_does_not_is_not(draws: bool) -> None:
     import_module("sklearn.experimental.enable_iterative_imputer")  # scikit-learn's switch
     from sklearn.impute import IterativeImputer
-    from sklearn.linear_model import LogisticRegression
 
     some = (X - X.mean(axis=0)) / X.std(axis=0)
     rows = np.where(np.random.default_rng(0).random(some.shape) < 0.1, np.nan, some)

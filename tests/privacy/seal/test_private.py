@@ -70,12 +70,9 @@ def test_every_way_out_is_refused_with_the_same_words(losses: PerExampleLosses) 
         with pytest.raises(PrivacyError, match=r"can only be given to LossPrivatizer\.observe") as refused:
             escape(losses)
         assert str(SECRET) not in str(refused.value), name
-
-
-def test_other_protocols_do_not_exist(losses: PerExampleLosses) -> None:
     for escape in (hash, int, json.dumps, memoryview, bytes, lambda x: x + 1, lambda x: {x}, vars, abs, round):
         with pytest.raises((TypeError, PrivacyError)) as refused:
-            escape(losses)
+            escape(losses)  # protocols that do not exist
         assert "0.12" not in str(refused.value)
 
 
@@ -122,30 +119,31 @@ def test_what_one_odd_loss_makes_of_an_array_is_read_back() -> None:
 
 REFUSED: list[Callable[[int], object]] = [
     lambda k: np.array(["2020-01-01", f"20{10 + k}-01-01"], dtype="M8[D]"),
+    lambda k: np.array([(k, 2.0)], dtype=[("a", "i8"), ("b", "f8")]),
     lambda k: np.full((2, 2), float(k)),
     lambda k: np.full((2, 1), float(k)),
-    lambda k: float(k),
+    lambda k: np.empty((0, 3)),
     lambda k: np.array(float(k)),
+    lambda k: float(k),
     lambda k: None,
     lambda k: "a" * k,
     lambda k: (x for x in [k]),
     lambda k: {"a": k},
     lambda k: {k},
-    lambda k: np.array([(k, 2.0)], dtype=[("a", "i8"), ("b", "f8")]),
     lambda k: [],
-    lambda k: np.empty((0, 3)),
 ]
 
 
-@pytest.mark.parametrize("make", REFUSED)
-def test_what_is_refused_is_refused_in_words_that_do_not_depend_on_values(make: Callable[[int], object]) -> None:
-    texts = set()
-    for content in (1, 7):
-        with pytest.raises(InputError, match="per-example losses must be") as refused:
-            PerExampleLosses(make(content))
-        assert refused.value.__cause__ is None
-        texts.add(str(refused.value))
-    assert len(texts) == 1
+def test_what_is_refused_is_refused_in_words_that_do_not_depend_on_values() -> None:
+    for make in REFUSED:
+        texts = set()
+        for content in (1, 7):
+            with pytest.raises(InputError) as refused:
+                PerExampleLosses(make(content))
+            assert refused.value.__cause__ is None
+            texts.add(str(refused.value))
+        assert len(texts) == 1
+        assert texts.pop().startswith("per-example losses must be")
 
 
 class Quotes:

@@ -6,6 +6,7 @@ import inspect
 import pickle
 import runpy
 from pathlib import Path
+from typing import Any
 
 import cmaes
 import numpy as np
@@ -16,52 +17,57 @@ from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 from dptune_optuna import objective
 
 LEFT = 1234.56789  # in memory, by whatever was there before
+USUAL = {"mean": np.zeros(2), "sigma": 1.0}
 MIXED = {"x_space": [[-1, 1], [-1, 1]], "z_space": [[0, 1, 2]], "c_space": [2]}
 SETTINGS = {
-    "CatCMA": {"mean": np.zeros(2), "sigma": 1.0, "cat_num": np.array([3, 2])},
-    "CMAwM": {"mean": np.zeros(2), "sigma": 1.0, "bounds": np.array([[-1.0, 1.0]] * 2), "steps": np.array([0.0, 0.5])},
+    "CatCMA": {**USUAL, "cat_num": np.array([3, 2])},
+    "CMAwM": {**USUAL, "bounds": np.array([[-1.0, 1.0]] * 2), "steps": np.array([0.0, 0.5])},
     "CatCMAwM": MIXED,
     "COMOCatCMAwM": MIXED,
 }
 
 
-def held(optimizer: str) -> bool:
-    """Say whether the pickle of a new one has what was left in memory."""
-    made = getattr(cmaes, optimizer)(**SETTINGS.get(optimizer, {"mean": np.zeros(2), "sigma": 1.0}))
-    return np.float64(LEFT).tobytes() in pickle.dumps(made)
+@pytest.fixture(autouse=True)
+def left(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_memory_of_cmaes()
+    monkeypatch.setattr(np, "empty", lambda shape, dtype=float, **_: np.full(shape, LEFT, dtype=dtype))
+
+
+def as_it_comes(optimizer: str) -> type[Any]:
+    """The class without what dptune does to it."""
+    cls = getattr(cmaes, optimizer)
+    return type(optimizer, (cls,), {"__init__": inspect.unwrap(cls.__init__)})
+
+
+def held(optimizer: str, cls: type[Any]) -> bool:
+    """Say whether a new one has what was left in memory."""
+    return np.float64(LEFT).tobytes() in pickle.dumps(vars(cls(**SETTINGS.get(optimizer, USUAL))))
 
 
 @pytest.mark.parametrize("optimizer", [name for name, value in vars(cmaes).items() if inspect.isclass(value)])
-def test_an_optimizer_begins_with_zeros(monkeypatch, optimizer):
-    monkeypatch.setattr(np, "empty", lambda shape, dtype=float, **_: np.full(shape, LEFT, dtype=dtype))
-    write_memory_of_cmaes()
-    assert not held(optimizer)
-    written = getattr(cmaes, optimizer).__init__
-    monkeypatch.setattr(getattr(cmaes, optimizer), "__init__", inspect.unwrap(written))
+def test_an_optimizer_begins_with_zeros(optimizer: str) -> None:
+    assert not held(optimizer, getattr(cmaes, optimizer))
     if optimizer not in ("CMAwM", "COMOCatCMAwM"):  # which hold others of them
-        assert held(optimizer)  # the test can fail
+        assert held(optimizer, as_it_comes(optimizer))  # the test can fail
 
 
 @pytest.mark.parametrize("optimizer", ["CMA", "SepCMA"])
-def test_what_an_optimizer_does_never_depended_on_it(monkeypatch, optimizer):
-    def course() -> list[tuple[bool, list[float]]]:
-        made, seen = getattr(cmaes, optimizer)(mean=np.zeros(2), sigma=1.0, seed=3), []
+def test_what_an_optimizer_does_never_depended_on_it(optimizer: str) -> None:
+    def course(cls: type[Any]) -> list[tuple[bool, list[float]]]:
+        made, seen = cls(mean=np.zeros(2), sigma=1.0, seed=3), []
         for _ in range(30):
             points = [made.ask() for _ in range(made.population_size)]
             seen.append((made.should_stop(), [float(x) for point in points for x in point]))
             made.tell([(point, 1.0) for point in points])  # a plateau, which ends a search as soon as it is known
         return seen
 
-    write_memory_of_cmaes()
-    zeros, begin = course(), inspect.unwrap(getattr(cmaes, optimizer).__init__)
-    monkeypatch.setattr(np, "empty", lambda shape, dtype=float, **_: np.full(shape, LEFT, dtype=dtype))
-    monkeypatch.setattr(getattr(cmaes, optimizer), "__init__", begin)
-    assert course() == zeros
+    zeros = course(getattr(cmaes, optimizer))
+    assert course(as_it_comes(optimizer)) == zeros
     assert {stops for stops, _ in zeros} == {False, True}
 
 
 @pytest.mark.parametrize("module", ["dptune_optuna/shield.py", "dptune_ray/__init__.py"])
-def test_a_process_that_imports_the_front_end_is_safe(monkeypatch, module):
+def test_a_process_that_imports_the_front_end_is_safe(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """As one that unpickles an objective."""
     written = []
     monkeypatch.setattr(uninitialised, "write_memory_of_cmaes", lambda: written.append(module))
