@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
 
 from dptune import Budget, BudgetExhausted, PlanComplete, PrivacyLedger
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
@@ -31,6 +35,14 @@ def edit(ledger: PrivacyLedger, change: str) -> None:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")
         assert connection.execute(change).rowcount >= 1
+
+
+@contextmanager
+def listening(name: str, act: Callable[..., None]) -> Iterator[None]:
+    """Let every engine call it."""
+    event.listen(sa.Engine, name, act)
+    yield
+    event.remove(sa.Engine, name, act)
 
 
 @dataclass(frozen=True)

@@ -70,13 +70,14 @@ def test_delta_is_the_integral_in_forty_digits(mu: float, eta: float) -> None:
             assert exact <= composed_delta(mu, eta, epsilon) <= exact + 1e-11
 
 
-@pytest.mark.parametrize("eta", [0.1, 1.0, 4.0])
-def test_one_choice_is_the_worst_of_all_extreme_pairs(eta: float) -> None:
-    p, first, second = extreme_pairs(eta, 20001)
-    for epsilon in np.linspace(0, eta, 9):
-        ratio = [np.maximum(-np.expm1(epsilon - loss), 0) for loss in (first, second)]
-        assert composed_delta(0.0, eta, epsilon) == pytest.approx(np.max(p * ratio[0] + (1 - p) * ratio[1]), abs=1e-7)
-    assert composed_delta(0.0, eta, eta) == 0.0  # pure
+def test_one_choice_is_the_worst_of_all_extreme_pairs() -> None:
+    for eta in (0.1, 1.0, 4.0):
+        p, first, second = extreme_pairs(eta, 20001)
+        for epsilon in np.linspace(0, eta, 9):
+            ratio = [nothing(epsilon - loss) for loss in (first, second)]
+            worst = np.max(p * ratio[0] + (1 - p) * ratio[1])
+            assert composed_delta(0.0, eta, epsilon) == pytest.approx(worst, abs=1e-7)
+        assert composed_delta(0.0, eta, eta) == 0.0  # pure
 
 
 @pytest.mark.parametrize(("mu", "eta"), PAIRS)
@@ -132,12 +133,10 @@ def test_it_is_never_above_gdp_nor_below_its_parts(mu: float, eta: float, delta:
     assert both == pytest.approx(0, abs=1e-9) or composed_delta(mu, eta, both * (1 - 1e-6)) > delta * (1 - 1e-9)
 
 
-@given(st.floats(0.05, 8), st.sampled_from(DELTAS), st.sampled_from([0.0, 0.3, 0.95, 1.0]))
+@given(st.floats(0.05, 8), st.sampled_from(DELTAS), st.sampled_from([0.3, 0.95, 1.0]))
 def test_the_largest_plan_fits_and_no_larger_one(epsilon: float, delta: float, share: float) -> None:
     mu = largest_plan(share, epsilon, delta)
-    assert mu >= mu_from_epsilon(epsilon, delta)
-    if share == 0:
-        return
+    assert mu >= mu_from_epsilon(epsilon, delta) == largest_plan(0.0, epsilon, delta)
     gaussian, eta = divided(mu, share)
     assert composed_delta(gaussian, eta, epsilon) <= delta
     larger = divided(mu * (1 + 1e-6), share)

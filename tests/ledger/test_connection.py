@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from ledger_tools import Urls, pay
-from sqlalchemy import event
+from ledger_tools import Urls, listening, pay
+from refusals import refused
 
 from dptune import Budget, InputError, PrivacyLedger
 from dptune._store import SqliteFile
@@ -20,7 +23,7 @@ from dptune.ledger import schema
 
 
 @pytest.fixture
-def connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def connects() -> Iterator[list[str]]:
     """The connections that engines make from now on, and close; an earlier test's may close at any time."""
     seen: list[str] = []
     mine: set[int] = set()
@@ -34,12 +37,8 @@ def connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             mine.remove(id(connection))
             seen.append("close")
 
-    listen = [(sa.Engine, "connect", opened), (sa.Engine, "close", closed)]
-    for each in listen:
-        event.listen(*each)
-    yield seen
-    for each in listen:
-        event.remove(*each)
+    with listening("connect", opened), listening("close", closed):
+        yield seen
 
 
 def pay_all(ledger: PrivacyLedger) -> None:
@@ -96,11 +95,13 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(fast_path: Path) -> 
     assert ledger.count() == PrivacyLedger(fast_path / "x.db").count() == 105
 
 
-def test_a_connection_that_the_server_ended_is_replaced(postgresql: Urls) -> None:
-    ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
-    with schema.connect(ledger.url).connect() as other:
-        other.exec_driver_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-    assert pay(ledger, "b", 0.1).seq == 1
+def test_the_password_is_not_shown_but_travels_with_a_pickle(postgresql: Urls) -> None:
+    url = postgresql().replace("dptune@", "dptune:hunter2@")
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    assert "hunter2" not in repr(ledger)
+    assert pickle.loads(pickle.dumps(ledger)) == ledger
+    assert PrivacyLedger(url.replace("postgresql://", "postgresql+psycopg://")) == ledger
+    assert ledger != PrivacyLedger(postgresql(), Budget.gdp(1.0)), "two schemas are two budgets"
 
 
 # ---- durability ---------------------------------------------------------------------------------------------
@@ -116,11 +117,8 @@ def audit_durability(ledger: PrivacyLedger) -> None:
         words = "SHOW" if postgresql else "PRAGMA"
         found.append([connection.exec_driver_sql(f"{words} {name}").scalar() for name in names])
 
-    event.listen(sa.Engine, "commit", look)
-    try:
+    with listening("commit", look):
         pay(ledger, "a", 0.1)
-    finally:
-        event.remove(sa.Engine, "commit", look)
     assert found[-1] in (["on"], [3, 1, 1]), f"a committed charge may be lost: {found}"
 
 
@@ -135,27 +133,23 @@ def test_every_engine_waits_for_the_disk(url: str) -> None:
     audit_durability(ledger)
 
 
+def audit_weaker(ledger: PrivacyLedger, moment: str, statement: str) -> None:
+    """A planted bug: the connection has a weaker setting."""
+
+    def weaken(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(statement)
+
+    with listening(moment, weaken):
+        refused(AssertionError, "may be lost", lambda: audit_durability(ledger))
+
+
 @pytest.mark.parametrize("name", ["synchronous=FULL", "fullfsync=OFF", "foreign_keys=OFF"])
-def test_the_audit_catches_a_setting_that_is_weaker(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    configure = schema._configure_sqlite
-
-    def weaker(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
-        configure(connection, record)
-        connection.execute(f"PRAGMA {name}")
-
-    monkeypatch.setattr(schema, "_configure_sqlite", weaker)
-    with pytest.raises(AssertionError, match="may be lost"):
-        audit_durability(PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0)))
+def test_the_audit_catches_a_setting_that_is_weaker(fast_path: Path, name: str) -> None:
+    audit_weaker(PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0)), "begin", f"PRAGMA {name}")
 
 
-def test_the_audit_catches_a_server_that_does_not_wait(postgresql: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        schema, "_begin_postgresql", lambda connection: connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-    )
-    with pytest.raises(AssertionError, match="may be lost"):
-        audit_durability(PrivacyLedger(postgresql(), Budget.gdp(1.0)))
+def test_the_audit_catches_a_server_that_does_not_wait(postgresql: Urls) -> None:
+    audit_weaker(PrivacyLedger(postgresql(), Budget.gdp(1.0)), "commit", "SET LOCAL synchronous_commit = off")
 
 
 @pytest.mark.parametrize("write", [False, True])
@@ -165,17 +159,13 @@ def test_the_users_ledger_waits_for_the_disk(fast_path: Path, write: bool) -> No
     assert found == [3, 1]
 
 
-# ---- bad places ---------------------------------------------------------------------------------------------
-
-
 BAD_PLACES = ["postgresql+asyncpg://u@h/d", "sqlite+aiosqlite:///x.db", "postgresql://u@h:port/d", "mysql://u@h/d"]
-BAD_PLACES += ["://", "sqlite:///:memory:", ":memory:", "sqlite:///file:x?mode=memory&uri=true", "", "a\0b", 7, None]
-BAD_PLACES += ["oracle+x://h/d", "sqlite:///x.db?nonsense=1", "postgresql://u@h:99999/d"]
+BAD_PLACES += ["://", "", "a\0b", 7, None, "oracle+x://h/d", "sqlite:///x.db?nonsense=1", "postgresql://u@h:99999/d"]
+IN_MEMORY = ["sqlite:///:memory:", ":memory:", "sqlite:///file:x?mode=memory&uri=true"]
 
 
-def test_a_place_that_cannot_be_one_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for url in BAD_PLACES:
-        with pytest.raises(InputError, match="in-memory" if "memory" in str(url) else "ledger"):
-            PrivacyLedger(url, Budget.gdp(1.0))
+def test_a_place_that_cannot_be_one_is_refused_by_name(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        for words, places in (("ledger", BAD_PLACES), ("in-memory", IN_MEMORY)):
+            refused(InputError, words, *(partial(PrivacyLedger, place, Budget.gdp(1.0)) for place in places))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""GDP conversions against mpmath at 50 digits, the bridges from pure DP, composition and the filter."""
+"""GDP conversions against mpmath at 50 digits, the bridges from pure DP and bounded range, composition, the filter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -13,10 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
+from scipy.stats import norm
 
 from dptune import Budget, InputError
 from dptune.ledger.gdp import (
     Spent,
+    bounded_range_from_mu,
     delta_from_mu,
     epsilon_from_mu,
     mu_from_bounded_range,
@@ -127,12 +131,9 @@ BAD = {"mu must": [0], "epsilon must be a number": [0], "delta": [0, 1, 1.5], "e
 @pytest.mark.parametrize("name", USES)
 def test_what_is_no_number_of_its_range_is_refused_by_name(name: str) -> None:
     for bad in (-0.1, math.nan, math.inf, "4", None, True, *BAD.get(name, [])):
-        for use in USES[name]:
-            with pytest.raises(InputError, match=name):
-                use(bad)
+        refused(InputError, name, *(partial(use, bad) for use in USES[name]))
     for mu in (1e-160, 1e-10, 1e10, 1e160):  # its square would lose digits
-        with pytest.raises(InputError, match="mu must lie"):
-            Budget.gdp(mu)
+        refused(InputError, "mu must lie", partial(Budget.gdp, mu))
 
 
 def test_a_numpy_scalar_is_the_number_it_holds() -> None:
@@ -146,8 +147,7 @@ def test_a_stated_pair_is_one_that_mu_implies() -> None:
     mu = Budget.approximate_dp(4.0, 1e-5).mu
     assert Budget(mu / 2, 4.0, 1e-5).stated_epsilon == 4.0
     for pair in ((1.0, 1e-5), (4.0, None), (None, 1e-5), (4.0, 0.0)):
-        with pytest.raises(InputError, match=r"epsilon|delta"):
-            Budget(mu, *pair)
+        refused(InputError, r"epsilon|delta", partial(Budget, mu, *pair))
 
 
 # ---- composition and the filter -----------------------------------------------------------------------------
@@ -188,3 +188,47 @@ def test_the_filter_is_the_comparison_of_squares(mus: list[float], mu: float, bu
     if left > budget * 1e-5:
         assert spent.admits(left * (1 - 1e-9), budget)
         assert not spent.admits(left * (1 + 1e-9) + budget * 1e-6, budget)
+
+
+# ---- bounded range, in 60 digits -------------------------------------------------------------------------
+
+
+ETAS = [1e-6, 0.1, 1.61, 40.0]
+
+
+def quantile(p: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)
+
+
+def price(eta: float, t: mpmath.mpf) -> mpmath.mpf:
+    """mu of the pair on two outcomes whose log-ratios are t and t - eta: P(second) = p, Q(first) = 1 - p e^t ..."""
+    p = (1 - mpmath.exp(t - eta)) / (mpmath.exp(t) - mpmath.exp(t - eta))
+    return quantile(1 - p) - quantile(1 - p * mpmath.exp(t))
+
+
+@pytest.mark.parametrize("eta", ETAS)
+def test_the_formula_is_the_largest_price_of_all_extreme_pairs(eta: float) -> None:
+    with mpmath.workdps(60):
+        claimed = mpmath.mpf(mu_from_bounded_range(eta))
+        prices = [price(eta, mpmath.mpf(eta) * k / 50) for k in range(1, 50)]
+        assert max(prices) <= claimed
+        assert price(eta, mpmath.mpf(eta) / 2) == pytest.approx(claimed, rel=1e-9)
+
+
+@given(st.floats(1e-6, 30))
+def test_there_and_back_never_gives_more_than_was_paid(mu: float) -> None:
+    eta = bounded_range_from_mu(mu)
+    assert mu_from_bounded_range(eta) <= mu
+    assert mu_from_bounded_range(eta) == pytest.approx(mu, rel=1e-9)
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 8.0), st.integers(2, 12))
+def test_no_exponential_mechanism_is_easier_to_tell_apart(seed: int, eta: float, m: int) -> None:
+    """Random scores, moved by at most 1/2 each way: every likelihood-ratio test stays above the trade-off of mu."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(0, rng.choice([0.1, 1.0, 5.0]), m)
+    moved = scores + rng.choice([-0.5, 0.5, rng.uniform(-0.5, 0.5)], m)
+    P, Q = (np.exp(eta * (u - u.max())) / np.exp(eta * (u - u.max())).sum() for u in (scores, moved))
+    order = np.argsort(P / Q)  # most likely under Q first
+    false_alarm, miss = np.cumsum(P[order])[:-1], 1 - np.cumsum(Q[order])[:-1]
+    assert (miss >= norm.cdf(norm.isf(np.minimum(false_alarm, 1.0)) - mu_from_bounded_range(eta)) - 1e-9).all()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from audit_tools import run_forked
 from ledger_tools import pay
+from refusals import refused
 
-from dptune import Budget, BudgetExhausted, LedgerError, PrivacyLedger
+from dptune import CENTRED, Budget, BudgetExhausted, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.errors import BudgetMismatch
 
 EXACT = Budget.approximate_dp(4.0, 1e-7)
@@ -25,8 +32,7 @@ def test_the_same_promise_reopens_and_the_stored_mu_is_the_bound(fast_path: Path
     PrivacyLedger(fast_path / "x.db", made)
     ledger = PrivacyLedger(fast_path / "x.db", given)
     assert ledger.budget == made
-    with pytest.raises(BudgetExhausted):
-        ledger.check(made.mu * (1 + 1e-11))
+    refused(BudgetExhausted, None, lambda: ledger.check(made.mu * (1 + 1e-11)))
     pay(ledger, "all", made.mu)
     assert ledger.remaining() == 0.0
 
@@ -39,8 +45,7 @@ def test_another_promise_is_refused(fast_path: Path) -> None:
         Budget.approximate_dp(4.0 + 1e-9, 1e-7),
         Budget.gdp(EXACT.mu * (1 + 1e-11)),
     ):
-        with pytest.raises(BudgetMismatch, match="budget"):
-            PrivacyLedger(fast_path / "x.db", given)
+        refused(BudgetMismatch, "budget", partial(PrivacyLedger, fast_path / "x.db", given))
 
 
 def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -52,29 +57,24 @@ def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptur
 
 
 def test_a_place_without_a_folder_or_a_ledger_and_a_file_of_something_else_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="folder"):
-        PrivacyLedger(tmp_path / "no folder" / "x.db", Budget.gdp(1.0))
-    with pytest.raises(LedgerError, match="no ledger"):
-        PrivacyLedger(tmp_path / "none.db")
+    budget = Budget.gdp(1.0)
+    refused(LedgerError, "folder", lambda: PrivacyLedger(tmp_path / "no folder" / "x.db", budget))
+    refused(LedgerError, "no ledger", lambda: PrivacyLedger(tmp_path / "none.db"))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "data.csv").write_text("a,b\n1,2\n" * 200)
-    with pytest.raises(LedgerError, match=r"cannot be used: .*not a database"):
-        PrivacyLedger(tmp_path / "data.csv", Budget.gdp(1.0))
-    with pytest.raises(LedgerError, match="not a database"):
-        PrivacyLedger(tmp_path / "data.csv")
+    reader, maker = (partial(PrivacyLedger, tmp_path / "data.csv", *given) for given in ((), (budget,)))
+    refused(LedgerError, r"cannot be used: .*not a database", reader, maker)
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"], "a reader makes no lock file"
 
 
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b=1.db", "a#b.db", "ä.db"])
-def test_a_path_is_taken_literally_and_a_relative_one_stays_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_path_is_taken_literally_and_a_relative_one_stays_where_it_was(tmp_path: Path, name: str) -> None:
     (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    ledger = PrivacyLedger(name, Budget.gdp(1.0))
-    monkeypatch.chdir(tmp_path)
-    pay(ledger, "a")
-    assert pickle.loads(pickle.dumps(ledger)).spent() == PrivacyLedger(tmp_path / "here" / name).spent() == 1.0
+    with contextlib.chdir(tmp_path / "here"):
+        ledger = PrivacyLedger(name, Budget.gdp(1.0))
+    with contextlib.chdir(tmp_path):
+        pay(ledger, "a")
+        assert pickle.loads(pickle.dumps(ledger)).spent() == PrivacyLedger(tmp_path / "here" / name).spent() == 1.0
     assert sorted(p.name for p in (tmp_path / "here").iterdir()) == [name, f"{name}.lock"]
     assert [p.name for p in tmp_path.iterdir()] == ["here"]
 
@@ -103,3 +103,28 @@ def test_a_ledger_that_cannot_be_written_is_noticed_by_the_check_before_a_trial(
     finally:
         fast_path.chmod(0o755)
     assert "readonly database. This process must be allowed to write the file and its folder" in found.stdout
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_noticed_before_training_and_nothing_is_charged(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0))
+    privatizer = LossPrivatizer(ledger, n=9, clip=(0.0, 1.0))
+    run = SearchRun(CENTRED, privatizer, scope="run", space=Space({"a": Float(0.0, 1.0)}), trials=8, population=4)
+    run.finish("first", run.ask(), np.full(9, 0.5))
+    before = (fast_path / "ledger.db").read_bytes()
+    for check in (lambda: run.check("next"), lambda: ledger.check(0.1)):
+        with full_disk():
+            assert ledger.remaining() == 1.0, "a look alone does not notice it"
+            refused(LedgerError, "cannot be used", check)
+        check()  # there is room again
+    assert ledger.count() == 0
+    assert (fast_path / "ledger.db").read_bytes() == before

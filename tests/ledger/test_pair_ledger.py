@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from ledger_tools import edit
+from refusals import refused
 
 import dptune
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.ledger import Risk, entries
-from dptune.ledger.approximate import composed_delta, composed_epsilon, divided, largest_plan
-from dptune.ledger.events import GaussianRelease, SelectionRelease
-from dptune.ledger.filter import Division, PairFilter
-from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu
+from dptune.ledger import About, Risk, record
+from dptune.ledger.approximate import (
+    PURE_UP_TO,
+    Limits,
+    composed_delta,
+    composed_epsilon,
+    divided,
+    largest_mu,
+    largest_plan,
+)
+from dptune.ledger.divisions import Divisions
+from dptune.ledger.events import FlipRelease, GaussianRelease, SelectionRelease
+from dptune.ledger.filter import PURE, Division
+from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
 from dptune.search.outlook import risk_in_words
-from dptune.training import join
+from dptune.training import TrainingLedger, TrainingPlan, join
 
 EPSILON, DELTA = 1.0, 1e-5
 PAIR = Budget.approximate_dp(EPSILON, DELTA)
@@ -50,9 +62,8 @@ def test_a_plan_gets_more_than_in_gdp_and_not_a_bit_more(ledger: PrivacyLedger) 
     for t in range(4):
         gaussian(ledger, f"step/{t}", WHOLE * math.sqrt(0.3 / 4))
     assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
-    for refused in (lambda: gaussian(ledger, "more", 0.01 * WHOLE), lambda: choice(ledger, 0.1 * WHOLE, key="again")):
-        with pytest.raises(BudgetExhausted):
-            refused()
+    gaussian_more, choice_more = partial(gaussian, ledger, "more"), partial(choice, ledger, key="again")
+    refused(BudgetExhausted, None, lambda: gaussian_more(0.01 * WHOLE), lambda: choice_more(0.1 * WHOLE))
     again = PrivacyLedger(ledger.url.database or "", PAIR)  # read, row by row
     limits = again.filter.limits
     assert (again.allowance().unplanned, again.remaining()) == (0.0, 0.0)
@@ -78,8 +89,7 @@ def test_the_first_charge_divides_for_good_and_only_its_own_run_has_the_choice(l
     gaussian(ledger, "first", 0.05)
     limits = ledger.filter.limits
     assert (ledger.filter.holder, limits.eta) == ("run", bounded_range_from_mu(WHOLE * math.sqrt(0.7)))
-    with pytest.raises(BudgetExhausted):
-        choice(ledger, WHOLE * math.sqrt(0.7), scope="other")
+    refused(BudgetExhausted, None, lambda: choice(ledger, WHOLE * math.sqrt(0.7), scope="other"))
     assert choice(ledger, 0.05, scope="other").mu == 0.05, "paid in GDP"
     ledger.fix("run", "another fact", {"shares": {"choice": 1.0}})
     assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
@@ -90,15 +100,14 @@ def test_without_a_plan_everything_is_as_in_gdp(ledger: PrivacyLedger) -> None:
     gaussian(ledger, "alone", PAIR.mu / 2)
     plan(ledger)
     assert (ledger.filter.limits.mu, ledger.filter.limits.eta, ledger.mu) == (PAIR.mu, 0.0, PAIR.mu)
-    with pytest.raises(BudgetExhausted):
-        choice(ledger, WHOLE * math.sqrt(0.7))
+    refused(BudgetExhausted, None, lambda: choice(ledger, WHOLE * math.sqrt(0.7)))
     assert ledger.allowance().whole(0.7) == ledger.allowance().unplanned
     assert ledger.statement().epsilon == pytest.approx(EPSILON)
 
 
 @pytest.mark.parametrize("share", [-1, "all", None, 1.0])
 def test_a_plan_that_does_not_fit_or_is_none_divides_nothing(ledger: PrivacyLedger, share: Any) -> None:
-    ledger.fix_plan("run", lambda rest: {"mu": 5.0, "shares": {"choice": share}})
+    plan(ledger, 5.0, share)
     gaussian(ledger, "first", PAIR.mu)
     assert ledger.filter.limits.eta == 0
 
@@ -107,91 +116,61 @@ def test_more_budget_is_more_mu_beside_the_same_choice(ledger: PrivacyLedger) ->
     plan(ledger)
     gaussian(ledger, "first", 0.05)
     eta, mu = ledger.filter.limits.eta, ledger.filter.limits.mu
-    with pytest.raises(InputError, match=r"\(epsilon, delta\)"):
-        ledger.raise_budget(Budget.gdp(3.0))
+    refused(InputError, r"\(epsilon, delta\)", lambda: ledger.raise_budget(Budget.gdp(3.0)))
     ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
     assert (ledger.filter.limits.eta, ledger.filter.limits.mu > mu) == (eta, True)
     assert ledger.statement().epsilon == pytest.approx(2.0, rel=1e-6)
     again = PrivacyLedger(ledger.url.database or "")
     assert again.filter.limits == ledger.filter.limits
-    with pytest.raises(InputError, match="only raised"):
-        ledger.raise_budget(Budget.approximate_dp(2.1, 1e-3 * DELTA))
+    refused(InputError, "only raised", lambda: ledger.raise_budget(Budget.approximate_dp(2.1, 1e-3 * DELTA)))
 
 
-def test_selection_takes_what_the_promise_allows(ledger: PrivacyLedger) -> None:
+def test_a_choice_takes_what_the_promise_allows_and_as_it_is_drawn_nearly_attains_it(ledger: PrivacyLedger) -> None:
+    """A black-box lower bound: the exact law of the index, from the scale that the ledger has, on the worst pairs."""
     privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
-    losses = np.random.default_rng(0).random((20, 300))
+    losses = np.random.default_rng(0).random((2, 300))
     chosen = dptune.select(losses, privatizer, name="which")
-    eta = ledger.charges("which")[0].eta
-    assert (chosen.method, eta) == ("exponential selection", pytest.approx(1.005, abs=1e-3))
+    (charge,) = ledger.charges("which")
+    assert (chosen.method, charge.eta) == ("exponential selection", pytest.approx(1.005, abs=1e-3))
     assert chosen.mu == pytest.approx(0.627, abs=1e-3)
     assert dptune.select(losses, privatizer, name="which") == chosen
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
-    with pytest.raises(dptune.DptuneError):
-        dptune.select(losses, privatizer, name="another")
+    refused(dptune.DptuneError, None, lambda: dptune.select(losses, privatizer, name="another"))
+    about = charge.description
+    moved = np.array([1.0, -1.0]) * about["sensitivity"] / about["sigma"]  # one person, both candidates, opposite ways
+    assert about["sensitivity"] == pytest.approx(1 / 300)
+    gaps = np.linspace(-20, 20, 20001)[:, None] * [0.5, -0.5]  # of the two means, in units of the scale
+    p, q = (np.exp(logs - np.logaddexp(*logs.T)[:, None]) for logs in (gaps + moved, gaps))
+    attained = np.maximum(p - math.exp(EPSILON) * q, 0).sum(axis=1).max()
+    assert 0.9 * DELTA < attained <= DELTA
 
 
-@pytest.fixture
-def other(fast_path: Path) -> PrivacyLedger:
-    return PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+NAMES = ("planned", "two plans", "announced", "announced another", "same time", "planned later", "unplanned")
 
 
-def test_a_division_without_a_plan_of_its_own_before_another_was_charged_is_late(
-    ledger: PrivacyLedger, other: PrivacyLedger
-) -> None:
-    gaussian(other, "first", 0.1)
-    plan(ledger)
-    assert join([ledger, other], delta=DELTA).late == (), "the figure holds for every division"
-    gaussian(ledger, "first", 0.05)
-    assert join([ledger, other], delta=DELTA).late == ("validation data",)
-
-
-@pytest.mark.parametrize("announced", [PAIR.mu / 2, PAIR.mu / 3])
-def test_a_plan_that_was_fixed_before_the_other_was_charged_is_not_warned_of(
-    announced: float, ledger: PrivacyLedger, other: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in every run that trains on private people: it plans, trains, and then asks. So for what a clip keeps."""
-    times = (f"2100-01-01T00:{minute:02}:00+00:00" for minute in itertools.count())
-    monkeypatch.setattr(entries, "now", lambda *_: next(times))
-    kept = PrivacyLedger(fast_path / "clip.db", PAIR, dataset="clip")
+def test_a_division_that_another_ledgers_results_may_decide_is_late(fast_path: Path) -> None:
+    """A run that trains on private people plans, trains, and then asks, so its plan is in time. So for a clip's."""
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    made = {name: PrivacyLedger(fast_path / f"{name}.db", PAIR, dataset=name) for name in NAMES}
     limits = Division(0.1, PAIR.mu / 2)
-    plan(ledger)
-    kept.announce_division("clip", replace(limits, eta=announced))
+    plan(made["planned"])
+    plan(made["two plans"])
+    plan(made["two plans"], scope="second")  # which one charges first may be decided later
+    made["announced"].announce_division("clip", limits)
+    made["announced another"].announce_division("clip", replace(limits, eta=limits.eta / 2))
+    plan(made["same time"])
     gaussian(other, "first", 0.1)
-    gaussian(ledger, "first", 0.05)
-    kept.charge("clip", "clip", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="clip", division=limits)
-    assert kept.filter.limits.eta == limits.eta
-    late = ("clip",) if announced != limits.eta else ()  # it was not what was announced
-    assert join([ledger, kept, other], delta=DELTA).late == late
-
-
-def test_a_division_that_the_other_s_results_may_decide_is_late(
-    ledger: PrivacyLedger, other: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan(ledger)
-    plan(ledger, scope="second")  # of two plans, which one charges first may be decided later
-    monkeypatch.setattr(entries, "now", lambda *_: "2100-01-01T00:00:00+00:00")
-    same_time = PrivacyLedger(fast_path / "same.db", PAIR, dataset="same time")
-    plan(same_time)
-    gaussian(other, "first", 0.1)
-    for each in (ledger, same_time):
-        gaussian(each, "first", 0.05)
-    assert join([ledger, same_time, other], delta=DELTA).late == ("validation data", "same time")
-
-
-def test_before_a_division_the_risk_is_that_of_the_worst_one(ledger: PrivacyLedger) -> None:
-    """That of pure releases: one Gaussian's would be smaller, and that of any other division."""
-    before, pair = Risk.of_statement(ledger.statement()), Risk.of_epsilon(EPSILON, DELTA)
-    assert "at most 74 times" in risk_in_words(LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)))
-    assert before.advantage == pytest.approx(math.tanh(EPSILON / 2), rel=1e-9)
-    plan(ledger)
-    gaussian(ledger, "first", 0.05)
-    after, limits = Risk.of_statement(ledger.statement()), ledger.filter.limits
-    assert after.advantage == composed_delta(limits.mu, limits.eta, 0.0) < Risk.of_mu(ledger.mu).advantage
-    exact = min(0.01 * math.exp(e) + composed_delta(limits.mu, limits.eta, e) for e in np.arange(0, 5, 1e-2))
-    assert after.detected == pytest.approx(exact, rel=1e-4)
-    assert Risk.of_mu(PAIR.mu).advantage < after.advantage < before.advantage < pair.advantage
-    assert after.detected < before.detected <= pair.detected * (1 + 1e-5)
+    plan(made["planned later"])
+    edit(other, f"UPDATE dptune_charges SET charged_at = '{made['same time'].fact('run', 'planned at')['at']}'")
+    assert not any(each.planned_after(other) for each in made.values()), "what was stated holds for every division"
+    for name, each in made.items():
+        division = limits if "announced" in name else None
+        scope = "clip" if division else "run"
+        each.charge(scope, "first", GaussianRelease(0.05, 1.0, 1.0, 1, "mean"), digest="d", division=division)
+    assert made["announced"].filter.limits.eta == limits.eta
+    late = {name for name, each in made.items() if each.planned_after(other)}
+    assert late == {*NAMES} - {"planned", "announced"}
+    assert join([made["planned"], made["two plans"], other], delta=DELTA).late == ("two plans",)
 
 
 FACTS = "UPDATE dptune_facts SET value = json_set(value, '$.is.{}', {}) WHERE name LIKE 'limits/%'"
@@ -212,8 +191,7 @@ def test_planted_bugs_of_the_file_are_refused(ledger: PrivacyLedger, change: str
     gaussian(ledger, "first", 0.05)
     choice(ledger, WHOLE * math.sqrt(0.7))
     edit(ledger, change)
-    with pytest.raises(LedgerError, match=words):
-        PrivacyLedger(ledger.url.database or "")
+    refused(LedgerError, words, lambda: PrivacyLedger(ledger.url.database or ""))
 
 
 def test_planted_bug_a_division_after_a_release_would_spend_twice(ledger: PrivacyLedger) -> None:
@@ -222,27 +200,12 @@ def test_planted_bug_a_division_after_a_release_would_spend_twice(ledger: Privac
     for scope in ("first", "second"):
         plan(ledger, mu, 1.0, scope=scope)
     choice(ledger, mu, scope="first")
-    with pytest.raises(BudgetExhausted):
-        choice(ledger, mu, scope="second")
+    refused(BudgetExhausted, None, lambda: choice(ledger, mu, scope="second"))
     assert composed_delta(0.0, 2 * divided(mu, 1.0)[1], EPSILON) > 1000 * DELTA
 
 
-def test_the_choice_as_it_is_drawn_nearly_attains_the_promise_and_does_not_pass_it(ledger: PrivacyLedger) -> None:
-    """A black-box lower bound: the exact law of the index, from the scale that the ledger has, on the worst pairs."""
-    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
-    dptune.select(np.full((2, 300), 0.5), privatizer, name="which")
-    about = ledger.charges("which")[0].description
-    moved = np.array([1.0, -1.0]) * about["sensitivity"] / about["sigma"]  # one person, both candidates, opposite ways
-    assert about["sensitivity"] == pytest.approx(1 / 300)
-    gaps = np.linspace(-20, 20, 20001)[:, None] * [0.5, -0.5]  # of the two means, in units of the scale
-    p, q = (np.exp(logs - np.logaddexp(*logs.T)[:, None]) for logs in (gaps + moved, gaps))
-    attained = np.maximum(p - math.exp(EPSILON) * q, 0).sum(axis=1).max()
-    assert 0.9 * DELTA < attained <= DELTA
-
-
-def audit_what_a_run_without_the_limit_holds(folder: Path) -> None:
-    """The choice of a run that does not hold the limit of choices is paid from mu, so all of its plan is kept."""
-    ledger = PrivacyLedger(folder / f"{len(list(folder.iterdir()))}.db", PAIR)
+def test_a_run_that_does_not_hold_the_limit_of_choices_keeps_all_that_it_planned(ledger: PrivacyLedger) -> None:
+    """The choice of such a run is paid from mu."""
     plan(ledger)
     gaussian(ledger, "first", 0.05)
     holder, other = WHOLE * math.sqrt(0.3), 0.1
@@ -250,15 +213,108 @@ def audit_what_a_run_without_the_limit_holds(folder: Path) -> None:
     ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
     plan(ledger, mu=other, share=0.7, scope="other")
     gaussian(ledger, "first", 0.02, scope="other")
-    left = math.sqrt(ledger.filter.limits.mu**2 - holder**2 - other**2)
-    assert ledger.allowance().unplanned == pytest.approx(left, rel=1e-9), "the choice of the other run costs nothing"
+    rest = ledger.filter.limits.mu**2 - holder**2
+    assert ledger.allowance().unplanned == pytest.approx(math.sqrt(rest - other**2), rel=1e-9)
+    free = math.sqrt(rest - 0.3 * other**2)  # planted bug: the choice of the other run costs nothing
+    assert ledger.allowance().unplanned < free * (1 - 1e-4)
 
 
-def test_a_run_that_does_not_hold_the_limit_of_choices_keeps_all_that_it_planned(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+# ---- before the first charge -----------------------------------------------------------------------------
+
+
+PURE_RUN = -1.0
+Ledgers = Callable[..., PrivacyLedger]
+
+
+@pytest.fixture
+def ledgers(fast_path: Path) -> Ledgers:
+    numbers = itertools.count()
+
+    def make(budget: Budget, n: int = 300) -> PrivacyLedger:
+        made = PrivacyLedger(fast_path / f"{next(numbers)}.db", budget, dataset=f"data {next(numbers)}")
+        made.bind_people(n)
+        return made
+
+    return make
+
+
+def divide(ledger: PrivacyLedger, share: float) -> None:
+    """Make the first charge: one that gives the choice of a run this share of mu^2, or none, or one of a pure run."""
+    if share == PURE_RUN:
+        ledger.fix_plan("run", lambda rest: {"mu": mu_from_pure(rest.pure), PURE: True})
+        ledger.charge("run", "first", FlipRelease(mu_from_pure(0.01), 0.01, 1.0, 1.0, 5, "means"), digest="first")
+        return
+    if share == 0:
+        gaussian(ledger, "first", 0.01)
+        return
+    losses = np.random.default_rng(0).random((5, 300))
+    dptune.select(losses, LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)), name="s", estimate_share=1 - share)
+
+
+@pytest.mark.parametrize(
+    ("share", "epsilon", "mu"),
+    [(0.0, 3.0, 1.0), (0.9, 8.0, 0.3), (1.0, 3.0, 1.0), (PURE_RUN, 1.0, 2.0)],
+)
+def test_no_division_costs_more_than_was_stated_before_it(
+    ledgers: Ledgers, epsilon: float, mu: float, share: float
 ) -> None:
-    audit_what_a_run_without_the_limit_holds(fast_path)
-    true = PairFilter.reserves
-    monkeypatch.setattr(PairFilter, "reserves", lambda self, scope, plan: true(self, self.holder, plan))
-    with pytest.raises(AssertionError, match="costs nothing"):
-        audit_what_a_run_without_the_limit_holds(fast_path)
+    ledger, other = ledgers(Budget.approximate_dp(epsilon, DELTA)), ledgers(Budget.gdp(mu))
+    third = ledgers(Budget.approximate_dp(epsilon, DELTA))
+
+    def said() -> list[float]:
+        alone = [ledger.statement(delta=delta).epsilon for delta in (1e-3, DELTA, 1e-8)]
+        joined = [join([ledger, *others], delta=DELTA).epsilon for others in ([other], [other, third])]
+        risk = Risk.of_statement(ledger.statement())
+        apart = join([ledger, other], delta=1e-3, disjoint=True).epsilon
+        return [*alone, *joined, apart, risk.advantage, risk.detected, ledger.statement().exposure.gdp]
+
+    before = said()
+    assert ledger.statement().epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert "the figures hold for every division" in ledger.statement().to_text()
+    divide(ledger, share)
+    after = said()
+    assert after[6] == pytest.approx(ledger.filter.limits.delta(0.0), rel=1e-9)
+    assert all(x <= y * (1 + 1e-9) for x, y in zip(after, before, strict=True))
+    if share == (PURE_RUN if epsilon <= PURE_UP_TO else 1.0):
+        # the worst there is at these deltas: so no more was stated than may follow
+        assert after[0] == pytest.approx(before[0], rel=5e-3)
+        assert after[3] == pytest.approx(before[3], rel=5e-3)
+
+
+def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers, about: Path) -> None:
+    """At delta = 1e-3 a new (3, 1e-5) ledger in GDP would say 2.096, where 2.944 may follow."""
+    ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    statement = ledger.statement(delta=1e-3)
+    worst = Risk.of_statement(statement)
+    loss = record(statement, About.read(about))["deployment"]["privacy_loss"]
+    assert 2.9435 < loss["privacy_parameters"]["epsilon"] < 2.947
+    assert "The budget is mu = 1.816 in Gaussian" in loss["privacy_parameters_details"]
+    announced = risk_in_words(privatizer)
+    divide(ledger, 1.0)
+    assert Risk.of_statement(ledger.statement()).advantage == pytest.approx(worst.advantage, rel=1e-3)
+    assert risk_in_words(privatizer) == announced
+    assert "at most 82 times" in announced
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_worst_is_the_largest_of_many_divisions(epsilon: float) -> None:
+    found = Divisions.of(Budget.approximate_dp(epsilon, DELTA))
+    etas = np.linspace(0.01, max(found.eta) * 0.9999, 57)
+    limits = [Limits(Budget.approximate_dp(epsilon, DELTA).mu), *[Limits(0.0, pure=epsilon)] * (epsilon <= PURE_UP_TO)]
+    limits += [Limits(largest_mu(eta, epsilon, DELTA), eta) for eta in etas.tolist()]
+    for delta in (1e-3, 1e-8):
+        worst = max(each.epsilon(delta) for each in limits)
+        assert worst * (1 - 1e-6) <= found.epsilon(delta) <= worst * 1.005
+    for at in (0.0, epsilon / 2, 2 * epsilon):
+        worst = max(each.delta(at) for each in limits)
+        assert worst * (1 - 1e-9) <= found.delta(at) <= worst * 1.06
+
+
+def test_with_a_training_it_covers_what_follows(ledgers: Ledgers, fast_path: Path) -> None:
+    ledger = ledgers(Budget.approximate_dp(3.0, DELTA))
+    train = TrainingLedger(fast_path / "train.db", TrainingPlan(2.0, 0.05, 400), n=300)
+    before = join([ledger, train], delta=DELTA).epsilon
+    divide(ledger, 1.0)
+    after = join([ledger, train], delta=DELTA).epsilon
+    assert after <= before <= 1.01 * after

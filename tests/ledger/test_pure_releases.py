@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -124,25 +126,28 @@ def estimate(ledger: PrivacyLedger, epsilon: float = A, key: str = "estimate", s
 def test_choice_and_estimate_take_the_whole_promise_and_not_a_bit_more(ledger: PrivacyLedger) -> None:
     plan(ledger)
     assert (choice(ledger).mu, estimate(ledger).mu) == (None, None)
-    eta = bounded_range_from_mu(0.01)
-    for refused in (
+    old = SelectionRelease(0.01, bounded_range_from_mu(0.01), 1.0, 1.0, 9, "means")
+    refused(
+        BudgetExhausted,
+        None,
         lambda: choice(ledger, 0.01, key="more"),
         lambda: estimate(ledger, 1e-6, key="more"),
         lambda: step(ledger, 0.05),
-        lambda: ledger.charge("run", "old", SelectionRelease(0.01, eta, 1.0, 1.0, 9, "means"), digest="old"),
-    ):
-        with pytest.raises(BudgetExhausted):
-            refused()
+        lambda: ledger.charge("run", "old", old, digest="old"),
+    )
     again = PrivacyLedger(ledger.url.database or "", PAIR)  # read, row by row
     assert again.filter.limits == ledger.filter.limits == Limits(0.0, pure=EPSILON)
     assert again.spent() == pytest.approx(mu_from_pure(EPSILON))
     statement = again.statement()
     assert EPSILON * (1 - 1e-4) < statement.epsilon <= EPSILON
     text = " ".join(statement.to_text().split())
-    assert "Laplace mechanism on the mean (1)" in text
-    assert "permute-and-flip on the means (1)" in text
-    assert "epsilon = 1 at delta = 0 for the releases of the run 'run', nothing for others" in text
-    assert "basic composition" in text
+    for words in (
+        "Laplace mechanism on the mean (1)",
+        "permute-and-flip on the means (1)",
+        "epsilon = 1 at delta = 0 for the releases of the run 'run', nothing for others",
+        "basic composition",
+    ):
+        assert words in text
     assert statement.to_dict()["limits"] == {"mu": 0.0, "pure_epsilon": 1.0}
 
 
@@ -151,25 +156,21 @@ def test_in_any_order_they_fit_exactly(ledger: PrivacyLedger, order: tuple[float
     plan(ledger)
     for i, epsilon in enumerate(order):
         assert choice(ledger, epsilon, key=str(i)).mu is None
-    with pytest.raises(BudgetExhausted):
-        choice(ledger, 1e-9, key="more")
+    refused(BudgetExhausted, None, lambda: choice(ledger, 1e-9, key="more"))
 
 
 def test_what_does_not_fit_is_refused_and_costs_nothing(ledger: PrivacyLedger) -> None:
     plan(ledger)
     plan(ledger, "other")
     choice(ledger)
-    for wrong in ({"epsilon": A * (1 + 1e-6)}, {"scope": "other"}):
-        with pytest.raises(BudgetExhausted):
-            estimate(ledger, **wrong)
+    refused(BudgetExhausted, None, lambda: estimate(ledger, A * (1 + 1e-6)), lambda: estimate(ledger, scope="other"))
     estimate(ledger)
     before = ledger.spent()
-    with pytest.raises(BudgetExhausted):
-        estimate(ledger, key="a second one")
+    refused(BudgetExhausted, None, lambda: estimate(ledger, key="a second one"))
     assert ledger.spent() == before
     for epsilon in (0.01, 0.999, 1.001):  # which is not the price
-        with pytest.raises(InputError, match="epsilon of a release"):
-            ledger.charge("run", "k", FlipRelease(mu_from_pure(1.0), epsilon, 1.0, 1.0, 9, "means"), digest="k")
+        wrong = FlipRelease(mu_from_pure(1.0), epsilon, 1.0, 1.0, 9, "means")
+        refused(InputError, "epsilon of a release", partial(ledger.charge, "run", "k", wrong, digest="k"))
 
 
 TOO_LARGE = Budget.approximate_dp(PURE_UP_TO * (1 + 1e-9), DELTA)
@@ -179,12 +180,13 @@ TOO_LARGE = Budget.approximate_dp(PURE_UP_TO * (1 + 1e-9), DELTA)
     ("budget", "pure", "before"),
     [
         (Budget.approximate_dp(4.0, DELTA), True, lambda ledger: step(ledger, 0.05)),
-        *((PAIR, said, None) for said in (False, 1, "yes", 0.5)),
+        (PAIR, False, None),
+        (PAIR, 1, None),
         (TOO_LARGE, True, None),
         (Budget.gdp(1.0), True, None),
         (PAIR, True, lambda ledger: ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))),
     ],
-    ids=["after a charge", "no", "one", "a text", "a half", "too large", "in GDP", "for less than there is"],
+    ids=["after a charge", "no", "one", "too large", "in GDP", "for less than there is"],
 )
 def test_another_run_is_not_pure_and_pays_in_gdp(fast_path: Path, budget: Budget, pure: object, before: Any) -> None:
     ledger = PrivacyLedger(fast_path / "other.db", budget)
@@ -225,8 +227,7 @@ def test_a_larger_mu_that_does_not_hold_what_was_released_is_refused(ledger: Pri
     """(.9, 1e-2) is more mu than (1, 1e-5), and less than what the run has."""
     plan(ledger)
     choice(ledger, EPSILON)
-    with pytest.raises(InputError, match="does not fit into this one"):
-        ledger.raise_budget(Budget.approximate_dp(0.9, 1e-2))
+    refused(InputError, "does not fit into this one", lambda: ledger.raise_budget(Budget.approximate_dp(0.9, 1e-2)))
     ledger.raise_budget(Budget.approximate_dp(0.9, 0.08))
     assert ledger.statement(delta=0.08).epsilon <= 0.9
 
@@ -239,8 +240,7 @@ def test_a_budget_that_is_divided_is_not_pure_again(fast_path: Path) -> None:
     ledger.charge("clip", "clip", event, digest="clip", division=Division(0.05, eta + 0.3, own=True))
     before = ledger.filter.limits
     plan(ledger)
-    with pytest.raises(BudgetExhausted):
-        choice(ledger)
+    refused(BudgetExhausted, None, lambda: choice(ledger))
     assert ledger.filter.limits == before
 
 
@@ -259,5 +259,4 @@ def test_joined_ledgers_name_basic_composition(ledger: PrivacyLedger, fast_path:
 def test_planted_bug_a_filter_that_prices_pure_releases_as_bounded_range_promises_too_little() -> None:
     """Randomised response is told apart more easily than T(eta) of the same size: eta would count it too low."""
     assert Limits(0.0, pure=EPSILON).delta(0.3) > 1.5 * Limits(0.0, EPSILON).delta(0.3)
-    with pytest.raises(InputError, match="no limit together"):
-        Limits(0.0, 1.0, 1.0)
+    refused(InputError, "no limit together", lambda: Limits(0.0, 1.0, 1.0))

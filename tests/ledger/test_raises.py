@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from ledger_tools import edit, pay
+from refusals import refused
 from typer.testing import CliRunner
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyLedger
@@ -37,31 +39,25 @@ def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: Pri
 def test_an_open_ledger_learns_of_a_raise_when_it_would_refuse(ledger: PrivacyLedger) -> None:
     other, third = (PrivacyLedger(ledger.url.database) for _ in range(2))
     pay(other, "k", 1.0)
-    with pytest.raises(BudgetExhausted):
-        pay(other, "more", 0.5)
+    refused(BudgetExhausted, None, lambda: pay(other, "more", 0.5))
     ledger.raise_budget(Budget.gdp(1.5))
     pay(other, "more", 0.5)
     assert other.budget == Budget.gdp(1.5)
-    with pytest.raises(BudgetExhausted):
-        other.check(1.5)
+    refused(BudgetExhausted, None, lambda: other.check(1.5))
     assert PrivacyLedger(ledger.url.database, Budget.gdp(1.5)).allowance().left == pytest.approx(1.0, rel=1e-9)
     statement = third.statement(delta=1e-5)
     assert (statement.budget.mu, statement.spent_mu) == (1.5, pytest.approx(1.25**0.5))
 
 
 def test_a_budget_never_shrinks_and_a_script_that_states_another_is_told(ledger: PrivacyLedger) -> None:
-    with pytest.raises(BudgetMismatch, match="To allow more: ledger"):
-        PrivacyLedger(ledger.url.database, Budget.gdp(1.5))
+    again = partial(PrivacyLedger, ledger.url.database)
+    refused(BudgetMismatch, "To allow more: ledger", lambda: again(Budget.gdp(1.5)))
     for _ in range(2):
         ledger.raise_budget(Budget.gdp(1.5))
     assert len(ledger.raises()) == 1
-    with pytest.raises(BudgetMismatch, match="It was raised since then"):
-        PrivacyLedger(ledger.url.database, Budget.gdp(1.0))
-
-    with pytest.raises(InputError, match=r"only raised: it is mu=1\.5"):
-        ledger.raise_budget(Budget.gdp(1.0))
-    with pytest.raises(InputError, match="must be a Budget"):
-        ledger.raise_budget(2.0)
+    refused(BudgetMismatch, "It was raised since then", lambda: again(Budget.gdp(1.0)))
+    refused(InputError, r"only raised: it is mu=1\.5", lambda: ledger.raise_budget(Budget.gdp(1.0)))
+    refused(InputError, "must be a Budget", lambda: ledger.raise_budget(2.0))
 
 
 def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) -> None:
@@ -80,8 +76,7 @@ def test_a_raise_that_an_older_copy_took_back_pays_for_nothing(ledger: PrivacyLe
     before = path.read_bytes()
     ledger.raise_budget(Budget.gdp(3.0))
     path.write_bytes(before)
-    with pytest.raises(BudgetExhausted):
-        pay(ledger, "more", 2.0)
+    refused(BudgetExhausted, None, lambda: pay(ledger, "more", 2.0))
     assert ledger.statement(delta=1e-5).budget.mu == 1.0
 
 
@@ -121,5 +116,4 @@ def test_a_raise_that_is_not_what_the_charges_say_is_refused(ledger: PrivacyLedg
     ledger.raise_budget(Budget.gdp(2.0))
     pay(ledger, "b", 1.5)
     edit(ledger, change)
-    with pytest.raises(LedgerError, match="its raises are not those that its charges say"):
-        PrivacyLedger(ledger.url.database)
+    refused(LedgerError, "its raises are not those that its charges say", lambda: PrivacyLedger(ledger.url.database))

@@ -27,7 +27,6 @@ from dptune import Budget, PrivacyLedger
 from dptune._numbers import rounded_up
 from dptune.cli import app
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
-from dptune.local import UserLedger
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 
 DELTAS = (1e-5, 1e-3, 1e-9)
@@ -114,11 +113,6 @@ def test_a_selection_costs_at_each_delta_at_most_what_renyi_says_and_more_than_o
     for delta in DELTAS:
         renyi = RdpAccountant().compose(event).get_epsilon(delta)
         assert gaussian(MU, delta) < ledger.statement(delta=delta).epsilon < renyi
-
-
-def test_users_are_promised_their_cap_at_delta_0(fast_path: Path) -> None:
-    statement = UserLedger(fast_path / "users.db", cap=2.0).statement()
-    assert (statement.epsilon, statement.delta, statement.to_dict()["delta"]) == (2.0, 0.0, 0.0)
 
 
 def test_the_command_gives_the_asked_delta(fast_path: Path) -> None:

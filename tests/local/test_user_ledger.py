@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
 import pickle
+import sqlite3
 import traceback
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from audit_tools import start_forked
+from refusals import refused
 
-from dptune.errors import InputError, KeyConflict, LedgerError
+from dptune import Budget, PrivacyLedger
+from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import CapReached, InsecureRandomizer, LocalRandomizer, UserLedger
 
 ONE = LocalRandomizer(1.0, 1.0)
@@ -71,13 +77,12 @@ def test_k_replies_cost_k_epsilon_and_the_cap_holds(ledger: UserLedger) -> None:
         assert ledger.spent("ann") == 0.5 * k
         ledger.reply(randomizer, 0.2, user="ann", key=str(k))
     ledger.cap, measured = 1e9, list[int]()  # the file's cap holds, not a memory of it
-    with pytest.raises(CapReached) as refused:
+    with pytest.raises(CapReached) as refusal:
         ledger.reply(randomizer, lambda: measured.append(1), user="ann", key="4")
-    assert (refused.value.asked, refused.value.left, refused.value.cap) == (0.5, 0.0, 2.0)
+    assert (refusal.value.asked, refusal.value.left, refusal.value.cap) == (0.5, 0.0, 2.0)
     assert measured == []
-    assert ledger.remaining("ann") == 0.0
-    assert ledger.remaining("bob") == 2.0
-    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    assert (ledger.remaining("ann"), ledger.remaining("bob")) == (0.0, 2.0)
+    assert str(pickle.loads(pickle.dumps(refusal.value))) == str(refusal.value)
 
 
 def test_the_charge_is_committed_before_the_value_is_read(ledger: UserLedger) -> None:
@@ -123,50 +128,41 @@ def test_a_failed_measurement_is_a_reply_and_an_interrupt_passes_without_its_fra
 
 def test_a_user_or_a_key_that_is_no_text_is_refused(ledger: UserLedger) -> None:
     for bad in (None, 7, b"ann", ""):
-        for names in ({"user": bad, "key": "k"}, {"user": "ann", "key": bad}):
-            with pytest.raises(InputError, match=r"user|key"):
-                ledger.reply(ONE, 0.5, **names)
-        with pytest.raises(InputError, match="user must be a text"):
-            ledger.spent(bad)
+        reply = partial(ledger.reply, ONE, 0.5)
+        refused(InputError, "user", partial(reply, user=bad, key="k"), partial(ledger.spent, bad))
+        refused(InputError, "key", partial(reply, user="ann", key=bad))
     assert ledger.spent("ann") == 0
 
 
 class Odd(LocalRandomizer):
     """A randomiser of somebody else's."""
 
-    price, answer = 1.0, 0.5
-
-    def __init__(self) -> None:
+    def __init__(self, price: float = 1.0, answer: float = 0.5, **settings: object) -> None:
         super().__init__(1.0, 1.0)
-        self.epsilon = self.price
+        self.epsilon, self.answer, self.settings = price, answer, settings
+        self.private = settings.pop("private", True)
 
     def randomize(self, value: Any) -> float:
         return self.answer
 
+    def describe(self) -> dict[str, object]:
+        return self.settings
 
-def test_a_price_that_is_none_is_refused_and_a_reply_that_cannot_be_recorded_is_not_sent(
-    ledger: UserLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for price in (-1.0, 0.0, math.nan, math.inf):
-        monkeypatch.setattr(Odd, "price", price)
-        with pytest.raises(InputError, match="epsilon"):
-            ledger.reply(Odd(), 0.5, user="ann", key="k")
+
+def test_a_price_that_is_none_is_refused_and_a_reply_that_cannot_be_recorded_is_not_sent(ledger: UserLedger) -> None:
+    reply = partial(ledger.reply, value=0.5, user="ann", key="k")
+    refused(InputError, "epsilon", *(partial(reply, Odd(price)) for price in (-1.0, 0.0, math.nan, math.inf)))
     assert ledger.spent("ann") == 0
-    monkeypatch.setattr(Odd, "price", 1.0)
-    monkeypatch.setattr(Odd, "answer", math.nan)
-    with pytest.raises(LedgerError, match="cannot record"):
-        ledger.reply(Odd(), 0.5, user="ann", key="k")
+    refused(LedgerError, "cannot record", lambda: reply(Odd(answer=math.nan)))
     assert ledger.spent("ann") == 1.0
 
 
-def test_thirds_fit_and_tiny_prices_do_not_slip_through(fast_path: Path) -> None:
-    ledger = UserLedger(fast_path / "a.db", cap=0.3)
-    for k in range(3):
-        ledger.reply(LocalRandomizer(0.1, 1.0), 0.0, user="ann", key=str(k))
-    for k in range(2):
-        with pytest.raises(CapReached):
-            ledger.reply(LocalRandomizer(1e-8, 1.0), 0.0, user="ann", key=f"more {k}")
-    assert ledger.spent("ann") <= 0.3 * (1 + 2e-12)
+def test_a_key_that_was_paid_at_another_price_or_stamp_is_not_answered(ledger: UserLedger) -> None:
+    reply = partial(ledger.reply, value=0.3, user="a", key="k")
+    reply(Odd())
+    others = [Odd(1.5), Odd(private=False)]  # whose settings do not tell
+    refused(KeyConflict, "other settings", *(partial(reply, other) for other in others))
+    assert (ledger.private("a"), ledger.spent("a")) == (True, 1.0)
 
 
 # ---- the statement -------------------------------------------------------------------------------------
@@ -207,26 +203,12 @@ def test_a_seeded_reply_is_remembered_and_leaves_no_guarantee(ledger: UserLedger
     assert (told["cap"], told["spent"], told["private"]) == (infinite, infinite, False)
 
 
-def test_a_randomiser_of_somebody_else_s_is_not_called_ours(
-    ledger: UserLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Odd, "describe", lambda self: {"mechanism": "CTL", "low": math.nan})
-    ledger.reply(Odd(), 0.5, user="ann", key="k")
-    assert "not one of dptune's; epsilon = 1 a reply" in str(ledger.statement())
-    assert "OpenDP" not in str(ledger.statement())
-    json.loads(ledger.statement().to_json())
-
-
-@pytest.mark.parametrize(("name", "other"), [("price", 1.5), ("private", False)])
-def test_a_key_that_was_paid_at_another_price_or_stamp_is_not_answered(
-    ledger: UserLedger, monkeypatch: pytest.MonkeyPatch, name: str, other: object
-) -> None:
-    monkeypatch.setattr(Odd, "describe", lambda self: {"mechanism": "mine"})  # which does not tell
-    ledger.reply(Odd(), 0.3, user="a", key="k")
-    monkeypatch.setattr(Odd, name, other)
-    with pytest.raises(KeyConflict, match="other settings"):
-        ledger.reply(Odd(), 0.3, user="a", key="k")
-    assert (ledger.private("a"), ledger.spent("a")) == (True, 1.0)
+def test_a_randomiser_of_somebody_else_s_is_not_called_ours(ledger: UserLedger) -> None:
+    ledger.reply(Odd(mechanism="CTL", low=math.nan), 0.5, user="ann", key="k")
+    statement = ledger.statement()
+    assert "not one of dptune's; epsilon = 1 a reply" in str(statement)
+    assert "OpenDP" not in str(statement)
+    json.loads(statement.to_json())
 
 
 # ---- two users with one key have nothing in common ------------------------------------------------------
@@ -251,10 +233,9 @@ def test_users_with_one_key_pay_and_answer_each_for_themselves(ledger: UserLedge
         assert again.reply(LocalRandomizer(1.0, 1.0), by(user), user=user, key="k") == first
         assert ledger.spent(user) == 1.0
     assert measured == ["ann", "bob"], "each is measured once, whatever the others have replied"
-    half = LocalRandomizer(0.5, 1.0)
-    with pytest.raises(KeyConflict):  # the settings are the user's, too
-        ledger.reply(half, 0.5, user="ann", key="k")
-    ledger.reply(half, 0.5, user="dan", key="k")
+    half = partial(ledger.reply, LocalRandomizer(0.5, 1.0), 0.5, key="k")
+    refused(KeyConflict, None, lambda: half(user="ann"))  # the settings are the user's, too
+    half(user="dan")
     assert ledger.spent("dan") == 0.5
 
 
@@ -270,5 +251,100 @@ def test_every_account_counts_what_was_never_recorded(ledger: UserLedger) -> Non
         assert {account.user: account.epsilon for account in view.accounts()} == paid
         assert {user: view.cap - view.remaining(user) for user in paid} == paid
         assert (view.statement().spent, view.statement().users, view.statement().releases) == (2.0, 4, 6)
-        with pytest.raises(CapReached):
-            view.reply(ONE, 0.1, user="cy", key="one more")
+        refused(CapReached, None, partial(view.reply, ONE, 0.1, user="cy", key="one more"))
+
+
+# ---- the file --------------------------------------------------------------------------------------------
+
+
+def reply_of_ann(ledger: UserLedger, key: str) -> float:
+    return ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, user="ann", key=key)
+
+
+CHANGES = (
+    "DELETE FROM dptune_replies",
+    "UPDATE dptune_replies SET epsilon = 0",
+    "INSERT OR REPLACE INTO dptune_replies VALUES (1, 'bob', 'l', 0.0, 1, '', 1, '0', '')",
+    "UPDATE dptune_values SET value = 0",
+    "UPDATE dptune_local SET cap = 100",
+)
+
+
+def test_the_file_is_append_only(ledger: UserLedger) -> None:
+    reply_of_ann(ledger, "k")
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        refused(sqlite3.IntegrityError, "append", *(partial(connection.execute, change) for change in CHANGES))
+
+
+def test_the_cap_is_fixed_and_the_file_is_a_file(ledger: UserLedger, fast_path: Path) -> None:
+    (fast_path / "text.db").write_text("not a database at all, by any means, however long it may be" * 20)
+    caps = [partial(UserLedger, fast_path / "x.db", cap=cap) for cap in (0.0, math.inf, math.nan)]
+    urls = (":memory:", "sqlite://", "sqlite:///a.db", "postgresql://h/d", "file:a.db")
+    refused(BudgetMismatch, "cap=2.0", lambda: UserLedger(ledger.path, cap=3.0))
+    refused(LedgerError, "no ledger", lambda: UserLedger(fast_path / "none.db"))
+    refused(LedgerError, "folder", lambda: UserLedger(fast_path / "none" / "a.db", cap=1.0))
+    refused(LedgerError, "cannot be used", lambda: UserLedger(fast_path / "text.db", cap=1.0))
+    refused(InputError, "cap", *caps)
+    refused(InputError, "outlive", *(partial(UserLedger, url, cap=1.0) for url in urls))
+
+
+def test_a_copy_is_a_view_of_the_same_file(ledger: UserLedger) -> None:
+    reply = reply_of_ann(ledger, "k")
+    for twin in (pickle.loads(pickle.dumps(ledger)), copy.copy(ledger), copy.deepcopy(ledger)):
+        assert reply_of_ann(twin, "k") == reply
+        assert (twin.cap, twin.spent("ann")) == (2.0, 1.0)
+    assert "cap=2.0" in repr(ledger)
+
+
+def test_another_ledger_in_its_place_is_refused_and_a_pickle_never_makes_one(ledger: UserLedger) -> None:
+    reply_of_ann(ledger, "k")
+    frozen = pickle.dumps(ledger)
+    ledger.path.unlink()
+    refused(LedgerError, "no ledger", lambda: pickle.loads(frozen))
+    assert not ledger.path.exists()
+    UserLedger(ledger.path, cap=2.0)
+    uses = (lambda: reply_of_ann(ledger, "l"), lambda: ledger.spent("ann"), lambda: ledger.private("ann"))
+    refused(LedgerError, "replaced", *uses, lambda: pickle.loads(frozen))
+    assert UserLedger(ledger.path).spent("ann") == 0
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_deleted_ledger_is_missed_and_leaves_no_empty_file(ledger: UserLedger, content: bytes | None) -> None:
+    ledger.path.unlink()
+    if content is not None:
+        ledger.path.write_bytes(content)
+    refused(LedgerError, "cannot be used", lambda: reply_of_ann(ledger, "l"), lambda: ledger.remaining("ann"))
+    assert ledger.path.exists() == (content is not None)
+    assert UserLedger(ledger.path, cap=1.0).cap == 1.0  # what a crash while creating leaves does not stand in the way
+
+
+def test_a_value_without_its_charge_is_not_sent(ledger: UserLedger) -> None:
+    before = ledger.path.read_bytes()
+
+    def measure() -> float:
+        ledger.path.write_bytes(before)  # somebody puts an old copy back
+        return 0.5
+
+    reply = partial(ledger.reply, LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
+    refused(LedgerError, "An older copy was restored", reply)
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (0,)
+
+
+def test_a_ledger_of_users_is_recognised(fast_path: Path) -> None:
+    UserLedger(fast_path / "users.db", cap=1.0)
+    PrivacyLedger(fast_path / "curator.db", Budget.gdp(1.0))
+    (fast_path / "text.db").write_text("this is no database" * 100)
+    (fast_path / "empty.db").touch()
+    found = {p.name: UserLedger.is_at(p) for p in [*fast_path.iterdir(), fast_path / "none.db", fast_path]}
+    assert [name for name, is_one in found.items() if is_one] == ["users.db"]
+    users = [partial(PrivacyLedger, fast_path / "users.db", budget) for budget in (None, Budget.gdp(1.0))]
+    refused(LedgerError, "UserLedger", *users)
+    refused(LedgerError, "curator", lambda: UserLedger(fast_path / "curator.db", cap=1.0))
+
+
+def test_another_format_is_refused(ledger: UserLedger) -> None:
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute("DROP TRIGGER dptune_local_no_UPDATE")
+        connection.execute("UPDATE dptune_local SET version = 99")
+    refused(LedgerError, "has format 99; this dptune reads format 1", lambda: UserLedger(ledger.path))

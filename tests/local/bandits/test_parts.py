@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from dptune.errors import InputError
 from dptune.local.bandits.ata import TruncatedSums
@@ -76,9 +78,7 @@ def test_candidates_are_in_the_cube_and_seeded() -> None:
     near = local_candidates([0.95, 0.5, 0.0], 0.1, 64)
     assert (np.abs(near - [0.95, 0.5, 0.0]) <= 0.1).all()
     assert ((near >= 0) & (near <= 1)).all()
-    for bad in (0.0, 1.5, math.nan):
-        with pytest.raises(InputError, match="radius"):
-            local_candidates([0.5], bad, 4)
+    refused(InputError, "radius", *(partial(local_candidates, [0.5], bad, 4) for bad in (0.0, 1.5, math.nan)))
 
 
 @pytest.mark.parametrize("lam", [1e-6, 1e-13])
@@ -109,7 +109,4 @@ def test_moments_and_truncation_of_replies() -> None:
     assert heavy.truncation(16) == 4.0
     assert sum((4.0 / heavy.truncation(t)) ** 2 for t in range(1, 1001)) <= heavy.bias(1000)
     for bad in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError):
-            LaplaceReplies(bad, 1.0, 1.0)
-        with pytest.raises(InputError):
-            HeavyTailedReplies(bad, 1.0)
+        refused(InputError, None, partial(LaplaceReplies, bad, 1.0, 1.0), partial(HeavyTailedReplies, bad, 1.0))

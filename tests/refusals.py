@@ -1,0 +1,16 @@
+"""What is refused: the kind of error, and words that name the input or the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Errors = type[Exception] | tuple[type[Exception], ...]
+
+
+def refused(error: Errors, words: str | None, *acts: Callable[[], object]) -> None:
+    """Each act raises the error, and its message matches the pattern, if there is one."""
+    for act in acts:
+        with pytest.raises(error, match=words):
+            act()
