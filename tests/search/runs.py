@@ -9,7 +9,7 @@ import numpy as np
 
 from dptune import CENTRED, GIBO, Categorical, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, Question
-from dptune.search import SELECTION, VALUES, AdaGradNorm, Method, Rounds, RoundSettings, RunPlan
+from dptune.search import SELECTION, VALUES, Method, Rounds, RoundSettings, RunPlan
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 MIXED_SPACE = Space(
@@ -48,6 +48,38 @@ def plan_toy(facts, *, trials=12, clip=0.4):
     return RunPlan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=6)
 
 
+class WatchedLedger(PrivacyLedger):
+    """A process's own ledger: ``meets(step, key)`` is called before and after each charge and record."""
+
+    def meets(self, step, key):
+        """Do nothing, unless :func:`at` puts something here."""
+
+    def charge(self, scope, key, *asked, **options):
+        self.meets("before the charge", key)
+        paid = super().charge(scope, key, *asked, **options)
+        self.meets("charged", key)
+        return paid
+
+    def record(self, charge, value):
+        self.meets("drawn", charge.key)
+        recorded = super().record(charge, value)
+        self.meets("recorded", charge.key)
+        return recorded
+
+
+def at(ledger, step, key, does):
+    """Let ``does`` happen once, or an error be raised, at a step of this process's release of ``key``."""
+
+    def meets(now, name):
+        if (now, name) == (step, key):
+            del ledger.meets
+            if isinstance(does, BaseException):
+                raise does
+            does()
+
+    ledger.meets = meets
+
+
 @dataclass(frozen=True)
 class Kind:
     """One method and its small run."""
@@ -73,24 +105,13 @@ class Kind:
 
     def start(self, ledger, *, noise=None, pending=None, **change):
         """Return the run with a ledger and a privatizer of its own, as another process would have."""
-        own = PrivacyLedger(ledger.url.database)
+        own = WatchedLedger(ledger.url.database)
         privatizer = LossPrivatizer(own, n=self.n, clip=(0.0, 1.0), noise=noise, pending=pending)
         settings = {"scope": "run", "space": self.space, **self.settings, **change}
         return SearchRun(self.method, privatizer, **settings)
 
 
-GIBO_SETTINGS = {
-    "steps": 4,
-    "batch": 3,
-    "starts": 4,
-    "start_clip": 1.0,
-    "clip": 0.5,
-    "rule": AdaGradNorm(0.1),
-    "lengthscale": 0.3,
-    "noise_variance": 1e-4,
-    "memory": 1,
-    "average": 1,
-}
+GIBO_SETTINGS = {"steps": 4, "batch": 3, "starts": 4, "start_clip": 1.0, "clip": 0.5, "lengthscale": 0.3}
 
 
 def path(run):
@@ -167,14 +188,3 @@ def spend_elsewhere(run, mu):
     """Another study of the ledger spends so much."""
     run.privatizer.observe("x", np.zeros(run.privatizer.n))
     run.privatizer.release(run.privatizer.mean_query("x", mu), scope="another study", key="1")
-
-
-def when_released(patch, meets):
-    """Call ``meets`` with privatizer and key between a run's last look at its ledger and each charge."""
-    true = LossPrivatizer.release
-
-    def release(self, query, *, key, **options):
-        meets(self, key)
-        return true(self, query, key=key, **options)
-
-    patch.setattr(LossPrivatizer, "release", release)

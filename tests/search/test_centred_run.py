@@ -6,9 +6,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, SPACE, keys, to_the_end, trial, trials, when_released
-
-from dptune.search.gp.grouped import GroupedRegression
+from runs import CENTRED_RUN, SPACE, at, keys, to_the_end, trial, trials
 
 start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
 EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]
@@ -43,19 +41,12 @@ def test_a_generation_is_a_share_and_a_mean_which_asks_references_again(ledger):
         assert own.sigma == folded.sigma == charge.description["sigma"] == pytest.approx(sigma, rel=1e-5)
 
 
-def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(ledger, monkeypatch):
+def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(ledger):
     """Nothing but the generation's own price is left, and nothing more is asked for before its trials are trained."""
     run = start(ledger, final_share=0.0)
-    trials(run, TRIALS - 1)
-
-    def dies(privatizer, key):
-        if key == f"generation/{GENERATIONS}":
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        when_released(patch, dies)
-        with pytest.raises(KeyboardInterrupt):
-            trial(run, "last")
+    at(run.ledger, "before the charge", EVERY[-1], KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        trials(run, TRIALS)
     assert keys(ledger) == EVERY[:-1]
     again = start(ledger, final_share=0.0)
     trials(again, POPULATION, "again ")
@@ -63,19 +54,17 @@ def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(le
     assert keys(ledger) == EVERY
 
 
-def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(ledger, monkeypatch):
+def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(ledger):
     """The first dies between its two releases; the second meets the share as a conflict and makes the generation."""
     first, second = start(ledger), start(ledger)
     trials(first, POPULATION - 1, "a"), trials(second, POPULATION - 1, "b")
 
-    def meets(privatizer, key):
-        if privatizer is first.privatizer and key == "generation/1":
-            raise KeyboardInterrupt
-        if privatizer is second.privatizer and key == "share/1":
-            with pytest.raises(KeyboardInterrupt):
-                trial(first, "first")
+    def first_dies():
+        with pytest.raises(KeyboardInterrupt):
+            trial(first, "first")
 
-    when_released(monkeypatch, meets)
+    at(first.ledger, "before the charge", "generation/1", KeyboardInterrupt())
+    at(second.ledger, "before the charge", "share/1", first_dies)
     trial(second, "second")
     share, generation = ledger.charges("run")
     assert (share.key, generation.key) == ("share/1", "generation/1")
@@ -83,19 +72,19 @@ def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(ledger, monk
     assert second.algorithm.generations[0].radius == generation.note["radius"]
 
 
-def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(ledger, monkeypatch):
+def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(ledger):
     """Between the surrogate's new points and its new weights nobody may ask it anything."""
-    run, true, threads = start(ledger), GroupedRegression.fit, []
-    seen = []
+    run, threads, seen = start(ledger), [], []
+    fit = run.algorithm.surrogate.fit
 
-    def fit(self, groups):
+    def watched(groups):
         threads.append(Thread(target=lambda: seen.append(run.progress()["generations_done"])))
         threads[-1].start()
         threads[-1].join(0.1)
         assert len(seen) < len(threads), "it did not wait"
-        true(self, groups)
+        fit(groups)
 
-    monkeypatch.setattr(GroupedRegression, "fit", fit)
+    run.algorithm.surrogate.fit = watched
     for g in range(2):
         trials(run, POPULATION, f"{g} ")
         threads[g].join()
@@ -109,7 +98,9 @@ def test_workers_with_too_few_trials_each_say_what_is_missing(ledger):
         trial(workers[i % 8], str(i))
     assert re.search(r"0 of 4 generations.*n_jobs", workers[0].still_missing())
     with pytest.warns(UserWarning, match=r"centre of the search space.*0 of 4 generations.*n_jobs"):
-        assert workers[1].recommend() == SPACE.decode(np.full(2, 0.5))
+        centre = workers[1].recommend()
+    assert centre == centre.defaults == SPACE.decode(np.full(2, 0.5))
+    assert centre.improvement is None
     assert ledger.spent() == 0.0
     to_the_end(workers[1])
     assert not workers[2].complete

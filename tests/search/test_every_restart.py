@@ -3,23 +3,12 @@
 import contextlib
 import pickle
 
+import numpy as np
 import pytest
 from audit_tools import dump
-from runs import (
-    CENTRED_RUN,
-    KINDS,
-    SPACE,
-    keys,
-    losses_of,
-    readable,
-    spend_elsewhere,
-    to_the_end,
-    trial,
-    trials,
-    when_released,
-)
+from runs import CENTRED_RUN, KINDS, SPACE, at, keys, losses_of, readable, spend_elsewhere, to_the_end, trial, trials
 
-from dptune import BudgetExhausted, PrivacyLedger
+from dptune import BudgetExhausted
 
 
 def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger, kind):
@@ -54,47 +43,24 @@ def test_a_copy_has_the_state_and_none_of_the_losses_and_goes_on(ledger, kind):
     assert twin.algorithm.t == 2
 
 
-def test_a_round_whose_answer_was_lost_is_used_up(ledger, kind, monkeypatch):
-    run, true = kind.start(ledger), PrivacyLedger.charge
-
-    def dies(self, scope, key, *rest, **options):
-        paid = true(self, scope, key, *rest, **options)
-        if key == kind.questions[0]:
-            raise KeyboardInterrupt
-        return paid
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivacyLedger, "charge", dies)
-        with pytest.raises(KeyboardInterrupt):
-            trials(run, kind.first_round)
-    again = kind.start(ledger)
-    to_the_end(again)
-    assert keys(ledger, kind.last_question) == kind.questions
-    assert ledger.charges("run", prefix=kind.questions[0])[0].value is None
-    assert kind.state(kind.start(ledger)) == kind.state(again)
-    assert ledger.spent() <= 4.0
-
-
-def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger, kind, monkeypatch):
+def test_a_lost_answer_uses_up_its_round_and_a_late_one_is_folded_in_its_place(ledger, kind):
     a, b = kind.start(ledger), kind.start(ledger)
-    true, waiting = PrivacyLedger.record, []
-
-    def later(self, charge, value):
-        if charge.key == kind.questions[0]:
-            waiting.append((charge, value))
-            raise KeyboardInterrupt
-        return true(self, charge, value)
-
-    monkeypatch.setattr(PrivacyLedger, "record", later)
+    at(a.ledger, "charged", kind.questions[0], KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         trials(a, kind.first_round, "a")
     trials(b, kind.batch, "b")
     assert keys(ledger, kind.last_question) == kind.questions[:2]
+    charge = ledger.find("run", kind.questions[0])
+    assert charge.value is None
     without = kind.state(b)
-    true(ledger, *waiting[0])
+    assert kind.state(kind.start(ledger)) == without
+    ledger.record(charge, np.linspace(-0.1, 0.1, charge.description["dimension"]))
     b.recommend()
     assert kind.state(b) == kind.state(kind.start(ledger)) != without
     assert len(kind.state(b)) == len(without) + 1
+    to_the_end(b)
+    assert keys(ledger, kind.last_question) == kind.questions
+    assert ledger.spent() <= 4.0
 
 
 @pytest.mark.parametrize(
@@ -102,21 +68,15 @@ def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger, kind, monkey
     [*((kind, kind.questions[0]) for kind in KINDS), (CENTRED_RUN, f"{CENTRED_RUN.first_question}/1")],
     ids=readable,
 )
-def test_who_comes_second_with_a_question_keeps_its_points(ledger, monkeypatch, kind, asked):
+def test_who_comes_second_with_a_question_keeps_its_points(ledger, kind, asked):
     """The first makes the round between the second's look at the ledger and its charge."""
     first, second = kind.start(ledger), kind.start(ledger)
     trials(first, kind.first_round - 1, "first ")
     trials(second, kind.batch - 1, "second ")
-    met = []
-
-    def meets(privatizer, key):
-        if privatizer is second.privatizer and key == asked and not met:
-            met.append(trial(first, "meets"))
-
-    when_released(monkeypatch, meets)
+    at(second.ledger, "before the charge", asked, lambda: trial(first, "meets"))
     trial(second, "met")
-    assert met
     assert keys(ledger, kind.last_question) == kind.questions[:1]
+    assert first.algorithm.t == 1, "the first has not met the second"
     assert kind.state(second) == kind.state(first)
     assert second.algorithm.missing() == 0  # its points wait for the next round
     trial(second, "next")
@@ -138,16 +98,3 @@ def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(l
     assert ledger.spent() <= 4.0
     assert kind.state(run) == state
     assert SPACE.contains(run.recommend())
-
-
-def test_lost_trials_delay_and_do_not_block(ledger, kind):
-    run, finished = kind.start(ledger), 0
-    for i in range(3 * kind.trials):
-        if run.complete:
-            break
-        x = run.ask()
-        if i % 3:  # every third trial never comes back
-            run.finish(str(i), x, losses_of(x, kind.n))
-            finished += 1
-    assert run.complete
-    assert finished == kind.trials

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from runs import GIBO_RUN, SPACE, keys, losses_of, spend_elsewhere, to_the_end, trial, trials
+from runs import GIBO_RUN, SPACE, at, keys, losses_of, spend_elsewhere, to_the_end, trial, trials
 
 from dptune import BudgetExhausted, InputError, LedgerError, PlanComplete
 from dptune.errors import KeyConflict
@@ -42,10 +42,10 @@ def test_the_same_trial_twice_is_paid_once(ledger):
     assert run.finish("0", x, losses_of(x, N)) == value
     assert start(ledger).finish("0", x, losses_of(x, N)) == value  # after a crash of the front end
     assert (ledger.spent(), run.algorithm.missing()) == (spent, left)
-    with pytest.raises(KeyConflict):
-        run.finish("0", {**x, "a": x["a"] / 2}, losses_of(x, N))
-    with pytest.raises(KeyConflict, match="storage="):  # before a model is trained
-        run.check("0", {**x, "a": x["a"] / 2})
+    elsewhere = {**x, "a": x["a"] / 2}
+    for refuse in (lambda: run.finish("0", elsewhere, losses_of(x, N)), lambda: run.check("0", elsewhere)):
+        with pytest.raises(KeyConflict):
+            refuse()
     run.check("0", x)
     assert ledger.spent() == spent
 
@@ -67,6 +67,10 @@ def test_no_model_is_trained_for_a_step_that_cannot_be_paid(ledger, monitor, ste
 def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger):
     """Also where all spare values are used up by trials that were lost to another process."""
     run, other = (start(ledger, final_share=0.0) for _ in range(2))
+    for refuse in (run.check_estimate, lambda point: run.estimate(point, np.zeros(N))):
+        with pytest.raises(InputError, match="final_share"):
+            refuse(SPACE.centre())
+    assert ledger.spent() == 0.0
     for i in range(2 * BATCH):
         if i % 2:
             trial(other, f"lost {i}")
@@ -76,28 +80,13 @@ def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger):
     to_the_end(run)
 
 
-def test_a_run_without_a_final_share_makes_no_estimate(ledger):
-    run = start(ledger, final_share=0.0)
-    with pytest.raises(InputError, match="final_share"):
-        run.check_estimate(run.recommend())
-    with pytest.raises(InputError, match="final_share"):
-        run.estimate(run.recommend(), np.zeros(N))
-    assert ledger.spent() == 0.0
-
-
-def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger, monkeypatch):
+def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger):
     """A pair of opposite points stays one: reading the same ledger again must not draw a new design."""
     run, other = (start(ledger, starts=0, batch=2) for _ in range(2))
-
-    def full(*_):
-        raise LedgerError("disk full")
-
     trial(other, "0")
-    monkeypatch.setattr(other.ledger, "record", full)
-    x = other.ask()
-    monkeypatch.setattr(type(run.ledger), "record", full)
+    at(other.ledger, "drawn", "step/1", LedgerError("disk full"))
     with pytest.raises(LedgerError):
-        other.finish("1", x, np.zeros(other.privatizer.n))
+        trial(other, "1")
     a, b = (SPACE.encode(run.ask()) for _ in range(2))
     np.testing.assert_allclose((a + b) / 2, run.algorithm.theta, atol=1e-12)
 

@@ -1,13 +1,15 @@
 """The last releases of a run, each met by an error or a kill at each step: they are made up for, and paid once."""
 
+import numpy as np
 import pytest
-from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, keys, losses_of, readable, trial
+from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, WatchedLedger, at, keys, losses_of, readable, trial
 
-from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun
+from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, select
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
 MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}
+FULL = LedgerError("disk full")
 
 
 class Killed(BaseException):
@@ -18,62 +20,29 @@ def starting(kind, url):
     default = MIXED_DEFAULT if kind is MIXED_RUN else DEFAULT
 
     def start():
-        ledger = PrivacyLedger(url, Budget.gdp(40.0))
-        privatizer = LossPrivatizer(ledger, n=kind.n, clip=(0.0, 1.0))
+        privatizer = LossPrivatizer(WatchedLedger(url, Budget.gdp(40.0)), n=kind.n, clip=(0.0, 1.0))
         about = {"scope": "run", "space": kind.space, "default": default, "mu": 40.0, "seed": 1}
         return SearchRun(kind.method, privatizer, **about, **kind.settings)
 
     return start
 
 
-def meets(run, step, key, error):
-    """Let the release of this key meet the error at a step, once."""
-    charge, record, met = run.ledger.charge, run.ledger.record, list[str]()
-
-    def once(at, name):
-        if name == key and at == step and not met:
-            met.append(step)
-            raise error
-
-    def charges(scope, name, *asked, **options):
-        once("before the charge", name)
-        paid = charge(scope, name, *asked, **options)
-        once("charged", name)
-        return paid
-
-    def records(paid, value):
-        once("drawn", paid.key)
-        recorded = record(paid, value)
-        once("recorded", paid.key)
-        return recorded
-
-    run.ledger.charge, run.ledger.record = charges, records
-
-
-def until(run, error):
-    def goes_on():
-        for i in range(2 * run.plan.trials):
-            trial(run, f"first {i}")
-
-    with pytest.raises(error):
-        goes_on()
-
-
-def killed(start, step, key):
-    """A run whose process is killed at a step of the release of this key."""
+def met_by(error, start, step, key):
+    """Return a run that an error or a kill has met at a step of the release of this key."""
     run = start()
-    meets(run, step, key, Killed())
-    until(run, Killed)
+    at(run.ledger, step, key, error)
+    with pytest.raises(type(error)):
+        made_up_for(run, 2 * run.plan.trials, name="first")
     return run
 
 
-def made_up_for(run, most):
+def made_up_for(run, most, name="again"):
     """Make trials until the run is complete."""
     for i in range(most):
         if run.complete:
             break
         assert run.missing()
-        trial(run, f"again {i}")
+        trial(run, f"{name} {i}")
     assert run.complete
 
 
@@ -101,7 +70,6 @@ def check_end(run, *, lost=0):
     ("kind", "key", "step", "by"),
     [
         (CENTRED_RUN, "generation/4", "before the charge", "check"),
-        (CENTRED_RUN, "generation/4", "drawn", "check"),
         (SELECTION_RUN, "choice", "drawn", "recommend"),
         (MIXED_RUN, "final", "before the charge", "recommend"),
         (SELECTION_RUN, "choice", "before the charge", "check"),
@@ -110,9 +78,7 @@ def check_end(run, *, lost=0):
     ids=readable,
 )
 def test_the_same_process_makes_up_for_an_error_without_a_trial(fast_path, kind, key, step, by):
-    run = starting(kind, fast_path / "ledger.db")()
-    meets(run, step, key, LedgerError("disk full"))
-    until(run, LedgerError)
+    run = met_by(FULL, starting(kind, fast_path / "ledger.db"), step, key)
     assert not run.complete
     assert run.progress()["complete"] is False
     if by == "check":
@@ -128,21 +94,19 @@ def test_the_same_process_makes_up_for_an_error_without_a_trial(fast_path, kind,
     [
         (CENTRED_RUN, "generation/4", "charged"),
         (CENTRED_RUN, "choice", "charged"),
-        (CENTRED_RUN, "final", "drawn"),
         (MIXED_RUN, "generation/4", "drawn"),
-        (MIXED_RUN, "choice", "drawn"),
         (MIXED_RUN, "final", "charged"),
         (SELECTION_RUN, "choice", "before the charge"),
         (SELECTION_RUN, "choice", "recorded"),
         (SELECTION_RUN, "final", "before the charge"),
+        (SELECTION_RUN, "final", "drawn"),
         (SELECTION_RUN, "final", "recorded"),
     ],
     ids=readable,
 )
 def test_a_restart_makes_up_for_a_kill_and_pays_for_nothing_twice(fast_path, kind, key, step):
     start = starting(kind, fast_path / "ledger.db")
-    first = killed(start, step, key)
-    before = {charge.key: charge for charge in first.ledger.charges("run")}
+    before = {charge.key: charge for charge in met_by(Killed(), start, step, key).ledger.charges("run")}
     again = start()
     assert again.complete is (key == "final" and step == "recorded")
     made_up_for(again, again.plan.trials + 2)  # at most all candidates of a paid choice, and the two that are compared
@@ -153,37 +117,24 @@ def test_a_restart_makes_up_for_a_kill_and_pays_for_nothing_twice(fast_path, kin
         assert charge.value in (None, after[name].value)
 
 
-def test_a_restart_trains_the_candidates_of_a_paid_choice_again_though_some_trials_never_return(fast_path):
+def test_a_restart_trains_the_candidates_of_a_paid_choice_again_and_chooses_none_that_fails(fast_path):
+    """Though some trials never return."""
     start = starting(SELECTION_RUN, fast_path / "ledger.db")
-    first = killed(start, "drawn", "choice")
-    paid = first.ledger.find("run", "choice")
+    paid = met_by(Killed(), start, "drawn", "choice").ledger.find("run", "choice")
+    candidates = [{k: pytest.approx(v) for k, v in point.items()} for point in paid.note["parameters"]]
+    bad = min(paid.note["parameters"], key=lambda point: losses_of(point, 50).mean())
     again, asked = start(), []
     assert again.missing().startswith("The choice at the end of the run is paid and has no answer. Resume the run")
     for i in range(40):
-        if again.replay.chosen:
+        if again.complete:
             break
         again.check(f"{i}")
         asked.append(x := again.ask(i))
         if i % 3:
-            again.finish(f"{i}", x, losses_of(x, again.privatizer.n))
-    assert again.replay.chosen
-    candidates = [{k: pytest.approx(v) for k, v in point.items()} for point in paid.note["parameters"]]
+            again.finish(f"{i}", x, None if x["a"] == bad["a"] else losses_of(x, 50))
+    assert again.complete
     assert all(x in candidates for x in asked[: len(candidates)])
     assert (again.replay.choice.seq, again.replay.choice.note) == (paid.seq, paid.note)
-
-
-def test_a_candidate_that_fails_when_it_is_trained_again_is_not_chosen(fast_path):
-    start = starting(SELECTION_RUN, fast_path / "ledger.db")
-    first = killed(start, "charged", "choice")
-    again = start()
-    among = first.ledger.charges("run")[-1].note["parameters"]
-    bad = min(among, key=lambda point: losses_of(point, 50).mean())
-    for i in range(12):
-        if again.complete:
-            break
-        x = again.ask(i, trial=f"{i}")
-        again.finish(f"{i}", x, None if x["a"] == bad["a"] else losses_of(x, again.privatizer.n))
-    assert again.complete
     found = again.recommend()
     assert found["a"] != bad["a"]
     assert losses_of(found, 50).mean() < losses_of(DEFAULT, 50).mean()
@@ -204,9 +155,28 @@ def test_progress_counts_answers(fast_path):
     """A generation that is paid and has no answer is used up, and is not called done."""
     start = starting(MIXED_RUN, fast_path / "ledger.db")
     for t in range(1, 5):
-        killed(start, "drawn", f"generation/{t}")
+        met_by(Killed(), start, "drawn", f"generation/{t}")
     progress = start().progress()
     assert [progress[f"generations{name}"] for name in ("_done", "_lost", "")] == [0, 4, 4]
     assert progress["complete"] is progress["chosen"] is False
     made_up_for(run := start(), 30)
     check_end(run, lost=4)
+
+
+@pytest.mark.parametrize("step", ["before the charge", "charged", "drawn"])
+def test_a_choice_among_losses_is_paid_once(fast_path, step):
+    def choose(*steps):
+        ledger = WatchedLedger(fast_path / "ledger.db", Budget.gdp(30.0))
+        ledger.meets = lambda now, key: fail() if now in steps else None
+        candidates = np.vstack([np.full(80, level) for level in (3.0, 0.5, 2.0)])
+        return select(candidates, LossPrivatizer(ledger, n=80, clip=(0.0, 4.0)), mu=9.0, name="mine").index
+
+    def fail():
+        raise FULL
+
+    for _ in range(2):
+        with pytest.raises(LedgerError):
+            choose(step)
+    assert choose() == 1
+    (charge,) = PrivacyLedger(fast_path / "ledger.db").charges()
+    assert charge.mu == 9.0

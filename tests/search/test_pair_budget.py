@@ -4,25 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from runs import WatchedLedger, at
 
 import dptune
-from dptune import (
-    Budget,
-    BudgetExhausted,
-    Categorical,
-    Float,
-    InputError,
-    LossPrivatizer,
-    PrivacyLedger,
-    SearchRun,
-    Space,
-)
+from dptune import Budget, BudgetExhausted, Categorical, Float, InputError, LossPrivatizer, PrivacyLedger, Space
 from dptune.choice.choosing import ChoiceSettings
-from dptune.errors import BudgetMismatch
 from dptune.ledger.approximate import composed_delta, divided, largest_plan
 from dptune.ledger.events import GaussianRelease
 from dptune.ledger.filter import Division
-from dptune.privacy.auto_clip import AutoClip, ClipRule
+from dptune.privacy import auto_clip
+from dptune.privacy.auto_clip import AutoClip
 from dptune.search import CENTRED, SELECTION
 from dptune.search.asked_loss import AskedLoss
 from dptune.search.replay import CHOICE
@@ -39,7 +30,7 @@ CLIP = "clip/automatic"
 
 @pytest.fixture
 def ledger(fast_path):
-    return PrivacyLedger(fast_path / "ledger.db", PAIR)
+    return WatchedLedger(fast_path / "ledger.db", PAIR)
 
 
 def opened(ledger):
@@ -56,8 +47,8 @@ def losses(level=1.0):
     return np.random.default_rng(0).exponential(level, N)
 
 
-def clipped(request, space=SPACE, scope="run"):
-    return request.choose_clip(scope, space, losses, AskedLoss("loss", math.inf))
+def clipped(request, space=SPACE, losses=losses):
+    return request.choose_clip("run", space, losses, AskedLoss("loss", math.inf))
 
 
 def complete(run):
@@ -94,6 +85,17 @@ def test_a_run_that_takes_all_spends_the_promise_and_no_more(method, ledger):
         asked(ledger, method, (0.0, 4.0)).begin("another", SPACE)
 
 
+def test_what_the_default_would_take_may_be_asked_for(ledger, fast_path):
+    most = asked(PrivacyLedger(fast_path / "other.db", PAIR), clip=(0.0, 4.0)).begin("run", SPACE).plan.mu
+    with pytest.raises(BudgetExhausted):
+        asked(ledger, clip=(0.0, 4.0), mu=1.01 * most).begin("run", SPACE)
+    request = asked(ledger, clip=(0.0, 4.0), mu=most)
+    request.check_start("run", SPACE)
+    complete(request.begin("run", SPACE))
+    assert choices(ledger) == {"run": ledger.filter.limits.eta}
+    assert ledger.allowance().unplanned == 0
+
+
 def test_a_run_with_a_price_of_its_own_leaves_the_rest_to_others(ledger):
     complete(asked(ledger, clip=(0.0, 4.0), mu=0.1).begin("run", SPACE))
     rest = ledger.allowance().unplanned
@@ -111,8 +113,14 @@ def test_a_run_with_a_price_of_its_own_leaves_the_rest_to_others(ledger):
 @pytest.mark.parametrize(("method", "space"), [(CENTRED, None), (SELECTION, SPACE)])
 def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(method, space, ledger, fast_path):
     given = asked(PrivacyLedger(fast_path / "given.db", PAIR), method, (0.0, 4.0)).begin("run", SPACE)
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+
+    def trained():  # the default is, on private people whose ledger is charged before this one
+        other.charge("s", "k", GaussianRelease(0.1, 1.0, 1.0, 1, "mean"), digest="k")
+        return losses()
+
     request = asked(ledger, method, space=space)
-    assert "chosen privately" in clipped(request, space)
+    assert "chosen privately" in clipped(request, space, trained)
     limits = ledger.filter.limits
     assert (limits.eta > 0, ledger.filter.holder) == (True, "")
     assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
@@ -126,6 +134,7 @@ def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(method, space,
     assert (ledger.filter.limits.mu, ledger.filter.limits.eta, ledger.filter.holder) == (limits.mu, limits.eta, "run")
     assert ledger.allowance().unplanned == 0
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert join([ledger, other], delta=DELTA).late == ()  # it was known before the default was trained
     with pytest.raises(BudgetExhausted):
         asked(ledger, method).begin("another", SPACE)
 
@@ -169,24 +178,13 @@ def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger):
 # ---- restarts, kills and other processes ---------------------------------------------------------------------
 
 
-def test_what_is_kept_for_a_choice_is_there_in_another_process_for_the_next_run_that_begins(ledger):
-    clipped(asked(ledger))
-    asked(ledger).begin("given up", SPACE)  # has planned, and never spends
-    other = opened(ledger)
-    run = complete(asked(other).begin("run", SPACE))
-    assert run.plan.mu == pytest.approx(0.3194, abs=1e-4)
-    assert choices(other) == {"run": pytest.approx(ledger.filter.limits.eta)}
-    assert asked(opened(ledger)).begin("run", SPACE).recommend() == run.recommend()
-
-
 @pytest.mark.parametrize("share", [0.05, 0.9])
-def test_a_kill_between_the_charge_and_its_record_is_paid_once(share, ledger, monkeypatch):
+def test_a_kill_between_the_charge_and_its_record_is_paid_once(share, ledger):
     """Counted as a Gaussian, and among the choices."""
     clip = AutoClip(share=share)
-    with monkeypatch.context() as broken:
-        broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            clipped(asked(ledger, SELECTION, clip))
+    at(ledger, "charged", auto_clip.CLIP, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        clipped(asked(ledger, SELECTION, clip))
     spent, limits = ledger.spent(), ledger.filter.limits
     assert (share > 0.5) == (CLIP in choices(ledger))
     later = opened(ledger)
@@ -197,21 +195,26 @@ def test_a_kill_between_the_charge_and_its_record_is_paid_once(share, ledger, mo
     assert later.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
 
 
-def test_two_processes_choose_one_clip_and_one_division(ledger):
+def test_two_processes_choose_one_clip_and_one_division_for_the_next_run_that_begins(ledger):
     first, second = asked(ledger), asked(opened(ledger))
 
     def slow():
         clipped(first)
         return losses(1e6)
 
-    assert "chosen privately" in second.choose_clip("run", SPACE, slow, AskedLoss("loss", math.inf))
+    assert "chosen privately" in clipped(second, losses=slow)
     assert ledger.count() == 1
+    asked(ledger).begin("given up", SPACE)  # has planned, and never spends
     runs = [request.begin("run", SPACE) for request in (first, second)]
     assert runs[0].plan == runs[1].plan
+    assert runs[0].plan.mu == pytest.approx(0.3194, abs=1e-4)
     for turn in range(12):
         parameters = runs[turn % 2].ask(trial=str(turn))
         runs[turn % 2].finish(str(turn), parameters, losses())
+    complete(runs[0])
+    assert choices(ledger) == {"run": pytest.approx(ledger.filter.limits.eta)}
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert asked(opened(ledger)).begin("run", SPACE).recommend() == runs[0].recommend()
 
 
 def test_another_run_may_charge_while_the_default_is_trained(ledger):
@@ -222,7 +225,7 @@ def test_another_run_may_charge_while_the_default_is_trained(ledger):
         other.charge("other", "first", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="first")
         return losses()
 
-    request.choose_clip("run", SPACE, slow, AskedLoss("loss", math.inf))
+    clipped(request, losses=slow)
     assert (ledger.filter.limits.mu, ledger.filter.limits.eta) == (PAIR.mu, 0.0)
     assert choices(ledger) == {}
     assert complete(request.begin("run", SPACE)).plan.mu < PAIR.mu
@@ -239,24 +242,6 @@ def test_a_choice_that_is_larger_than_what_is_kept_is_planned_with_what_fits(led
     assert ledger.allowance().unplanned > 0.1  # for other runs
 
 
-def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(ledger, fast_path):
-    """Where the default is trained on private people, whose ledger is charged before this one."""
-    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
-
-    def trained():
-        other.charge("s", "k", GaussianRelease(0.1, 1.0, 1.0, 1, "mean"), digest="k")
-        return losses()
-
-    request = asked(ledger)
-    request.choose_clip("run", SPACE, trained, AskedLoss("loss", math.inf))
-    complete(request.begin("run", SPACE))
-    assert ledger.filter.limits.eta > 0
-    assert join([ledger, other], delta=DELTA).late == ()
-
-
-# ---- what is lost, and said ---------------------------------------------------------------------------------
-
-
 def test_a_run_whose_choice_is_lost_to_another_is_told(ledger):
     run = asked(ledger, clip=(0.0, 4.0)).begin("run", SPACE)
     run.check("0")
@@ -267,36 +252,19 @@ def test_a_run_whose_choice_is_lost_to_another_is_told(ledger):
     run.check("0")  # once
 
 
-def test_what_the_default_would_take_may_be_asked_for(ledger, fast_path):
-    most = asked(PrivacyLedger(fast_path / "other.db", PAIR), clip=(0.0, 4.0)).begin("run", SPACE).plan.mu
-    with pytest.raises(BudgetExhausted):
-        asked(ledger, clip=(0.0, 4.0), mu=1.01 * most).begin("run", SPACE)
-    request = asked(ledger, clip=(0.0, 4.0), mu=most)
-    request.check_start("run", SPACE)
-    complete(request.begin("run", SPACE))
-    assert choices(ledger) == {"run": ledger.filter.limits.eta}
-    assert ledger.allowance().unplanned == 0
-
-
-def test_the_name_of_a_choice_is_no_name_for_a_search(ledger):
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    dptune.select(np.zeros((2, N)), privatizer, name="which", mu=0.1)
-    with pytest.raises(BudgetMismatch, match="'which' belongs to a choice"):
-        SearchRun(CENTRED, privatizer, scope="which", space=SPACE, trials=20)
-    with pytest.raises(InputError, match="no run of that name"):
-        SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=20, start_from="which")
-
-
 # ---- planted bugs ---------------------------------------------------------------------------------------------
 
 
-def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(ledger, monkeypatch):
+class Forgets(AutoClip):
     """It is paid among the choices, and not counted when their limit is made."""
-    privatizer, priced = LossPrivatizer(ledger, n=N, clip="auto"), AutoClip.priced
-    forgets = Division(0.0, divided(largest_plan(1.0, EPSILON, DELTA), 1.0)[1], own=True)
-    with monkeypatch.context() as broken:
-        broken.setattr(AutoClip, "priced", lambda *given: (priced(*given)[0], forgets))
-        privatizer.choose_clip(losses(), choice_share=1.0)
+
+    def priced(self, *given):
+        return super().priced(*given)[0], Division(0.0, divided(largest_plan(1.0, EPSILON, DELTA), 1.0)[1], own=True)
+
+
+def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(ledger):
+    privatizer = LossPrivatizer(ledger, n=N, clip=Forgets())
+    privatizer.choose_clip(losses(), choice_share=1.0)
     paid = choices(ledger)[CLIP]
     assert composed_delta(0.0, ledger.filter.limits.eta + paid, EPSILON) > 100 * DELTA, "what both together would have"
     dptune.select(np.zeros((2, N)), privatizer, name="which")

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, KINDS, keys, readable, to_the_end, trial
+from runs import CENTRED_RUN, KINDS, at, keys, readable, to_the_end, trial, trials
 
-from dptune import LossPrivatizer
 from dptune.privacy import PendingLosses
 
 KEY = PendingLosses.new_key()
@@ -52,12 +51,11 @@ def test_a_failed_trial_is_one_after_the_kill_too_and_is_counted_once(ledger, be
     assert [charge.note.get("failed", 0) for charge in ledger.charges()] == [1, 0]
 
 
-def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(ledger, begin, monkeypatch):
+def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(ledger, begin):
     first = begin()
-    with monkeypatch.context() as killed:
-        killed.setattr(LossPrivatizer, "drop_pending", lambda self, points: None)
-        for name in "abcde":
-            trial(first, name)
+    at(first.ledger, "recorded", "generation/1", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        trials(first, 5)
     spent = ledger.spent()
     again = begin()
     assert len(again.algorithm.waiting()) == 5  # asked about, and still there
@@ -66,9 +64,6 @@ def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(
     assert ledger.spent() == pytest.approx(np.sqrt(2) * spent)
     answers = [charge.value for charge in ledger.charges(prefix="generation/")]
     assert answers[0] != answers[1]
-
-
-def test_a_complete_run_leaves_nothing(begin):
-    run = to_the_end(begin())
-    assert run.privatizer.kept("run") == []
-    assert run.privatizer.points() == ()
+    to_the_end(again)
+    assert again.privatizer.kept("run") == []
+    assert again.privatizer.points() == ()

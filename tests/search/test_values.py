@@ -33,23 +33,26 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
     assert run.privatizer.points() == ()
     with pytest.raises(BudgetMismatch, match=r"Other: .*trials \(it has 5\)\."):
         values(ledger, trials=6)
-    with pytest.raises(BudgetExhausted, match="read again free"):
+    with pytest.raises(BudgetExhausted):
         values(ledger, scope="another")
-
-
-@pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}])
-def test_a_bad_value_plan_is_refused(ledger, bad):
-    with pytest.raises(InputError):
-        values(ledger, **bad)
 
 
 def test_a_run_of_values_proposes_nothing_recommends_nothing_before_its_first_value_and_counts_them(ledger):
     run = values(ledger)
-    with pytest.raises(InputError, match="'values'"):
-        run.ask()
-    with pytest.raises(InputError, match="no value was released yet"):
-        run.recommend()
     assert "recommended" not in run.progress()
-    run.finish("0", {"C": 1}, np.full(N, 0.5))
-    with pytest.raises(InputError, match=r"1 of 5 planned trials have a value\. Resume the run with more trials"):
+
+    def estimate_early():
+        run.finish("0", {"C": 1}, np.full(N, 0.5))
         run.check_estimate({"C": 1})
+
+    for says, refused in (
+        ("trials", lambda: values(ledger, scope="bad", trials=0)),
+        ("trials", lambda: values(ledger, scope="bad", trials=2.0)),
+        ("final_share", lambda: values(ledger, scope="bad", final_share=1.0)),
+        ("final_share", lambda: values(ledger, scope="bad", final_share=-0.1)),
+        ("'values'", run.ask),
+        ("no value was released yet", run.recommend),
+        (r"1 of 5 planned trials have a value\. Resume the run with more trials", estimate_early),
+    ):
+        with pytest.raises(InputError, match=says):
+            refused()

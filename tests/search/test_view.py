@@ -2,7 +2,7 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ from runs import (
     trials,
 )
 
-from dptune import PrivacyLedger
-from dptune.search import GradientDescent, agreement, view
+from dptune import CENTRED, PrivacyLedger
+from dptune.search import CentredSettings, GradientDescent
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 0.3, "b": 1.0}
@@ -29,12 +29,7 @@ MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}  # "c" is not active
 
 @pytest.mark.parametrize(
     ("kind", "default"),
-    [
-        (MIXED_RUN, MIXED_DEFAULT),
-        (GIBO_RUN, None),
-        (SELECTION_RUN, DEFAULT),
-        (VALUES_RUN, None),
-    ],
+    [(MIXED_RUN, MIXED_DEFAULT), (GIBO_RUN, None), (SELECTION_RUN, DEFAULT), (VALUES_RUN, None)],
     ids=readable,
 )
 def test_at_every_trial_the_ledger_alone_says_what_the_run_says(ledger, kind, default):
@@ -71,16 +66,6 @@ def test_an_extension_is_followed_and_knows_that_what_it_begins_with_was_found_w
     assert run.recommend() == more.recommend() == seen.recommend() == DEFAULT
 
 
-def test_what_is_the_users_own_is_not_guessed(ledger):
-    class MyRule(GradientDescent):
-        pass
-
-    GIBO_RUN.start(ledger, scope="rule", rule=MyRule(0.1), mu=1.0)
-    replace(TOY_RUN, n=GIBO_RUN.n).start(ledger, scope="method", mu=1.0)
-    for scope in ("rule", "method", "nobody's"):
-        assert RunView.of(ledger, scope) is None
-
-
 def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(ledger):
     trials(CENTRED_RUN.start(ledger, seed=1), 5)
     with closing(sqlite3.connect(str(ledger.url.database))) as writer:
@@ -89,10 +74,26 @@ def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(le
         assert seen.so_far() is not None
 
 
-@pytest.mark.parametrize("change", [{"unheard": 1}, {"reach": 0.3, "sigma": None}], ids=["more", "other"])
-def test_a_plan_of_another_version_is_not_guessed(ledger, monkeypatch, change):
-    CENTRED_RUN.start(ledger)
-    stored = agreement.stored_plan(ledger, "run")
-    stored["settings"] = {k: v for k, v in {**stored["settings"], **change}.items() if v is not None}
-    monkeypatch.setattr(view, "stored_plan", lambda *_: stored)
-    assert RunView.of(ledger, "run") is None
+def test_what_is_the_users_own_or_of_another_version_is_not_guessed(ledger):
+    class MyRule(GradientDescent):
+        pass
+
+    class Settings(CentredSettings):
+        """Those of another version: with more that can be set, or with less."""
+
+        def describe(self):
+            known = super().describe()
+            return {**known, "unheard": 1} if self.seed else {k: v for k, v in known.items() if k != "sigma"}
+
+    def another(facts, **given):
+        plan = CENTRED.planner(facts, **given)
+        settings = {each.name: getattr(plan.settings, each.name) for each in fields(CentredSettings)}
+        return replace(plan, settings=Settings(**settings))
+
+    GIBO_RUN.start(ledger, scope="rule", rule=MyRule(0.1), mu=1.0)
+    replace(TOY_RUN, n=GIBO_RUN.n).start(ledger, scope="method", mu=1.0)
+    for seed in (0, 1):
+        run = replace(CENTRED_RUN, method=replace(CENTRED, planner=another), n=GIBO_RUN.n)
+        run.start(ledger, scope=f"version {seed}", seed=seed, mu=1.0)
+    for scope in ("rule", "method", "version 0", "version 1", "nobody's"):
+        assert RunView.of(ledger, scope) is None

@@ -16,7 +16,7 @@ def finish(run, name, point=None):
 
 
 @pytest.mark.parametrize("settings", [{}, {"rung_share": 0.2, "rungs": 1}], ids=["plain", "with decisions"])
-def test_an_answer_in_a_wider_space_is_learned_while_a_trial_is_finished(ledger, monkeypatch, settings):
+def test_an_answer_in_a_wider_space_is_learned_while_a_trial_is_finished(ledger, settings):
     ours, theirs = MIXED_RUN.start(ledger, **settings), MIXED_RUN.start(ledger, **settings)
     theirs.join(WIDER)
     for i in range(MIXED_RUN.batch - 1):
@@ -32,7 +32,7 @@ def test_an_answer_in_a_wider_space_is_learned_while_a_trial_is_finished(ledger,
             finish(theirs, left.pop())
         return learned
 
-    monkeypatch.setattr(ours.replay, "sync", sync_before_the_others_answer)
+    ours.replay.sync = sync_before_the_others_answer
     assert not math.isnan(finish(ours, "ours, last", point))
     assert ours.space == theirs.space == WIDER
     assert ours.recommend() == theirs.recommend()

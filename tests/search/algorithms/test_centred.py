@@ -1,4 +1,4 @@
-"""CMA-ES on centred releases: the contract, the order of centring and clipping, and what it learns."""
+"""CMA-ES on centred releases: its questions, the radius, and what it learns."""
 
 import copy
 import math
@@ -6,10 +6,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from audit_tools import noiseless
 from cmaes import CMA
 
-from dptune import InputError
+from benchmarks.curator import Curator
+from dptune import CENTRED, InputError, SearchRun
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.search import CentredCMA, CentredSettings, Tuning
 from dptune.search.algorithms.centred import Generation
@@ -58,37 +58,6 @@ def make_generation(algorithm, values, sigma=0.1):
     algorithm.learn(question.key, question.note, values, sigma, own=True)
 
 
-def learn_answer(algorithm, rows, *, noise=0.0, seed=0):
-    """Answer the next question as the privatizer would, without noise unless asked."""
-    question = algorithm.question()
-    query = question.query
-    G = query.weights @ np.array([rows[p] for p in query.points])
-    norms = np.linalg.norm(G, axis=0)
-    if isinstance(query, NormQuery):
-        answer = np.array([np.mean(norms <= query.radius)])
-    else:
-        assert isinstance(query.clip, Ball)
-        clipped = G * np.minimum(1, query.clip.radius / norms)
-        answer = clipped.mean(axis=1) + noise * np.random.default_rng(seed).standard_normal(len(G))
-    algorithm.learn(question.key, question.note, answer, noise, own=True)
-
-
-def run(settings_, *, noise=0.0):
-    algorithm, rows, count = CentredCMA(settings_), {}, 0
-    while not algorithm.finished:
-        for slot in range(algorithm.missing()):
-            u = algorithm.ask(slot)
-            rows[str(count)] = sphere(u)
-            algorithm.observe(str(count), u)
-            count += 1
-        for _ in range(2):
-            learn_answer(algorithm, rows, noise=noise, seed=count)
-    return algorithm
-
-
-# ---- the question --------------------------------------------------------------------------------------------
-
-
 def fill(algorithm, name=""):
     """Observe the points that the next question needs."""
     for slot in range(algorithm.missing()):
@@ -98,6 +67,21 @@ def fill(algorithm, name=""):
 
 def filled(**change):
     return fill(CentredCMA(make(**change)), "p")
+
+
+def explore(algorithm, generations, loss=lambda X: X.sum(axis=1)):
+    """Every generation's new points; the surrogate learns the loss."""
+    points = []
+    for _ in range(generations):
+        fill(algorithm)
+        mean = share_and_mean(algorithm)[1]
+        asked = algorithm.points_at(mean.points)
+        points.append(asked[: algorithm.batch])
+        make_generation(algorithm, loss(asked) - loss(asked).mean(), sigma=1e-3)
+    return points
+
+
+# ---- the question --------------------------------------------------------------------------------------------
 
 
 def test_the_question_is_centred_and_costs_what_was_planned():
@@ -112,17 +96,6 @@ def test_the_question_is_centred_and_costs_what_was_planned():
     assert 12 * (query.mu**2 + share.mu**2) == pytest.approx(1.0)
     assert query.failed_above == share.failed_above == pytest.approx(0.5 / np.sqrt(8))
     assert share.mu**2 == pytest.approx(0.05 * (query.mu**2 + share.mu**2))
-
-
-def test_centring_happens_before_clipping():
-    """People at levels far above C who agree about every difference are not clipped at all."""
-    algorithm = filled()
-    differences = 0.01 * np.arange(8.0)
-    losses = differences[:, None] + np.linspace(10, 1000, N)[None, :]  # (8, N)
-    settings_ = {"clip": (0.0, 2000.0), "dtype": np.float64}
-    share, mean = share_and_mean(algorithm)
-    assert noiseless(mean, losses, **settings_)[0] == pytest.approx(differences - differences.mean())
-    assert noiseless(share, losses, **settings_)[0] == pytest.approx([0.5])  # 1, less its centre
 
 
 def test_references_are_the_best_earlier_points_and_others_are_forgotten():
@@ -179,23 +152,24 @@ def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means():
 
 
 def test_it_finds_the_optimum_without_noise_and_comes_near_it_with():
-    start = sphere(np.full(4, 0.5)).mean()
-    best = sphere(np.full(4, 0.7)).mean()
-    for noise, left in ((0.0, 0.02), (0.01, 0.3)):
-        algorithm = run(make(), noise=noise)
-        assert sphere(algorithm.recommend()).mean() - best < left * (start - best), noise
-        assert algorithm.radius < 0.25  # it shrinks as people agree
-
-
-def test_the_trajectory_is_the_same_every_time():
-    first, second, other = (run(make(generations=4, seed=seed), noise=0.01) for seed in (3, 3, 4))
-    assert np.array_equal(first.means, second.means)
-    assert not np.array_equal(first.means, other.means)
+    space = Space({f"x{j}": Float(0.0, 1.0) for j in range(4)})
+    start, best = (sphere(np.full(4, x)).mean() for x in (0.5, 0.7))
+    for private, left in ((False, 0.02), (True, 0.3)):
+        curator = Curator(N, (0.0, 2.0), seed=1, private=private, mu=4.0)
+        settings = {"trials": 96, "population": 8, "tuning": {"quantile": 0.5}}
+        search = SearchRun(CENTRED, curator, scope="s", space=space, seed=3, **settings)
+        for trial in range(96):
+            found = search.ask()
+            search.finish(str(trial), found, sphere(space.encode(found)))
+        assert sphere(search.algorithm.recommend()).mean() - best < left * (start - best), private
+        assert search.algorithm.radius < search.plan.settings.radius / 2  # it shrinks as people agree
 
 
 @pytest.mark.parametrize("candidates", [1, 40])
 def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(candidates):
-    algorithm = run(make(generations=4, candidates=candidates))
+    algorithm, other = (CentredCMA(make(generations=4, candidates=candidates, seed=seed)) for seed in (3, 4))
+    first, second = (explore(each, 4, lambda X: ((X - 0.7) ** 2).mean(axis=1)) for each in (algorithm, other))
+    assert not np.array_equal(first, second)
     algorithm.t -= 1
     X = np.array([algorithm.ask(slot) for slot in range(32)])
     assert ((X >= 0) & (X <= 1)).all()
@@ -208,13 +182,10 @@ def test_whole_numbers_are_proposed_on_their_cells():
     space = Space({"a": Int(1, 4), "b": Float(0, 1), "c": Int(1, 100, log=True), "e": Float(0, 1, step=0.5)})
     steps = cell_widths(space)
     assert steps == (0.25, 0.0, 0.0, 1 / 3)
-    algorithm = CentredCMA(make(steps=steps))
-    X = np.array([algorithm.ask(slot) for slot in range(32)])
-    assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
-    assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
-    assert np.array_equal(X, [space.encode(space.decode(x)) for x in X]) or np.allclose(
-        X[:, [0, 1, 3]], [space.encode(space.decode(x))[[0, 1, 3]] for x in X]
-    )
+    algorithm = CentredCMA(make(steps=steps, explored=8))
+    for X in (np.array([algorithm.ask(slot) for slot in range(32)]), explore(algorithm, 4)[-1]):
+        assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
+        assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
 
 
 # ---- settings and plan ---------------------------------------------------------------------------------------
@@ -232,18 +203,6 @@ def test_whole_numbers_are_proposed_on_their_cells():
 def test_settings_are_checked_by_name(change):
     with pytest.raises(InputError, match=next(iter(change))):
         make(**change)
-
-
-def explore(algorithm, generations):
-    """Every generation's new points; the surrogate learns that the sum of the coordinates is the loss."""
-    points = []
-    for _ in range(generations):
-        fill(algorithm)
-        mean = share_and_mean(algorithm)[1]
-        asked = algorithm.points_at(mean.points)
-        points.append(asked[: algorithm.batch])
-        make_generation(algorithm, asked.sum(axis=1) - asked.sum(axis=1).mean(), sigma=1e-3)
-    return points
 
 
 def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half():
@@ -281,14 +240,13 @@ def test_what_is_explored_is_weighted_as_cma_weights_a_generation():
     assert algorithm.means[-1] == pytest.approx(weights @ points[order[:4]] / weights.sum())
 
 
-def test_cells_hold_what_cma_begins_with():
-    algorithm = CentredCMA(make(steps=(0.25, 0.0, 0.0, 0.0), explored=8))
-    explore(algorithm, 3)
-    assert {round(x * 8) % 2 for points in explore(algorithm, 1) for x in points[:, 0]} == {1}
-
-
-def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each():
+@pytest.mark.parametrize(("recalled", "cut"), [(0, 3), (5, 1)])
+def test_losses_are_saturated_in_the_first_share_of_all_generations_in_both_questions_of_each(recalled, cut):
+    """.6 of 5, or of 10 where a run goes on from one of 5."""
     algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
+    done = Generation(np.full((8, 4), 0.5), 8, np.zeros(8), 0.1, 0.5)
+    for t in range(recalled):
+        algorithm.recall(f"generation/{t + 1}", done.note(), done.values, 0.1)
     cuts = []
     for _ in range(5):
         fill(algorithm)
@@ -298,18 +256,4 @@ def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each
         assert {query.saturate_above for query in queries} <= {None, height}
         cuts.append([query.saturate_above is not None for query in queries])
         make_generation(algorithm, np.zeros(m))
-    assert cuts == [[True, True]] * 3 + [[False, False]] * 2
-
-
-def test_a_run_that_goes_on_saturates_in_the_same_share_of_all_generations():
-    algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
-    done = Generation(np.full((8, 4), 0.5), 8, np.zeros(8), 0.1, 0.5)
-    for t in range(5):
-        algorithm.recall(f"generation/{t + 1}", done.note(), done.values, 0.1)
-    cut = []
-    for _ in range(2):
-        fill(algorithm)
-        mean = share_and_mean(algorithm)[1]
-        cut.append(mean.saturate_above is not None)
-        make_generation(algorithm, np.zeros(len(mean.points)))
-    assert cut == [True, False]  # six of ten
+    assert cuts == [[True, True]] * cut + [[False, False]] * (5 - cut)

@@ -1,4 +1,4 @@
-"""The defaults are usable plans for every size, and batches join the posterior whole."""
+"""The defaults are usable plans for every size, and a coarse grid does not swallow their designs."""
 
 import math
 
@@ -7,13 +7,12 @@ import pytest
 from planning import planned
 
 from dptune.errors import InputError
-from dptune.search.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.search.algorithms.gibo import DPGIBO
 from dptune.search.algorithms.gibo_plan import plan_gibo
-from dptune.search.gp.posterior import GradientPosterior
 from dptune.space import Int, Space
 
 
-@pytest.mark.parametrize(("d", "trials"), [(1, 7), (2, 40), (5, 200), (6, 850), (33, 1), (33, 200)])
+@pytest.mark.parametrize(("d", "trials"), [(1, 7), (2, 40), (6, 850), (33, 1)])
 def test_a_plan_fits_its_trials_where_one_step_can(d, trials):
     plan = planned(plan_gibo, d=d, n=500, loss_range=2.0, mu=1.0, seed=0, trials=trials)
     s = plan.settings
@@ -42,26 +41,6 @@ def test_defaults_follow_from_public_facts():
     assert planned(plan_gibo, d=3, n=500, mu=1.0, theta0=(0.1, 0.2, 0.3)).settings.starts == 0
 
 
-def test_what_is_given_is_kept_and_what_is_wrong_is_refused():
-    s = planned(plan_gibo, d=3, n=9, mu=1.0, memory=4, clip=0.7, average=1, batch=3, steps=4).settings
-    assert (s.memory, s.clip, s.average, s.batch, s.steps) == (4, 0.7, 1, 3, 4)
-    for wrong in ({"steps": 0}, {"batch": 0}, {"d": 0}, {"trials": 0, "batch": -1}):
-        with pytest.raises(InputError):
-            planned(plan_gibo, **{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})
-
-
-def test_points_join_the_posterior_as_one_block_and_count_alike():
-    algorithm = DPGIBO(GIBOSettings(d=3, steps=2, batch=4, mu=1.0, clip=1.0, constant_mean=True))
-    one_by_one = GradientPosterior(algorithm.settings.kernel, algorithm.settings.noise_variance, 3)
-    for slot in range(4):
-        x = algorithm.ask(slot)
-        algorithm.observe(str(slot), x)
-        one_by_one.append(x[None, :])
-    expected = one_by_one.weights(algorithm.theta, constant_mean=True)
-    question = algorithm.question()
-    np.testing.assert_allclose(question.query.weights, expected, rtol=1e-8, atol=1e-10)
-
-
 @pytest.mark.parametrize(("cells", "d"), [(3, 10), (8, 1), (10, 5)])
 def test_a_coarse_grid_does_not_swallow_the_design(cells, d):
     """Without noise a quadratic's minimum is found; designs inside one cell would never leave the start."""
@@ -72,9 +51,9 @@ def test_a_coarse_grid_does_not_swallow_the_design(cells, d):
 
 
 def worst_distance(space, grid):
-    """Of the found point from the optimum over three seeds, if the plan knows of ``grid``."""
+    """Of the found point from the optimum over two seeds, if the plan knows of ``grid``."""
     distances = []
-    for seed in range(3):
+    for seed in range(2):
         target = space.encode(space.decode(np.random.default_rng(seed).uniform(size=len(space))))
         algorithm = DPGIBO(planned(plan_gibo, d=len(space), n=10**6, seed=seed, space=grid).settings)
         found = tune(algorithm, space, lambda u, target=target: float(np.mean((u - target) ** 2)))
@@ -100,28 +79,34 @@ def tune(algorithm, space, loss):
     return space.encode(space.decode(algorithm.recommend()))
 
 
-SHARED = {"d": 2, "n": 9, "mu": 2.0, "steps": 4, "batch": 3, "starts": 4}
+GIVEN = {"d": 2, "n": 9, "mu": 2.0, "steps": 4, "batch": 3, "starts": 4}
 
 
-def test_shares_divide_the_square_of_mu():
-    plan = planned(plan_gibo, **SHARED, monitor_share=0.2, start_share=0.1, final_share=0.3)
-    assert plan.settings.mu**2 == pytest.approx(4 * 0.4)
-    assert plan.settings.start_mu**2 == pytest.approx(4 * 0.1)
+def test_what_is_given_is_kept_and_shares_divide_the_square_of_mu():
+    shares = {"monitor_share": 0.2, "start_share": 0.1, "final_share": 0.3}
+    plan = planned(plan_gibo, **GIVEN, **shares, memory=4, clip=0.7, average=1)
+    s = plan.settings
+    assert (s.memory, s.clip, s.average, s.batch, s.steps) == (4, 0.7, 1, 3, 4)
+    assert s.mu**2 == pytest.approx(4 * 0.4)
+    assert s.start_mu**2 == pytest.approx(4 * 0.1)
     assert plan.final_mu**2 == pytest.approx(4 * 0.3)
     assert plan.monitor_mu**2 * (plan.trials + plan.spare) == pytest.approx(4 * 0.2)
     assert (plan.trials, plan.spare) == (16, 6)
 
 
 @pytest.mark.parametrize(
-    ("shares", "named"),
+    ("wrong", "named"),
     [
         ({"monitor_share": 1.0}, "monitor_share"),
         ({"final_share": -0.1}, "final_share"),
         ({"start_share": 0.0}, "start_share"),
         ({"monitor_share": 0.9}, "nothing for the gradients"),
         ({"mu": 0.0}, "mu"),
+        ({"steps": 0}, "steps"),
+        ({"batch": 0}, "batch"),
+        ({"trials": 0, "batch": -1}, "trials|batch"),
     ],
 )
-def test_shares_that_cannot_be_are_refused(shares, named):
+def test_a_plan_that_cannot_be_is_refused_by_name(wrong, named):
     with pytest.raises(InputError, match=named):
-        planned(plan_gibo, **{**SHARED, **shares})
+        planned(plan_gibo, **{**GIVEN, **wrong})
