@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from audit_tools import FreeLedger, planted
+from audit_tools import Bug, planted
 from every_logger import every_logger, without_clocks
 from noises import CannedNoise
 from optuna.distributions import FloatDistribution
 
-from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.choice.exponential import exponential
+from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space, select
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.losses import estimator
 from dptune.privacy.stored_losses import StoredLosses
@@ -35,9 +34,8 @@ ODD: dict[str, np.ndarray] = {
 
 
 def holder(folder: Path) -> LossPrivatizer:
-    return LossPrivatizer(
-        PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0)), n=N, clip=(0.0, 1.0), noise=CannedNoise()
-    )
+    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0))
+    return LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=CannedNoise())
 
 
 def by_privatizer(folder: Path, values: np.ndarray) -> None:
@@ -47,11 +45,7 @@ def by_privatizer(folder: Path, values: np.ndarray) -> None:
 
 
 def by_select(folder: Path, values: np.ndarray) -> None:
-    privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0), noise=CannedNoise())
-    points = ["a", "b"]
-    for point in points:
-        privatizer.observe(point, values)
-    exponential(points, privatizer, 0.5, "s")
+    select([values, values], holder(folder), mu=0.5, name="s")
 
 
 def by_rung(folder: Path, values: np.ndarray) -> None:
@@ -75,28 +69,30 @@ def by_device(folder: Path, values: np.ndarray) -> None:
         ledger.reply(LocalRandomizer(1.0, 1.0), value, user="ann", key=str(i))
 
 
-def study(folder: Path, function: Any, *, centred: bool = False, **options: Any) -> None:
-    if centred:
-        sampler: Any = CentredSampler(holder(folder), {"x": FloatDistribution(0, 1)}, n_trials=8, seed=1)
-        objective: Any = sampler.objective(function)
-    else:
-        sampler = optuna.samplers.RandomSampler(seed=1)
-        objective = PrivateObjective(function, holder(folder), n_trials=4, **options)
-    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8 if centred else 4)
+def study(folder: Path, function: Any, **options: Any) -> None:
+    sampler = optuna.samplers.RandomSampler(seed=1)
+    objective = PrivateObjective(function, holder(folder), n_trials=4, **options)
+    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=4)
 
 
-def by_function(folder: Path, values: np.ndarray, *, centred: bool = False) -> None:
+def function_of(values: np.ndarray) -> Any:
     def losses(trial: Any) -> Any:
         trial.suggest_float("x", 0, 1)
         if trial.number % 3 == 1:
             raise ValueError(f"people have {values}")
         return values
 
-    study(folder, losses, centred=centred)
+    return losses
+
+
+def by_function(folder: Path, values: np.ndarray) -> None:
+    study(folder, function_of(values))
 
 
 def by_sampler(folder: Path, values: np.ndarray) -> None:
-    by_function(folder, values, centred=True)
+    sampler = CentredSampler(holder(folder), {"x": FloatDistribution(0, 1)}, n_trials=8, seed=1)
+    objective = sampler.objective(function_of(values))
+    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8)
 
 
 class Model:
@@ -119,8 +115,8 @@ def by_model(folder: Path, values: np.ndarray) -> None:
     study(folder, lambda trial: Model().fit(trial), loss="squared_error", data=data)
 
 
-STUDIES, IN_STUDIES = [by_function, by_sampler, by_model], ["one NaN", "beyond the clip"]
-WAYS = [by_privatizer, by_select, by_rung, by_repeat, by_device, *STUDIES]
+ALL_OF_THEM, SOME = [by_privatizer, by_repeat, by_device], ["one NaN", "beyond the clip"]
+WAYS = [*ALL_OF_THEM, by_select, by_rung, by_function, by_sampler, by_model]
 Way = Callable[[Path, np.ndarray], None]
 
 
@@ -136,7 +132,7 @@ def heard(way: Way, folder: Path, values: np.ndarray, capfd: pytest.CaptureFixtu
 
 def audit(way: Way, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     usual = heard(way, folder / "usual", np.full(N, 0.5), capfd)
-    for name, values in (ODD if way not in STUDIES else {name: ODD[name] for name in IN_STUDIES}).items():
+    for name, values in ((name, ODD[name]) for name in (ODD if way in ALL_OF_THEM else SOME)):
         assert heard(way, folder / name, values, capfd) == usual, f"a line tells that values are {name}"
 
 
@@ -149,7 +145,10 @@ def test_odd_values_are_heard_nowhere(way: Way, fast_path: Path, capfd: pytest.C
 # ---- one line about private data, where the package has it in hand ---------------------------------------
 
 
-def nan_losses(log: Any) -> Any:
+Log = Callable[[str], None]
+
+
+def nan_losses(log: Log) -> Bug:
     def by(true: Any) -> Any:
         def clean(self: StoredLosses, values: Any) -> Any:
             if np.isnan(values).any():
@@ -158,10 +157,10 @@ def nan_losses(log: Any) -> Any:
 
         return clean
 
-    return StoredLosses, "clean", by
+    return planted(StoredLosses, "clean", by)
 
 
-def failing_rows(log: Any) -> Any:
+def failing_rows(log: Log) -> Bug:
     def by(true: Any) -> Any:
         def rows(ask: Any, failing: Any) -> Any:
             output, found = true(ask, failing)
@@ -170,10 +169,10 @@ def failing_rows(log: Any) -> Any:
 
         return rows
 
-    return estimator, "_without_bad_rows", by
+    return planted(estimator, "_without_bad_rows", by)
 
 
-def error_of_the_function(log: Any) -> Any:
+def error_of_the_function(log: Log) -> Bug:
     def by(true: Any) -> Any:
         def guarded(function: Any, *others: Any) -> Any:
             def called(trial: Any) -> Any:
@@ -187,14 +186,13 @@ def error_of_the_function(log: Any) -> Any:
 
         return guarded
 
-    return shield, "call_guarded", by
+    return planted(shield, "call_guarded", by)
 
 
 @pytest.mark.parametrize(
     ("leak", "way", "logger", "level"),
     [
         (nan_losses, by_privatizer, "dptune.privacy", logging.DEBUG),
-        (nan_losses, by_function, "dptune.losses", logging.INFO),
         (failing_rows, by_model, "made.just.now", logging.DEBUG),
         (error_of_the_function, by_function, "optuna.trial", logging.INFO),
     ],
@@ -203,12 +201,11 @@ def test_one_line_about_private_data_is_found_in_any_logger(
     fast_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    leak: Any,
+    leak: Callable[[Log], Bug],
     way: Way,
     logger: str,
     level: int,
 ) -> None:
-    owner, name, by = leak(lambda words: logging.getLogger(logger).log(level, words))
-    planted(owner, name, by)(monkeypatch)
+    leak(lambda words: logging.getLogger(logger).log(level, words))(monkeypatch)
     with pytest.raises(AssertionError):
         audit(way, fast_path, capfd)

@@ -7,14 +7,14 @@ privatizer, under answers that no record decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
+from audit_tools import planted
 from noises import CannedNoise
 from sklearn.tree import DecisionTreeRegressor
 
@@ -27,24 +27,6 @@ from dptune_sklearn import PrivateSearch
 N, PERSON = 40, 7
 Array = np.ndarray
 Flow = Callable[[Path, Array, Array], None]
-
-
-@contextmanager
-def witnessed(patch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Array]]]:
-    """Every point that a privatizer learns of, with everybody's losses there; answers are the same for all people."""
-    canned = CannedNoise()
-    seen: list[tuple[str, Array]] = []
-    true = dptune.LossPrivatizer.observe
-
-    def observe(self: Any, point: str, losses: Any) -> None:
-        seen.append((point, reveal(self.checked(losses)).copy()))
-        true(self, point, losses)
-
-    with patch.context() as patched:
-        patched.setattr(dptune.LossPrivatizer, "observe", observe)
-        patched.setattr(OpenDPNoise, "add_gaussian", lambda _, *asked: canned.add_gaussian(*asked))
-        patched.setattr(OpenDPNoise, "noisy_argmin", lambda _, *asked: canned.noisy_argmin(*asked))
-        yield seen
 
 
 def rows(seed: int, n: int = N) -> tuple[Array, Array]:
@@ -69,9 +51,8 @@ def optuna_study(folder: Path, X: Array, y: Array) -> None:
     def model(trial: optuna.Trial) -> DecisionTreeRegressor:
         return tree(trial.suggest_int("depth", 1, 5)).fit(*PUBLIC)
 
-    objective = PrivateObjective(
-        model, privatizer(folder), n_trials=4, loss="squared_error", data=dptune.Rows(X, y, PUBLIC[0])
-    )
+    about: dict[str, Any] = {"loss": "squared_error", "data": dptune.Rows(X, y, PUBLIC[0])}
+    objective = PrivateObjective(model, privatizer(folder), n_trials=4, **about)
     optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=4)
 
 
@@ -96,38 +77,46 @@ def evaluated_at_a_private_row(folder: Path, X: Array, y: Array) -> None:
         run.finish(str(i), {"row": PERSON}, np.abs(y - X[PERSON, 0]))
 
 
-def where(point: str) -> str:
-    """The point itself: a trial's name in front of it may be drawn at random."""
-    return point.rsplit(",", 1)[-1]
+def witnessed(flow: Flow, folder: Path, X: Array, y: Array) -> list[tuple[str, Array]]:
+    """Every point that a privatizer learns of, with everybody's losses there; answers are the same for all people."""
+    canned, seen = CannedNoise(), list[tuple[str, Array]]()
+
+    def observe(true: Any) -> Any:
+        def called(self: Any, point: str, losses: Any) -> None:
+            seen.append((point.rsplit(",", 1)[-1], reveal(self.checked(losses)).copy()))  # a trial's name may be random
+            true(self, point, losses)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        planted(dptune.LossPrivatizer, "observe", observe)(patch)
+        planted(OpenDPNoise, "add_gaussian", lambda _: lambda self, *asked: canned.add_gaussian(*asked))(patch)
+        planted(OpenDPNoise, "noisy_argmin", lambda _: lambda self, *asked: canned.noisy_argmin(*asked))(patch)
+        flow(folder, X, y)
+    return seen
 
 
-def audit(flow: Flow, folder: Path, patch: pytest.MonkeyPatch) -> None:
+def audit(flow: Flow, folder: Path) -> None:
     """Raise AssertionError if more than one person's losses differ between neighbours at a point, or points differ."""
     told = []
     for world, change in enumerate((0.0, 5.0)):
         X, y = rows(0)
         X[PERSON] += change
         y[PERSON] -= change
-        with witnessed(patch) as seen:
-            flow(folder / str(world), X, y)
-        told.append(seen)
+        told.append(witnessed(flow, folder / str(world), X, y))
     assert told[0], "the flow asked for nothing"
-    assert [where(point) for point, _ in told[0]] == [where(point) for point, _ in told[1]], "points depend on a record"
+    assert [point for point, _ in told[0]] == [point for point, _ in told[1]], "points depend on a record"
     for (point, mine), (_, other) in zip(*told, strict=True):
         moved = np.flatnonzero(mine != other)
         assert set(moved) <= {PERSON}, f"{len(moved)} people's losses moved at {point!r}"
 
 
 @pytest.mark.parametrize("flow", [optuna_study, sklearn_search])
-def test_between_neighbours_one_persons_losses_differ_at_every_point(
-    flow: Flow, fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    audit(flow, fast_path, monkeypatch)
+def test_between_neighbours_one_persons_losses_differ_at_every_point(flow: Flow, fast_path: Path) -> None:
+    audit(flow, fast_path)
 
 
 @pytest.mark.parametrize("flow", [trained_on_private_rows, evaluated_at_a_private_row])
-def test_a_point_that_is_made_of_a_private_record_is_found(
-    flow: Flow, fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_point_that_is_made_of_a_private_record_is_found(flow: Flow, fast_path: Path) -> None:
     with pytest.raises(AssertionError, match="people's losses moved"):
-        audit(flow, fast_path, monkeypatch)
+        audit(flow, fast_path)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from audit_tools import FreeLedger
+from audit_tools import Bug, FreeLedger, planted
 from federated_audits import server
 from ray import tune
 
@@ -26,7 +26,7 @@ from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import OpenDPNoise, SecretSample, SeededNoise, SeededSample, is_private, is_secret
-from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, plans, repeats
 from dptune.training.repeats import one_of, repeat_and_select
 from dptune_optuna import repeat_and_select as in_optuna
 from dptune_ray import repeats as on_ray
@@ -76,6 +76,7 @@ def outsourced(folder: Path) -> object:
     return made._noisy(1.0).tolist()
 
 
+LAWS = (Repeats.geometric(50), Repeats.logarithmic(50), Repeats.poisson(50))
 SOURCES: dict[str, Draw] = {
     "Gaussian noise": lambda _: OpenDPNoise().add_gaussian(EVEN, 1.0).tolist(),
     "Gumbel noise": lambda _: [OpenDPNoise().noisy_argmin(EVEN, 1.0) for _ in range(30)],
@@ -89,13 +90,8 @@ SOURCES: dict[str, Draw] = {
     "a device's reply": lambda folder: UserLedger(folder / "replies.db", cap=2.0).reply(
         LocalRandomizer(1.0, 1.0), 0.3, user="ann", key="k"
     ),
-    **{
-        f"the number of repeats, {law}": lambda _, law=law: [law.draw() for _ in range(60)]
-        for law in (Repeats.geometric(50), Repeats.logarithmic(50), Repeats.poisson(50))
-    },
+    **{f"the number of repeats, {law}": lambda _, law=law: [law.draw() for _ in range(60)] for law in LAWS},
 }
-
-
 FRESH: dict[str, Draw] = {  # drawn by a generator that is made anew for each repeat, from the operating system's state
     "a repeat's parameters in Optuna": drawn_in_optuna,
     "a repeat's parameters in Ray": lambda _: on_ray.drawn({"x": tune.uniform(0, 1)}, None),
@@ -137,33 +133,30 @@ def numpys_noise(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
     return statistic + np.random.normal(0, sigma, len(statistic))
 
 
-PLANTED: dict[str, tuple[str, Any]] = {
-    "a release": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
-    "a secret sample": (
-        "dptune.privacy.noise.SecretSample.draw",
-        lambda self, n, q: np.random.default_rng().random(n) < q,
-    ),
-    "a repeat's candidate": ("dptune.training.repeats.SystemRandom", PythonsGenerator),
-    f"the number of repeats, {Repeats.poisson(50)}": ("dptune.training.plans.SystemRandom", PythonsGenerator),
+def numpys_sample(self: SecretSample, n: int, q: float) -> Any:
+    return np.random.default_rng().random(n) < q
+
+
+PLANTED: dict[str, Bug] = {
+    "a release": planted(OpenDPNoise, "add_gaussian", lambda _: numpys_noise),
+    "a secret sample": planted(SecretSample, "draw", lambda _: numpys_sample),
+    "a repeat's candidate": planted(repeats, "SystemRandom", lambda _: PythonsGenerator),
+    f"the number of repeats, {LAWS[2]}": planted(plans, "SystemRandom", lambda _: PythonsGenerator),
 }
 
 
 @pytest.mark.parametrize("source", PLANTED)
 def test_an_ordinary_generator_is_found(source: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*PLANTED[source])
+    PLANTED[source](monkeypatch)
     assert draws_the_same(SOURCES[source], fast_path)
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda _: SeededNoise(3).add_gaussian(EVEN, 1.0).tolist(),
-        lambda _: SeededSample(3).draw(50, 0.5).tolist(),
-        lambda _: InsecureRandomizer(1.0, 1.0, insecure_seed=3).randomize(0.0),
-    ],
-)
-def test_what_takes_a_seed_draws_the_same_and_says_that_it_is_not_private(draw: Draw, fast_path: Path) -> None:
-    assert draws_the_same(draw, fast_path)
+def test_what_takes_a_seed_draws_the_same_and_says_that_it_is_not_private(fast_path: Path) -> None:
+    def seeded(_: Path) -> object:
+        reply = InsecureRandomizer(1.0, 1.0, insecure_seed=3).randomize(0.0)
+        return SeededNoise(3).add_gaussian(EVEN, 1.0).tolist(), SeededSample(3).draw(50, 0.5).tolist(), reply
+
+    assert draws_the_same(seeded, fast_path)
     assert not is_private(SeededNoise(3))
     assert not is_secret(SeededSample(3))
     assert is_secret(SecretSample())
@@ -179,7 +172,7 @@ def ordinary_generators(tree: ast.AST) -> set[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef) and node.name.startswith(("Seeded", "Insecure")):
             continue
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("random", "np.random"):
+        if isinstance(node, ast.Attribute) and "random" in (getattr(node.value, name, "") for name in ("id", "attr")):
             found.add(ast.unparse(node))
         if isinstance(node, ast.ImportFrom) and node.module in ("random", "numpy.random"):
             found |= {alias.name for alias in node.names} - {"SystemRandom"}

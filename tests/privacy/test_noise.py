@@ -1,4 +1,4 @@
-"""The noise sources and their scale; the law of the noise is audited in tests/audits/test_noise_law.py."""
+"""The noise sources and their scale; the law of the noise is audited in tests/audits/test_planted_bugs.py."""
 
 from __future__ import annotations
 

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import dptune
-from dptune import Rows
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.models import BoosterModel
 from dptune.losses.user_function import call_guarded, losses_function
@@ -153,19 +151,3 @@ def test_a_model_that_does_not_answer_row_by_row_is_refused_in_public() -> None:
     for model, like in ((DrawsAtRandom(), None), (Standardises(), X[TRAIN]), (Counts(), None), (Texts(), X[TRAIN])):
         with pytest.raises(dptune.InputError, match=r"answers a public row differently.*Nothing was charged"):
             estimator_losses("accuracy" if isinstance(model, Texts) else "log_loss", model, *DATA, like=like)
-
-
-@pytest.mark.parametrize("draws", [True, False])
-def test_an_imputer_that_draws_is_refused_and_one_that_does_not_is_not(draws: bool) -> None:
-    import_module("sklearn.experimental.enable_iterative_imputer")  # scikit-learn's switch
-    from sklearn.impute import IterativeImputer
-
-    some = (X - X.mean(axis=0)) / X.std(axis=0)
-    rows = np.where(np.random.default_rng(0).random(some.shape) < 0.1, np.nan, some)
-    imputer = IterativeImputer(sample_posterior=draws, max_iter=3, tol=10.0, random_state=0)
-    model = make_pipeline(imputer, LogisticRegression()).fit(rows[TRAIN], Y[TRAIN])
-    few = slice(150, 200)
-    data = (rows[few], Y[few]) if draws else Rows(rows[few], Y[few], like=rows[TRAIN])
-    outcome = call_guarded(losses_function(lambda _: model, "log_loss", data, rows=50), None, np.asarray)
-    assert (outcome.losses is None) is draws
-    assert ("answers a public row differently" in str(outcome.error)) is draws
