@@ -1,4 +1,4 @@
-"""The examples run, shorter than they stand, and so do pages whose tests stand beside them."""
+"""The examples run, shorter than they stand."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import optuna
 import pytest
 from example_tools import run_shorter
-from optuna.distributions import FloatDistribution
 from registry_schema import complaints
 
 import dptune
 from dptune.ledger import About, record
-from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -89,30 +86,3 @@ def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, cap
     assert "refused" in printed
     assert "epsilon" in printed
     assert "NOT PRIVATE" not in printed
-
-
-def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    space = {"x": FloatDistribution(0, 1)}
-    names = {
-        **{name: getattr(dptune.local, name) for name in ("LDPTGP", "LDPSettings", "HybridReplies")},
-        **{"dptune": dptune, "optuna": optuna, "RBF": dptune.search.gp.RBF, "LDPTGPSampler": LDPTGPSampler},
-        **{"LocalObjective": LocalObjective, "space": space, "url": f"sqlite:///{tmp_path}/s.db"},
-        **{"measure": lambda setting: setting, "setting": 0.3, "candidates": [[0.0], [0.5], [1.0]]},
-        "satisfaction": lambda trial: trial.suggest_float("x", 0, 1),
-        "reply_of_the_device": lambda parameters: names["randomizer"].randomize(parameters["x"]),
-    }
-    for block in (ROOT / "docs" / "ldp.md").read_text().split("```python\n")[1:3]:
-        exec(compile(block.split("```")[0], "ldp.md", "exec"), names)
-    assert [trial.state.name for trial in names["study"].trials] == ["COMPLETE"] * 2
-    assert names["ledger"].remaining("me") == 0
-
-
-def test_the_first_screen_of_the_federated_page_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    space = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
-    names = {"dptune": dptune, "optuna": optuna, "DPFTSSampler": DPFTSSampler, "space": space}
-    block = (ROOT / "docs" / "federated.md").read_text().split("```python\n")[1].split("```")[0]
-    exec(compile(block, "federated.md", "exec"), names)
-    names["study"].optimize(lambda trial: trial.suggest_float("x", 0, 1) - trial.suggest_float("y", 0, 1), n_trials=3)
-    assert "zero out one agent" in capsys.readouterr().out

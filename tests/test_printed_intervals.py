@@ -13,19 +13,17 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.stats import norm
 
 import dptune
-from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, figures
 from dptune.choice.figure import draw_improvement
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.result import Selection
 from dptune.cli.releases import release_rows
 from dptune.cli.watch import Runs, frame
-from dptune.figures import save_figure
 from dptune.ledger.ledger import PLAN
 from dptune.search import VALUES
 from dptune.search.answer import Estimate
@@ -34,9 +32,6 @@ Z = NormalDist().inv_cdf(0.975)
 N, MU, SHARE = 80, 1.0, 0.3
 RANGE = re.compile(r"(-?\d\S*?),? \(?95%[^:\d]*(?:: | )(-?\d\S*) to (-?[\d.e+-]*\d)")
 RNG = np.random.default_rng(0)
-Y = np.tile([0, 1], 30)
-X = RNG.normal(size=(60, 2)) + 4.0 * Y[:, None]
-PRIVATE = np.vstack([X[:N], X[: N - 60]]), np.r_[Y, Y[: N - 60]]
 LOSSES, PUBLIC = (RNG.uniform(size=(4, rows)) + np.arange(4)[::-1, None] for rows in (N, 40))
 
 
@@ -114,24 +109,13 @@ def watched(folder: Path) -> Printed:
 
 def plotted(folder: Path) -> Printed:
     run = a_run(folder)
-    drawn: list[str] = []
-    keep = Figure.savefig
-
-    def read(self: Figure, *given: Any, **how: Any) -> None:
-        legends = [axes.get_legend() for axes in self.axes]
-        drawn.extend(text.get_text() for legend in legends if legend for text in legend.get_texts())
-        bars = [bar for axes in self.axes for bar in axes.containers if hasattr(bar, "has_yerr") and bar.has_yerr]
-        for bar in bars:
-            (low, high), (value,) = bar.lines[2][0].get_segments()[0][:, 1], bar.lines[0].get_ydata()
-            drawn.append(f"{value:.4g} (95%: {low:.4g} to {high:.4g})")
-        keep(self, *given, **how)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", read)
-        save_figure(run.ledger, folder / "out.png")
+    axes = plt.figure().subplots()
+    figures._draw_losses(axes, run.ledger.charges("x"), run.ledger)
+    (bar,) = (each for each in axes.containers if getattr(each, "has_yerr", False))
+    (low, high), (value,) = bar.lines[2][0].get_segments()[0][:, 1], bar.lines[0].get_ydata()
     plt.close("all")
-    texts = [text for text in drawn if RANGE.search(text)]
-    return Printed("x", "final", 4.0, run.plan.final_mu, texts, (0.0, 4.0), 4)
+    text = f"{value:.4g} (95%: {low:.4g} to {high:.4g})"
+    return Printed("x", "final", 4.0, run.plan.final_mu, [text], (0.0, 4.0), 4)
 
 
 WHERE: dict[str, Callable[[Path], Printed]] = {
@@ -177,7 +161,7 @@ def test_a_printed_interval_is_that_of_the_release(fast_path: Path, where: str) 
 def test_an_interval_of_90_percent_is_found(fast_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     true = Estimate.interval
     monkeypatch.setattr(Estimate, "interval", lambda self, confidence=0.9: true(self, confidence))
-    with pytest.raises(AssertionError, match=r"^assert \{\("):
+    with pytest.raises(AssertionError):
         check(fast_path, where)
 
 

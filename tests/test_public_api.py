@@ -56,22 +56,6 @@ def test_the_one_list_of_names_is_the_stub_and_a_public_name_means_one_thing_in_
     assert not {name: modules for name, modules in defined.items() if len(modules) > 1}
 
 
-def test_the_names_that_pages_and_examples_use_are_there() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
-    code = [text for page in pages for text in ([page.read_text()] if page.suffix == ".py" else blocks(page))]
-    used = {name for text in code for name in re.findall(r"\bdptune\.([A-Z]\w+)", text)}
-    assert {"LossPrivatizer", "PrivacyLedger", "Budget"} <= used
-    assert used <= set(PUBLIC)
-    deeper = {found for text in code for found in re.findall(r"\b(dptune\.[a-z]\w+)\.([A-Z]\w+)", text)}
-    assert ("dptune.local", "LDPSettings") in deeper
-    for room, name in deeper:
-        assert hasattr(importlib.import_module(room), name), f"{room} has no {name}"
-
-
-def blocks(page: Path) -> list[str]:
-    return [text.split("```")[0] for text in page.read_text().split("```python\n")[1:]]
-
-
 def test_an_unknown_name_is_refused() -> None:
     assert {*PUBLIC} <= {*dir(dptune)}
     with pytest.raises(AttributeError, match="'Budgte'"):

@@ -203,6 +203,8 @@ def test_a_bad_range_choice_or_condition_is_refused() -> None:
         lambda: Float(1.0, 2.0, log=True, step=0.1),
         lambda: Float(1.0, 2.0, log="no"),
         lambda: Int(5, 1),
+        lambda: Int(0.5, 3.7),
+        lambda: Int(1, 5.0),
         lambda: Int(0, 5, log=True),
         lambda: Int(1, 5, step=0),
         lambda: Int(1, 5, log=True, step=2),

@@ -8,6 +8,7 @@ Proofs and research pages are exempt from that rule alone.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -60,12 +61,12 @@ def python_files() -> list[Path]:
 
 
 def is_proof(path: Path) -> bool:
-    name = path.relative_to(ROOT).as_posix()
+    name = os.path.relpath(path, ROOT)
     return name in PROOFS or name.startswith("docs/research/")
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    name = path.relative_to(ROOT).as_posix()
+    name = os.path.relpath(path, ROOT)
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         for number, line in enumerate(text.splitlines(), 1):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from optuna.distributions import FloatDistribution
 from page_tools import PAGES, ROOT, blocks, page, run
 from scipy.stats import loguniform
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -29,7 +32,7 @@ from dptune.cli import app
 from dptune.cli.releases import release_rows
 from dptune.cli.shared import budget_and_spent
 from dptune.outsourced.outputs import PublicOutputs
-from dptune_optuna import CentredSampler, SelectionObjective
+from dptune_optuna import CentredSampler, DPFTSSampler, LDPTGPSampler, LocalObjective, SelectionObjective
 from dptune_sklearn import PrivateSearch
 
 X, Y = load_breast_cancer(return_X_y=True)
@@ -42,9 +45,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/optuna.md#a-search-that-knows-the-noise": "tests/optuna_front/test_known_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
     "docs/resume.md": "tests/optuna_front/test_resumed_studies.py",
-    "docs/federated.md": "tests/test_examples.py",
     "docs/postgresql.md": "tests/docs/test_postgresql_page.py",
-    "docs/ldp.md": "tests/test_examples.py",
 }
 KEYS = re.compile(r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Public rows predicted|Budget left|Next)\b", re.MULTILINE)
 READ = {  # page -> why its blocks are compiled here, and not run
@@ -56,15 +57,15 @@ ALONE = "docs/centred.md#without-a-framework"
 SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
 PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
-       "docs/tutorial_optuna.md", "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger",
-       "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run", "docs/cli.md#certificates",
-       ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
+       "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
+       "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run",
+       "docs/cli.md#certificates", ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
 
 
 def privatizer(file: str = "ledger.db", mu: float = 1.0) -> dptune.LossPrivatizer:
@@ -185,15 +186,15 @@ def test_the_page_of_budgets_holds_what_its_command_prints() -> None:
     run("docs/choose.md")
 
 
-def test_the_page_of_private_training_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_private_training_runs(folder: Path) -> None:
     run("docs/training.md", only=slice(1))
     compile(blocks(page("docs/training.md"), "python")[1][1], "training.md", "exec")  # Opacus is not in every CI
-    monkeypatch.chdir(tempfile.mkdtemp(dir=folder))
 
     def objective(trial: optuna.Trial) -> tuple[float, np.ndarray]:
         return trial.suggest_float("rate", 0.0, 1.0), np.full(3000, 0.5)
 
-    known = run("docs/training.md", {"study": optuna.create_study(), "objective": objective}, only=slice(2, 3))
+    with contextlib.chdir(tempfile.mkdtemp(dir=folder)):
+        known = run("docs/training.md", {"study": optuna.create_study(), "objective": objective}, only=slice(2, 3))
     assert known["val"].count() == 1
     assert len(blocks(page("docs/training.md"), "python", "console")) == 3
 
@@ -209,6 +210,27 @@ def test_both_halves_of_outsourced_tuning_run() -> None:
         for half in (serving, asking):
             half.result(timeout=60)
     assert trusted["ledger"].spent() > 0
+
+
+def test_the_page_on_local_privacy_runs() -> None:
+    names = {"dptune": dptune, "optuna": optuna, "RBF": dptune.search.gp.RBF, "LDPTGPSampler": LDPTGPSampler}
+    names |= {name: getattr(dptune.local, name) for name in ("LDPTGP", "LDPSettings", "HybridReplies")}
+    names |= {"measure": lambda setting: setting, "setting": 0.3, "candidates": [[0.0], [0.5], [1.0]]}
+    names |= {"LocalObjective": LocalObjective, "space": {"x": FloatDistribution(0, 1)}, "url": "sqlite:///s.db"}
+    names["satisfaction"] = lambda trial: trial.suggest_float("x", 0, 1)
+    device = run("docs/ldp.md", names, only=slice(1))
+    device["reply_of_the_device"] = lambda parameters: device["randomizer"].randomize(parameters["x"])
+    known = run("docs/ldp.md", device, only=slice(1, 2))
+    assert [trial.state.name for trial in known["study"].trials] == ["COMPLETE"] * 2
+    assert known["ledger"].remaining("me") == 0
+
+
+def test_the_first_screen_of_the_federated_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    space = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
+    names = {"dptune": dptune, "optuna": optuna, "DPFTSSampler": DPFTSSampler, "space": space}
+    study = run("docs/federated.md", names, only=slice(1))["study"]
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1) - trial.suggest_float("y", 0, 1), n_trials=3)
+    assert "zero out one agent" in capsys.readouterr().out
 
 
 def digits() -> dict[str, Any]:
@@ -233,7 +255,7 @@ def test_a_study_for_choose_prunes_as_usual() -> None:
 
 @pytest.mark.parametrize("block", [1, 2])
 def test_trials_of_the_page_of_pruning_end(block: int) -> None:
-    space = {"rate": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True)}
+    space = {"rate": FloatDistribution(1e-4, 1e-1, log=True)}
     sampler = CentredSampler(privatizer(mu=100.0), space, n_trials=8, seed=1)  # noise would lead to what is pruned
     known = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "sampler": sampler, **digits()}
     known |= {"space": space, "privatizer": privatizer("rungs.db", mu=100.0), "CentredSampler": CentredSampler}
@@ -243,10 +265,3 @@ def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     code = code.replace("MedianPruner()", "MedianPruner(n_startup_trials=8)")  # else noise may stop all that comes
     exec(code, known)
     assert known["sampler"].run_of(known["study"]).complete
-
-
-def test_what_is_not_run_compiles() -> None:
-    for name in READ:
-        assert blocks(page(name), "python")
-        for _, code in blocks(page(name), "python"):
-            compile(code, name, "exec")

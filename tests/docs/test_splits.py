@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn.datasets
 from page_tools import blocks, page
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -40,7 +41,7 @@ MODEL = make_pipeline(
 )
 
 
-def losses(recipe: str, places: dict[int, Any], column: str) -> np.ndarray:
+def losses(folder: Path, recipe: str, places: dict[int, Any], column: str) -> np.ndarray:
     rng = np.random.default_rng(0)
     score, age = rng.integers(0, 10, N) / 2, rng.integers(20, 90, N)
     table = pd.DataFrame(
@@ -49,9 +50,10 @@ def losses(recipe: str, places: dict[int, Any], column: str) -> np.ndarray:
     table = table.astype(object)
     for line, cell in places.items():
         table.loc[line - 1, column] = cell
-    Path("patients.csv").write_text(table.to_csv(index=False))
+    (folder / "patients.csv").write_text(table.to_csv(index=False))
     made: dict[str, Any] = {}
-    exec(recipe, made)
+    with contextlib.chdir(folder):
+        exec(recipe, made)
     MODEL.fit(made["X_train"], made["y_train"].astype(int))
     return estimator_losses("log_loss", MODEL, made["X_val"], made["y_val"], like=made["X_train"])
 
@@ -66,26 +68,23 @@ def losses(recipe: str, places: dict[int, Any], column: str) -> np.ndarray:
         (CAREFREE, "?", "TRUE", "sick"),
     ],
 )
-def test_one_odd_private_cell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, public: Any, cell: str, column: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_odd_private_cell(tmp_path: Path, recipe: str, public: Any, cell: str, column: str) -> None:
     train, val = train_test_split(range(1, N + 1), test_size=0.6, random_state=0)
     odd = {train[3]: public} if column == "score" else {}
-    a, b = (losses(recipe, odd | each, column) for each in ({}, {val[5]: cell}))
+    a, b = (losses(tmp_path, recipe, odd | each, column) for each in ({}, {val[5]: cell}))
     assert np.isfinite(a).all()
     assert np.delete(a, 5).tobytes() == np.delete(b, 5).tobytes()
 
 
-def test_one_table_read_as_a_whole_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_table_read_as_a_whole_is_seen(tmp_path: Path) -> None:
     _, val = train_test_split(range(1, N + 1), test_size=0.6, random_state=0)
-    a, b = (losses(TOGETHER, each, "score") for each in ({}, {val[5]: "?"}))
+    a, b = (losses(tmp_path, TOGETHER, each, "score") for each in ({}, {val[5]: "?"}))
     assert np.sum(np.delete(a, 5) != np.delete(b, 5)) > N / 4
 
 
 # ---- shown scripts: no private row scales or selects public rows ----------------------------------------
 
+X, Y = load_breast_cancer(return_X_y=True)
 MARKS = re.compile(r"^X.*train_test_split|^X_val|^X, X_val|^X_train, X_val|^X_val, X_train", re.MULTILINE)
 
 
@@ -96,21 +95,25 @@ def preparation(name: str) -> str:
     return code[: code.index("\n", last.start()) + 1]
 
 
-def public_rows(code: str, data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
-    monkeypatch.setattr(sklearn.datasets, "load_breast_cancer", lambda **_: (data[0].copy(), data[1].copy()))
-    names: dict[str, Any] = {}
-    exec(code, names)
-    X, y = (names.get(f"{each}_train", names[each]) for each in ("X", "y"))
-    return X.tobytes(), y.tobytes()
+def ran(code: str, X: Any, y: Any) -> dict[str, Any]:
+    """The names that the code makes of these rows instead of scikit-learn's."""
+    names: dict[str, Any] = {"rows": lambda **_: (X.copy(), y.copy())}
+    exec(code.replace("load_breast_cancer(", "rows("), names)
+    return names
 
 
-def private_row(code: str, X: Any, y: Any, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The largest private row of the script's own split, which most scales would show."""
-    monkeypatch.setattr(sklearn.datasets, "load_breast_cancer", lambda **_: (np.arange(1.0, len(X) + 1)[:, None], y))
-    names: dict[str, Any] = {}
-    exec(re.sub(r"^X_val.*/.*$|^X, X_val = .*$|^X_train, X_val = .*/.*$", "", code, flags=re.MULTILINE), names)
-    places = names["X_val"].ravel().astype(int) - 1
-    return int(places[X[places, 0].argmax()])
+def public_rows(code: str, X: Any, y: Any) -> tuple[bytes, bytes]:
+    names = ran(code, X, y)
+    return tuple(names.get(f"{each}_train", names[each]).tobytes() for each in ("X", "y"))
+
+
+def with_another_private_row(code: str) -> np.ndarray:
+    """The rows, the largest private one of the script's split three times as large: most scales would show it."""
+    unscaled = re.sub(r"^X_val.*/.*$|^X, X_val = .*$|^X_train, X_val = .*/.*$", "", code, flags=re.MULTILINE)
+    places = ran(unscaled, np.arange(1.0, len(X) + 1)[:, None], Y)["X_val"].ravel().astype(int) - 1
+    other = X.copy()
+    other[places[X[places, 0].argmax()]] *= 3
+    return other
 
 
 PAGES = [
@@ -122,18 +125,12 @@ PAGES = [
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_public_rows_are_the_same_whoever_a_private_row_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, (X, y) = preparation(name), sklearn.datasets.load_breast_cancer(return_X_y=True)
-    changed = private_row(code, X, y, monkeypatch)
-    other = X.copy()
-    other[changed] *= 3
-    assert public_rows(code, (X, y), monkeypatch) == public_rows(code, (other, y), monkeypatch)
+def test_public_rows_are_the_same_whatever_a_private_row_is(name: str) -> None:
+    code = preparation(name)
+    assert public_rows(code, X, Y) == public_rows(code, with_another_private_row(code), Y)
 
 
-def test_scaling_before_the_split_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
+def test_scaling_before_the_split_is_found() -> None:
     code = preparation("README.md")
     bad = re.sub(r"^X, X_val = .*$", "", code, flags=re.MULTILINE).replace("split(X,", "split(X / X.max(axis=0),")
-    other = X.copy()
-    other[private_row(code, X, y, monkeypatch)] *= 3
-    assert public_rows(bad, (X, y), monkeypatch) != public_rows(bad, (other, y), monkeypatch)
+    assert public_rows(bad, X, Y) != public_rows(bad, with_another_private_row(code), Y)

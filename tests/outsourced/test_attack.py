@@ -12,7 +12,7 @@ import pytest
 from outsourced_tools import MemoryLedger, curator
 from scipy.stats import binom, norm
 
-from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.noise import NoiseSource, OpenDPNoise
 
 DEMONSTRATION = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "outsourced_attack.py"))
 X = np.random.default_rng(0).uniform(-17, 17, (200, 2))
@@ -30,8 +30,13 @@ def test_the_papers_transform_is_told_apart_from_its_neighbour_and_three_known_r
     assert np.abs(DEMONSTRATION["recovered"](Z, X, [0, 1, 2]) - X).max() < 1e-9
 
 
-def releases(folder: Path, rows: np.ndarray) -> tuple[Callable[[], np.ndarray], float]:
-    made = curator(MemoryLedger(1.0), rows, folder, row_norm=25.0, max_change=1.0)
+class HalfTheNoise(OpenDPNoise):
+    def add_gaussian(self, statistic: np.ndarray, sigma: float) -> np.ndarray:
+        return super().add_gaussian(statistic, sigma / 2)
+
+
+def releases(folder: Path, rows: np.ndarray, **source: NoiseSource) -> tuple[Callable[[], np.ndarray], float]:
+    made = curator(MemoryLedger(1.0), rows, folder, row_norm=25.0, max_change=1.0, **source)
     sigma = made.event(MU).sigma
     return lambda: made._noisy(sigma), sigma
 
@@ -42,10 +47,10 @@ def test_the_row_recovery_fails_against_ours(tmp_path: Path) -> None:
     assert min(errors) > sigma / 2
 
 
-def right_guesses(folder: Path) -> int:
+def right_guesses(folder: Path, **source: NoiseSource) -> int:
     """How often the best attack is right in 2 PAIRS draws: on which side of the middle does Z lie?"""
     few, other = X[:10], OTHER[:10]
-    (draw, _), (draw_other, _) = releases(folder, few), releases(folder, other)
+    (draw, _), (draw_other, _) = releases(folder, few, **source), releases(folder, other, **source)
     direction = (other - other.mean(axis=0)) - (few - few.mean(axis=0))
     middle = float(np.sum((other - other.mean(axis=0) + few - few.mean(axis=0)) * direction)) / 2
     return sum(
@@ -62,8 +67,6 @@ def test_the_best_attack_on_ours_stays_below_what_is_promised_and_comes_near_it(
     assert right >= binom.ppf(MISTAKE, 2 * PAIRS, expected), "the attack is weaker than it can be: it proves nothing"
 
 
-def test_noise_that_is_too_small_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_that_is_too_small_is_found(tmp_path: Path) -> None:
     assert binom.sf(LIMIT, 2 * PAIRS, norm.cdf(2 * MU * math.sqrt(0.9) / 2)) > 0.99
-    true = OpenDPNoise.add_gaussian
-    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, X, sigma: true(self, X, sigma / 2))
-    assert right_guesses(tmp_path) > LIMIT
+    assert right_guesses(tmp_path, noise=HalfTheNoise()) > LIMIT

@@ -8,28 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from audit_tools import planted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from outsourced_tools import (
     PROJECTION_SEED,
-    TABLE,
-    MemoryLedger,
     R,
     audit_changing,
     audit_noise,
     audit_pair,
     audit_replacing,
     audit_wire,
-    curator,
 )
 
-from dptune import InputError
 from dptune.outsourced import curator as implementation
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.privacy.noise import OpenDPNoise
-
-Audit = Callable[[Path], None]
 
 
 def data_driven_normalisation(true: Any) -> Any:
@@ -45,6 +40,10 @@ def scaled_to_the_largest_row(true: Any) -> Any:
         return np.nan_to_num(cells) * row_norm / max(norms.max(), 1e-9)
 
     return largest
+
+
+def halved(true: Any) -> Any:
+    return lambda *args: true(*args) / 2
 
 
 def norm_of_the_map_forgotten(true: Any) -> Any:
@@ -93,54 +92,35 @@ def mean_in_the_ledger(true: Any) -> Any:
     return export
 
 
-BUGS: dict[str, tuple[Any, str, Callable[[Any], Any], tuple[Audit, ...]]] = {
-    "normalised by the data": (
-        implementation,
-        "bounded_rows",
-        data_driven_normalisation,
-        (audit_replacing, audit_changing),
-    ),
-    "scaled to the largest row": (implementation, "bounded_rows", scaled_to_the_largest_row, (audit_changing,)),
-    "not cut": (
-        implementation,
-        "bounded_rows",
-        lambda true: lambda cells, *_: np.nan_to_num(cells),
-        (audit_replacing,),
-    ),
-    "half the change": (
-        implementation,
-        "largest_change",
-        lambda true: lambda *args: true(*args) / 2,
-        (audit_replacing, audit_changing, audit_noise),
-    ),
-    "norm of the map forgotten": (
-        implementation,
-        "noise_scale",
-        norm_of_the_map_forgotten,
-        (audit_replacing, audit_changing),
-    ),
-    "seed of the projection": (OpenDPNoise, "add_gaussian", projection_seed_shared, (audit_noise,)),
-    "noise of another export": (OpenDPNoise, "add_gaussian", noise_reused_for_a_second_export, (audit_noise,)),
-    "one noise a row": (OpenDPNoise, "add_gaussian", one_noise_a_row, (audit_noise,)),
-    "mean in the facts": (OutsourcedCurator, "_facts", mean_in_the_facts, (audit_wire,)),
-    "mean in the ledger": (OutsourcedCurator, "export", mean_in_the_ledger, (audit_wire,)),
+AUDITS = {"replacing": audit_replacing, "changing": audit_changing, "noise": audit_noise, "wire": audit_wire}
+BUGS: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {  # -> what is replaced, and the audits that find it
+    "normalised by the data": (implementation, "bounded_rows", data_driven_normalisation, "replacing changing"),
+    "scaled to the largest row": (implementation, "bounded_rows", scaled_to_the_largest_row, "changing"),
+    "not cut": (implementation, "bounded_rows", lambda _: lambda cells, *_: np.nan_to_num(cells), "replacing"),
+    "half the change": (implementation, "largest_change", halved, "replacing changing noise"),
+    "norm of the map forgotten": (implementation, "noise_scale", norm_of_the_map_forgotten, "replacing changing"),
+    "seed of the projection": (OpenDPNoise, "add_gaussian", projection_seed_shared, "noise"),
+    "noise of another export": (OpenDPNoise, "add_gaussian", noise_reused_for_a_second_export, "noise"),
+    "one noise a row": (OpenDPNoise, "add_gaussian", one_noise_a_row, "noise"),
+    "mean in the facts": (OutsourcedCurator, "_facts", mean_in_the_facts, "wire"),
+    "mean in the ledger": (OutsourcedCurator, "export", mean_in_the_ledger, "wire"),
 }
 
 
-@pytest.mark.parametrize("audit", [audit_replacing, audit_changing, audit_noise, audit_wire])
-def test_every_audit_passes_on_the_package(audit: Audit, fast_path: Path) -> None:
-    audit(fast_path)
+@pytest.mark.parametrize("audit", AUDITS)
+def test_every_audit_passes_on_the_package(audit: str, fast_path: Path) -> None:
+    AUDITS[audit](fast_path)
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_audits_find_the_planted_bug(bug: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, planted, found_by = BUGS[bug]
-    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
-    for audit in found_by:
-        folder = fast_path / audit.__name__
+    owner, name, by, found_by = BUGS[bug]
+    planted(owner, name, by)(monkeypatch)
+    for audit in found_by.split():
+        folder = fast_path / audit
         folder.mkdir()
         with pytest.raises(AssertionError):
-            audit(folder)
+            AUDITS[audit](folder)
 
 
 ANY_CELL = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -1e300, 5e-324]), st.floats(-20, 20))
@@ -183,13 +163,3 @@ def test_at_every_size_that_is_allowed_the_table_moves_by_what_it_is_charged_and
             table, neighbour, fast_path, row_norm=size, max_change=largest, projection=np.eye(2) * of_map
         )
         assert abs(share / np.sqrt(1 - 1 / n) - 1) < 1e-5, f"the noise covers {1 / share:.4g} of the worst case"
-
-
-def test_a_size_at_which_squares_overflow_or_vanish_is_refused(fast_path: Path) -> None:
-    """At 1e150 squares overflow and at 1e-165 they vanish: the table moved by 816 and 1111 times its price."""
-    for wrong in (1e150, 1.1e30, 0.9e-30, 1e-165, 0.0, np.nan):
-        with pytest.raises(InputError, match="row_norm"):
-            curator(MemoryLedger(), TABLE, fast_path, row_norm=wrong)
-    for wrong in (1e150, 1e-165, np.inf):
-        with pytest.raises(InputError, match="projection"):
-            curator(MemoryLedger(), TABLE, fast_path, projection=np.full((TABLE.shape[1], 1), wrong))
