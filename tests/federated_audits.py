@@ -97,7 +97,7 @@ def audit_sensitivity(folder: Path, settings: FTSSettings = SETTINGS) -> None:
     N, M, z = settings.agents, settings.M, PLAN.z
     rng, numbers, closest = np.random.default_rng(0), itertools.count(), 0.0
     directions = rng.standard_normal((N, M))
-    for scale, n, everybody in itertools.product((1e-3, 1.0, 1e160), (1, N - 1), (True, False)):
+    for scale, (n, everybody) in itertools.product((1e-3, 1.0, 1e160), ((1, True), (N - 1, False))):
         messages = scale * directions
         messages[n] = scale * 1e3 * directions[0]
         zeroed = messages.copy()

@@ -37,10 +37,10 @@ def whole(results: list[dict[str, Any]], out: Path) -> str:
     return "\n\n".join([*parts, verdicts(found), "### README", sentences(found)])
 
 
-def same(found: Results) -> str:
+def same(found: Results, people: Iterable[int] = PEOPLE) -> str:
     """Ways to choose where public rows and private people are of one population."""
     lines = [FIRST, "|---|---|---|---|---|"]
-    for n in PEOPLE:
+    for n in people:
         for budget in BUDGETS:
             key = (False, n, budget)
             if found.rows[key]:
@@ -63,10 +63,10 @@ def _words(ratio: tuple[float, float, float]) -> str:
     return f"{ratio[0]:.3f} [{ratio[1]:.3f}, {ratio[2]:.3f}]"
 
 
-def shifted(found: Results) -> str:
+def shifted(found: Results, people: Iterable[int] = PEOPLE) -> str:
     """The same where public rows are from another population: loss over that of the exact choice among TPE's trials."""
     lines = ["| n | budget | way to choose | loss over the exact choice among TPE's trials |", "|---|---|---|---|"]
-    for n in PEOPLE:
+    for n in people:
         for budget in BUDGETS:
             key = (True, n, budget)
             limits = found.limits(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import cycle
 from typing import Any
 
@@ -59,10 +58,3 @@ def test_the_page_shows_the_stored_runs_and_nothing_else() -> None:
     assert [line for line in printed if line not in page] == []
     rows = page[page.index("*λ=matched") : page.index("**Does MoMA win")].splitlines()
     assert [line for line in rows if line.startswith("| ") and line not in printed] == []
-
-
-def test_the_commands_of_the_page_are_those_of_the_makefile() -> None:
-    page, makefile = (ROOT / "docs/research/ldp.md").read_text(), (ROOT / "benchmarks/Makefile").read_text()
-    commands = re.findall(r"^python -m (benchmarks\.ldp .*\S)", page, re.MULTILINE)
-    assert len(commands) >= 7
-    assert [command for command in commands if f"$(RUN) {command}" not in makefile] == []

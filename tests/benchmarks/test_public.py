@@ -7,17 +7,7 @@ import pytest
 
 from benchmarks.frontier.methods import CMA, OWN, START, TPE
 from benchmarks.public import report
-from benchmarks.public.measure import (
-    CV,
-    DEFAULT,
-    EXACT,
-    EXACT_ALL,
-    OURS,
-    RANDOM,
-    Cell,
-    measure,
-    rivals,
-)
+from benchmarks.public.measure import CV, DEFAULT, EXACT, EXACT_ALL, OURS, RANDOM, Cell, measure, rivals
 from benchmarks.public.tables import TRIALS, Table
 
 
@@ -54,18 +44,9 @@ def test_ratios_shares_and_coverage_are_counted_as_the_page_says() -> None:
     key = (False, 300, "mu = 1")
     assert found.ratio(key, OURS, found.limits(key))[0] == pytest.approx(0.7 / 0.5)
     assert found.shares(key, OURS) == [pytest.approx((1.0 - 0.7) / (1.0 - 0.5))]
-    searched = [
-        {
-            "task": "t",
-            "split": 0,
-            "shifted": True,
-            "n": 300,
-            "mu": 1.0,
-            "method": TPE,
-            "test_loss": {"a": 0.9, "b": 0.75},
-        }
-    ]
-    moved = report.Results([{**own, **verdict, "shifted": True, "rivals": told}], frontier, searched)
+    searched = {"task": "t", "split": 0, "shifted": True, "n": 300, "mu": 1.0, "method": TPE}
+    searched |= {"test_loss": {"a": 0.9, "b": 0.75}}
+    moved = report.Results([{**own, **verdict, "shifted": True, "rivals": told}], frontier, [searched])
     key = (True, 300, "mu = 1")
     assert moved.ratio(key, TPE, moved.limits(key))[0] == pytest.approx(0.75 / 0.6)  # the better reading, by itself
     row = report.verdicts(found).splitlines()[-1]

@@ -13,8 +13,9 @@ from benchmarks.frontier import report as frontier
 from benchmarks.frontier.losses import Losses
 from benchmarks.measurements import clips, many_numbers
 from benchmarks.measurements.tails import report as tails
+from benchmarks.optuna import pruning
 from benchmarks.public import report, searches
-from benchmarks.public.measure import read
+from benchmarks.public.measure import PEOPLE, read
 from benchmarks.report import DOCS
 
 
@@ -32,7 +33,8 @@ def test_the_page_of_the_frontier_and_the_readme() -> None:
     names = ("public.jsonl", "frontier.jsonl", searches.KEPT)
     found = report.Results(*(read(DOCS / "results" / name) for name in names))
     sentences = report.sentences(found)
-    assert missing("frontier.md", report.same(found), report.shifted(found), report.verdicts(found), sentences) == []
+    tables = report.same(found, PEOPLE[:1]), report.shifted(found, PEOPLE[:1]), report.verdicts(found)
+    assert missing("frontier.md", *tables, sentences) == []
     assert missing("../README.md", sentences) == []
     losses = Losses(stored("frontier"))
     assert missing("frontier.md", *(frontier.headline(losses, new=new) for new in (True, False))) == []
@@ -47,6 +49,20 @@ def test_the_page_of_measurements(name: str, table: Any) -> None:
 
 def test_the_page_of_choices_says_how_often_a_search_with_tails_does_harm() -> None:
     assert missing("choose.md", tails.harm(stored("tails"))) == []
+
+
+def test_the_page_of_pruning_has_the_table_and_savings_and_ratios_of_the_two_ways_to_prune() -> None:
+    page, measured = (DOCS / "research/optuna.md").read_text(encoding="utf-8"), stored("pruning")
+    assert pruning.table(measured) in page
+    seen = " ".join(page.partition("**What was seen.**")[2].partition("The rule was chosen")[0].split())
+    for task in pruning.TASKS:
+        runs = {(one["search"], one["seed"]): one for one in measured if one["task"] == task}
+        for search in ("private, private rungs", "private, MedianPruner on 100 public images"):
+            pairs = [(runs["private, no pruning", seed], one) for (name, seed), one in runs.items() if name == search]
+            ratios = [one["path"][-1][1] / usual["path"][-1][1] for usual, one in pairs]
+            error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+            assert f"{1 - np.mean([one['epochs'] / usual['epochs'] for usual, one in pairs]):.0%}" in seen
+            assert f"{np.mean(ratios):.2f} ± {error:.2f}".replace("0.", ".") in seen
 
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------

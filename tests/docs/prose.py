@@ -26,6 +26,7 @@ BANNED = re.compile(
     r"|\b[Ww]hoever\b|^That (?:of|nothing|numbers|they|a)\b|, as (?:with|in|of|for|those)\b"
     r"|\b[Hh]and(?:s|ed)? (?:in|over)\b|\bmade of\b|\b(?:will|did) tell\b|\btaken for\b"
 )
+CODE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 CALLS = {"warn", "warning", "info", "debug", "error", "critical", "exception", "echo", "Option", "Argument"}
 SKIPPED = {"Args:", "Returns:", "Raises:", "Attributes:", "Example:", "Yields:", "Notation:"}
 
@@ -83,32 +84,19 @@ def faults(path: Path) -> Iterator[Fault]:
 
 def markdown_sentences(text: str, *, tables: bool = True) -> list[Sentence]:
     """The sentences of a page, without code; each cell of a table and each item of a list stands by itself."""
-    found: list[Sentence] = []
-    block: list[str] = []
-    start, fenced = 1, False
-
-    def close() -> None:
-        found.extend(Sentence(start, each) for each in split(plain(" ".join(block))))
-        block.clear()
-
-    for number, line in enumerate([*text.splitlines(), ""], 1):
-        if line.lstrip().startswith("```"):
-            close()
-            fenced = not fenced
-            continue
+    blocks = [(1, "")]  # line, text
+    for number, line in enumerate(CODE.sub(lambda code: "\n" * code[0].count("\n"), text).splitlines(), 1):
         bare = line.strip()
-        if fenced or not bare or bare.startswith(("#", "<", "|", "![")) or line.startswith("    "):
-            close()
-            if bare.startswith("|") and tables and not fenced:
-                cells = (plain(cell) for cell in re.split(r"(?<!\\)\|", bare.strip("|")))
-                found.extend(Sentence(number, each) for cell in cells for each in split(cell))
-            continue
-        if re.match(r"[-*+] |\d+\. ", bare):
-            close()
-        if not block:
-            start = number
-        block.append(re.sub(r"^(?:[-*+] |\d+\. |> )", "", bare))
-    return found
+        if not bare or bare.startswith(("#", "<", "![")) or line.startswith("    "):
+            blocks.append((number, ""))
+        elif bare.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", bare.strip("|")) if tables else []
+            blocks += [*((number, cell) for cell in cells), (number, "")]
+        elif blocks[-1][1] and not re.match(r"[-*+] |\d+\. ", bare):
+            blocks[-1] = (blocks[-1][0], f"{blocks[-1][1]} {bare.removeprefix('> ')}")
+        else:
+            blocks.append((number, re.sub(r"^(?:[-*+] |\d+\. |> )", "", bare)))
+    return [Sentence(number, each) for number, block in blocks for each in split(plain(block))]
 
 
 def plain(text: str) -> str:

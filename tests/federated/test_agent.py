@@ -146,7 +146,7 @@ def test_messages_are_samples_of_the_posterior_written_out() -> None:
     standardised = (np.array(agent.values) - np.mean(agent.values)) / np.std(agent.values)
     Sigma = Phi.T @ Phi + SETTINGS.noise * np.eye(20)
     nu = np.linalg.solve(Sigma, Phi.T @ standardised)
-    messages = np.array([agent.message(t) for t in range(2000)])
+    messages = np.array([agent.message(t) for t in range(1000)])
     assert np.allclose(messages.mean(axis=0), nu, atol=0.08)
     assert np.allclose(np.cov(messages.T), SETTINGS.noise * np.linalg.inv(Sigma), atol=0.12)
     assert np.allclose(agent_with(9, replace(SETTINGS, spread=0.0)).message(0), nu)

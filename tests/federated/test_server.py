@@ -7,7 +7,9 @@ import json
 import math
 import pickle
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +54,18 @@ REFUSED = {  # words -> messages, some with arguments in another order
     "takes a Message": [GOOD],
     "10 real numbers": [Message(0, 0, weights) for weights in WEIGHTS],
     "finite": [Message(0, 0, weights) for weights in NOT_FINITE],
+    "agent 2 has sent": [Message(2, 0, GOOD)],
 }
 
 
-@pytest.mark.parametrize("words", REFUSED)
-def test_a_bad_message_is_refused_and_the_round_goes_on(one: FTSServer, words: str) -> None:
+def test_a_bad_message_is_refused_by_name_and_the_round_stays_open(one: FTSServer) -> None:
     one.submit(Message(2, 0, GOOD))
-    for message in REFUSED[words]:
-        with pytest.raises(MessageRefused, match=words) as raised:
-            one.submit(message)
-        assert "3.0303" not in "".join(traceback.format_exception(raised.value))
-        assert (one.sent, one.open_round) == ({2}, 0)
+    for words, messages in REFUSED.items():
+        for message in messages:
+            with pytest.raises(MessageRefused, match=words) as raised:
+                one.submit(message)
+            assert "3.0303" not in "".join(traceback.format_exception(raised.value))
+            assert (one.sent, one.open_round) == ({2}, 0)
     one.submit(Message(0, 0, GOOD))  # the same agent may send a good one
     assert one.release(0).shape == (2, 10)
 
@@ -76,20 +79,12 @@ def direction(one: FTSServer) -> np.ndarray:
 def test_a_second_message_and_a_late_one_are_refused_and_the_first_stands(fast_path: Path) -> None:
     one = server(fast_path, "one", noise=NoNoise(), samples=Chosen(np.ones(7)))
     one.submit(Message(np.int64(0), np.uint8(0), GOOD.astype(np.float32)))
-    with pytest.raises(AlreadySent, match="agent 0"):
+    with pytest.raises(AlreadySent):
         one.submit(Message(0, 0, -GOOD))
     assert np.allclose(direction(one), GOOD / np.linalg.norm(GOOD))
-    with pytest.raises(RoundClosed, match="open round is 1"):
+    with pytest.raises(RoundClosed):
         one.submit(Message(3, 0, GOOD))
     assert one.sent == frozenset()
-
-
-def test_a_round_is_a_whole_number(one: FTSServer) -> None:
-    for t in ("0", True, 0.0, -1):
-        for call in (one.release, one.broadcast):
-            with pytest.raises(InputError, match="whole number"):
-                call(t)
-    assert one.ledger.charges() == []
 
 
 def test_a_message_is_copied_and_not_shown(fast_path: Path) -> None:
@@ -102,7 +97,7 @@ def test_a_message_is_copied_and_not_shown(fast_path: Path) -> None:
     for show in (repr(one), str(one), repr(one.sent)):
         assert "3.03" not in show
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(InputError, match="private messages"):
+        with pytest.raises(InputError):
             attempt(one)
     assert np.allclose(direction(one), 0.1**0.5)
 
@@ -110,11 +105,10 @@ def test_a_message_is_copied_and_not_shown(fast_path: Path) -> None:
 def test_messages_travel_as_json(one: FTSServer) -> None:
     message = Message.from_json(Message(1, 0, GOOD / 3).to_json())
     assert (message.agent, message.round, message.weights) == (1, 0, (GOOD / 3).tolist())
-    for text in ("", "{", "[]", "3", '{"agent": 1, "round": 0}', "[" * 100_000):
-        with pytest.raises(MessageRefused, match="not a message"):
-            Message.from_json(text)
-    with pytest.raises(MessageRefused, match="finite"):
-        one.submit(Message.from_json(json.dumps({"agent": 2, "round": 0, "weights": [math.nan] * 10})))
+    nan = json.dumps({"agent": 2, "round": 0, "weights": [math.nan] * 10})
+    for text in ("", "{", "[]", "3", '{"agent": 1, "round": 0}', "[" * 100_000, nan):
+        with pytest.raises(MessageRefused):
+            one.submit(Message.from_json(text))
 
 
 # ---- rounds ----------------------------------------------------------------------------------------------
@@ -137,48 +131,30 @@ def test_every_release_is_charged_before_a_message_is_read(one: FTSServer, monke
     assert order == [name for _, name in steps], "a released round is not released again"
 
 
-def test_the_plan_is_kept_to_the_last_round_and_no_further(one: FTSServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="in order"):
-        one.release(1)
+def test_the_plan_is_kept_to_the_last_round_and_each_charge_describes_its_release(one: FTSServer) -> None:
     for t in range(PLAN.steps):
         one.release(t)
-    monkeypatch.setattr(SecretSample, "draw", None)  # nothing may be read any more
-    with pytest.raises(PlanComplete):
-        one.release(PLAN.steps)
-    with pytest.raises(PlanComplete):
-        one.submit(Message(0, PLAN.steps, GOOD))
-    assert len(one.ledger.charges()) == PLAN.steps
+    for beyond in (lambda: one.release(PLAN.steps), lambda: one.submit(Message(0, PLAN.steps, GOOD))):
+        with pytest.raises(PlanComplete):
+            beyond()
+    charges = one.ledger.charges()
+    assert len(charges) == PLAN.steps
+    for t, charge in enumerate(charges):
+        sensitivity = SETTINGS.sensitivity(t, PLAN.q)
+        assert charge.description["sensitivity"] == sensitivity
+        assert charge.description["sigma"] == pytest.approx(PLAN.z * sensitivity, rel=1e-5)
+        assert [charge.description[name] for name in ("q", "z", "dimension")] == [PLAN.q, PLAN.z, 20]
     assert one.ledger.statement(delta=0.01).epsilon == epsilon_pld(PLAN, 0.01)
 
 
-def test_the_charge_describes_the_release(one: FTSServer) -> None:
-    one.release(0)
-    description = one.ledger.charges()[0].description
-    assert description["sensitivity"] == SETTINGS.sensitivity(0, PLAN.q)
-    assert description["sigma"] == pytest.approx(PLAN.z * SETTINGS.sensitivity(0, PLAN.q), rel=1e-5)
-    assert (description["q"], description["z"], description["dimension"]) == (PLAN.q, PLAN.z, 20)
-
-
 def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(one: FTSServer) -> None:
-    with full_disk() as drawn, pytest.raises(LedgerError, match="disk"):
+    with full_disk() as drawn, pytest.raises(LedgerError):
         one.release(0)
     assert (one.broadcast(0), one.open_round) == (None, 0)
-    with pytest.raises(RoundClosed, match="drawn"):
+    with pytest.raises(RoundClosed):
         one.submit(Message(0, 0, GOOD))
     assert [one.release(0).ravel().tolist()] == drawn
     assert len(one.ledger.charges()) == 1
-
-
-def test_a_round_that_was_charged_and_lost_is_not_skipped(one: FTSServer, fast_path: Path) -> None:
-    one.release(0)
-    with full_disk(), pytest.raises(LedgerError):
-        one.release(1)
-    again = server(fast_path, "one")  # after a power failure
-    with pytest.raises(InputError, match="the next is 1"):
-        again.release(2)
-    again.release(1)
-    again.release(2)
-    assert [charge.value is not None for charge in one.ledger.charges()] == [True] * 3
 
 
 def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
@@ -187,29 +163,37 @@ def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
     first = a.release(0)
     assert np.array_equal(b.release(0), first)
     assert len(a.ledger.charges()) == 1
-    with pytest.raises(ValueError, match="read-only"):
-        first[0, 0] = 1.0
+    assert not first.flags.writeable
 
 
-def test_a_server_is_made_for_its_ledgers_agents_and_settings(fast_path: Path) -> None:
-    one = server(fast_path, "one")
+def test_what_does_not_fit_is_refused_by_name_before_anything_is_fixed_or_charged(fast_path: Path) -> None:
+    one, other = server(fast_path, "one"), PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0))
+    loud, quiet = (
+        PlanLedger(fast_path / f"{name}.db", replace(PLAN, **change), n=7)
+        for name, change in (("loud", {"z": 1e9}), ("quiet", {"q": 1e-200}))
+    )
+    refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (BudgetMismatch, "n=", made(one.ledger, agents=8)),
+        (InputError, "PlanLedger", made(other)),
+        (InputError, "at most", made(one.ledger, agents=100_000)),
+        (InputError, "too small", made(loud)),
+        (InputError, "ask for noise", made(quiet)),
+        (InputError, "in order; the next is 0", partial(one.release, 1)),
+    ]
     for change in ({"S": 4.0}, {"a": 3.0}, {"M": 12}, {"regions": ()}):
-        with pytest.raises(BudgetMismatch, match="other settings"):
-            FTSServer(one.ledger, replace(SETTINGS, **change))
-    with pytest.raises(BudgetMismatch, match="n="):
-        FTSServer(one.ledger, replace(SETTINGS, agents=8))
-    with pytest.raises(InputError, match="PlanLedger"):
-        FTSServer(PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0)), SETTINGS)
-    with pytest.raises(InputError, match="at most"):
-        FTSServer(one.ledger, replace(SETTINGS, agents=100_000))
-
-
-def test_a_plan_whose_noise_cannot_be_drawn_is_refused_before_anything_is_fixed(fast_path: Path) -> None:
-    for name, change in (("large", {"z": 1e9}), ("small", {"q": 1e-200})):
-        ledger = PlanLedger(fast_path / f"{name}.db", replace(PLAN, **change), n=7)
-        with pytest.raises(InputError, match=r"too small|ask for noise"):
-            FTSServer(ledger, SETTINGS)
+        refused.append((BudgetMismatch, "other settings", made(one.ledger, **change)))
+    for t in ("0", True, 0.0, -1):
+        refused += [(InputError, "whole number", partial(call, t)) for call in (one.release, one.broadcast)]
+    for error, words, call in refused:
+        with pytest.raises(error, match=words):
+            call()
+    assert one.ledger.charges() == []
+    for ledger in (loud, quiet):
         assert ledger.fix("federation", "settings", "nothing yet") == "nothing yet"
+
+
+def made(ledger: Any, **change: Any) -> Callable[[], FTSServer]:
+    return lambda: FTSServer(ledger, replace(SETTINGS, **change))
 
 
 def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:

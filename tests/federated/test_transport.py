@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def test_a_late_agent_counts_as_zero_after_the_timeout(one: FTSServer) -> None:
     assert time.monotonic() - began > 0.1
     assert np.array_equal(transport.fetch(0), transport.fetch(0))
     transport.fetch(1)  # nobody has sent anything: pure noise, and nobody is held up
-    with pytest.raises(InputError, match="in order"):
+    with pytest.raises(InputError):
         transport.fetch(5)
 
 
@@ -118,17 +119,21 @@ def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(in_step
     assert np.array_equal(again.ask(), agents[2].agent.ask(0, in_step.fetch(0)))
 
 
-def test_what_does_not_fit_together_is_refused(one: FTSServer, hasty: InProcess) -> None:
-    for timeout in (0.0, math.nan, math.inf, 10**400, "60"):
-        with pytest.raises(InputError, match="timeout"):
-            InProcess(one, timeout=timeout)
-    with pytest.raises(InputError, match="FTSServer"):
-        InProcess(PLAN, timeout=1.0)
-    with pytest.raises(InputError, match="InProcess"):
-        participants(one)
+def test_what_does_not_fit_together_is_refused_by_name(one: FTSServer, hasty: InProcess) -> None:
     other = FTSModel(replace(SETTINGS, seed=1, S=9.0))
-    with pytest.raises(InputError, match=r"other settings of \['S', 'features', 'seed'\].*version of NumPy"):
-        Participant(FTSAgent(other, 0, seed=1), hasty)
+    refused: list[tuple[str, Callable[[], object]]] = [
+        ("FTSServer", lambda: InProcess(PLAN, timeout=1.0)),
+        ("InProcess", lambda: participants(one)),
+        (
+            r"other settings of \['S', 'features', 'seed'\].*version of NumPy",
+            lambda: Participant(FTSAgent(other, 0, seed=1), hasty),
+        ),
+    ]
+    for timeout in (0.0, math.nan, math.inf, 10**400, "60"):
+        refused.append(("timeout", lambda timeout=timeout: InProcess(one, timeout=timeout)))
+    for words, call in refused:
+        with pytest.raises(InputError, match=words):
+            call()
 
 
 # ---- sharing that is lost --------------------------------------------------------------------------------
@@ -167,19 +172,17 @@ def test_an_agent_hears_which_of_its_own_rounds_went_without_it(one: FTSServer, 
     assert len(heard) == 1
 
 
-def test_a_message_that_comes_just_too_late_is_heard_of(
-    one: FTSServer, hasty: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    late, heard = listening(hasty)
-    true, rounds = hasty.submit, iter(range(2))
+class TwiceTooLate(InProcess):
+    """While a message travels its round is released, twice."""
 
-    def slowly(message: Message) -> None:
-        for t in rounds:
-            one.release(t)
-            break
-        true(message)
+    def submit(self, message: Message) -> None:
+        if self.server.open_round < 2:
+            self.server.release(self.server.open_round)
+        super().submit(message)
 
-    monkeypatch.setattr(hasty, "submit", slowly)
+
+def test_a_message_that_comes_just_too_late_is_heard_of(one: FTSServer) -> None:
+    late, heard = listening(TwiceTooLate(one, timeout=0.05))
     late.send()
     assert (one.sent, one.open_round) == ({0}, 2)
     assert ["round 0," in heard[0], "round 1," in heard[1]] == [True, True]
@@ -190,7 +193,7 @@ def test_an_agent_whose_round_is_drawn_and_not_recorded_has_it_recorded(one: FTS
         with pytest.raises(LedgerError):
             one.release(0)
         late, heard = listening(hasty)
-        with pytest.raises(LedgerError, match="disk"):  # not an endless loop
+        with pytest.raises(LedgerError):  # not an endless loop
             late.send()
     late.send()
     assert (one.open_round, one.sent) == (1, {0})
