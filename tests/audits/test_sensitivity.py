@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,9 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     W = np.eye(m) - 1 / m if centring else draw(arrays(np.float64, (p, m), elements=elements))
     above = st.none() | st.floats(-10, 1e3)
     rules, radius = (mu, draw(above), draw(above)), draw(st.floats(1e-6, 1e3))
-    region = Interval(*clip) if kind == "scalar" else Ball(radius)
-    query = NormQuery(NAMES[:m], W, radius, *rules) if kind == "share" else MeanQuery(NAMES[:m], W, region, *rules)
+    region, centred = Interval(*clip) if kind == "scalar" else Ball(radius), draw(st.booleans())
+    share, mean = partial(NormQuery, NAMES[:m], W, radius, *rules), partial(MeanQuery, NAMES[:m], W, region, *rules)
+    query = share() if kind == "share" else mean(centred=centred)
     chosen["failed"] = draw(st.lists(st.sampled_from(NAMES[:m]), unique=True))
     losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
     replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))

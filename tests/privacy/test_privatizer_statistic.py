@@ -84,8 +84,11 @@ def reference(L: Any, W: Any, clip: Any, w: Any) -> Any:
     st.integers(1, 5),
     st.sampled_from([np.float32, np.float64]),
     st.floats(0.1, 30),
+    st.booleans(),
 )
-def test_the_vector_mean_is_the_formula(seed: int, n: int, m: int, p: int, dtype: type, radius: float) -> None:
+def test_the_vector_mean_is_the_formula(
+    seed: int, n: int, m: int, p: int, dtype: type, radius: float, centred: bool
+) -> None:
     rng = np.random.default_rng(seed)
     L, W, w = rng.uniform(-2, 5, (m, n)), rng.normal(size=(p, m)), rng.uniform(0.5, 2, n)
     told = {f"x{j}": L[j] for j in rng.permutation(m)}  # the order of arrival does not matter
@@ -93,8 +96,9 @@ def test_the_vector_mean_is_the_formula(seed: int, n: int, m: int, p: int, dtype
     names = tuple(f"x{j}" for j in range(m))
     clips = [Ball(radius), *([Interval(-radius, radius / 2)] if p == 1 else [])]
     for k, clip in enumerate(clips):
-        value = privatizer.release(MeanQuery(names, W, clip, 1.0), scope="s", key=str(k)).value
-        assert value == pytest.approx(reference(L, W, clip, w), abs=1e-5 if dtype is np.float32 else 1e-12)
+        value = privatizer.release(MeanQuery(names, W, clip, 1.0, centred=centred), scope="s", key=str(k)).value
+        expected = reference(L - np.median(L, axis=0) if centred else L, W, clip, w)
+        assert value == pytest.approx(expected, abs=1e-5 if dtype is np.float32 else 1e-12)
     assert noise.statistic.shape == (p,)
 
 
