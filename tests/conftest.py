@@ -29,10 +29,15 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker have all tests of Ray, first: they share a cluster, and wait more than they compute."""
+    """Let one worker have all tests of Ray, first: they share a cluster, and wait more than they compute.
+
+    And one those of PostgreSQL, which share a server.
+    """
     for item in items:
         if item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))
+        elif "postgresql" in item.name or "postgresql_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("postgresql"))
     items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 
 

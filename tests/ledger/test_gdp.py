@@ -88,13 +88,13 @@ def test_the_reference_numbers_of_theory() -> None:
     assert (budget.stated_epsilon, budget.stated_delta) == (1.0, 1e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SOME_MU, SOME_DELTA)
 def test_epsilon_from_mu(mu: float, delta: float) -> None:
     assert close(epsilon_from_mu(mu, delta), exact_epsilon(mu, delta))
 
 
-@settings(max_examples=10)
+@settings(max_examples=7)
 @given(SOME_MU, SOME_DELTA)
 def test_mu_from_epsilon(mu: float, delta: float) -> None:
     epsilon = float(exact_epsilon(mu, delta))

@@ -16,7 +16,6 @@ from scipy.stats import norm
 
 from dptune import Budget, BudgetExhausted, InputError, PrivacyLedger
 from dptune.ledger.approximate import PURE_UP_TO, Limits
-from dptune.ledger.divisions import Divisions
 from dptune.ledger.dominating import Gaussian, Pure, together
 from dptune.ledger.events import FlipRelease, GaussianRelease, LaplaceRelease, SelectionRelease
 from dptune.ledger.filter import PURE, Division, PairFilter
@@ -179,7 +178,7 @@ TOO_LARGE = Budget.approximate_dp(PURE_UP_TO * (1 + 1e-9), DELTA)
 @pytest.mark.parametrize(
     ("budget", "pure", "before"),
     [
-        (Budget.approximate_dp(4.0, DELTA), True, lambda ledger: step(ledger, 0.05)),
+        (PAIR, True, lambda ledger: step(ledger, 0.05)),
         (PAIR, False, None),
         (PAIR, 1, None),
         (TOO_LARGE, True, None),
@@ -189,7 +188,9 @@ TOO_LARGE = Budget.approximate_dp(PURE_UP_TO * (1 + 1e-9), DELTA)
     ids=["after a charge", "no", "one", "too large", "in GDP", "for less than there is"],
 )
 def test_another_run_is_not_pure_and_pays_in_gdp(fast_path: Path, budget: Budget, pure: object, before: Any) -> None:
+    """Of a large epsilon, too: randomised response of 4 is told apart 98 times in 100, and choices risk less."""
     ledger = PrivacyLedger(fast_path / "other.db", budget)
+    assert (ledger.allowance().pure > 0) == (budget is PAIR)
     plan(ledger, pure=pure)
     if before:
         before(ledger)
@@ -199,11 +200,6 @@ def test_another_run_is_not_pure_and_pays_in_gdp(fast_path: Path, budget: Budget
 
 def step(ledger: PrivacyLedger, mu: float) -> None:
     ledger.charge("other", "step", GaussianRelease(mu, 1.0, 1.0, 1, "mean"), digest="step")
-
-
-def test_a_large_epsilon_is_never_pure(fast_path: Path) -> None:
-    """Randomised response of 4 is told apart 98 times in 100: choices of bounded range and Gaussians risk less."""
-    assert PrivacyLedger(fast_path / "large.db", TOO_LARGE).allowance().pure == Divisions.of(TOO_LARGE).pure == 0.0
 
 
 def test_a_raised_budget_keeps_the_limit_and_has_mu_for_others(ledger: PrivacyLedger) -> None:
@@ -229,7 +225,6 @@ def test_a_larger_mu_that_does_not_hold_what_was_released_is_refused(ledger: Pri
     choice(ledger, EPSILON)
     refused(InputError, "does not fit into this one", lambda: ledger.raise_budget(Budget.approximate_dp(0.9, 1e-2)))
     ledger.raise_budget(Budget.approximate_dp(0.9, 0.08))
-    assert ledger.statement(delta=0.08).epsilon <= 0.9
 
 
 def test_a_budget_that_is_divided_is_not_pure_again(fast_path: Path) -> None:
