@@ -56,7 +56,7 @@ test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
 SMOKE := tests/test_cli.py tests/ledger/test_risk.py tests/privacy/seal/test_pending_file.py tests/privacy/test_noise.py tests/ledger/test_connection.py \
-	tests/ledger/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
+	tests/ledger/test_plan_ledger.py tests/losses/test_functions.py tests/optuna_front/test_pages.py \
 	tests/search/gp/test_posterior.py tests/search/gp/test_design.py tests/local/bandits/test_parts.py tests/federated/test_agent.py \
 	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \
 	tests/sklearn_front/test_private_search.py tests/choice/test_pure_choice.py \

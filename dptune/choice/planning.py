@@ -46,28 +46,32 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class ChoicePlan:
-    """How the budget is spent; public, and fixed in the ledger.
+class Shares:
+    """How choice and estimate divide their budget.
 
     Attributes:
         mu: GDP price of choice and estimate together.
         share: for the estimate, of mu^2; of epsilon where ``pure``.
-        finalists: places of the candidates among which people choose, the best on public rows first.
-        radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
-        public_weight: as how many rows a public row counts in the prior.
-        divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
         pure: whether both are pure releases, which take all of a budget in (epsilon, delta): the choice by
             permute-and-flip, the estimate with Laplace noise.
     """
 
     mu: float
     share: float
-    finalists: tuple[int, ...]
-    radius: float
-    estimate_radius: float
-    public_weight: float
-    divides: bool
-    pure: bool = False
+    pure: bool
+
+    @classmethod
+    def of(cls, rest: Allowance, wanted: Wanted, share: float) -> Shares:
+        """Divide what the ledger has left; pure where choice and estimate have all of a small epsilon.
+
+        There permute-and-flip and Laplace noise err less. Beside a report, or for a ``mu``, they err more.
+        """
+        if wanted.mu is not None:
+            return Shares(wanted.mu, share, pure=False)
+        kept = 1 - wanted.report_share
+        if rest.pure > 0 and kept == 1:
+            return Shares(mu_from_pure(rest.pure), share, pure=True)
+        return Shares(rest.whole(kept * (1 - share)) * math.sqrt(kept), share, pure=False)
 
     @property
     def choice_mu(self) -> float:
@@ -93,19 +97,30 @@ class ChoicePlan:
             return mu_from_pure(self.share * pure_from_mu(self.mu)) if self.share else 0.0
         return self.mu * math.sqrt(self.share)
 
-    def noise(self, weight: float) -> NoiseLaw | None:
-        """Return the noise of the estimate, in units of the loss; None without an estimate.
-
-        Args:
-            weight: the most that replacing one person moves a mean of numbers in [0, 1].
-        """
-        moves = 2 * self.estimate_radius * weight
+    def noise(self, moves: float) -> NoiseLaw:
+        """Return the noise of the estimate, whose mean one person moves by ``moves`` at most, in its units."""
         price = self.estimate_mu
-        if price == 0:
-            return None
         if self.pure:
             return NoiseLaw(math.sqrt(2) * laplace_scale(sensitivity=moves, epsilon=pure_from_mu(price)), laplace=True)
         return NoiseLaw(noise_scale(sensitivity=moves, mu=price, dimension=1))
+
+
+@dataclass(frozen=True)
+class ChoicePlan(Shares):
+    """How the budget is spent; public, and fixed in the ledger.
+
+    Attributes:
+        finalists: places of the candidates among which people choose, the best on public rows first.
+        radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
+        public_weight: as how many rows a public row counts in the prior.
+        divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
+    """
+
+    finalists: tuple[int, ...]
+    radius: float
+    estimate_radius: float
+    public_weight: float
+    divides: bool
 
     def describe(self, asked: Mapping[str, object]) -> dict[str, object]:
         """Return JSON data for the ledger; ``asked`` says of what choice.
@@ -122,64 +137,13 @@ class ChoicePlan:
         return cls(**{**settings, "finalists": tuple(stored["finalists"])})
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What the estimate's share of a budget costs the choice, and how large its noise is then.
-
-    Attributes:
-        rest: what the ledger has left.
-        wanted: by the user.
-        weight: the most that replacing one person moves a mean of numbers in [0, 1].
-        pure: whether choice and estimate are pure.
-    """
-
-    rest: Allowance
-    wanted: Wanted
-    weight: float
-    pure: bool
-
-    @classmethod
-    def of(cls, rest: Allowance, wanted: Wanted, weight: float) -> Prices:
-        """Return the prices; pure where choice and estimate have all of a small epsilon.
-
-        There permute-and-flip and Laplace noise err less. Beside a report, or for a ``mu``, they err more.
-        """
-        return cls(rest, wanted, weight, rest.pure > 0 and wanted.mu is None and not wanted.report_share)
-
-    def whole(self, share: float) -> float:
-        """Return the GDP price of choice and estimate together, if the estimate has this share."""
-        if self.wanted.mu is not None:
-            return self.wanted.mu
-        if self.pure:
-            return mu_from_pure(self.rest.pure)
-        kept = 1 - self.wanted.report_share
-        return self.rest.whole(kept * (1 - share)) * math.sqrt(kept)
-
-    def eta(self, share: float) -> float:
-        """Return what is left for the choice: its epsilon where ``pure``, else its bounded range."""
-        if self.pure:
-            return (1 - share) * self.rest.pure
-        whole = self.whole(share)
-        if whole <= 0:
-            return 0.0
-        return bounded_range_from_mu(whole * math.sqrt(1 - share)) if share < 1 else 0.0
-
-    def usual_share(self, n: int) -> float:
-        """Return the share of an estimate that public rows do not expect to show, for n people."""
-        large, small = USUAL_OF_PURE
-        if not self.pure:
-            return USUAL_SHARE
-        return large if n * self.eta(large) >= ENOUGH else small
-
-    def noise(self, share: float) -> NoiseLaw:
-        """Return the noise of the estimate, a share above 0, for differences in an interval of width 1."""
-        if self.pure:
-            scale = laplace_scale(sensitivity=self.weight, epsilon=share * self.rest.pure)
-            return NoiseLaw(math.sqrt(2) * scale, laplace=True)
-        whole = self.whole(share)
-        if whole <= 0:
-            return NoiseLaw(1.0)
-        return NoiseLaw(noise_scale(sensitivity=self.weight, mu=whole * math.sqrt(share), dimension=1))
+def usual_share(rest: Allowance, wanted: Wanted, n: int) -> float:
+    """Return the share of an estimate that public rows do not expect to show, for n people."""
+    large, small = USUAL_OF_PURE
+    divided = Shares.of(rest, wanted, large)
+    if not divided.pure:
+        return USUAL_SHARE
+    return large if n * divided.eta >= ENOUGH else small
 
 
 def plan(
@@ -193,21 +157,20 @@ def plan(
         weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
         default: place of the user's own candidate. Without it nothing is estimated.
     """
-    prices = Prices.of(rest, wanted, weight)
+    if Shares.of(rest, wanted, 0.0).mu <= 0:
+        return ChoicePlan(0.0, 0.0, rest.divides, (), 1.0, 1.0, wanted.public_weight, rest.divides)
     share = wanted.estimate_share
     if default is None:
         share = 0.0
     elif share is None:
-        share = _share(public, default, prices.noise) or prices.usual_share(n)
-    mu, eta = prices.whole(share), prices.eta(share)
-    if mu <= 0:
-        return ChoicePlan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
-    finalists = public.finalists(wanted.finalists or _most(n * eta))
-    r = simulated_radius(public, n, eta, wanted.public_weight, finalists, flip_law if prices.pure else law)
-    apart = r
+        share = _share(public, default, lambda share: Shares.of(rest, wanted, share).noise(weight))
+        share = share or usual_share(rest, wanted, n)
+    divided = Shares.of(rest, wanted, share)
+    finalists = public.finalists(wanted.finalists or _most(n * divided.eta))
+    r = apart = simulated_radius(public, n, divided.eta, wanted.public_weight, finalists, divided.law)
     if default is not None and share:
-        apart = estimate_radius(public, default, finalists, prices.noise(share).sigma)
-    return ChoicePlan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides, pure=prices.pure)
+        apart = estimate_radius(public, default, finalists, divided.noise(weight).sigma)
+    return ChoicePlan(divided.mu, share, divided.pure, finalists, r, apart, wanted.public_weight, rest.divides)
 
 
 def _most(said: float) -> int:
@@ -371,7 +334,7 @@ def outlook(
     public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **details: Any
 ) -> Outlook:
     """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
-    noise = None if default is None else plan.noise(weight)
+    noise = None if default is None or not plan.share else plan.noise(2 * plan.estimate_radius * weight)
     chosen, alone = simulate(public, n, plan.eta, plan.public_weight, plan.finalists, [plan.radius], plan.law)
     expected = None
     if default is not None and noise is not None:
@@ -392,8 +355,8 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
         budget: of choice and estimate together.
     """
     pair = budget if is_pair(budget) else None
-    prices = Prices.of(Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None), 1 / n)
-    drawn = prices.noise(prices.usual_share(n))
-    named = {"method": "one private choice on public rows", "mu": prices.whole(0.0), "trials": "any"}
+    rest, wanted = Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None)
+    drawn = Shares.of(rest, wanted, usual_share(rest, wanted, n)).noise(1 / n)
+    named = {"method": "one private choice on public rows", "mu": Shares.of(rest, wanted, 0.0).mu, "trials": "any"}
     line = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}
     return {**named, **line}

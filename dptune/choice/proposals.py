@@ -241,7 +241,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         asks.train(None)  # loads the private rows, and refuses a user's function that reaches them, before it is called
     except ObjectiveRefused as error:
         raise InputError(str(error)) from None
-    name = options.get("name") or _usual_name(proposals.name, candidates, default, loss)
+    proposed = _digest(candidates, default, loss)
+    name = options.get("name") or (f"choice {proposed}" if proposals.name is None else f"{proposals.name} (choice)")
     if privatizer.ledger.count(name) == 0:
         try:
             check_start(privatizer.ledger, name, options.get("mu"))
@@ -256,7 +257,11 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     public = _matrix(trainer.losses(candidates) if public_losses is None else public_losses, default, warn)
     settings: Any = {setting: value for setting, value in options.items() if setting in SETTINGS}
     choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
-    _agree_on_candidates(privatizer.ledger, name, candidates, default, loss)
+    if privatizer.ledger.fix(name, _CANDIDATES, proposed) != proposed:  # an index would mean another configuration
+        raise BudgetMismatch(
+            f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
+            "Nothing was charged."
+        )
     say(choice.announcement)
     models = _trained(choice.to_train, candidates, trainer, warn)
     selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
@@ -296,27 +301,11 @@ def _privatizer(options: ChoiceOptions) -> LossPrivatizer:
     return LossPrivatizer(ledger, n=len(answers) if n is None else n)  # type: ignore[arg-type]  # it refuses others
 
 
-def _usual_name(search: str | None, candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
-    """Return a choice's name where the user gives none; of a search without a name a digest of what it proposes."""
-    return f"choice {_digest(candidates, default, loss)}" if search is None else f"{search} (choice)"
-
-
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
+    """Return a fingerprint of what a search proposes."""
     proposed = json.dumps([[_key(each.parameters) for each in candidates], default, as_loss(loss).name])
     lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # an address is another one in each process
     return hashlib.sha256(lasting.encode()).hexdigest()[:16]
-
-
-def _agree_on_candidates(
-    ledger: dptune.PrivacyLedger, name: str, candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss
-) -> None:
-    """Refuse, under an old name, other configurations with the same public losses: an index would mean another one."""
-    mine = _digest(candidates, default, loss)
-    if ledger.fix(name, _CANDIDATES, mine) != mine:
-        raise BudgetMismatch(
-            f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
-            "Nothing was charged."
-        )
 
 
 def _key(parameters: Parameters) -> str:

@@ -100,7 +100,7 @@ class PublicChoice:
         self.default = None if default is None else self._place(default)
         asked = planning.Wanted(
             mu=None if mu is None else positive("mu", mu),
-            public_weight=_weight(public_weight),
+            public_weight=0.0 if public_weight == 0 else positive("public_weight", public_weight),
             estimate_share=None if estimate_share is None else share("estimate_share", estimate_share),
             finalists=None if finalists is None else at_least("finalists", finalists, 2),
             report_share=0.0 if report_share is None else share("report_share", report_share),
@@ -313,8 +313,9 @@ class PublicChoice:
         improvement = None
         if estimate is not None and estimate.value is not None and self.default is not None:
             improvement = PairedEstimate.of(estimate, self._plan.estimate_radius)
+        method = "permute-and-flip" if self._plan.pure else "exponential selection"
         return Selection(
-            chosen, self.public.m, None, self._plan.mu, self._method,
+            chosen, self.public.m, None, self._plan.mu, method,
             all(charge.private for charge in self._privatizer.ledger.charges(self.name)),
             improvement=improvement, finalists=len(made.note["finalists"]), default=self.default,
             public_loss=self.public.mean(chosen), people=self._privatizer.n, cost=self._cost(),
@@ -329,10 +330,6 @@ class PublicChoice:
         whole = limits.divided and self._plan.mu >= limits.gdp * (1 - 1e-6)
         return f"epsilon={rounded_up(epsilon)}" if whole and epsilon is not None else ""
 
-    @property
-    def _method(self) -> str:
-        return "permute-and-flip" if self._plan.pure else "exponential selection"
-
     def _point(self, j: int) -> str:
         return json.dumps([self.name, self.public.digest, j])
 
@@ -343,9 +340,3 @@ def _known_range(privatizer: LossPrivatizer, loss: str | NamedLoss | None) -> tu
         return privatizer.interval.low, privatizer.interval.high
     named = None if loss is None else as_loss(loss)
     return (0.0, named.most) if named is not None and named.known_clip else None
-
-
-def _weight(value: object) -> float:
-    if value == 0:
-        return 0.0
-    return positive("public_weight", value)

@@ -117,8 +117,8 @@ def _load(loader: Callable[[], Data]) -> Data:
 
 def _checked(data: Any, rows: int) -> Rows:
     """Return X and y as an array, if they are that and of so many rows; all of this is public."""
-    examples = data if isinstance(data, Rows) else attempt(_pair, data, failed=None)
-    if examples is None:
+    examples = Rows(*data) if isinstance(data, tuple | list) and len(data) == 2 else data
+    if not isinstance(examples, Rows):
         raise ObjectiveRefused(
             f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
         )
@@ -133,13 +133,6 @@ def _checked(data: Any, rows: int) -> Rows:
     if y.ndim > 1:
         raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
     return Rows(examples.X, y, examples.like)
-
-
-def _pair(data: Any) -> Rows | None:
-    if not isinstance(data, tuple | list):
-        return None
-    X, y = data
-    return Rows(X, y)
 
 
 def _has_rows(X: Any, rows: int) -> bool:

@@ -15,7 +15,8 @@ Everything that takes a fitted estimator with ``loss=`` takes these. ``XGBClassi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -69,30 +70,22 @@ class BoosterModel(_Answers):
         if not (xgboost or hasattr(booster, "current_iteration")):
             raise InputError(f"a booster of XGBoost or LightGBM is expected; got {type(booster).__name__}.")
         self._booster, self._xgboost = booster, xgboost
-        self._linear = xgboost and _is_linear(booster)
+        self._linear = (
+            xgboost and "gblinear" in json.loads(booster.save_config())["learner"]["gradient_booster"]["name"]
+        )
         self.n_features_in_ = int(booster.num_features() if xgboost else booster.num_feature())
 
     def _answers(self, X: Any) -> Array:
         booster = self._booster
         if self._linear:  # neither predicts in place nor keeps its iterations
-            return np.asarray(booster.predict(_matrix(X), validate_features=False))
+            import xgboost
+
+            return np.asarray(booster.predict(xgboost.DMatrix(X), validate_features=False))
         if not self._xgboost:
             return np.asarray(booster.predict(X))
         best = getattr(booster, "best_iteration", None)  # of a booster that was stopped early
         rounds = (0, 0 if best is None else best + 1)
         return np.asarray(booster.inplace_predict(X, iteration_range=rounds))
-
-
-def _is_linear(booster: Any) -> bool:
-    """Tell whether it is XGBoost's gblinear."""
-    kind: str = json.loads(booster.save_config())["learner"]["gradient_booster"]["name"]
-    return kind == "gblinear"
-
-
-def _matrix(X: Any) -> Any:
-    import xgboost
-
-    return xgboost.DMatrix(X)
 
 
 class TorchModel(_Answers):
@@ -128,7 +121,7 @@ class TorchModel(_Answers):
         device = self._device or ("cpu" if first is None else first.device)
         dtype = self._dtype or (torch.float32 if first is None else first.dtype)
         rows: Any = torch.as_tensor(X)
-        with _Evaluating(self._module), torch.no_grad():
+        with _evaluating(self._module), torch.no_grad():
             parts = [self._module(part.to(device, dtype)).detach().double().cpu() for part in rows.split(self._batch)]
         outputs = torch.cat(parts).numpy()  # (n, k), (n, 1) or (n,)
         if not hasattr(self, "classes_"):
@@ -138,17 +131,15 @@ class TorchModel(_Answers):
         return np.asarray(softmax(outputs, axis=1))
 
 
-class _Evaluating:
+@contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
     """Evaluation mode for a while: no dropout, and batch normalisation by the statistics of training."""
-
-    def __init__(self, module: Any) -> None:
-        parts = module.modules() if hasattr(module, "modules") else ()
-        self._training = [part for part in parts if part.training]
-
-    def __enter__(self) -> None:
-        for part in self._training:
-            part.training = False
-
-    def __exit__(self, *_: object) -> None:
-        for part in self._training:
+    parts = module.modules() if hasattr(module, "modules") else ()
+    training = [part for part in parts if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
             part.training = True

@@ -32,20 +32,6 @@ from dptune.losses.functions import (
 )
 from dptune.privacy.seal.private import loss_vector
 
-__all__ = [
-    "EPS",
-    "NamedLoss",
-    "absolute_error",
-    "brier_loss",
-    "hinge_loss",
-    "huber_loss",
-    "log_loss",
-    "per_example_loss",
-    "pinball_loss",
-    "squared_error",
-    "zero_one_loss",
-]
-
 Output: TypeAlias = Literal["predict", "predict_proba", "decision_function"]
 
 

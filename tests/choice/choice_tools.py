@@ -12,7 +12,7 @@ import dptune
 from dptune.privacy import TableQuery
 
 N, PEOPLE, CANDIDATES = 60, 80, 12  # public rows, private people
-EPSILON_4 = dptune.Budget.approximate_dp(4.0, 1e-5)
+PAIR = dptune.Budget.approximate_dp(1.0, 1e-5)
 
 
 def losses(seed: int, rows: int, candidates: int = CANDIDATES) -> np.ndarray:

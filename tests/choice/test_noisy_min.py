@@ -18,6 +18,7 @@ from selection_audits import audit_law, audit_worst_pair
 
 from dptune import InputError, LossPrivatizer
 from dptune._arrays import Vector
+from dptune.ledger.events import chooses, is_laplace
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 from dptune.privacy.mechanism import AnyQuery, Mechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.noise import SLACK, NoiseSource
@@ -51,20 +52,6 @@ def test_the_index_has_the_law_of_the_definition_with_a_public_prior() -> None:
 @pytest.mark.parametrize("odds", [0.2, 20.0])
 def test_no_prior_makes_it_cost_more(odds: float) -> None:
     audit_worst_pair(partial(NoisyMin, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
-
-
-@pytest.mark.parametrize(("making", "odds"), [(NoisyMin, ()), (NoisyMin, (1.0, 1e-300)), (PermuteAndFlip, (1.0, 1.0))])
-def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_charged(
-    privatizer: Callable[..., LossPrivatizer], making: type[NoisyMin], odds: Any
-) -> None:
-    least = smallest_price(2) * max(1.0, -np.log(odds[-1]) if odds else 1.0)
-    mine, mechanism = privatizer(n=9), partial(making, prior=odds)
-    mine.observe("a", np.zeros(9))
-    mine.observe("b", np.ones(9))
-    with pytest.raises(InputError, match="too small for a choice among 2"):
-        mine.release(mine.means_query(["a", "b"], least / 2), scope="s", key="k", mechanism=mechanism)
-    assert not mine.ledger.charges("s")
-    mine.release(mine.means_query(["a", "b"], 2 * least), scope="s", key="k", mechanism=mechanism)
 
 
 @pytest.mark.parametrize(
@@ -138,29 +125,25 @@ class IndexWithoutNoise(NoisyMin):
         return np.array([float(np.argmin(statistic))])
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    ("bug", "complaint"),
+    ("audit", "bug", "settings", "complaint"),
     [
-        (WithoutTheFactorTwo, "not the law"),
-        (SensitivityOfAllMeans, "not the law"),
-        (PriorLeftOut, "not the law"),
-        (ValuesReleased, "not one index"),
-        (IndexWithoutNoise, "not the law"),
+        (audit_law, WithoutTheFactorTwo, {"count": 1000}, "not the law"),
+        (audit_law, SensitivityOfAllMeans, {"count": 200}, "not the law"),
+        (audit_law, PriorLeftOut, {"count": 200, "prior": PRIOR}, "not the law"),
+        (audit_law, ValuesReleased, {"count": 10}, "not one index"),
+        (audit_law, IndexWithoutNoise, {"count": 200}, "not the law"),
+        pytest.param(audit_worst_pair, WithoutTheFactorTwo, {"count": 500}, "an adversary proves", marks=SLOW),
+        pytest.param(audit_worst_pair, SensitivityOfAllMeans, {"count": 500}, "it is blind", marks=SLOW),
+        pytest.param(audit_worst_pair, PriorOfTheLosses, {"mu": 2.0}, "an adversary proves", marks=SLOW),
     ],
 )
-def test_the_audit_of_the_law_finds_the_planted_bug(bug: Making, complaint: str) -> None:
+def test_the_audit_finds_the_planted_bug(audit: Any, bug: Making, settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
-        audit_law(bug, count=1000, prior=PRIOR if bug is PriorLeftOut else (1,) * 6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("bug", "mu", "count"),
-    [(WithoutTheFactorTwo, 3.0, 500), (SensitivityOfAllMeans, 3.0, 500), (PriorOfTheLosses, 2.0, 1200)],
-)
-def test_the_adversary_finds_the_planted_bug(bug: Making, mu: float, count: int) -> None:
-    with pytest.raises(AssertionError, match="it is blind" if bug is SensitivityOfAllMeans else "an adversary proves"):
-        audit_worst_pair(bug, mu=mu, count=count)
+        audit(bug, **settings)
 
 
 # ---- sensitivity -----------------------------------------------------------------------------------------
@@ -220,28 +203,59 @@ def test_replacing_one_person_moves_no_difference_by_more_than_the_noise_covers(
 # ---- paid and recorded -----------------------------------------------------------------------------------
 
 
-def test_what_is_paid_and_kept_is_of_the_exponential_mechanism(privatizer: Callable[..., LossPrivatizer]) -> None:
+@pytest.mark.parametrize(
+    ("making", "price", "name", "words"),
+    [
+        (NoisyMin, bounded_range_from_mu, "eta", "exponential mechanism"),
+        (PermuteAndFlip, pure_from_mu, "epsilon", "permute-and-flip"),
+    ],
+)
+def test_what_is_paid_and_kept_is_of_the_mechanism(
+    privatizer: Callable[..., LossPrivatizer], making: Any, price: Any, name: str, words: str
+) -> None:
     mine = privatizer()
     for point in "abc":
         mine.observe(point, np.zeros(4))
-    released = mine.release(mine.means_query("abc", 0.7), scope="s", key="k", mechanism=NoisyMin)
+    mechanism = partial(making, prior=[1.0, 2.0, 3.0])
+    released = mine.release(mine.means_query("abc", 0.7), scope="s", key="k", mechanism=mechanism)
     assert mine.ledger.spent() == pytest.approx(0.7)
     (charge,) = mine.ledger.charges()
-    assert charge.value == (released.scalar,)
+    assert (charge.mu, charge.value) == (0.7, (released.scalar,))
     about = charge.description
     assert (about["dimension"], about["sensitivity"]) == (3, pytest.approx(0.25))
-    assert about["eta"] == pytest.approx(bounded_range_from_mu(0.7))
-    assert about["sigma"] == pytest.approx(2 * 0.25 / bounded_range_from_mu(0.7), rel=1e-5)
-    assert "exponential mechanism" in mine.ledger.statement(delta=1e-5).to_text()
+    assert about[name] == pytest.approx(price(0.7))
+    assert about["sigma"] == pytest.approx(2 * 0.25 / price(0.7), rel=1e-5)
+    assert chooses(about)
+    assert not is_laplace(about)
+    assert words in mine.ledger.statement(delta=1e-5).to_text()
 
 
-@pytest.mark.parametrize("prior", [(0.0, 1.0), (float("nan"), 1.0), (1.0, 1.0, 1.0)])
-def test_a_prior_that_is_none_is_refused_before_anything_is_charged(
-    privatizer: Callable[..., LossPrivatizer], prior: tuple[float, ...]
+def test_the_settings_of_the_mechanisms_differ() -> None:
+    assert PermuteAndFlip(NoNoise(), [1.0, 2.0]).settings != NoisyMin(NoNoise(), [1.0, 2.0]).settings
+
+
+LEAST = smallest_price(2)
+
+
+@pytest.mark.parametrize(
+    ("making", "prior", "least", "words"),
+    [
+        (NoisyMin, (), LEAST, "too small for a choice among 2"),
+        (NoisyMin, (1.0, 1e-300), -np.log(1e-300) * LEAST, "too small for a choice among 2"),
+        (PermuteAndFlip, (1.0, 1.0), LEAST, "too small for a choice among 2"),
+        (NoisyMin, (0.0, 1.0), 2.0, "prior must"),
+        (NoisyMin, (float("nan"), 1.0), 2.0, "prior must"),
+        (NoisyMin, (1.0, 1.0, 1.0), 2.0, "prior must"),
+    ],
+)
+def test_a_prior_that_is_none_and_a_price_whose_noise_the_grid_rounds_away_are_refused_before_they_are_charged(
+    privatizer: Callable[..., LossPrivatizer], making: type[NoisyMin], prior: Any, least: float, words: str
 ) -> None:
-    mine = privatizer()
-    for point in "ab":
-        mine.observe(point, np.zeros(4))
-    with pytest.raises(InputError, match="prior must"):
-        mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=partial(NoisyMin, prior=prior))
+    mine, mechanism = privatizer(), partial(making, prior=prior)
+    mine.observe("a", np.zeros(4))
+    mine.observe("b", np.ones(4))
+    with pytest.raises(InputError, match=words):
+        mine.release(mine.means_query("ab", least / 2), scope="s", key="k", mechanism=mechanism)
     assert mine.ledger.count() == 0
+    if words != "prior must":
+        mine.release(mine.means_query("ab", 2 * least), scope="s", key="k", mechanism=mechanism)

@@ -1,15 +1,22 @@
-"""Per-example losses: their means are scikit-learn's metrics, and by hand."""
+"""Per-example losses, also of fitted estimators: their means are scikit-learn's metrics; no value makes one raise."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from loss_data import ANIMALS, BINARY, KIND, P1, P3, F, Y
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from one_row import as_objects
 from sklearn import metrics
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from dptune.losses.named import (
+from dptune.losses.estimator import estimator_losses
+from dptune.losses.functions import (
     EPS,
     absolute_error,
     brier_loss,
@@ -20,6 +27,17 @@ from dptune.losses.named import (
     squared_error,
     zero_one_loss,
 )
+from dptune.losses.named import per_example_loss, too_wide
+
+RNG = np.random.default_rng(5)
+Y, F = RNG.normal(size=40), RNG.normal(size=40)
+ANIMALS = ["cat", "dog", "eel"]
+KIND = RNG.choice(ANIMALS, size=40)
+P3 = RNG.dirichlet(np.ones(3), size=40)  # (n, 3)
+P1 = RNG.uniform(size=40)  # (n,)
+BINARY = np.where(RNG.uniform(size=40) < 0.4, "no", "yes")
+
+# --- values -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -73,3 +91,129 @@ def test_log_loss_is_capped_by_the_public_eps() -> None:
     assert log_loss([1, 1], [0.0, -3.0], labels=[0, 1]) == pytest.approx([-math.log(EPS)] * 2)
     assert log_loss([1], [0.0], labels=[0, 1], eps=1e-3) == pytest.approx([math.log(1000)])
     assert log_loss([1], [1.5], labels=[0, 1]).tolist() == [0.0]
+
+
+X2, Y2 = make_classification(60, 5, random_state=0)
+
+
+@pytest.mark.parametrize("y", [Y2, np.where(Y2 == 1, "sick", "healthy"), 1 - Y2], ids=["numbers", "text", "swapped"])
+def test_classifier_losses_average_to_the_scores(y: np.ndarray) -> None:
+    model = LogisticRegression().fit(X2, y)
+    proba = model.predict_proba(X2)
+    for name, score in {
+        "neg_log_loss": metrics.log_loss(y, proba, labels=model.classes_),
+        "accuracy": 1 - model.score(X2, y),
+        "brier": metrics.brier_score_loss(y, proba[:, 1], pos_label=model.classes_[1]),
+        "hinge": metrics.hinge_loss(y, model.decision_function(X2), labels=model.classes_),
+    }.items():
+        assert estimator_losses(name, model, X2, y).mean() == pytest.approx(score, rel=1e-9)
+        np.testing.assert_array_equal(estimator_losses(name, model, X2, list(y)), estimator_losses(name, model, X2, y))
+
+
+def test_regressor_losses() -> None:
+    X = RNG.normal(size=(40, 2))
+    model = LinearRegression().fit(X, Y)
+    np.testing.assert_allclose(estimator_losses("mse", model, X, Y), (Y - model.predict(X)) ** 2)
+    loss = per_example_loss("pinball", quantile=0.3)
+    np.testing.assert_array_equal(estimator_losses(loss, model, X, Y), pinball_loss(Y, model.predict(X), quantile=0.3))
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [("neg_mean_squared_error", "squared_error"), ("huber", "huber_loss"), ("accuracy", "zero_one_loss")],
+)
+def test_names_of_scikit_learn(name: str, canonical: str) -> None:
+    assert per_example_loss(name).name == per_example_loss(canonical).name == canonical
+    assert ("accuracy = 1 -" in per_example_loss(name).note) is (name == "accuracy")
+
+
+def test_a_clip_wider_than_the_loss_is_noticed() -> None:
+    assert "1e+06 times as large as with clip=(0, 1)" in too_wide("zero_one", 1e6)
+    assert "clip=(0, 2)" in too_wide("brier", 21.0)
+    assert "3 times as large" in too_wide("accuracy", 3.0)
+    assert {too_wide("zero_one", 1.0), too_wide("brier", 2.0), too_wide(None, 3.0)} == {""}
+    assert too_wide("squared_error", 1e6) == ""  # it knows no end
+    assert "clip=(0, 36.04" in too_wide("log_loss", 1e6)
+    assert "clip=(0, 6.9" in too_wide(per_example_loss("log_loss", eps=1e-3), 1e6)
+
+
+# --- no private value makes a loss raise, warn or touch a neighbour's entry -------------------------------------------
+
+
+REGRESSION = {
+    "squared": squared_error,
+    "absolute": absolute_error,
+    "huber": huber_loss,
+    "pinball": lambda y, f: pinball_loss(y, f, quantile=0.8),
+}
+
+
+anything = st.one_of(
+    st.floats(width=64),
+    st.sampled_from([math.inf, -math.inf, math.nan, 1e308, -1e308, 5e-324]),
+)
+no_digits = st.text(st.characters(exclude_categories=["N", "Cs"]), max_size=3)  # "0" is the label 0
+weird = st.one_of(anything, st.none(), no_digits, st.integers(), st.lists(st.integers(), max_size=2))
+weird_vectors = st.lists(weird, min_size=4, max_size=4).map(as_objects)
+
+
+@given(y=hnp.arrays(float, 4, elements=anything), f=hnp.arrays(float, 4, elements=anything))
+@pytest.mark.parametrize("loss", REGRESSION.values(), ids=list(REGRESSION))
+def test_regression_losses_accept_every_float(loss: Any, y: np.ndarray, f: np.ndarray) -> None:
+    kept = y.copy(), f.copy()
+    losses = loss(y, f)
+    np.testing.assert_array_equal((y, f), kept)
+    assert losses.shape == (4,)
+    assert not np.isfinite(losses[~(np.isfinite(y) & np.isfinite(f))]).any()
+    assert not (losses < 0).any()
+    for i in range(4):
+        np.testing.assert_array_equal(losses[i], loss(y[i : i + 1], f[i : i + 1])[0])
+
+
+@given(p=hnp.arrays(float, (4, 3), elements=anything), y=weird_vectors)
+@pytest.mark.parametrize("loss", [log_loss, brier_loss])
+def test_probability_losses_accept_every_entry(loss: Any, p: np.ndarray, y: np.ndarray) -> None:
+    losses = loss(y, p, labels=[0, 1, 2])
+    unusable = ~np.isfinite(p).all(axis=1) | [v not in (0, 1, 2) for v in y]
+    assert not np.isfinite(losses[unusable]).any()
+    assert not (losses < 0).any()
+    for i in range(4):
+        np.testing.assert_allclose(losses[i], loss(y[i : i + 1], p[i : i + 1], labels=[0, 1, 2])[0], rtol=1e-12)
+
+
+@given(d=hnp.arrays(float, 4, elements=anything), y=weird_vectors)
+def test_hinge_accepts_every_entry(d: np.ndarray, y: np.ndarray) -> None:
+    losses = hinge_loss(y, d, labels=[0, 1])
+    unusable = ~np.isfinite(d) | [v not in (0, 1) for v in y]
+    np.testing.assert_array_equal(np.isnan(losses), unusable)
+
+
+@given(y=weird_vectors, f=weird_vectors)
+def test_objects_of_any_type_give_one_number_each(y: np.ndarray, f: np.ndarray) -> None:
+    for loss in (*REGRESSION.values(), zero_one_loss):
+        assert loss(y, f).shape == (4,)
+
+
+def test_what_one_odd_entry_makes_of_an_array_is_read_back() -> None:
+    """NumPy and CSV readers turn the numbers beside one text into text; nobody else's loss may change with it."""
+    np.testing.assert_array_equal(squared_error(np.array([1.5, "?"]), [1.0, 1.0]), [0.25, np.nan])
+    np.testing.assert_array_equal(squared_error(np.array([1.5, 2j]), [1.0, 1.0]), [0.25, np.nan])
+    np.testing.assert_array_equal(squared_error(np.ma.masked_array([1.5, 9.0], [False, True]), [1, 1]), [0.25, np.nan])
+    np.testing.assert_array_equal(zero_one_loss(np.array(["1", "0", "?"]), [1, 1, 1]), [0, 1, np.nan])
+    for labels in ([0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "1.0"], [False, True], ["False", "True"]):
+        for y in ([0, 1], [0.0, 1.0, None], ["0.0", "1.0", "?"], [False, True], ["False", "True", "?"]):
+            losses = hinge_loss(np.array(y), [0.0] * len(y), labels=labels)
+            np.testing.assert_array_equal(losses, [1.0, 1.0, np.nan][: len(y)])
+
+
+def test_unknown_labels_become_nan_even_when_unhashable_or_missing() -> None:
+    y = ["cat", "wolf", None, ["cat"], math.nan, "dog"]
+    p = np.full((6, 3), 1 / 3)
+    for loss in (log_loss, brier_loss):
+        assert np.isnan(loss(y, p, labels=ANIMALS)).tolist() == [False, True, True, True, True, False]
+    np.testing.assert_array_equal(zero_one_loss(y, ["cat"] * 6, labels=ANIMALS), [0, np.nan, np.nan, np.nan, np.nan, 1])
+    np.testing.assert_array_equal(zero_one_loss(["cat", "dog"], ["wolf", "dog"], labels=ANIMALS), [np.nan, 0])
+    np.testing.assert_array_equal(zero_one_loss([1.0, math.nan], [1.0, 1.0]), [0, np.nan])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loss_data import UNUSUAL
+from one_row import UNUSUAL
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC
@@ -146,11 +146,6 @@ def test_data_are_loaded_first_and_rows_are_read_once_for_all_models() -> None:
     assert call_guarded(function, None, len).or_raise() == N
     assert Counted.reads == read
     assert order == ["loaded", "trained", "trained"]
-
-
-def test_training_is_public_or_private() -> None:
-    with pytest.raises(InputError, match='"public" or "private"'):
-        trial_of(_fitted, training="secret")
 
 
 def test_a_copy_computes_the_same() -> None:

@@ -24,7 +24,7 @@ from scipy.special import expit, logit
 from dptune._arrays import Matrix, Vector
 from dptune.choice.report.bins import POINTS, Bins
 from dptune.choice.report.decisions import Decisions
-from dptune.choice.report.metric import WHOLE, Z_95, Cells, Metric, Range, nonnegative
+from dptune.choice.report.metric import WHOLE, Cells, Metric, Range, kept, nonnegative
 
 WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
@@ -127,15 +127,12 @@ class BinaryTable:
             return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
         n0, n1 = self._counts.sum(axis=1)
         people = pairs**2 * _sampling_variance(_GRID, max(n1, 1.0), max(n0, 1.0))
-        distance = np.abs(numerator - _GRID * pairs)
+        distance = numerator - _GRID * pairs
         value = min(max(numerator / pairs, 0.0), 1.0)
 
-        def kept(variance: Vector) -> Range:
-            grid = _GRID[distance <= Z_95 * np.sqrt(np.maximum(variance, 0.0))]
-            return (min(float(grid[0]), value), max(float(grid[-1]), value)) if len(grid) else (value, value)
-
         both = self._area_variance(_GRID)
-        return Metric("roc_auc_score", value, kept(both + self._unread), kept(both + people)).unless_hidden(WHOLE)
+        interval, population = (kept(_GRID, distance, both + each, value) for each in (self._unread, people))
+        return Metric("roc_auc_score", value, interval, population).unless_hidden(WHOLE)
 
     def _area_variance(self, area: Vector) -> Vector:
         """Variance of (numerator - area n_0 n_1) by noise, and by the order within bins, which is not released."""

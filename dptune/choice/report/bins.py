@@ -105,23 +105,14 @@ class Bins:
 
     @classmethod
     def read(cls, stored: dict[str, Any]) -> Self:
-        """Return the bins of what :meth:`stored` returned."""
+        """Return the bins of JSON data of their fields."""
         return cls(**{name: tupled(value) for name, value in stored.items()})
-
-    def stored(self) -> dict[str, Any]:
-        """Return JSON data, points in eight significant digits."""
-        points = [[float(f"{each:.8g}") for each in row] for row in self.points]
-        table = [list(row) for row in self.table]
-        return {
-            "edges": list(self.edges), "threshold": self.threshold, "table": table, "points": points,
-            "on_decisions": self.on_decisions,
-        }  # fmt: skip
 
 
 def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
-    """Means of sixteenths of a bin's scores; of an empty bin, evenly between its ends."""
+    """Means of sixteenths of a bin's scores, in eight significant digits; of an empty bin, evenly between its ends."""
     s = np.sort(scores) if len(scores) else np.linspace(low, high, POINTS)
-    return tuple(np.repeat(s, POINTS).reshape(POINTS, -1).mean(axis=1).tolist())
+    return tuple(float(f"{each:.8g}") for each in np.repeat(s, POINTS).reshape(POINTS, -1).mean(axis=1))
 
 
 def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vector:

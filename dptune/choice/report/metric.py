@@ -109,7 +109,7 @@ class Cells:
         A, B = float(a @ self.counts), float(b @ self.counts)
         forms = (self.covariance(a, a), self.covariance(a, b), self.covariance(b, b))
         value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
-        interval, population = (_not_contradicted(A, B, forms, people) for people in (0.0, max(B, 0.0)))
+        interval, population = (_share(A, B, forms, people) for people in (0.0, max(B, 0.0)))
         return Metric(name, value, interval, population).unless_hidden(WHOLE)
 
     def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
@@ -130,23 +130,34 @@ class Cells:
         value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
         variance = float(people @ second) / max(float(people.sum()), 1.0) - value**2
         scale = min(max(variance, 0.0) / max(value * (1 - value), 1e-9), 1.0) if B > 0 else 1.0
-        interval, population = (_not_contradicted(A, B, forms, people) for people in (0.0, max(B, 0.0) * scale))
+        interval, population = (_share(A, B, forms, people) for people in (0.0, max(B, 0.0) * scale))
         return Metric(name, value, interval, population).unless_hidden(WHOLE)
 
 
-def _not_contradicted(A: float, B: float, forms: tuple[float, float, float], people: float) -> Range:
-    """Solve the quadratic inequality in r; a set that is not an interval is everything."""
+def ratio(a: float, b: float, noise: tuple[float, float, float]) -> Range:
+    """Return all ratios that a / b does not contradict, with the variance of a, the covariance and the variance of b.
+
+    A set that is not an interval is everything.
+    """
+    aa, ab, bb = noise
+    square, linear, constant = b * b - Z_95**2 * bb, a * b - Z_95**2 * ab, a * a - Z_95**2 * aa
+    root = linear**2 - square * constant
+    if square <= 0 or root < 0:
+        return -math.inf, math.inf
+    return (linear - math.sqrt(root)) / square, (linear + math.sqrt(root)) / square
+
+
+def _share(a: float, b: float, forms: tuple[float, float, float], people: float) -> Range:
+    """Return all shares that a / b does not contradict, where it is also one of so many people of a population."""
     aa, ab, bb = forms
-    z2 = Z_95**2
-    square = B * B - z2 * bb + z2 * people
-    linear = A * B - z2 * ab + z2 * people / 2
-    constant = A * A - z2 * aa
-    root = linear * linear - square * constant
-    if B <= 0 or square <= 0 or root < 0:
-        return 0.0, 1.0
-    low = (linear - math.sqrt(root)) / square
-    high = (linear + math.sqrt(root)) / square
+    low, high = ratio(a, b, (aa, ab - people / 2, bb - people)) if b > 0 else WHOLE
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+
+
+def kept(grid: Vector, apart: Vector, variance: float | Vector, value: float) -> Range:
+    """Return the range of the grid (k,) that lies within 95% of such noise, the value among it."""
+    values = [value, *grid[np.abs(apart) <= Z_95 * np.sqrt(np.maximum(variance, 0.0))].tolist()]
+    return min(values), max(values)
 
 
 def mean_of(name: str, metrics: Sequence[Metric]) -> Metric:

@@ -72,14 +72,7 @@ class ReportPlan:
 
     def stored(self) -> dict[str, Any]:
         """Return the plan as the ledger keeps it."""
-        plan = {name: value for name, value in vars(self).items() if name not in ("bins", "ranges", "by")}
-        by = None if self.by is None else {"column": self.by.column, "levels": list(self.by.levels)}
-        rest = {
-            "bins": [each.stored() for each in self.bins],
-            "ranges": None if self.ranges is None else self.ranges.stored(),
-            "by": by,
-        }
-        return {"report": 1, **plan, "labels": list(self.labels), "seen": list(self.seen), **rest}
+        return {"report": 1, **asdict(self)}
 
     @classmethod
     def read(cls, stored: Any) -> Self | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from dptune._arrays import Indices, Matrix, Vector
 from dptune._numbers import tupled
-from dptune.choice.report.metric import Z_95, Metric, Range, nonnegative
+from dptune.choice.report.metric import Metric, Range, kept, nonnegative, ratio
 from dptune.errors import InputError
 
 _FINE = 400  # cells of |r| and of v
@@ -78,12 +78,8 @@ class Ranges:
 
     @classmethod
     def read(cls, stored: dict[str, Any]) -> Self:
-        """Return the ranges of what :meth:`stored` returned."""
+        """Return the ranges of JSON data of their fields."""
         return cls(**{name: tupled(value) for name, value in stored.items()})
-
-    def stored(self) -> dict[str, Any]:
-        """Return JSON data."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     def clipped(self) -> dict[str, list[float]]:
         """Return [low, high] of what is clipped, in units of the answer: residuals and answers."""
@@ -196,7 +192,7 @@ class Residuals:
         sampling = max(second - value**2, 0.0) * n
 
         def kept(variance: float) -> Range:
-            low, high = _ratio(total, n, (variance, 0.0, self._of_people))
+            low, high = ratio(total, n, (variance, 0.0, self._of_people))
             return (unit * min(max(0.5 + low, 0.0), value), unit * max(min(0.5 + high, 1.0), value))
 
         return Metric(name, unit * value, kept(s**2), kept(s**2 + sampling)).unless_hidden((0.0, unit))
@@ -239,11 +235,8 @@ class Residuals:
         noise = (self.sigma / WEIGHT) ** 2 * B / 4 + n / (4 * B)
         value = float(np.interp(0.5, np.concatenate([[0.0], np.cumsum(self._shares)]), edges))
 
-        def kept(variance: float) -> Range:
-            values = grid[np.abs(apart) <= Z_95 * math.sqrt(variance)]
-            return (min(float(values[0]), value), max(float(values[-1]), value)) if len(values) else (value, value)
-
-        return Metric("median_absolute_error", value, kept(noise), kept(noise + n / 4)).unless_hidden((0.0, R))
+        interval, population = (kept(grid, apart, each, value) for each in (noise, noise + n / 4))
+        return Metric("median_absolute_error", value, interval, population).unless_hidden((0.0, R))
 
     @property
     def r2_score(self) -> Metric:
@@ -269,7 +262,7 @@ class Residuals:
         fourth = float(self._shares @ np.asarray(self.ranges.fourth))
         of_errors = unit**2 * n * max(fourth - (error / unit / n) ** 2, 0.0)
         sampled = (noise[0] + of_errors, noise[1], noise[2] + 2 * spread**2 / n)
-        ranges = [_ratio(error, spread, each) for each in (noise, sampled)]
+        ranges = [ratio(error, spread, each) for each in (noise, sampled)]
         both = [(1 - high, min(1 - max(low, 0.0), 1.0)) for low, high in ranges]
         return Metric("r2_score", 1 - error / spread, both[0], both[1]).unless_hidden(unknown)
 
@@ -283,13 +276,3 @@ class Residuals:
         """Return all metrics by their names."""
         metrics = (self.mean_absolute_error, self.root_mean_squared_error, self.median_absolute_error, self.r2_score)
         return {metric.name: metric for metric in metrics}
-
-
-def _ratio(a: float, b: float, noise: tuple[float, float, float]) -> Range:
-    """All ratios that a / b does not contradict, with the variance of a, the covariance and the variance of b."""
-    aa, ab, bb = noise
-    square, linear, constant = b * b - Z_95**2 * bb, a * b - Z_95**2 * ab, a * a - Z_95**2 * aa
-    root = linear**2 - square * constant
-    if square <= 0 or root < 0:
-        return -math.inf, math.inf
-    return (linear - math.sqrt(root)) / square, (linear + math.sqrt(root)) / square

@@ -13,7 +13,7 @@ from sklearn import metrics as exact
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import dptune
-from dptune import BudgetExhausted, InputError, PrivacyLedger, Rows
+from dptune import BudgetExhausted, InputError, LossPrivatizer, Rows
 from dptune.choice import stored_report
 from dptune.errors import BudgetMismatch
 
@@ -38,33 +38,22 @@ def test_a_ledger_pays_where_each_person_has_one_row(tmp_path: Path) -> None:
     first = dptune.report(MODEL, mine.ledger, data=PRIVATE, public=PUBLIC, mu=0.5, bins=6)
     assert first.n == len(PRIVATE[1])
     assert report(mine).to_dict() == first.to_dict()  # the privatizer's is the same report
-    assert mine.ledger.spent() == 0.5
-    given: Any
-    for given, data in ((mine.ledger, lambda: PRIVATE), ("ledger.db", PRIVATE)):
-        with pytest.raises(InputError, match=r"LossPrivatizer.* Nothing was charged\.$"):
-            dptune.report(MODEL, given, data=data, public=PUBLIC, mu=0.1, name="other")
+    with pytest.raises(InputError, match=r"give a LossPrivatizer\. Nothing was charged\.$"):
+        report(mine.ledger, data=lambda: PRIVATE, name="other")
     assert mine.ledger.spent() == 0.5
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"mu": 0.4}, {"positive": 0}, {"by": 0}, {"bins": 12}, {"model": LogisticRegression(C=0.01).fit(*PUBLIC)}],
-)
-def test_a_name_belongs_to_one_report(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_name_belongs_to_one_report(tmp_path: Path) -> None:
     rounded = PUBLIC[0].copy(), PUBLIC[1]
     rounded[0][:, 0] = np.round(rounded[0][:, 0]).clip(-1, 2)
     mine = privatizer(tmp_path)
+    mine.ledger.fix_plan("a choice", lambda rest: {"mu": 1.0})
     report(mine, public=rounded)
-    with pytest.raises(BudgetMismatch, match=r"another name=. Nothing was charged"):
-        report(mine, **{"public": rounded, **settings})
+    other = LogisticRegression(C=0.01).fit(*PUBLIC)
+    for change in ({"mu": 0.4}, {"positive": 0}, {"by": 0}, {"bins": 12}, {"model": other}, {"name": "a choice"}):
+        with pytest.raises(BudgetMismatch, match=r"another name=. Nothing was charged\.$"):
+            report(mine, **{"public": rounded, **change})
     assert mine.ledger.spent() == 0.5
-
-
-def test_the_name_of_a_choice_is_not_that_of_a_report(tmp_path: Path) -> None:
-    mine = privatizer(tmp_path)
-    dptune.select(np.random.default_rng(0).random((3, 400)), mine, mu=0.5, name="report")
-    with pytest.raises(BudgetMismatch, match=r"Nothing was charged\.$"):
-        report(mine)
 
 
 def test_a_report_takes_what_is_left_by_default(tmp_path: Path) -> None:
@@ -75,7 +64,7 @@ def test_a_report_takes_what_is_left_by_default(tmp_path: Path) -> None:
         report(mine, name="third")
 
 
-LEDGERS: list[PrivacyLedger] = []
+LEDGERS: list[dptune.PrivacyLedger] = []
 calls: list[tuple[int, int]] = []
 
 
@@ -98,6 +87,23 @@ def test_nothing_is_read_before_the_charge_nor_when_the_budget_does_not_suffice(
 
 
 # ---- public mistakes -------------------------------------------------------------------------------------
+
+
+class Foreign:
+    """No estimator of scikit-learn."""
+
+    classes_, n_features_in_ = MODEL.classes_, 3
+
+    def predict_proba(self, X: Any) -> Any:
+        return MODEL.predict_proba(X)
+
+
+TABLE = np.concatenate([PUBLIC[0], PRIVATE[0]]), np.concatenate([PUBLIC[1], PRIVATE[1]])
+
+
+@pytest.fixture(scope="module")
+def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
+    return privatizer(tmp_path_factory.mktemp("unspent"))
 
 
 @pytest.mark.parametrize(
@@ -131,41 +137,17 @@ def test_nothing_is_read_before_the_charge_nor_when_the_budget_does_not_suffice(
         ({"model": RIDGE, "public": ANSWERS, "threshold": 0.5}, "threshold= goes"),
         ({"model": RIDGE, "public": ANSWERS, "positive": 1}, "no classes_"),
         ({"model": RIDGE, "public": (PUBLIC[0], np.full(300, np.nan))}, "finite|NaN"),
+        ({"model": Foreign()}, "scores="),
+        ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
+        ({"mine": "ledger.db"}, "LossPrivatizer"),
     ],
 )
-def test_a_public_mistake_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
-    mine = privatizer(tmp_path)
+def test_a_public_mistake_costs_nothing(unspent: LossPrivatizer, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words) as refused:
-        report(mine, **settings)
+        report(**{"mine": unspent, **settings})
     assert str(refused.value).endswith("Nothing was charged.")
-    assert mine.ledger.charges() == []
-    assert mine.ledger.fact("report", "plan") is None  # mended, it may have this name
-
-
-def test_private_rows_among_the_public_ones_are_refused(tmp_path: Path) -> None:
-    X = np.concatenate([PUBLIC[0], PRIVATE[0]])
-    y = np.concatenate([PUBLIC[1], PRIVATE[1]])
-    mine = privatizer(tmp_path)
-    with pytest.raises(InputError, match=r"can reach the private.*Nothing was charged\.$"):
-        report(mine, data=(X[300:], y[300:]), public=(X, y))
-    assert mine.ledger.spent() == 0.0
-
-
-class Foreign:
-    """No estimator of scikit-learn."""
-
-    classes_, n_features_in_ = MODEL.classes_, 3
-
-    def predict_proba(self, X: Any) -> Any:
-        return MODEL.predict_proba(X)
-
-
-def test_a_model_that_cannot_be_cloned_needs_scores(tmp_path: Path) -> None:
-    mine = privatizer(tmp_path, mu=100.0)
-    with pytest.raises(InputError, match="scores="):
-        report(mine, Foreign())
-    found = report(mine, Foreign(), scores=MODEL.predict_proba(PUBLIC[0]), mu=90.0)  # mended, under the same name
-    assert found.accuracy_score.value == pytest.approx(np.mean(MODEL.predict(PRIVATE[0]) == PRIVATE[1]), abs=0.01)
+    assert unspent.ledger.charges() == []
+    assert unspent.ledger.fact("report", "plan") is None  # mended, it may have this name
 
 
 def test_labels_of_text_and_a_loader(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from noises import NoNoise
-from report_tools import privatizer
 
-from dptune import InputError, LossPrivatizer
-from dptune.ledger.ledger import PrivacyLedger
+from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.privacy import TableQuery
-from dptune.privacy.mechanism import GaussianMechanism
-from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.stored_losses import People
 from dptune.privacy.table import code_of
 
@@ -42,8 +39,8 @@ def of(who: str) -> People:
     return People.of(given.get("n"), given.get("groups"), given.get("person_weights"))
 
 
-def query(*blocks: Any, mu: float = 1.0) -> TableQuery:
-    return TableQuery(blocks or EYES, mu, "a table", "test")
+def query(*blocks: Any, mu: float = 1.0, kind: type[TableQuery] = TableQuery) -> TableQuery:
+    return kind(blocks or EYES, mu, "a table", "test")
 
 
 def moved(asked: TableQuery, people: People, one: list[float], other: list[float], person: int) -> float:
@@ -68,13 +65,25 @@ def test_replacing_one_person_moves_a_table_by_at_most_the_sensitivity(
     assert moved(asked, people, one, other, person) <= most * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("who", PEOPLE)
-def test_the_sensitivity_is_reached(who: str) -> None:
+def reached(asked: TableQuery, who: str) -> float:
+    """How far the table moves if the heaviest person does, in units of their weight."""
     people = of(who)
-    person = int(np.argmax(people.weights))
     last = float(np.prod([5, 3])) - 1
-    assert query().diameter == pytest.approx(2.0)
-    assert moved(query(), people, [0.0] * ROWS, [last] * ROWS, person) == pytest.approx(2.0 * people.weights.max())
+    person, heaviest = int(np.argmax(people.weights)), people.weights.max()
+    return moved(asked, people, [0.0] * ROWS, [last] * ROWS, person) / heaviest
+
+
+class InTwoCells(TableQuery):
+    """Planted: a person is in two cells."""
+
+    def mean(self, people: People, codes: Any) -> Any:
+        return super().mean(people, codes) + super().mean(people, np.minimum(codes + 1, 14.0))
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+def test_the_sensitivity_is_reached_and_a_person_in_two_cells_is_found(who: str) -> None:
+    assert query().diameter == pytest.approx(2.0) == reached(query(), who)
+    assert reached(query(kind=InTwoCells), who) > 2.5
 
 
 def test_the_diameter_of_a_block_is_the_largest_distance_of_two_columns() -> None:
@@ -102,88 +111,73 @@ def test_counts_of_a_million_people_are_exact() -> None:
     assert np.abs(table - exact).max() <= 1e-16 * n * people.weights.max()
 
 
-def test_a_table_charges_then_reads_then_draws_then_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_charges_then_reads_then_draws_then_records(tmp_path: Path) -> None:
     happened: list[str] = []
 
-    def logged(kind: type, name: str) -> None:
-        true = getattr(kind, name)
+    def logged(kind: type, *names: str) -> Any:
+        def told(name: str) -> Any:
+            return lambda *given, **options: (happened.append(name), getattr(kind, name)(*given, **options))[1]
 
-        def wrapper(*given: Any, **options: Any) -> Any:
-            result = true(*given, **options)
-            happened.append(name)
-            return result
-
-        monkeypatch.setattr(kind, name, wrapper)
-
-    for kind, name in ((PrivacyLedger, "charge"), (PrivacyLedger, "record"), (OpenDPNoise, "add_gaussian")):
-        logged(kind, name)
-    mine = privatizer(tmp_path, n=ROWS)
+        return type(kind.__name__, (kind,), {name: told(name) for name in names})
 
     def read() -> Any:
         happened.append("read")
         return np.zeros(ROWS)
 
+    ledger = logged(PrivacyLedger, "charge", "record")(tmp_path / "ledger.db", Budget.gdp(2.0))
+    mine = LossPrivatizer(ledger, n=ROWS, clip=(0, 1), noise=logged(NoNoise, "add_gaussian")())
     released = mine.release_table(query(), read, scope="s", key="k")
     assert happened == ["charge", "read", "add_gaussian", "record"]
-    assert released.sigma == pytest.approx(2.0 / ROWS, rel=1e-5)
     assert mine.release_table(query(), read, scope="s", key="k").value.tolist() == released.value.tolist()
     assert happened.count("read") == 1
     assert mine.ledger.spent() == 1.0
     assert released.charge.description["sensitivity"] == pytest.approx(2.0 / ROWS)
+    failed = mine.release_table(query(), lambda: None, scope="s", key="a model that fails for everybody")
+    assert failed.value.tolist() == [0, 0, 0, 0, 1, 0, 0, 1]
 
 
-def test_what_cannot_be_a_table_is_refused() -> None:
-    for blocks in ((), (np.eye(1),), (np.full((2, 2), np.nan),), (np.eye(1000),) * 6):
-        with pytest.raises(InputError):
-            TableQuery(blocks, 1.0, "a table", "test")
-    with pytest.raises(InputError, match="mu"):
-        query(mu=0.0)
+@pytest.mark.parametrize(
+    ("blocks", "mu"),
+    [((), 1.0), ((np.eye(1),), 1.0), ((np.full((2, 2), np.nan),), 1.0), ((np.eye(1000),) * 6, 1.0), (EYES, 0.0)],
+)
+def test_what_cannot_be_a_table_is_refused(blocks: Any, mu: float) -> None:
+    with pytest.raises(InputError):
+        TableQuery(blocks, mu, "a table", "test")
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------
 
 
-def audit_noise(path: Path) -> None:
-    """Every number of a table has noise of the size that its charge states."""
-    noise = NoNoise()
-    mine = privatizer(path, noise=noise, n=ROWS)
-    released = mine.release_table(query(), lambda: np.zeros(ROWS), scope="s", key="k")
-    assert [len(each) for each, _ in noise.seen] == [len(released.value)], "numbers without noise"
-    assert noise.sigma >= 2.0 / ROWS, "too little noise"
+class SmallDiameter(TableQuery):
+    """Has noise for one block only."""
+
+    diameter = math.sqrt(2)
 
 
-def test_the_audit_passes(tmp_path: Path) -> None:
-    audit_noise(tmp_path)
+class BareCounts(LossPrivatizer):
+    """Releases a block without noise."""
+
+    def release_table(self, query: TableQuery, read: Any, **where: Any) -> Any:
+        noisy = super().release_table(TableQuery(query.blocks[:1], query.mu, "a table", "test"), read, **where)
+        return replace(noisy, value=np.concatenate([noisy.value, query.mean(of("n"), read())[5:]]))
 
 
-def test_a_person_in_two_cells_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = TableQuery.mean
-
-    def twice(self: TableQuery, people: People, codes: Any) -> Any:
-        return true(self, people, codes) + true(self, people, np.minimum(codes + 1, 14.0))
-
-    monkeypatch.setattr(TableQuery, "mean", twice)
-    with pytest.raises(AssertionError):
-        test_the_sensitivity_is_reached("n")
-
-
-def test_counts_without_noise_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class BareCounts(GaussianMechanism):
-        def draw(self, statistic: Any, scale: float) -> Any:
-            return np.concatenate([super().draw(statistic[:5], scale), statistic[5:]])
-
-    monkeypatch.setattr("dptune.privacy.privatizer.GaussianMechanism", BareCounts)
-    with pytest.raises(AssertionError, match="without noise"):
-        audit_noise(tmp_path)
-
-
-def test_noise_for_one_block_only_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TableQuery, "diameter", math.sqrt(2))
-    with pytest.raises(AssertionError, match="too little"):
-        audit_noise(tmp_path)
-
-
-def test_a_failure_of_the_model_for_everybody_is_sealed(tmp_path: Path) -> None:
-    mine: LossPrivatizer = privatizer(tmp_path, noise=NoNoise(), n=ROWS)
-    released = mine.release_table(query(), lambda: None, scope="s", key="k")
-    assert released.value.tolist() == [0, 0, 0, 0, 1, 0, 0, 1]
+@pytest.mark.parametrize(
+    ("asked", "kind", "complaint"),
+    [
+        (query(), LossPrivatizer, None),
+        (query(), BareCounts, "numbers without noise"),
+        (query(kind=SmallDiameter), LossPrivatizer, "too little noise"),
+    ],
+)
+def test_every_number_of_a_table_has_noise_of_the_size_that_its_charge_states(
+    tmp_path: Path, asked: TableQuery, kind: type[LossPrivatizer], complaint: str | None
+) -> None:
+    ledger, noise = PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(2.0)), NoNoise()
+    mine = kind(ledger, n=ROWS, clip=(0, 1), noise=noise)
+    released = mine.release_table(asked, lambda: np.zeros(ROWS), scope="s", key="k")
+    complaints = {
+        "numbers without noise": [len(each) for each, _ in noise.seen] != [len(released.value)],
+        "too little noise": noise.sigma < 2.0 / ROWS and kind is LossPrivatizer,
+    }
+    assert [words for words, found in complaints.items() if found] == ([] if complaint is None else [complaint])
