@@ -11,9 +11,7 @@ Guarantee: what Tune sees, stores and shows is released: paid in the ledger befo
 """
 
 from dptune._exports import exports
-from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 from dptune_ray.lines import show_lines
 
-write_memory_of_cmaes()  # before a search algorithm of Tune makes an optimizer, and pickles it
 show_lines()
 __all__, __getattr__, __dir__ = exports(__name__, __file__)

@@ -16,6 +16,7 @@ from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune.losses.user_function import Function
+from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 from dptune.search.answer import Recommendation
 from dptune.search.asked_loss import UNNAMED, AskedLoss
 from dptune.search.objective import Objective, ObjectiveOptions, allows_unprotected
@@ -39,6 +40,7 @@ from dptune_ray.worker import (
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+write_memory_of_cmaes()  # here: a driver imports this before it has Tune pickle a search; workers do without cmaes
 
 
 class SpaceSearch(RunSearch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import ray
 
-from dptune_ray import actors
+from dptune_ray import actors, federated, worker
 
 HERE = Path(__file__).parent
 ATTEMPTS = 3
@@ -37,20 +38,41 @@ def cluster() -> Iterator[Path]:
     ray.shutdown()
 
 
+class LocalRay:
+    """What dptune uses of Ray for actors, with actors in this process."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self) -> None:
+        self.running: dict[str, actors.Actor] = {}  # by name
+
+    def remote(self, kind: type) -> SimpleNamespace:
+        return SimpleNamespace(options=lambda **options: SimpleNamespace(remote=partial(self._start, kind, options)))
+
+    def _start(self, kind: type, options: dict[str, Any], *parts: bytes) -> SimpleNamespace:
+        name = options.setdefault("name", f"unnamed {len(self.running)}")
+        self.running.setdefault(name, kind(*parts))
+        return SimpleNamespace(options=options, **vars(self.get_actor(name)))
+
+    def get_actor(self, name: str) -> SimpleNamespace:
+        if name not in self.running:
+            raise ValueError(name)
+        return SimpleNamespace(name=name, call=SimpleNamespace(remote=self.running[name].call))
+
+    def get(self, reference: Any) -> Any:
+        return reference
+
+    def kill(self, actor: SimpleNamespace) -> None:
+        del self.running[actor.name]
+
+    def get_runtime_context(self) -> SimpleNamespace:
+        return SimpleNamespace(get_node_id=lambda: "ab" * 28)
+
+
 @pytest.fixture
-def local_actors(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Actors in this process: what the searchers and trials do, without a cluster."""
-    running: dict[str, Any] = {}
-
-    def launch(self: actors.ActorClient, kind: type, *args: Any) -> Any:
-        return running.setdefault(self.name, actors.Actor(*actors.in_parts(kind, *args)))
-
-    monkeypatch.setattr(actors.ActorClient, "launch", launch)
-    monkeypatch.setattr(actors.ActorClient, "actor", lambda self: _handle(running[self.name]))
-    monkeypatch.setattr(actors.ray, "get", lambda reference: reference)
-    return running
-
-
-def _handle(actor: actors.Actor) -> SimpleNamespace:
-    """An actor with the calling convention of Ray's."""
-    return SimpleNamespace(call=SimpleNamespace(remote=actor.call))
+def local_actors(monkeypatch: pytest.MonkeyPatch) -> dict[str, actors.Actor]:
+    """Return the actors that run, by name: what the searchers and trials do, without a cluster."""
+    local = LocalRay()
+    for module in (actors, federated, worker):
+        monkeypatch.setattr(module, "ray", local)
+    return local.running

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from ray.tune.utils import flatten_dict
 
-from dptune.federated import Message
+from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.privacy.noise import SeededNoise, SeededSample
 from dptune_ray import DPFTSSearch, RayTransport
+from dptune_ray.actors import Actor, in_parts
+from dptune_ray.transport import Server
 from ray_harness import SPACE
 
 SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
@@ -25,6 +28,21 @@ def open_plan(folder):
 
 def serve(folder, timeout=LONG):
     return RayTransport.serve(open_plan(folder), SETTINGS, timeout=timeout)
+
+
+def seeded(folder):
+    """Return a server whose noise and samples are those of any other such one."""
+    server = FTSServer(open_plan(folder), SETTINGS, noise=SeededNoise(5), samples=SeededSample(5))
+    return InProcess(server, timeout=LONG)
+
+
+def new_life(local_actors, folder, served=None):
+    """Put a new life of the server, which serves this one, in the place of the one that runs; return it."""
+    (name,) = local_actors
+    local_actors[name] = Actor(*in_parts(Server, open_plan(folder), SETTINGS, LONG))
+    if served is not None:
+        local_actors[name].served.inner = served
+    return local_actors[name].served.inner.server
 
 
 def value(agent, config):

@@ -1,9 +1,13 @@
-"""CentredSearch: what its trials report, in both directions, when they run again and after its vault was lost."""
+"""CentredSearch: what its trials report, in both directions, when they run again and after its vault was lost.
+
+Also the clip that it chooses, and a search that is extended.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from noises import NoNoise
 from ray.tune.search import Searcher
 
 import dptune
@@ -13,7 +17,6 @@ from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import losses, people
-from ray_privatizers import NoiselessPrivatizer
 
 pytestmark = local
 
@@ -24,7 +27,7 @@ def scores(config):
 
 def noiseless(folder, name="run", **settings):
     (folder / name).mkdir()
-    return open_privatizer(folder / name, kind=NoiselessPrivatizer, dtype=np.float64, **settings)
+    return open_privatizer(folder / name, noise=NoNoise(), dtype=np.float64, **settings)
 
 
 def restarted(folder, local_actors):
@@ -33,26 +36,15 @@ def restarted(folder, local_actors):
     return begin(open_centred(open_privatizer(folder)))
 
 
-def test_a_run_is_two_releases_a_generation_within_its_budget(tmp_path):
-    search = begin(open_centred(open_privatizer(tmp_path)))
-    configs, values = run(search)
-    keys = [charge.key for charge in open_ledger(tmp_path).charges()]
-    assert len(configs) == search.n_trials == 12
-    assert keys == [f"{kind}/{g}" for g in (1, 2, 3) for kind in ("share", "generation")]
-    assert open_ledger(tmp_path).spent() == pytest.approx(np.sqrt(0.95))
-    assert values[:3] == [np.inf] * 3  # nothing is released yet
-    assert len(set(values[3:])) == 9
-
-
-@pytest.mark.parametrize("low", [1.5, -9.0])
-def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins(tmp_path, low):
+def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins(tmp_path):
     """Scores low + 4 - loss in [low, low + 4] against losses in [0, 4]: points, gains and level."""
+    low = -1.5
 
     def shifted(config):
         return low + scores(config)
 
     plain, other = noiseless(tmp_path, "min"), noiseless(tmp_path, "max", clip=(low, low + 4.0))
-    down, up = begin(open_centred(plain, n_trials=24)), begin(open_centred(other, n_trials=24), "max")
+    down, up = begin(open_centred(plain, n_trials=16)), begin(open_centred(other, n_trials=16), "max")
     (at, values), (points, gains) = run(down), run(up, function=shifted)
     for one, other in zip(at, points, strict=True):
         assert one == pytest.approx(other, rel=1e-6)
@@ -82,6 +74,7 @@ def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path):
 def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
     search = begin(open_centred(open_privatizer(tmp_path)))
     configs, values = run(search, 3)
+    assert values == [np.inf] * 3  # nothing is released yet
     for _ in range(4):
         assert finish(search, "t1", configs[1]) == values[1]
     assert open_ledger(tmp_path).charges() == []  # three points are no generation
@@ -133,8 +126,6 @@ def test_withheld_values_of_dp_gibo_are_the_worst_in_both_modes(tmp_path, mode, 
 def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actors):
     search = begin(open_centred(open_privatizer(tmp_path), mu=0.6))
     configs, _ = run(search)
-    with pytest.raises(dptune.InputError, match="give more of both"):
-        search.extend(n_trials=12, mu=1.0)
     search.extend(n_trials=20, mu=0.9)
     again = restarted(tmp_path, local_actors)
     again.extend(n_trials=20, mu=0.9)  # the script is run again
@@ -143,3 +134,22 @@ def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actor
     assert again.n_trials == again.progress()["trials_planned"] == 20
     new = open_centred(open_privatizer(tmp_path), name="new", mu=0.4, start_from="run, extended")
     assert new.recommend() == pytest.approx(again.recommend())
+
+
+def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, local_actors):
+    asked, default = [], {"x": 0.5, "y": 1.0}
+
+    def dollars(config):
+        asked.append(config)
+        return 1e4 * np.random.default_rng(1).exponential(1.0, 300) * (1 + config["x"] ** 2)
+
+    for _ in range(2):
+        local_actors.clear()  # the vault's process ends; the clip is in the ledger
+        search = open_centred(open_privatizer(tmp_path, clip="auto", n=300), default=default)
+        search.trainable(dollars, silent=False)
+        assert begin(search).suggest("first") == pytest.approx(default)
+        (charge,) = open_ledger(tmp_path).charges()
+        assert (charge.scope, charge.key) == ("clip/automatic", "clip")
+        assert 1e4 < charge.value[0] < 1e6
+    assert asked == [default]
+    assert search.vault.finish("first", default, dollars(default)) == np.inf  # nothing is released of it yet

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import ray
 from ray import tune
-from ray.tune import Callback
+from ray.tune import Callback, TuneError
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.utils import merge_dicts
 
 from dptune_ray import PrivateSearcher
-from ray_harness import open_ledger, open_privatizer, open_search, tuner, wait_until
+from ray_harness import folder_bytes, found, open_ledger, open_privatizer, open_search, tuner, wait_until
 from ray_people import losses
 from ray_space import EVERYTHING, losses_of_everything
+from ray_talkers import SECRET
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -39,36 +40,36 @@ class RestartTheVault(Callback):
 
 
 def test_a_run_from_end_to_end(fast_path):
-    """A trial's process dies, another trial is ended inside the function, the vault is killed: no charge, no end."""
-    n = 50_000  # the vault's own settings have weights of so many people: they reach it in parts
+    """It is fitted with a wrong trainable, then a trial is ended inside the function and the vault is killed.
 
-    def first_to(name):
-        try:
-            return bool(os.open(fast_path / name, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return False
+    The experiment with the wrong trainable ends before its value is written, and nothing else ends or is charged twice.
+    """
+    n = 50_000  # the vault's own settings have weights of so many people: they reach it in parts
+    ended = fast_path / "ended"
 
     def odd(config):
-        if first_to("die"):
-            os._exit(1)
-        if first_to("be ended"):
+        if not ended.exists():
+            ended.touch()
             os.kill(os.getpid(), signal.SIGTERM)  # as Ray ends the trials of a run whose time is over
             time.sleep(30)
         return np.resize(losses_of_everything(config), n)
 
     space = copy.deepcopy(EVERYTHING)  # its objects are hidden from the searcher
     search = open_search(open_privatizer(fast_path, n=n), n_trials=6, param_space=space)
+    with pytest.raises(TuneError, match="no release paid for"):
+        tuner(lambda config: {"loss": SECRET}, search, fast_path / "wrong", param_space=space).fit()
+    assert found([SECRET], folder_bytes(fast_path)) == []
     trainable, callback = search.trainable(odd), RestartTheVault(search._client.name)
     limits = {"param_space": space, "max_concurrent_trials": 2}
     results = tuner(trainable, search, fast_path, run={"callbacks": [callback]}, **limits).fit()
     ledger = open_ledger(fast_path)
-    assert results.num_errors == 2
+    assert results.num_errors == 1
     assert callback.results >= 6
     assert search.progress()["steps_done"] == search.progress()["steps"]
     told = {r.metrics["trial_id"]: r.metrics for r in results if r.error is None}
     told = {trial: (m["loss"], m["sigma"]) for trial, m in told.items() if not math.isnan(m["loss"])}  # none was left
     paid = {c.key: (c.value[0], c.description["sigma"]) for c in ledger.charges(prefix="value/")}
-    assert paid == {f"value/{trial}": value for trial, value in told.items()}  # those that died have paid nothing
+    assert paid == {f"value/{trial}": value for trial, value in told.items()}  # the one that died has paid nothing
     assert math.isclose(results.get_best_result().metrics["loss"], min(values_in(fast_path)))
     whole = merge_dicts(results.get_best_result().config, search.recommend())
     whole["late"] = whole["x"] + 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -21,13 +22,20 @@ from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
 from ray_harness import tuner
 from ray_people import N
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("cluster")]
 ROOT = Path(__file__).parent.parent.parent
 KEYS = r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Budget left|Next)\b"
 VERDICT = r"^(?:Better than|Worse than|Not distinguishable from|Keep) the default"
 
 
-@pytest.mark.slow
+@pytest.fixture(autouse=True)
+def here(fast_path, monkeypatch):
+    """Run in a folder where Tune's results lie, too."""
+    monkeypatch.setenv("HOME", str(fast_path))
+    with contextlib.chdir(fast_path):
+        yield fast_path
+
+
 @pytest.mark.parametrize(
     ("example", "says"),
     [
@@ -37,19 +45,17 @@ VERDICT = r"^(?:Better than|Worse than|Not distinguishable from|Keep) the defaul
         ("own_algorithm", "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)"),
     ],
 )
-def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, capfd, example, says):
-    monkeypatch.setenv("HOME", str(fast_path))  # where Tune's results lie
-    run_shorter(example, fast_path, monkeypatch, "ray")
+def test_a_short_run_of_an_example_prints_its_statement(here, monkeypatch, capfd, example, says):
+    run_shorter(example, here, monkeypatch, "ray")
     printed, errors = capfd.readouterr()
     assert says in printed
     assert "NOT PRIVATE" not in printed
     assert "constructor arguments" not in errors  # Ray warns of actors that it could not start again
 
 
-@pytest.mark.slow
-def test_an_example_runs_as_it_stands_on_a_cluster_of_its_own(fast_path):
-    command = [sys.executable, str(ROOT / "examples" / "ray_private_rungs.py"), str(fast_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(fast_path), "RAY_ADDRESS": "local"}
+def test_an_example_runs_as_it_stands_on_a_cluster_of_its_own(here):
+    command = [sys.executable, str(ROOT / "examples" / "ray_private_rungs.py"), str(here)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_ADDRESS": "local"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     assert "constructor arguments" not in run.stderr
@@ -70,9 +76,7 @@ def samples(number):
     return f"num_samples={number}", "num_samples=2, reuse_actors=True, max_concurrent_trials=1"
 
 
-@pytest.mark.slow
-def test_the_page_s_public_experiment_and_private_choice_run(fast_path, monkeypatch, capsys):
-    monkeypatch.chdir(fast_path)
+def test_the_page_s_public_experiment_and_private_choice_run(capsys):
     rng = np.random.default_rng(0)
     rows = {name: rng.normal(size=(m, 2)) for name, m in (("train", 40), ("stop", 30), ("val", 50))}
     names = {f"X_{name}": X for name, X in rows.items()} | {f"y_{name}": X[:, 0] > 0 for name, X in rows.items()}
@@ -82,18 +86,14 @@ def test_the_page_s_public_experiment_and_private_choice_run(fast_path, monkeypa
     assert names["ledger"].count("svm") == 1
 
 
-@pytest.mark.slow
-def test_the_readme_s_third_script_runs_as_pasted_after_the_first(fast_path, monkeypatch, capsys):
-    monkeypatch.chdir(fast_path)
+def test_the_readme_s_third_script_runs_as_pasted_after_the_first(capsys):
     names = {}
     for number in (1, 3):
         run_block(number, names, samples(20), ("n_iter=60", "n_iter=4"), page="../README.md")
     assert capsys.readouterr().out.count("Chosen: ") == 2
 
 
-@pytest.mark.slow
-def test_the_tutorial_runs_and_prints_what_it_says(fast_path, monkeypatch, capsys, caplog):
-    monkeypatch.chdir(fast_path)
+def test_the_tutorial_runs_and_prints_what_it_says(capsys, caplog):
     names = {}
     for number in range(1, 5):
         run_block(number, names, ("num_samples=20", "num_samples=4, reuse_actors=True"), page="tutorial_ray.md")
@@ -109,23 +109,19 @@ def test_the_tutorial_runs_and_prints_what_it_says(fast_path, monkeypatch, capsy
             assert {key for key in re.findall(KEYS, block, re.MULTILINE) if f"\n{key}" not in said} == set()
 
 
-@pytest.mark.slow
-def test_the_page_s_private_search_loads_its_rows_where_the_trial_runs(fast_path, monkeypatch, capsys):
+def test_the_page_s_private_search_loads_its_rows_where_the_trial_runs(capsys):
     def load_validation_data():
         X = np.random.default_rng(0).normal(size=(N, 3))
         return X, X[:, 0] > 0
 
     X_train = np.random.default_rng(1).normal(size=(100, 3))
-    monkeypatch.chdir(fast_path)
     names = {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
     run_block(2, names, ("n_trials=100", "n_trials=4"), ("n=1000", f"n={N}"))
     assert names["search"].vault_run().begin().complete
     assert "'C'" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
-    monkeypatch.chdir(fast_path)
+def test_the_page_s_python_of_local_privacy_runs():
     names = {
         **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "HybridRandomizer": HybridRandomizer},
         **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
@@ -135,9 +131,7 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
     assert sum(account.replies for account in names["ledger"].accounts()) == 2
 
 
-@pytest.mark.slow
-def test_the_page_s_federation_runs(fast_path, monkeypatch):
-    monkeypatch.chdir(fast_path)
+def test_the_page_s_federation_runs(here):
     settings = FTSSettings(agents=8, d=1, M=20, own_features=20, candidates=64, initial=2)
     plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=1)
     space = {"x": tune.uniform(0.0, 1.0)}
@@ -149,7 +143,7 @@ def test_the_page_s_federation_runs(fast_path, monkeypatch):
         assert names["federation"].best().keys() == set(range(8))
         names["federation"].stop()  # its hosts hold the CPUs of the cluster
         settings = {"metric": "value", "mode": "max", "num_samples": 4, "param_space": space}
-        tuner(lambda config: {"value": config["x"]}, names["search"], fast_path, **settings).fit()
+        tuner(lambda config: {"value": config["x"]}, names["search"], here, **settings).fit()
         assert names["search"].recommend()["x"] > 0
     finally:
         names["transport"].stop()

@@ -26,7 +26,7 @@ DRIVER = """
     from dptune_ray import SpaceSearch
     from ray_harness import open_privatizer, {opened} as opened, tuner
     from ray_people import losses
-    from ray_privatizers import KillingPrivatizer
+    from ray_killer import KillingPrivatizer
 
     folder, where, at = Path({folder!r}), {where!r}, {at}
     ray.init(address={address!r}, log_to_driver=False)

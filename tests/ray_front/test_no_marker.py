@@ -30,7 +30,7 @@ from ray_harness import (
 from ray_people import N
 from ray_talkers import BIG, SECRET, big_losses, losses, refused, talking
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 def markers(configs):
@@ -40,7 +40,6 @@ def markers(configs):
 
 
 @pytest.mark.parametrize(("function", "n", "samples"), [(talking, BIG, 8), (refused, N, 4)])
-@pytest.mark.slow
 def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, n, samples):
     search = open_centred(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=8)
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
@@ -76,7 +75,6 @@ def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, 
     assert found(values, stores) == []
 
 
-@pytest.mark.slow
 def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster, fast_path):
     def ordinary(config):
         print("raw", SECRET, flush=True)
@@ -89,10 +87,3 @@ def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster, fast_path):
     reference = ray.put(np.full(BIG, SECRET))
     assert found([SECRET], object_store_bytes())
     del reference
-
-
-def test_without_that_permission_the_experiment_ends_before_the_value_is_written(cluster, fast_path):
-    search = open_private(open_privatizer(fast_path), n_trials=2)
-    with pytest.raises(TuneError, match="no release paid for"):
-        tuner(lambda config: {"loss": SECRET}, search, fast_path, num_samples=2).fit()
-    assert found([SECRET], folder_bytes(fast_path)) == []

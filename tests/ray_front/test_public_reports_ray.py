@@ -76,35 +76,16 @@ def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
     assert not closing.is_alive()
 
 
-def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells(tmp_path, caplog):
-    search, _ = made_public(tmp_path, n_trials=40)
-    asked = 0
-    while search.suggest(str(asked)) != "FINISHED":
-        for _ in range(1 + asked % 2):
-            search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
-        asked += 1
-    assert asked == FIRST_STOPPED
-    assert "max_t larger than the number of reports" in caplog.text
-
-
-def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path):
-    search, trainable = made_public(tmp_path, lambda config: dptune_ray.report_public("much", 1))
-    with pytest.raises(dptune.InputError, match="takes a number"):
-        a_trial(trainable, "a").step()
-    with pytest.raises(dptune.InputError, match="in words"):
-        search.trainable(reporting)
-    with pytest.raises(dptune.InputError, match="private people"):
-        search.trainable(losses, public="x", training="private")
-    assert open_ledger(tmp_path).spent() == 0
-
-
-def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_scheduler(tmp_path, caplog, monkeypatch):
+def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells_and_failures_do_not_count(tmp_path, caplog):
     def failing(config):
         dptune_ray.report_public(config["x"], 1)
         raise ValueError("private")
 
-    monkeypatch.setattr("dptune.search.unfinished.FIRST_STOPPED", 1)
-    search, trainable = made_public(tmp_path, failing)
+    search, trainable = made_public(tmp_path, failing, n_trials=40)
+    for asked in range(FIRST_STOPPED - 1):
+        assert search.suggest(str(asked)) != "FINISHED"
+        for _ in range(1 + asked % 2):
+            search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
     assert search.suggest("a")
     one = a_trial(trainable, "a")
     results = [one.step(), one.step()]
@@ -114,6 +95,9 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
     search.on_trial_complete("a", result=results[0], error=True)  # Tune says nothing of a result then; wrappers may
     assert "its function failed" in caplog.text
     assert search.suggest("b") != "FINISHED"
+    search.on_trial_complete("b", result={"loss": np.nan, "public": 1.0})
+    assert search.suggest("c") == "FINISHED"
+    assert "max_t larger than the number of reports" in caplog.text
     assert open_ledger(tmp_path).spent() == 0
 
 
@@ -123,12 +107,10 @@ def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_
 
     search, trainable = made(tmp_path, broken)
     assert np.isnan([value_of(trainable, trial) for trial in ("a", "b", "c")]).all()
-    for name in ("d", "e"):  # "e" is not trained
-        with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out") as caught:
-            value_of(trainable, name)
+    for ends in (lambda: value_of(trainable, "d"), lambda: value_of(trainable, "e"), lambda: search.suggest("f")):
+        with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out") as caught:  # "e" is not trained
+            ends()
         assert "person 7" not in "".join(traceback.format_exception(caught.value))
-    with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out"):
-        search.suggest("f")
     assert open_ledger(tmp_path).spent() == 0.0
     begin(search)  # fitted again
     assert np.isfinite(value_of(search.trainable(losses), "g"))

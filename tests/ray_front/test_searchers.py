@@ -24,14 +24,20 @@ def told_values(inner):
 
 
 @on_both
-def test_a_run_ends_by_itself_and_recommends_without_a_vault(tmp_path, opened):
+def test_a_run_ends_by_itself_and_recommends_without_a_vault(tmp_path, caplog, opened):
     search = begin(opened(open_privatizer(tmp_path)))
-    assert len(run(search)[0]) == search.n_trials == 12
+    run(search, 7)
+    assert search.recommend()
+    assert "The run 'run' is not complete." in caplog.text
+    assert "fit a Tuner with num_samples=-1" in caplog.text
+    caplog.clear()
+    assert 7 + len(run(search, first=7)[0]) == search.n_trials == 12
     fresh = opened(open_privatizer(tmp_path))
     assert fresh.recommend() == search.recommend() == fresh.progress()["recommended"]
     assert set(fresh.recommend()) == {"x", "y"}
     without_space = type(fresh)(open_privatizer(tmp_path), name="run", seed=1, n_trials=12)
     assert (without_space.n_trials, without_space.recommend()) == (12, fresh.recommend())
+    assert "not complete" not in caplog.text
 
 
 @on_both
@@ -60,7 +66,7 @@ def test_a_search_space_with_functions_and_objects_is_restored(tmp_path):
 
 
 @on_both
-def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tmp_path, opened, monkeypatch):
+def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tmp_path, opened):
     space = {"model": {"x": SPACE["x"], "kernel": "rbf", "kind": tune.choice(["a", "b"])}, "y": SPACE["y"], "data": [1]}
     default = {"model": {"x": -0.9, "kind": "b"}, "y": 5.0}
 
@@ -76,7 +82,6 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert best.defaults == default
     assert best.hint.value > 0
     if best.improvement is None:  # it does not end with a choice
-        monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
         worker.estimated(search.trainable(deep), [best, default])
         best = search.recommend()
     gain = deep(default).mean() - deep(best).mean()

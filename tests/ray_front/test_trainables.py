@@ -17,22 +17,24 @@ import numpy as np
 import pytest
 from audit_tools import run_forked
 from ray import cloudpickle, tune
-from ray.tune import report
 from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
 from by_hand import CONFIG, a_trial, begin, local, made, open_private, value_of
-from dptune_ray import vault_client, worker
+from dptune_ray import worker
 from dptune_ray.actors import ActorClient
+from dptune_ray.federated import Host
 from dptune_ray.vault import LossesMissing, Upload
-from dptune_ray.worker import PickledFunction, WorkerTrial, losses_at, resources
+from dptune_ray.vault_client import IN_FLIGHT, ROWS
+from dptune_ray.worker import Call, PickledFunction, WorkerTrial, losses_at, resources
 from ray_harness import open_centred, open_ledger, open_privatizer
 from ray_people import N, losses
 
+TOP_LEVEL = "the top level of a module may say anything"
 MODULE = """
 import numpy as np
-print("the top level of a module may say anything")
+print("{says}")
 
 def function(config):
     return np.zeros({rows})
@@ -72,73 +74,26 @@ def test_whatever_the_function_raises_is_a_failure_and_what_it_returned_cannot_i
     assert config == {"nested": {"x": 1}}  # Tune writes it to every result
 
 
-def test_tune_keeps_no_log_files_of_a_trial(tmp_path, monkeypatch):
+def test_tune_keeps_no_log_files_of_a_trial(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
     handlers = copy.copy(logging.getLogger("ray").handlers)
     files = {tune_trainable.STDOUT_FILE: "out", tune_trainable.STDERR_FILE: "err"}
     one = made_trainable()({**CONFIG, **files})
     assert one.reset({**CONFIG, **files})
-    print("private", flush=True)
+    print("on the driver's console", flush=True)
     logging.getLogger("ray").error("private")
     assert logging.getLogger("ray").handlers == handlers
+    assert "on the driver's console" in capfd.readouterr().out
     one.stop()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("silent", [True, False])
-def test_a_worker_is_prepared_once_before_its_first_trial(monkeypatch, silent):
-    prepared: list[bool] = []
-    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: prepared.append(silent))
-    kind = made_trainable(silent=silent)
-    one = kind.__new__(kind)
-    one.is_actor = lambda: False  # in the driver, where the console is the user's
-    one.setup(CONFIG)
-    one.is_actor = lambda: True
-    one.setup(CONFIG)
-    assert one.reset_config(CONFIG)
-    assert prepared == [silent]
-
-
-def test_what_a_silent_process_prints_is_swallowed_and_sigterm_ends_it(tmp_path):
-    code = """
-import os, signal, subprocess, sys
-from dptune_ray.worker import prepare_this_process
-for descriptor, name in ((1, "stdout"), (2, "stderr")):
-    os.dup2(os.open(sys.argv[1] + "/" + name, os.O_WRONLY | os.O_CREAT), descriptor)
-sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-print("before", file=sys.stderr)
-prepare_this_process(silent=False)
-print("not silent", flush=True)
-prepare_this_process(silent=True)
-print("python", flush=True)
-print("python", file=sys.stderr, flush=True)
-os.write(1, b"descriptor")
-subprocess.run(["echo", "child"], check=True)
-os.kill(os.getpid(), signal.SIGTERM)
-"""
-    assert run_forked(code, str(tmp_path)).returncode == -signal.SIGTERM
-    assert [(tmp_path / name).read_text() for name in ("stdout", "stderr")] == ["not silent\n", "before\n"]
-
-
-def report_by_name(config):
-    tune.report({"loss": 1.0})
-    return losses(config)
-
-
-def report_imported(config):
-    report({"loss": 1.0})
-    return losses(config)
-
-
-def test_what_would_go_around_the_vault_is_refused_and_resources_are_not(tmp_path):
+def test_a_trainable_is_tried_out_may_ask_for_resources_and_has_a_name_of_its_run(tmp_path):
     search = open_private(open_privatizer(tmp_path), n_trials=2)
-    for function in (report_by_name, report_imported):
-        with pytest.raises(dptune.InputError, match=r'calls tune.report.*report_public\(.*metric="public"'):
-            search.trainable(function)
     trainable = search.trainable(losses)
-    with pytest.raises(dptune.InputError, match=r"tune.with_parameters"):
-        tune.with_parameters(trainable, rows=np.zeros(3))
+    assert trainable.try_out(CONFIG) == "PerExampleLosses(<private values>)"
+    with pytest.raises(ZeroDivisionError):
+        search.trainable(lambda config: 1 / 0).try_out({})
     asking = tune.with_resources(trainable, {"cpu": 2})
     assert issubclass(asking, trainable)
     again, other = (open_private(open_privatizer(tmp_path), name=run).trainable(losses) for run in ("run", "other"))
@@ -150,31 +105,69 @@ def test_what_would_go_around_the_vault_is_refused_and_resources_are_not(tmp_pat
 @pytest.fixture
 def user_module(tmp_path, monkeypatch):
     """A user's module that talks when it is imported; forgotten again by ``del sys.modules[...]``."""
-    (tmp_path / "a_users_module.py").write_text(MODULE.format(rows=N))
+    (tmp_path / "a_users_module.py").write_text(MODULE.format(rows=N, says=TOP_LEVEL))
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("a_users_module")
     sys.modules.pop("a_users_module", None)
 
 
-@pytest.mark.parametrize("decorated", [False, True])
-def test_a_users_module_is_imported_after_the_silence(tmp_path, user_module, monkeypatch, decorated):
-    search = open_private(open_privatizer(tmp_path), n_trials=2)
-    trainable = search.trainable(loss="hinge", data=user_module.function)(user_module.function)
-    if decorated:
-        trainable = user_module.function = search.trainable(user_module.function)
-    sent, for_host = cloudpickle.dumps(trainable), cloudpickle.dumps(PickledFunction(user_module.agent))
-    del sys.modules["a_users_module"]
-    received, objective = pickle.loads(sent), pickle.loads(for_host)
-    assert "a_users_module" not in sys.modules
-    order: list[bool] = []
-    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("a_users_module" in sys.modules))
-    one = received.__new__(received)
+def set_up(trainable):
+    one = trainable.__new__(trainable)
     one.is_actor = lambda: True
     one.setup(CONFIG)
-    assert order == [False]
-    assert ("a_users_module" in sys.modules) is not decorated  # then its function travels without its module
-    assert pickle.loads(cloudpickle.dumps(received)).function.load().__class__ is received.function.load().__class__
-    assert objective(0, {}) == 0.5  # that of a host of a federation
+    assert one.reset_config(CONFIG)
+
+
+def host(objective):
+    Host(objective, None, None, (0,), seed=1, mode="min", silent=True).objective.load()
+
+
+BEGINS = {  # a process of Ray's -> what begins there, with functions of a user's module
+    "trial": lambda user: partial(set_up, made_trainable(user.function)),
+    "trial that may print": lambda user: partial(set_up, made_trainable(user.function, silent=False)),
+    "last estimate": lambda user: partial(Call().run, partial(PickledFunction(user.function), CONFIG), silent=True),
+    "host of a federation": lambda user: partial(host, PickledFunction(user.agent)),
+}
+PROCESS = """
+import os, pickle, signal, subprocess, sys
+for descriptor, name in ((1, "stdout"), (2, "stderr")):
+    os.dup2(os.open(sys.argv[1] + "/" + name, os.O_WRONLY | os.O_CREAT), descriptor)
+sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+print("before", file=sys.stderr)
+begin = pickle.loads(open(sys.argv[1] + "/sent", "rb").read())
+assert "a_users_module" not in sys.modules
+begin()
+assert "a_users_module" in sys.modules
+print("python", flush=True)
+print("python", file=sys.stderr, flush=True)
+os.write(1, b"descriptor ")
+subprocess.run(["echo", "child"], check=True)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("process", BEGINS)
+def test_a_users_module_is_imported_after_the_silence_and_sigterm_ends_the_process(tmp_path, user_module, process):
+    (tmp_path / "sent").write_bytes(cloudpickle.dumps(BEGINS[process](user_module)))
+    del sys.modules["a_users_module"]
+    assert run_forked(PROCESS, str(tmp_path)).returncode == -signal.SIGTERM
+    said = [(tmp_path / name).read_text() for name in ("stdout", "stderr")]
+    if process == "trial that may print":
+        assert said == [f"{TOP_LEVEL}\npython\ndescriptor child\n", "before\npython\n"]
+    else:
+        assert said == ["", "before\n"]
+
+
+def test_a_decorated_function_travels_without_its_module(tmp_path, user_module):
+    search = open_private(open_privatizer(tmp_path), n_trials=2)
+    trainable = user_module.function = search.trainable(user_module.function)
+    sent = cloudpickle.dumps(trainable)
+    del sys.modules["a_users_module"]
+    received = pickle.loads(sent)
+    function = received.function.load()
+    assert "a_users_module" not in sys.modules
+    assert pickle.loads(cloudpickle.dumps(received)).function.load().__class__ is function.__class__
 
 
 @pytest.mark.parametrize(
@@ -224,8 +217,7 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path, caplog):
 
 
 @local
-def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
+def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(tmp_path):
     calls: list[Any] = []
 
     def load():
@@ -234,34 +226,17 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
     search = open_private(open_privatizer(tmp_path), n_trials=2)
     begin(search)
     trainable = search.trainable(loss="mse", data=load)(calls.append)
-    with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
-        value_of(trainable, "a")
-    assert "person 7" not in "".join(traceback.format_exception(caught.value))
-    assert caught.value.__context__ is None
-    with pytest.raises(dptune.InputError, match="FileNotFoundError"):
-        worker.estimated(trainable, [CONFIG])
+    for evaluate in (lambda: value_of(trainable, "a"), lambda: worker.estimated(trainable, [CONFIG])):
+        with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
+            evaluate()
+        assert "person 7" not in "".join(traceback.format_exception(caught.value))
+        assert caught.value.__context__ is None
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
 @local
-def test_the_final_trial_is_silenced_before_the_function_is_called(tmp_path, monkeypatch):
-    order: list[str] = []
-
-    def noted(config):
-        order.append("function")
-        return losses(config)
-
-    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
-    _, trainable = made(tmp_path, noted)
-    call = partial(worker.estimated, trainable, [CONFIG])
-    assert worker.Call().run(call, silent=True).private
-    assert order == ["silence", "function"]
-
-
-@local
-def test_every_upload_has_a_name_of_its_own_and_small_parts(tmp_path, local_actors, monkeypatch):
-    n, names, sizes = 20_000, [], []
-    monkeypatch.setattr(vault_client, "IN_FLIGHT", 2)
+def test_every_upload_has_a_name_of_its_own_and_small_parts(tmp_path, local_actors):
+    n, names, sizes = IN_FLIGHT * ROWS + 1, [], []  # more parts than may be on their way
     search, _ = made(tmp_path, losses, n=n)
     inner = next(iter(local_actors.values())).served
 

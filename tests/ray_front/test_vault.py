@@ -6,9 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+from noises import NoNoise
 
 import dptune
-from dptune.privacy.stored_losses import StoredLosses
 from dptune.search import SELECTION, VALUES
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import Actor, in_parts
@@ -17,7 +17,6 @@ from dptune_ray.vault import LossesMissing, Upload, Vault
 from dptune_ray.vault_run import VaultRun
 from ray_harness import SPACE, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
-from ray_privatizers import NoiselessPrivatizer
 
 POINT = {"x": 0.1, "y": 1.0}
 PART = np.zeros(N).tobytes()
@@ -30,8 +29,8 @@ def a_run(privatizer, method=VALUES, scope="run", mode="min", mu=None, trials=3,
     )
 
 
-def values_vault(folder, kind=dptune.LossPrivatizer, **settings) -> Vault:
-    return Vault(a_run(open_privatizer(folder, kind=kind), **settings))
+def values_vault(folder, noise=None, **settings) -> Vault:
+    return Vault(a_run(open_privatizer(folder, noise=noise), **settings))
 
 
 def gibo_vault(folder, **settings) -> Vault:
@@ -86,24 +85,18 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
             vault.estimated({**POINT, "x": 0.123}, True)
 
 
-def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
-    vault = values_vault(tmp_path)
-    vault.put("a", "u", 0, PART[: 8 * (N // 2)])
+def test_losses_in_part_or_of_another_process_are_asked_for_again_and_nothing_is_charged_or_kept(tmp_path):
+    vault, half = values_vault(tmp_path), N // 2
+    vault.put("a", "u", 0, PART[: 8 * half])
     assert received(vault, "a", POINT, "u", N) is None
-    vault.put("a", "u", N // 2, PART[8 * (N // 2) :])  # the first half was dropped
+    vault.put("a", "u", half, PART[8 * half :])  # the first half was dropped
     assert received(vault, "a", POINT, "u", N) is None
-    vault.put("a", "old", 0, PART)
-    assert received(vault, "a", POINT, "new", N) is None
-    assert open_ledger(tmp_path).charges() == []
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         finish(vault, "a", values=np.zeros(N + 1))
-
-
-def test_of_two_processes_of_one_trial_one_always_gets_through_and_of_the_other_nothing_is_kept(tmp_path):
-    vault = values_vault(tmp_path)
     for upload in ("one", "other"):
         vault.put("a", upload, 0, PART)
     assert received(vault, "a", POINT, "one", N) is None
+    assert open_ledger(tmp_path).charges() == []
     assert received(vault, "a", POINT, "other", N) is not None
     vault.put("a", "slow", 0, PART)
     assert received(vault, "a", POINT, "fast", None) is not None
@@ -111,7 +104,7 @@ def test_of_two_processes_of_one_trial_one_always_gets_through_and_of_the_other_
 
 
 def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_unpaid_before(tmp_path):
-    vault = values_vault(tmp_path, kind=NoiselessPrivatizer)
+    vault = values_vault(tmp_path, noise=NoNoise())
     for trial in "abc":
         assert vault.ask(trial) == {}
         with pytest.raises(dptune.errors.TrialFailed):
@@ -127,7 +120,7 @@ def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_un
 
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_the_final_estimate_has_the_improvement_over_the_default(tmp_path, mode):
-    settings = {"mu": 0.9, "default": {"x": 0.5, "y": 1.0}, "kind": NoiselessPrivatizer, "mode": mode}
+    settings = {"mu": 0.9, "default": {"x": 0.5, "y": 1.0}, "noise": NoNoise(), "mode": mode}
     vault, part = gibo_vault(tmp_path, **settings), {"final": 1.0, "default": 3.0}
     for upload, rows in (("u", [N, N + 1]), ("v", [N, N])):
         for name, level in part.items():
@@ -173,12 +166,13 @@ class Failing:
             raise dptune.InputError("public") from error
 
 
-def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, monkeypatch):
-    def broken(self, query):
+class Broken(NoNoise):
+    def add_gaussian(self, statistic, sigma):
         raise ValueError("loss 1234.56789")
 
-    monkeypatch.setattr(StoredLosses, "mean", broken)
-    vault = Actor(*in_parts(Vault, a_run(open_privatizer(tmp_path))))
+
+def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path):
+    vault = Actor(*in_parts(Vault, a_run(open_privatizer(tmp_path, noise=Broken()))))
     vault.call("put", "a", "u", 0, PART)
     answer = vault.call("finish", Upload("u", ("a",), (N,)), "a", POINT)
     assert "1234" not in repr(answer)
@@ -193,16 +187,18 @@ def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_
     settings = {"n": N, "clip": (0.0, 1.0)} if kept else {"groups": np.arange(N), "clip": (0.0, 4.0)}
     other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), **settings))
     assert "3 trials" in vault.begin(a_run(open_privatizer(tmp_path)).described())[0]
-    with pytest.raises(dptune.errors.BudgetMismatch, match="other privatizer"):
-        vault.begin(other.described())
-    with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
-        vault.begin(a_run(open_privatizer(tmp_path), mu=0.5).described())
     finish(vault, "a")
     late, failed = Vault(other), (Upload("", ("b",), (None,)), "b", POINT)
-    for call in (lambda: late.begin(other.described()), lambda: late.ask("b"), lambda: late.finish(*failed)):
-        if kept:
-            with pytest.raises(dptune.errors.BudgetMismatch, match="other clip"):
-                call()
+    refused = [
+        (lambda: vault.begin(other.described()), "other privatizer"),
+        (lambda: vault.begin(a_run(open_privatizer(tmp_path), mu=0.5).described()), "other settings"),
+        (lambda: late.begin(other.described()), "other clip"),
+        (lambda: late.ask("b"), "other clip"),
+        (lambda: late.finish(*failed), "other clip"),
+    ]
+    for call, words in refused if kept else refused[:2]:
+        with pytest.raises(dptune.errors.BudgetMismatch, match=words):
+            call()
     assert len(open_ledger(tmp_path).charges()) == 1
 
 
@@ -225,12 +221,23 @@ def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_a
     assert {trial: values_vault(tmp_path, **settings).check(trial, POINT) for trial in more} == more
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_the_last_release_that_an_error_or_a_kill_has_kept_from_being_made_is_made_up_for(
-    tmp_path, monkeypatch, killed
-):
+class Full(dptune.PrivacyLedger):
+    """Has no place for an answer while there is an ``error``."""
+
+    error: BaseException | None = None
+
+    def record(self, *about, **options):
+        if self.error is not None:
+            raise self.error
+        return super().record(*about, **options)
+
+
+@pytest.mark.parametrize("error", [dptune.LedgerError("disk full"), KeyboardInterrupt()], ids=["error", "kill"])
+def test_the_last_release_that_an_error_or_a_kill_has_kept_from_being_made_is_made_up_for(tmp_path, error):
     def selection_vault():
-        return values_vault(tmp_path, method=SELECTION, mu=0.9, trials=3, default={"x": 0.9, "y": 9.0})
+        ledger = Full(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
+        privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))
+        return Vault(a_run(privatizer, method=SELECTION, mu=0.9, trials=3, default={"x": 0.9, "y": 9.0})), ledger
 
     def play(vault, name):
         for trial in (f"{name}{i}" for i in range(9)):
@@ -238,16 +245,13 @@ def test_the_last_release_that_an_error_or_a_kill_has_kept_from_being_made_is_ma
                 return
             finish(vault, trial, point)
 
-    def fails(*about, **options):
-        raise KeyboardInterrupt if killed else dptune.LedgerError("disk full")
-
-    vault = selection_vault()
-    with monkeypatch.context() as patch:
-        patch.setattr(dptune.PrivacyLedger, "record", fails)
-        with pytest.raises((KeyboardInterrupt, dptune.LedgerError)):
-            play(vault, "t")
-    if killed:
-        vault = selection_vault()
+    vault, ledger = selection_vault()
+    ledger.error = error
+    with pytest.raises(type(error)):
+        play(vault, "t")
+    ledger.error = None
+    if isinstance(error, KeyboardInterrupt):
+        vault, _ = selection_vault()
         assert not vault._run.complete
         play(vault, "again ")
     else:

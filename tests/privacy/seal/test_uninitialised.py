@@ -66,7 +66,7 @@ def test_what_an_optimizer_does_never_depended_on_it(optimizer: str) -> None:
     assert {stops for stops, _ in zeros} == {False, True}
 
 
-@pytest.mark.parametrize("module", ["dptune_optuna/shield.py", "dptune_ray/__init__.py"])
+@pytest.mark.parametrize("module", ["dptune_optuna/shield.py", "dptune_ray/search.py"])
 def test_a_process_that_imports_the_front_end_is_safe(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """As one that unpickles an objective."""
     written = []

@@ -1,4 +1,4 @@
-"""Privatizers for tests. A vault imports them, so this module needs dptune alone."""
+"""A privatizer that kills. A vault imports it, so this module needs dptune alone."""
 
 from __future__ import annotations
 
@@ -11,21 +11,7 @@ import numpy as np
 
 import dptune
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
-from dptune.privacy.noise import NoiseSource, SeededNoise
-
-
-class Silent(SeededNoise):
-    """NOT PRIVATE: no noise at all, to compare two front ends."""
-
-    def add_gaussian(self, vector: np.ndarray, sigma: float) -> np.ndarray:
-        return np.array(vector)
-
-
-class NoiselessPrivatizer(dptune.LossPrivatizer):
-    """NOT PRIVATE: releases the clipped means themselves."""
-
-    def __init__(self, ledger: dptune.PrivacyLedger, **settings: Any) -> None:
-        super().__init__(ledger, **{**settings, "noise": Silent(0)})
+from dptune.privacy.noise import NoiseSource
 
 
 class KillingPrivatizer(dptune.LossPrivatizer):
