@@ -36,10 +36,6 @@ def point(trial):
     return trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
 
 
-def losses_of(data):
-    return lambda trial: losses_at(data, *point(trial))
-
-
 def people_s_losses(trial):
     return losses_at(people(), *point(trial))
 

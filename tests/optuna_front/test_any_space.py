@@ -4,10 +4,9 @@ import pickle
 from pathlib import Path
 
 import numpy as np
-import optuna
 import pytest
 from audit_tools import start_forked
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FixedTrial, TrialState
 
 import dptune
@@ -36,68 +35,62 @@ def losses(trial):
 
 def begin(folder, space, **settings):
     privatizer = open_privatizer(folder, mu=8.0, noise=SeededNoise(3))
-    return CentredSampler(privatizer, space, n_trials=48, seed=1, **settings)
+    return CentredSampler(privatizer, space, n_trials=24, seed=1, **settings)
 
 
-@pytest.fixture(scope="module", params=[MODELS, None], ids=["declared", "discovered"])
-def finished(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    sampler = begin(folder, request.param)
+@pytest.mark.parametrize("space", [MODELS, None], ids=["declared", "discovered"])
+def test_categories_and_conditions_are_searched_and_what_joined_is_known_to_restarts_and_copies(tmp_path, space):
+    sampler = begin(tmp_path, space)
     study = create(None, sampler)
-    study.optimize(sampler.objective(losses), n_trials=48)
-    return folder, request.param, sampler, study
-
-
-def test_categories_and_conditions_are_searched(finished):
-    folder, space, sampler, study = finished
+    study.optimize(sampler.objective(losses))
     run = sampler.run_of(study)
     assert run.complete
     assert {trial.params["model"] for trial in study.trials} == {"a", "b"}
     found = sampler.recommend(study)
     assert found["constant"] == "only"  # it rebuilds the model
     assert ("k" in found) == (found["model"] == "a") != ("y" in found)
-    assert np.mean(losses(optuna.trial.FixedTrial(found))) < 0.45
+    assert np.mean(losses(FixedTrial(found))) < 0.45
     assert run.space.when.keys() == {"k", "y"}
-    noted = [charge.note for charge in open_ledger(folder, 8.0).charges(prefix="generation/")]
+    noted = [charge.note for charge in open_ledger(tmp_path, 8.0).charges(prefix="generation/")]
     assert [len(note["points"][0]) for note in noted][-1] == MODELS.d
     assert all(("space" in note) == (space is None and len(note["points"][0]) == MODELS.d) for note in noted)
 
-
-def test_what_joined_is_known_to_restarts_and_copies(finished):
-    folder, space, sampler, study = finished
-    study.sampler = again = begin(folder, space)
+    study.sampler = again = begin(tmp_path, space)
     for other in (again.run_of(study), pickle.loads(pickle.dumps(sampler)).run_of(study)):
-        assert other.space == sampler.run_of(study).space
-        assert other.recommend() == sampler.run_of(study).recommend()
-    assert again.recommend(study) == sampler.recommend(study)
-    assert again.objective(losses).estimate(study, again.recommend(study)).value > 0
+        assert other.space == run.space
+        assert other.recommend() == run.recommend()
+    assert again.recommend(study) == found
+    assert again.objective(losses).estimate(study, found).value > 0
 
 
-def test_the_default_is_the_first_trial_also_where_the_space_is_not_known(tmp_path):
+@pytest.mark.parametrize("space", [MODELS, None], ids=["declared", "discovered"])
+def test_the_default_is_the_first_trial_also_where_the_space_is_not_known(tmp_path, space):
     default = {"model": "b", "x": 0.9, "y": 5.0}
-    for space, folder in ((MODELS, tmp_path / "declared"), (None, tmp_path / "discovered")):
-        folder.mkdir()
-        sampler = begin(folder, space, default=default)
-        study = create(None, sampler)
-        study.optimize(sampler.objective(losses), n_trials=12)
-        first = dict(study.trials[0].params)
-        assert (first.pop("x"), first.pop("y")) == pytest.approx((0.9, 5.0))
-        assert first == {"model": "b", "constant": "only"}
-        assert sampler.recommend(study).defaults == default
-        assert all(trial.params["x"] != study.trials[0].params["x"] for trial in study.trials[1:])
-    sampler = begin(tmp_path, MODELS, default={"model": "a", "x": 0.0})
-    with pytest.raises(dptune.InputError, match="active searched parameter"):
-        sampler.run_of(create(None, sampler))
+    sampler = begin(tmp_path, space, default=default)
+    study = create(None, sampler)
+    study.optimize(sampler.objective(losses), n_trials=8)
+    first = dict(study.trials[0].params)
+    assert (first.pop("x"), first.pop("y")) == pytest.approx((0.9, 5.0))
+    assert first == {"model": "b", "constant": "only"}
+    assert sampler.recommend(study).defaults == default
+    assert all(trial.params["x"] != study.trials[0].params["x"] for trial in study.trials[1:])
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 def test_a_condition_is_one_the_function_must_keep_and_a_method_for_numbers_has_none(tmp_path):
     always = Space({name: MODELS[name] for name in MODELS})  # says that k and y are always active
-    sampler = begin(tmp_path, always)
-    with pytest.raises(dptune.InputError, match=r"has the parameter '[ky]'.*did not suggest it"):
+
+    def run(space, **settings):
+        sampler = begin(tmp_path, space, **settings)
         create(None, sampler).optimize(sampler.objective(losses), n_trials=1)
-    with pytest.raises(dptune.InputError, match="searches numbers"):
-        DPGIBOSampler(open_privatizer(tmp_path, mu=8.0), MODELS, n_trials=24)
+
+    for wrong, says in (
+        (lambda: run(always), r"has the parameter '[ky]'.*did not suggest it"),
+        (lambda: run(MODELS, default={"model": "a", "x": 0.0}), "active searched parameter"),
+        (lambda: DPGIBOSampler(open_privatizer(tmp_path, mu=8.0), MODELS, n_trials=24), "searches numbers"),
+    ):
+        with pytest.raises(dptune.InputError, match=says):
+            wrong()
     assert open_ledger(tmp_path, 8.0).charges() == []
     assert to_space({"c": CategoricalDistribution([print, "a"])}, choices=True) is None  # an object is drawn
     assert not within(CategoricalDistribution(["a", "b"]), "c")
@@ -108,19 +101,11 @@ def test_a_condition_is_one_the_function_must_keep_and_a_method_for_numbers_has_
 
 def shown(*trials):
     """The space after these trials; each gives its parameters in the order of suggestion."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     begun = Space({"first": Categorical(["a", "b", "c"])})
     found = Discovery(begun)
+    kinds = {str: CategoricalDistribution(["a", "b", "c"]), int: IntDistribution(1, 3), float: FloatDistribution(0, 1)}
     for trial in trials:
-        asked = optuna.create_study().ask()
-        for name, value in trial.items():
-            if isinstance(value, str):
-                asked.suggest_categorical(name, ["a", "b", "c"])
-            elif isinstance(value, int):
-                asked.suggest_int(name, 1, 3)
-            else:
-                asked.suggest_float(name, 0, 1)
-        found.add(trial, asked.distributions)
+        found.add(trial, {name: kinds[type(value)] for name, value in trial.items()})
     return found.space(begun)
 
 
@@ -139,11 +124,9 @@ def test_a_condition_is_the_first_parameter_that_tells_trials_apart():
 
 def test_what_no_ended_trial_has_shown_keeps_what_is_known_of_it():
     """A thread or a process is still running the trial that has suggested it."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     begun = Space({"first": Categorical(["a", "b", "c"]), "x": Float(0, 1)})
     found = Discovery(begun)
-    asked = optuna.create_study().ask({"first": CategoricalDistribution(["a", "b", "c"])})
-    found.add(asked.params, asked.distributions)
+    found.add({"first": "a"}, {"first": CategoricalDistribution(["a", "b", "c"])})
     assert found.space(begun).when == {"x": None}
     known = Space(begun, when={"x": {"first": ["c"]}})
     assert found.space(known).when == {"x": {"first": ("c",)}}
@@ -173,9 +156,7 @@ def models(trial):
 
 
 def begun_in(folder):
-    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0))
-    sampler = CentredSampler(privatizer, n_trials=TRIALS, seed=3)
+    sampler = CentredSampler(open_privatizer(folder, n=N, clip=(0.0, 2.0)), n_trials=TRIALS, seed=3)
     return sampler, create(stored(folder), sampler, "x")
 
 
@@ -188,7 +169,6 @@ def work(folder, function, **how):
 @pytest.mark.parametrize(
     ("way", "function", "more"),
     [
-        ("one", layers, 0),
         ("four threads", models, 3),  # under way when the run was complete
         ("restarts", models, 10),  # what the first two have begun, and a choice has candidates of its own
         ("forks", layers, TRIALS),  # each makes generations, and at the end candidates, of its own

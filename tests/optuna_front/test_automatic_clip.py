@@ -9,7 +9,7 @@ from optuna.distributions import FloatDistribution
 from sklearn.linear_model import Ridge
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.errors import BudgetMismatch, InputError, KeyConflict
+from dptune.errors import BudgetMismatch, InputError
 from dptune_optuna import CentredSampler, PrivateObjective
 from harness import create, stored, transcript
 
@@ -51,6 +51,12 @@ def begun(folder, function, *, kind="sampler", loss="squared_error", clip="auto"
     return ledger, create(stored(folder), sampler), sampler.objective(**about)(function)
 
 
+def first_trial(folder, function, **settings):
+    ledger, study, objective = begun(folder, function, **settings)
+    study.optimize(objective, n_trials=1)
+    return ledger
+
+
 @pytest.mark.parametrize("kind", ["sampler", "objective"])
 def test_the_default_chooses_the_clip_before_the_run_begins(kind, tmp_path, caplog):
     ledger, study, objective = begun(tmp_path, function := Fitting(), kind=kind)
@@ -72,49 +78,21 @@ def test_the_default_chooses_the_clip_before_the_run_begins(kind, tmp_path, capl
     assert len(ledger.charges("clip/automatic")) == 1
 
 
-def test_in_a_space_that_trials_show_the_clip_leaves_its_part_of_epsilon_and_delta_to_the_run(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "l.db", Budget.approximate_dp(1.0, 1e-5))
-    default = {**DEFAULT, "solver": "svd"}
-    sampler = CentredSampler(LossPrivatizer(ledger, n=N, clip="auto"), n_trials=12, default=default, seed=0)
-
-    @sampler.objective(loss="squared_error", data=rows(N, 1))
-    def fit(trial):
-        alpha = trial.suggest_float("alpha", 1e-3, 1e3, log=True)
-        return Ridge(alpha, solver=trial.suggest_categorical("solver", ["svd", "lsqr"])).fit(*rows(40, 0))
-
-    create(None, sampler).optimize(fit)
-    assert ledger.statement().epsilon == pytest.approx(1.0, rel=1e-6)
-    assert ledger.statement().spent_epsilon <= 1.0 + 1e-9
-    assert {charge.scope for charge in ledger.charges() if charge.eta} == {"study"}
-
-
-def test_a_loss_whose_range_is_known_needs_no_release_and_another_one_a_default(tmp_path):
-    ledger, _, _ = begun(tmp_path, Fitting(), loss="zero_one", default=None)
-    with pytest.raises(InputError, match="Give default=, or clip"):
-        begun(tmp_path, Fitting(), default=None)
-    assert ledger.spent() == 0
-
-
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "error", "message"),
     [
-        ({"default": {"alpha": 1e9}}, "within its range"),
-        ({"start_from": "other"}, "start_from= needs the clip"),
-        ({"mu": 1.0}, "leaves no room"),
+        ({"default": None}, InputError, "Give default=, or clip"),
+        ({"default": {"alpha": 1e9}}, InputError, "within its range"),
+        ({"mu": 1.0}, InputError, "leaves no room"),
+        ({"fails": True}, ValueError, "a public bug"),
     ],
 )
-def test_a_mistake_is_refused_before_training_and_costs_nothing(settings, message, tmp_path):
-    ledger, study, objective = begun(tmp_path, function := Fitting(), **settings)
-    with pytest.raises(InputError, match=message):
-        study.optimize(objective, n_trials=1)
-    assert function.asked == []
-    assert ledger.spent() == 0
-
-
-def test_a_default_that_fails_costs_nothing(tmp_path):
-    ledger, study, objective = begun(tmp_path, Fitting(fails=True))
-    with pytest.raises(ValueError, match="a public bug"):
-        study.optimize(objective, n_trials=1)
+def test_a_mistake_is_refused_before_training_and_costs_nothing(settings, error, message, tmp_path):
+    ledger, _, _ = begun(tmp_path, Fitting(), loss="zero_one", default=None)  # whose range is known: no release
+    function = Fitting(fails=settings.pop("fails", False))
+    with pytest.raises(error, match=message):
+        first_trial(tmp_path, function, **settings)
+    assert function.asked in ([], [1.0])
     assert ledger.spent() == 0
 
 
@@ -139,16 +117,9 @@ def test_neighbours_leave_the_same_study(tmp_path):
     assert left("nan", np.nan) == left("huge", 1e300) == mine
 
 
-def test_a_run_keeps_its_clip_and_another_loss_does_not_get_it(tmp_path):
-    (given := tmp_path / "given").mkdir()
-    ledger, study, objective = begun(given, Fitting(), clip=(0.0, 1e7), mu=0.5)
-    study.optimize(objective, n_trials=1)
+def test_a_run_keeps_its_clip(tmp_path):
+    ledger = first_trial(tmp_path, Fitting(), clip=(0.0, 1e7), mu=0.5)
     spent = ledger.spent()
-    _, study, objective = begun(given, Fitting(), mu=0.5)
-    with pytest.raises(BudgetMismatch, match="was started with clip"):
-        study.optimize(objective, n_trials=1)
+    with pytest.raises(BudgetMismatch):
+        first_trial(tmp_path, Fitting(), mu=0.5)
     assert ledger.spent() == spent  # an automatic one is not paid
-    _, study, objective = begun(tmp_path, Fitting(), loss="absolute_error", mu=0.5)
-    study.optimize(objective, n_trials=1)
-    with pytest.raises(KeyConflict, match="was chosen for absolute_error, and this is squared_error"):
-        begun(tmp_path, Fitting(), mu=0.5)

@@ -1,11 +1,8 @@
 """The recipe of docs/optuna.md for a search that knows the noise; skipped where BoTorch is not installed."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -25,20 +22,11 @@ with warnings.catch_warnings():
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
-def test_the_recipe_runs_and_its_model_has_the_noise_of_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models: list[Any] = []
-    plain = fit.fit_gpytorch_mll
+def test_the_recipe_runs_and_its_model_has_the_noise_of_the_ledger(tmp_path, monkeypatch):
+    models, plain, privatizer = [], fit.fit_gpytorch_mll, open_privatizer(tmp_path)
     monkeypatch.setattr(fit, "fit_gpytorch_mll", lambda mll: models.append(mll.model) or plain(mll))
-    privatizer = open_privatizer(tmp_path)
-    known = {
-        "optuna": optuna,
-        "PrivateObjective": PrivateObjective,
-        "privatizer": privatizer,
-        "losses": people_s_losses,
-    }
-    exec(RECIPE.replace("n_trials=40", "n_trials=14"), known)
+    known = {"optuna": optuna, "PrivateObjective": PrivateObjective, "losses": people_s_losses}
+    exec(RECIPE.replace("n_trials=40", "n_trials=14"), {**known, "privatizer": privatizer})
     assert len(models) == 4  # of the trials after the startup
     values = privatizer.ledger.charges(prefix="value/")
     for i, model in enumerate(models):

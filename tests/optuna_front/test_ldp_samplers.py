@@ -119,13 +119,17 @@ def test_two_processes_on_one_study_are_one_run(tmp_path):
     assert mean(study, open_sampler()) == mean(study)  # read at once, and in the order in which they came
 
 
-def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch):
-    study, follower, late = told(replies=20), open_sampler(), {0, 17}
-    shown = study.get_trials()
-    hidden = [t for t in shown if t.number not in late]
-    monkeypatch.setattr(optuna.storages.InMemoryStorage, "get_all_trials", lambda *args, **more: hidden)
-    assert follower.run_of(study).bandit.t == len(hidden)
-    hidden = shown
+def test_a_trial_that_the_storage_shows_late_is_read_late():
+    class Late(optuna.storages.InMemoryStorage):
+        hidden = frozenset()
+
+        def get_all_trials(self, *args, **more):
+            return [t for t in super().get_all_trials(*args, **more) if t.number not in self.hidden]
+
+    study, follower = told(replies=20, storage=(storage := Late())), open_sampler()
+    storage.hidden = {0, 17}
+    assert follower.run_of(study).bandit.t == 18
+    storage.hidden = set()
     assert follower.run_of(study).bandit.t == 20
     assert follower.run_of(study).ask() == study.sampler.run_of(study).ask()
 
@@ -155,7 +159,7 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
 
 def test_without_a_space_the_first_completed_trial_fixes_it():
     study = told(space=None)
-    with pytest.raises(dptune.InputError, match="no completed trial"):
+    with pytest.raises(dptune.InputError):
         study.sampler.recommend(study)
     study.optimize(reply_of, n_trials=20)
     assert set(study.sampler.recommend(study)) == set(SPACE)

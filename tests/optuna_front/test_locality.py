@@ -10,17 +10,15 @@ from noises import NoNoise
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-import dptune
 from dptune_optuna import PrivateObjective
-from harness import create
+from harness import create, open_privatizer
 
 N, RANGE = 300, 3.0
 
 
 def value_on(folder, X, y, model, *, opaque=False):
     folder.mkdir()
-    ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, RANGE), noise=NoNoise())
+    privatizer = open_privatizer(folder, n=N, clip=(0.0, RANGE), noise=NoNoise())
 
     def losses(trial):
         if trial.number == 0:  # nothing counts before one trial has succeeded
@@ -56,30 +54,22 @@ def test_a_person_the_model_fails_on_moves_the_value_by_one_share(tmp_path, fitt
     assert moved(tmp_path, X, neighbour, y, model) <= RANGE / N * (1 + 1e-6)
 
 
-class Panic(BaseException):
-    """No Exception, as what Rust extensions raise."""
-
-
 class Panicking:
-    """Fails on a batch with a row beyond 100, and on that row alone."""
+    """Fails on a batch with a row beyond 100, and on that row alone, with no Exception, as Rust extensions do."""
 
     classes_ = np.array([0, 1])
 
-    def __init__(self, error):
-        self.error = error
-
     def predict_proba(self, X):
         if (X > 100).any():
-            raise self.error(f"row with {X.max()}")
+            raise BaseException(f"row with {X.max()}")
         return np.full((len(X), 2), [0.9, 0.1])
 
 
-@pytest.mark.parametrize("error", [ValueError, Panic])
-def test_whatever_the_model_raises_about_a_person_moves_the_value_by_one_share(tmp_path, error):
+def test_whatever_the_model_raises_about_a_person_moves_the_value_by_one_share(tmp_path):
     X, y = np.ones((N, 1)), np.zeros(N, dtype=int)
     neighbour = X.copy()
     neighbour[17] = 1000.0
-    assert 0 < moved(tmp_path, X, neighbour, y, Panicking(error)) <= RANGE / N * (1 + 1e-6)
+    assert 0 < moved(tmp_path, X, neighbour, y, Panicking()) <= RANGE / N * (1 + 1e-6)
 
 
 def test_an_opaque_function_that_one_person_can_make_raise_breaks_the_promise(tmp_path, fitted):
@@ -101,8 +91,7 @@ def test_threads_do_not_let_a_warning_about_one_person_out_nor_silence_the_users
             warnings.warn(f"row {X[0, 0]} is odd", UserWarning, stacklevel=1)
             return np.full((len(X), 2), 0.5)
 
-    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=4, clip=(0.0, RANGE))
+    privatizer = open_privatizer(tmp_path, n=4, clip=(0.0, RANGE))
     data = (np.full((4, 1), 123456.5), np.array([0, 1, 0, 1]))
     objective = PrivateObjective(lambda trial: Warns(), privatizer, n_trials=24, loss="log_loss", data=data)
     before = list(warnings.filters)

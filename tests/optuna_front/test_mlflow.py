@@ -15,19 +15,20 @@ from noises import CannedNoise, NoNoise
 import dptune
 from dptune.privacy.noise import SeededNoise
 from dptune_mlflow import MLflowCallback, log_run
+from dptune_optuna import CentredSampler
 from harness import (
     FRONTS,
     SPACE,
     N,
     create,
     front,
-    losses_of,
     open_ledger,
     open_privatizer,
     people,
     people_s_losses,
     point,
 )
+from test_non_interference import users_function
 
 SECRET = 1234.56789
 PAGE = Path(__file__).parents[2] / "docs/optuna.md"
@@ -51,11 +52,11 @@ def where(tmp_path):
     return place(tmp_path)
 
 
-def written(kind, folder, where, function=people_s_losses, **sources):
+def written(kind, folder, function=people_s_losses, **sources):
     """Run a study to its estimate; return it and its run."""
-    sampler, objective = front(kind, open_privatizer(folder, **sources), function, n_trials=12)
-    callback, study = MLflowCallback(objective, **where), create(None, sampler)
-    study.optimize(objective, n_trials=30, callbacks=[callback])
+    sampler, objective = front(kind, open_privatizer(folder, **sources), function, n_trials=8)
+    callback, study = MLflowCallback(objective, **place(folder)), create(None, sampler)
+    study.optimize(objective, n_trials=20, callbacks=[callback])
     run = objective.run_of(study)
     objective.estimate(study, run.recommend())
     callback.update(study)
@@ -72,22 +73,13 @@ def runs_in(where):
     return client, parent, sorted(trials, key=lambda run: int(run.info.run_name.removeprefix("trial ")))
 
 
-def artifact(client, run, name):
-    return Path(client.download_artifacts(run.info.run_id, name)).read_text()
-
-
-@pytest.fixture(scope="module", params=FRONTS)
-def finished(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    return request.param, place(folder), *written(request.param, folder, place(folder))
-
-
-def test_a_study_is_a_run_with_its_trials_nested(finished):
-    kind, where, study, run = finished
+@pytest.mark.parametrize("kind", FRONTS)
+def test_a_study_is_a_run_with_its_trials_nested_and_the_answer_stands_with_it(tmp_path, where, kind):
+    study, run = written(kind, tmp_path)
     client, parent, trials = runs_in(where)
     assert (parent.info.run_name, parent.info.status) == ("study", "FINISHED")
     known = [trial for trial in study.trials if math.isfinite(trial.value)]
-    assert 6 <= len(known) <= len(study.trials) == len(trials)
+    assert 4 <= len(known) <= len(study.trials) == len(trials)
     for nested, trial in zip(trials, study.trials, strict=True):
         assert nested.data.params == {name: str(value) for name, value in trial.params.items()}
         shown = {"value": trial.value} if trial in known else {}
@@ -97,15 +89,11 @@ def test_a_study_is_a_run_with_its_trials_nested(finished):
     curve = client.get_metric_history(parent.info.run_id, "value")
     assert [(at.step, at.value) for at in curve] == [(trial.number, trial.value) for trial in known]
     spent = client.get_metric_history(parent.info.run_id, "mu_spent")
-    assert [at.step for at in spent][:12] == list(range(12))
-    assert parent.data.metrics["mu_spent"] == spent[-1].value == run.ledger.spent()
-    assert parent.data.metrics["mu_left"] == run.ledger.remaining()
-
-
-def test_the_answer_stands_with_the_study(finished):
-    _, where, _, run = finished
-    client, parent, _ = runs_in(where)
+    assert [at.step for at in spent][:8] == list(range(8))
     numbers, tags, best = parent.data.metrics, parent.data.tags, run.recommend()
+    assert numbers["mu_spent"] == spent[-1].value == run.ledger.spent()
+    assert numbers["mu_left"] == run.ledger.remaining()
+
     estimate = run.estimated(best)
     assert {name: tags[f"recommended.{name}"] for name in SPACE} == {name: str(best[name]) for name in SPACE}
     assert (numbers["loss"], numbers["loss_sigma"]) == (estimate.value, estimate.sigma)
@@ -113,11 +101,13 @@ def test_the_answer_stands_with_the_study(finished):
     assert str(estimate) in tags["mlflow.note.content"]
     assert best.summary().replace("\n", "\n\n") in tags["mlflow.note.content"]
     assert tags["private"] == "True"
-    assert artifact(client, parent, "statement.txt") == run.ledger.statement(delta=1e-5).to_text()
-    rows, charges = csv.DictReader(artifact(client, parent, "released.csv").splitlines()), run.ledger.charges("study")
-    assert [(row["release"], tuple(map(float, row["value"].split()))) for row in rows] == [
-        (charge.key, charge.value) for charge in charges
-    ]
+    statement, table = (
+        Path(client.download_artifacts(parent.info.run_id, name)).read_text()
+        for name in ("statement.txt", "released.csv")
+    )
+    assert statement == run.ledger.statement(delta=1e-5).to_text()
+    released = [(row["release"], tuple(map(float, row["value"].split()))) for row in csv.DictReader(table.splitlines())]
+    assert released == [(charge.key, charge.value) for charge in run.ledger.charges("study")]
     assert log_run(run.ledger, "study", recommended=best, **where) == parent.info.run_id  # it is found again
 
 
@@ -130,24 +120,12 @@ def records(folder):
     return "\n".join(sorted(text.splitlines()))
 
 
-def fails(data, kind):
-    """The user's function; that it fails is public, why is not."""
-    errors = {"raise": ValueError, "prune": optuna.TrialPruned}
-
-    def losses(trial):
-        if trial.number % 3 == 1 and kind in errors:
-            raise errors[kind](f"person 7 at {point(trial)}: {data[7]}")
-        return losses_of(data)(trial)
-
-    return losses
-
-
 def of_neighbours(front, kind, tmp_path, noise):
     neighbour = people()
     neighbour[7] = SECRET
     for name, data in (("a", people()), ("b", neighbour)):
         (tmp_path / name).mkdir()
-        written(front, tmp_path / name, place(tmp_path / name), fails(data, kind), noise=noise())
+        written(front, tmp_path / name, users_function(data, kind), noise=noise())
     return records(tmp_path / "a"), records(tmp_path / "b")
 
 
@@ -186,14 +164,6 @@ def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path, where):
     assert str(SECRET) not in records(tmp_path)
 
 
-@pytest.mark.parametrize("seeded", [False, True])
-def test_a_run_is_private_if_and_only_if_all_its_ledgers_releases_are(tmp_path, where, seeded):
-    released(open_privatizer(tmp_path), "a", 0.3)
-    released(open_privatizer(tmp_path, **({"noise": SeededNoise(1)} if seeded else {})), "b", 0.3)
-    run = MlflowClient(where["tracking_uri"]).get_run(log_run(open_ledger(tmp_path), "a", **where))
-    assert run.data.tags["private"] == str(not seeded)
-
-
 def released(privatizer, scope, mu):
     privatizer.observe("x", np.zeros(N))
     privatizer.release(privatizer.mean_query("x", mu), scope=scope, key="1")
@@ -202,35 +172,41 @@ def released(privatizer, scope, mu):
 def test_runs_of_one_name_in_two_ledgers_or_of_two_names_in_one_are_two(tmp_path, where):
     """Each keeps its own numbers, whichever is written last, and is found again."""
     ids, client, where["experiment"] = {}, MlflowClient(where["tracking_uri"]), "all"
-    for name, mu in (("a", 0.3), ("b", 0.3), ("a", 0.6), ("a", 0.3)):
+    for name, mu, noise in (("a", 0.3, {}), ("b", 0.3, {"noise": SeededNoise(1)}), ("a", 0.6, {}), ("a", 0.3, {})):
         (tmp_path / str(mu)).mkdir(exist_ok=True)
-        one = open_privatizer(tmp_path / str(mu))
-        released(one, name, mu)
+        one = open_privatizer(tmp_path / str(mu), **noise)
+        one.observe("x", np.zeros(N))
+        one.release(one.mean_query("x", mu), scope=name, key="1")
         made = log_run(one.ledger, name, **where)
         assert ids.setdefault((name, mu), made) == made
         assert client.get_run(made).info.run_name == name
     assert len(set(ids.values())) == 3
-    spent = {key: client.get_run(run).data.metrics["mu_spent"] for key, run in ids.items()}
-    assert spent["a", 0.6] == pytest.approx(0.6)
-    assert spent["a", 0.3] == pytest.approx(0.3 * 2**0.5)  # brought up to date
+    data = {key: client.get_run(run).data for key, run in ids.items()}
+    assert data["a", 0.6].metrics["mu_spent"] == pytest.approx(0.6)
+    assert data["a", 0.3].metrics["mu_spent"] == pytest.approx(0.3 * 2**0.5)  # brought up to date
+    assert data["a", 0.6].tags["private"] == "True"
+    assert data["a", 0.3].tags["private"] == "False"  # another run of its ledger is not
 
 
-def test_what_cannot_be_written_is_refused_by_name(tmp_path, where, monkeypatch):
-    sampler, _ = front("centred", open_privatizer(tmp_path))
-    with pytest.raises(dptune.InputError, match="delta"):
-        MLflowCallback(sampler)
-    with pytest.raises(dptune.InputError, match="TPESampler"):
-        MLflowCallback(optuna.samplers.TPESampler(), **where)
-    with pytest.raises(dptune.InputError, match="nothing for a run named 'svm'"):
-        log_run(open_ledger(tmp_path), "svm", **where)
-    unknown = type(sampler)(open_privatizer(tmp_path))
-    with pytest.raises(dptune.InputError, match="nothing to write"):
-        MLflowCallback(unknown, **where).update(create(None, unknown))
+def test_what_cannot_be_written_is_refused_by_name(tmp_path, where):
+    sampler, unknown = (front("centred", open_privatizer(tmp_path))[0], CentredSampler(open_privatizer(tmp_path)))
+    for use, says in (
+        (lambda: MLflowCallback(sampler), "delta"),
+        (lambda: MLflowCallback(optuna.samplers.TPESampler(), **where), "TPESampler"),
+        (lambda: log_run(open_ledger(tmp_path), "svm", **where), "nothing for a run named 'svm'"),
+        (lambda: MLflowCallback(unknown, **where).update(create(None, unknown)), "nothing to write"),
+    ):
+        with pytest.raises(dptune.InputError, match=says):
+            use()
+
+
+def test_without_mlflow_the_extra_is_named(tmp_path, where, monkeypatch):
+    sampler, objective = front("centred", open_privatizer(tmp_path))
     study, callback = create(None, sampler), MLflowCallback(sampler, **where)
     callback(study, optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))  # nothing has begun
     assert not (tmp_path / "mlruns").exists()
+    study.optimize(objective, n_trials=1)
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    study.optimize(sampler.objective(people_s_losses), n_trials=1)
     with pytest.raises(dptune.MissingExtra, match=r"dptune\[mlflow\]"):
         callback.update(study)
 

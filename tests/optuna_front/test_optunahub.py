@@ -1,5 +1,6 @@
 """The package for OptunaHub loads as OptunaHub loads it, and its example runs."""
 
+import contextlib
 import importlib.util
 import inspect
 import re
@@ -22,8 +23,6 @@ def load(name):
 
         return optunahub.load_local_module(name, registry_root=str(REGISTRY))
     spec = importlib.util.spec_from_file_location(f"hub_{name.replace('/', '_')}", REGISTRY / name / "__init__.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -45,8 +44,8 @@ def test_its_page_shows_the_arguments_as_they_are():
 
 
 def test_its_example_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
     module = load("samplers/private_tuning")
     monkeypatch.setitem(sys.modules, "optunahub", SimpleNamespace(load_module=lambda _: module))  # not by network
-    exec((PACKAGE / "example.py").read_text(), {})
+    with contextlib.chdir(tmp_path):
+        exec((PACKAGE / "example.py").read_text(), {})
     assert "epsilon" in capsys.readouterr().out

@@ -9,11 +9,11 @@ from dptune_optuna.studies import SIGMA
 from harness import begun, open_ledger, ran
 
 
-def run_study(folder, kind, **more):
+def run_study(folder, kind):
     """Run a whole study, with warnings as errors."""
     trials = 6 if kind == "values" else 12
     with warnings.catch_warnings(action="error"):
-        _, study, objective = ran(kind, folder, trials, n_trials=trials, **more)
+        _, study, objective = ran(kind, folder, trials, n_trials=trials)
     return study, objective
 
 
@@ -45,7 +45,7 @@ def test_values_have_a_name_and_their_noise_beside_them(tmp_path, front, name):
     assert (f"`{SIGMA}` is the standard deviation" in note_of(study)) == (front != "centred")
 
 
-def test_the_noise_beside_a_value_is_what_the_mechanism_draws(tmp_path):
+def test_the_noise_beside_a_value_is_what_the_mechanism_draws_and_the_dashboard_reads_the_note(tmp_path):
     study, objective = run_study(tmp_path, "values")
     run = objective.run_of(study)
     width, mu = run.privatizer.loss_range, run.plan.monitor_mu
@@ -54,6 +54,8 @@ def test_the_noise_beside_a_value_is_what_the_mechanism_draws(tmp_path):
     assert study.user_attrs["dptune:private"] is True
     assert {f"dptune:{name}": value for name, value in run.progress().items()}.items() <= study.user_attrs.items()
     assert "NOT PRIVATE" not in note_of(study)
+    dashboard = pytest.importorskip("optuna_dashboard")
+    assert dashboard.get_note(study) == note_of(study)
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -79,9 +81,3 @@ def test_the_note_has_the_budget_and_in_the_end_the_recommendation(tmp_path, fro
     objective.estimate(study, recommended)
     assert f"`{'█' * 30}` 100%: mu = 1 of 1 is spent" in note_of(study)
     assert study.user_attrs["dptune:mu_spent"] == open_ledger(tmp_path).spent()
-
-
-def test_the_dashboard_reads_the_note(tmp_path):
-    dashboard = pytest.importorskip("optuna_dashboard")
-    study, _ = run_study(tmp_path, "values")
-    assert dashboard.get_note(study) == note_of(study)

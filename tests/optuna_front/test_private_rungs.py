@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from noises import CannedNoise
 from optuna.trial import TrialState
 from sklearn.linear_model import SGDClassifier
 
 import dptune
 from dptune.privacy.noise import SeededNoise
-from dptune.privacy.stored_losses import StoredLosses
 from harness import N, create, losses_at, open_centred, open_privatizer, people, point, transcript
-from test_non_interference import canned, neighbour
+from test_non_interference import neighbour
 
 SETTINGS: dict[str, Any] = {"n_trials": 12, "rung_share": 0.2, "rungs": 2}
 
@@ -35,21 +35,20 @@ def training(data, kind="other"):
     return losses
 
 
-def optimised(storage, folder, data, kind="other", trials=None):
-    sampler = open_centred(open_privatizer(folder, noise=SeededNoise(5)), **SETTINGS)
+def optimised(storage, folder, data, kind="other", trials=None, noise=None):
+    sampler = open_centred(open_privatizer(folder, noise=noise or SeededNoise(5)), **SETTINGS)
     study = create(storage, sampler)
     study.optimize(sampler.objective(training(data, kind)), n_trials=trials)
     return study
 
 
-def transcripts(folder, other, kind="other"):
-    """Of a study of the people as they are, and of one of their neighbours."""
-    return [
-        transcript(
-            folder / name, lambda storage, data=data, name=name: optimised(storage, folder / name, data, kind, 12)
-        )
-        for name, data in (("a", people()), ("b", other))
-    ]
+def transcripts(folder, other, kind="other", answer=None):
+    """Of a study of the people as they are, and of one of their neighbours, with canned noise."""
+    found = []
+    for at, data in ((folder / "a", people()), (folder / "b", other)):
+        noise = CannedNoise(answer=answer)
+        found.append(transcript(at, lambda where, at=at, data=data: optimised(where, at, data, kind, 12, noise)))  # noqa: B023
+    return found
 
 
 def test_a_stopped_trial_is_pruned_without_a_value_and_another_takes_its_place(tmp_path):
@@ -65,17 +64,14 @@ def test_a_stopped_trial_is_pruned_without_a_value_and_another_takes_its_place(t
     assert {c.key.split("/")[1] for c in asked} >= {str(t.number) for t in study.trials if t.state == TrialState.PRUNED}
 
 
-@pytest.mark.parametrize(("kind", "answer"), [("other", 0.09), ("nan", -0.09), ("raise", 0.09)])  # stops all, or none
-def test_transcripts_of_neighbouring_data_are_byte_identical(tmp_path, monkeypatch, kind, answer):
-    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, answer))
-    mine, theirs = transcripts(tmp_path, neighbour(kind), kind)
+@pytest.mark.parametrize(("kind", "answer"), [("nan", -9.0), ("raise", 9.0)])  # stops none, or all
+def test_transcripts_of_neighbouring_data_are_byte_identical(tmp_path, kind, answer):
+    mine, theirs = transcripts(tmp_path, neighbour(kind), kind, answer)
     assert mine == theirs
     assert mine.count("rung/") > 0
 
 
 def test_a_decision_from_the_raw_mean_is_found(tmp_path, monkeypatch):
-    canned(monkeypatch)
-
     def leak(self, trial):
         asked = self.question(trial)
         held = self.run.privatizer._held
@@ -120,12 +116,18 @@ def test_reports_of_a_wrong_shape_are_public_mistakes_and_unplanned_ones_are_ref
         point(trial)
         trial.report_private(np.zeros(N - 1), 1)
 
-    sampler = open_centred(open_privatizer(tmp_path), **SETTINGS)
-    with pytest.raises(dptune.InputError, match=f"expected {N}"):
-        create(None, sampler).optimize(sampler.objective(wrong), n_trials=1)
-    plain = open_centred(open_privatizer(tmp_path), mu=0.1)
-    with pytest.raises(dptune.PrivacyError, match="report_private"):
-        create(None, plain, "plain").optimize(plain.objective(wrong), n_trials=1)
-    with pytest.raises(dptune.InputError, match="public= and rung_share="):
-        sampler.objective(public="the weather")(training(people()))
+    sampler, plain = (
+        open_centred(open_privatizer(tmp_path), **SETTINGS),
+        open_centred(open_privatizer(tmp_path), mu=0.1),
+    )
+    for mistake, says in (
+        (lambda: create(None, sampler).optimize(sampler.objective(wrong), n_trials=1), f"expected {N}"),
+        (
+            lambda: create(None, plain, "plain").optimize(plain.objective(wrong), n_trials=1),
+            "report_private is refused",
+        ),
+        (lambda: sampler.objective(public="the weather")(training(people())), "public= and rung_share="),
+    ):
+        with pytest.raises(dptune.DptuneError, match=says):
+            mistake()
     assert sampler.run_of(create(None, sampler)).ledger.spent() == 0

@@ -81,14 +81,12 @@ def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_pat
 def test_two_processes_on_one_study_share_questions_and_budget(tmp_path, opener):
     sampler = OPEN[opener](open_privatizer(tmp_path))
     study = create(stored(tmp_path), sampler)
-    workers = [start(tmp_path, opener) for _ in range(2)]
-    ended = [worker.wait() for worker in workers]
+    ended = [worker.wait() for worker in [start(tmp_path, opener) for _ in range(2)]]
     assert [one.returncode for one in ended] == [0, 0], ended
     run, ledger = sampler.run_of(study), open_ledger(tmp_path)
     assert run.complete
-    questions = ("step",) if opener == "gibo" else ("share", "generation")
     rounds = range(1, run.algorithm.rounds + 1)
-    for question in questions:
+    for question in ("step",) if opener == "gibo" else ("share", "generation"):
         assert {c.key for c in ledger.charges(prefix=f"{question}/")} == {f"{question}/{i}" for i in rounds}
     if opener == "gibo":
         values = {t.value for t in study.trials if t.state == TrialState.COMPLETE}

@@ -6,23 +6,18 @@ import pickle
 import numpy as np
 import optuna
 import pytest
+from noises import CannedNoise
 from optuna.trial import TrialState
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune.privacy.noise import SeededNoise
-from dptune.privacy.stored_losses import StoredLosses
 from dptune.search.unfinished import FIRST_STOPPED
 from dptune_optuna import CentredSampler
 from harness import N, begun, create, front, open_ledger, open_privatizer, people_s_losses
 
 WORDS = "the trial's number, known to everybody"
-PRUNERS = {
-    "median": optuna.pruners.MedianPruner(n_startup_trials=3),
-    "hyperband": optuna.pruners.HyperbandPruner(max_resource=3),
-}
 
 
 def reporting(trial):
@@ -52,10 +47,16 @@ def reports(folder, kind, function=reporting, pruner=None, **about):
     return sampler, study, objective
 
 
-@pytest.mark.parametrize(("kind", "pruner"), [("values", "median"), ("centred", "hyperband")])
+@pytest.mark.parametrize(
+    ("kind", "pruner"),
+    [
+        ("values", optuna.pruners.MedianPruner(n_startup_trials=3)),
+        ("centred", optuna.pruners.HyperbandPruner(max_resource=3)),
+    ],
+)
 def test_pruned_trials_cost_nothing_and_are_trials_of_the_plan(tmp_path, kind, pruner):
     """Stopping trials saves training: no more trials are started than without a pruner."""
-    sampler, study, objective = reports(tmp_path, kind, pruner=PRUNERS[pruner], public=WORDS)
+    sampler, study, objective = reports(tmp_path, kind, pruner=pruner, public=WORDS)
     study.optimize(objective)  # it ends by itself
     states = [trial.state for trial in study.trials]
     run = objective.run_of(study)
@@ -105,18 +106,20 @@ def test_a_study_whose_trials_are_all_pruned_ends(tmp_path, caplog):
 
 
 def test_what_is_not_declared_or_not_a_number_is_refused_unpaid(tmp_path):
-    _, study, objective = reports(tmp_path, "centred")
-    with pytest.raises(dptune.PrivacyError, match=r'public="\.\.\."'):
+    def run(function=reporting, **about):
+        _, study, objective = reports(tmp_path, "centred", function, **about)
         study.optimize(objective, n_trials=1)
-    assert open_ledger(tmp_path).statement(delta=1e-5).public == ()
-    for wrong in ("", 3, True):
-        with pytest.raises(dptune.InputError, match="public must be a text"):
-            reports(tmp_path, "centred", public=wrong)
-    with pytest.raises(dptune.InputError, match="private people"):
-        reports(tmp_path, "centred", public=WORDS, training="private")
-    _, study, objective = reports(tmp_path, "centred", lambda trial: trial.report_public("good", 1), public=WORDS)
-    with pytest.raises(TypeError, match="<class 'str'>"):
-        study.optimize(objective, n_trials=1)
+
+    for about, error, says in (
+        ({}, dptune.PrivacyError, r'public="\.\.\."'),
+        ({"public": ""}, dptune.InputError, "public must be a text"),
+        ({"public": True}, dptune.InputError, "public must be a text"),
+        ({"public": WORDS, "training": "private"}, dptune.InputError, "private people"),
+        ({"public": WORDS, "function": lambda trial: trial.report_public("good", 1)}, TypeError, "<class 'str'>"),
+    ):
+        assert open_ledger(tmp_path).statement(delta=1e-5).public == ()
+        with pytest.raises(error, match=says):
+            run(**about)
     assert open_ledger(tmp_path).spent() == 0
 
 
@@ -142,8 +145,6 @@ def boosted(trial):
 
 X = np.random.default_rng(3).normal(size=(120, 3))  # public
 Y = (X[:, 0] + np.random.default_rng(4).normal(size=120) > 0).astype(int)
-
-
 ROWS = np.random.default_rng(5).normal(size=(N, 3))
 ABOUT = {"loss": "log_loss", "data": (ROWS, (ROWS[:, 0] > 0).astype(int)), "public": "log loss of 40 public rows"}
 
@@ -208,10 +209,8 @@ def stopping(y, output):
     return np.zeros(1) if len(y) == 1 else pruning()
 
 
-def states_and_charges(folder, function, pruner=None, **about):
-    _, study, objective = reports(
-        folder, "values", function, pruner=pruner or Rule(lambda trial: True), public="one, always", **about
-    )
+def states_and_charges(folder, function, says=lambda trial: True, **about):
+    _, study, objective = reports(folder, "values", function, pruner=Rule(says), public="one, always", **about)
     study.optimize(objective, n_trials=3)
     return [trial.state.name for trial in study.trials], open_ledger(folder).count()
 
@@ -238,7 +237,7 @@ def test_to_raise_trial_pruned_without_leave_to_stop_is_a_failure(tmp_path, answ
         assert [trial.should_prune() for _ in answers] == answers
         return pruning() if trial.number else np.zeros(N)
 
-    assert states_and_charges(tmp_path, asks, Rule(lambda trial: next(pruner))) == (["COMPLETE"] * 3, 3)
+    assert states_and_charges(tmp_path, asks, lambda trial: next(pruner)) == (["COMPLETE"] * 3, 3)
 
 
 def test_a_loss_cannot_stop_the_trial_where_it_sees_private_rows(tmp_path):
@@ -255,9 +254,7 @@ LAST = 11
 
 
 @pytest.mark.parametrize("goes_on", ["reports again", "fails"])
-def test_who_goes_on_at_a_private_rung_may_not_stop(tmp_path, monkeypatch, goes_on):
-    monkeypatch.setattr(StoredLosses, "mean", lambda self, query: np.full(query.dimension, 9.0))
-
+def test_who_goes_on_at_a_private_rung_may_not_stop(tmp_path, goes_on):
     def model(trial):
         losses = people_s_losses(trial)
         trial.report_private(losses, 1)
@@ -268,7 +265,7 @@ def test_who_goes_on_at_a_private_rung_may_not_stop(tmp_path, monkeypatch, goes_
         trial.report_private(losses, 2)
         return pruning()
 
-    privatizer = open_privatizer(tmp_path, noise=SeededNoise(5))
+    privatizer = open_privatizer(tmp_path, noise=CannedNoise(answer=100.0))  # all are told to stop
     sampler, objective = front("centred", privatizer, model, n_trials=12, rung_share=0.2, rungs=2)
     study = create(None, sampler)
     study.optimize(objective)

@@ -13,7 +13,6 @@ from optuna.trial import TrialState
 from sklearn.linear_model import Ridge
 
 import dptune
-from dptune.search.algorithms.centred_plan import plan_centred
 from dptune_optuna import CentredSampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective, PrivateSampler
 from harness import (
     SPACE,
@@ -95,8 +94,7 @@ def test_without_a_space_another_range_than_that_of_the_run_is_warned_of_once(tm
     run(2)  # the one that it began with
 
 
-@pytest.mark.parametrize("kind", ["centred", "values"])
-def test_a_study_keeps_its_loss(tmp_path, kind):
+def test_a_study_keeps_its_loss(tmp_path):
     X, answers = np.zeros((N, 1)), np.linspace(0.0, 1.0, N)
     rows = np.ones((3, 1)), np.arange(3.0)
 
@@ -104,7 +102,7 @@ def test_a_study_keeps_its_loss(tmp_path, kind):
         return Ridge(alpha=point(trial)[1]).fit(*rows)
 
     def run(function, n_trials=2, **about):
-        _, study, objective = begun(kind, tmp_path, function, about=about, n_trials=12, storage=stored(tmp_path))
+        _, study, objective = begun("values", tmp_path, function, about=about, n_trials=12, storage=stored(tmp_path))
         study.optimize(objective, n_trials=n_trials)
         return objective.run_of(study)
 
@@ -140,14 +138,6 @@ def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_tr
         create(None, RandomSampler(seed=1)).optimize(objective, n_trials=2)
     assert len(trained) == 4 + swallows
     assert len(open_ledger(tmp_path).charges()) == 2
-
-
-def test_an_estimate_needs_parameters_by_name(tmp_path):
-    sampler, study, _ = ran("centred", tmp_path, 1)
-    for wrong in (3, None, "x", SPACE.keys(), study.best_trial):
-        with pytest.raises(dptune.InputError, match=r"map names to values.*got (int|None|str|dict_keys|FrozenTrial)"):
-            sampler.objective(lambda trial: pytest.fail("trained")).estimate(study, wrong)
-    assert open_ledger(tmp_path).count() == 0
 
 
 def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_first(tmp_path):
@@ -206,27 +196,11 @@ def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_traini
     assert open_ledger(tmp_path).count() == 0
 
 
-OWN = dptune.search.Method("my search", plan_centred, dptune.search.CentredCMA, shared_slots=True)
-
-
-def test_a_sampler_takes_any_method(tmp_path):
-    sampler = PrivateSampler(open_privatizer(tmp_path), SPACE, method=OWN, n_trials=12, seed=1)
-    study = create(None, sampler)
-    study.optimize(sampler.objective(people_s_losses), n_trials=sampler.n_trials)
-    assert sampler.run_of(study).complete
-    with pytest.raises(dptune.InputError, match="PrivateSampler has no option 'sigmaa'"):
-        PrivateSampler(open_privatizer(tmp_path), SPACE, method=OWN, sigmaa=1)
-    with pytest.raises(dptune.InputError, match="PrivateSampler needs method="):
-        PrivateSampler(open_privatizer(tmp_path), SPACE)
-    with pytest.raises(dptune.InputError, match="CentredSampler has a method of its own"):
-        CentredSampler(open_privatizer(tmp_path), SPACE, method=OWN)
-
-
 # ---- settings: NumPy's numbers like Python's, and nothing that would fail later ----------------------------
 
 PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25, "seed": 3}
 NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25), "seed": np.int64(3)}
-REPLIES = dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2)
+LDP = {"space": SPACE, "settings": dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2))}
 
 
 def test_numpys_numbers_begin_the_same_run(tmp_path):
@@ -236,70 +210,55 @@ def test_numpys_numbers_begin_the_same_run(tmp_path):
         assert type(sampler.n_trials) is int
     assert [t.state.name for t in study.trials] == ["COMPLETE"] * 6
     json.dumps(study.user_attrs)
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong", "says"),
-    [
-        ("gibo", {"mu": True}, "mu must"),
-        ("gibo", {"n_trials": -5}, "n_trials must"),
-        ("centred", {"n_trials": 10.0}, "n_trials must"),
-        ("gibo", {"seed": "x"}, "seed must"),
-        ("centred", {"seed": -1}, "seed must"),
-        ("gibo", {"final_share": "a"}, "final_share must"),
-        ("centred", {"foo": 1}, "has no option 'foo'; it has n_trials, mu, seed, "),
-        ("gibo", {"trials": 20}, "has no option 'trials'"),
-        ("centred", {"default": [0.5]}, "default must be a dict"),
-        ("gibo", {"warn_independent_sampling": "no"}, "warn_independent_sampling must be True or False"),
-        ("centred", {"unprotected": "yes"}, 'unprotected must be "refuse" or "allow"'),
-        ("gibo", {"monitr_share": 0.1}, r"^DPGIBOSampler .*steps, batch, .*monitor_share"),
-        ("gibo", {"batch": 0}, "batch"),
-        ("centred", {"n_trials": 20, "population": 50}, "n_trials.*population"),
-        ("centred", {"tuning": {"steps": 20}}, "steps.*n_trials"),
-        ("values", {"n_trials": 0}, "n_trials"),
-        ("values", {"final_share": 1.0}, "final_share"),
-        ("values", {"about": {"loss": "log_loss"}}, "data="),
-        ("values", {"about": {"loss": "roc_auc", "data": ([[0.0]], [0])}}, "roc_auc"),
-    ],
-)
-def test_wrong_settings_are_refused_by_name(tmp_path, kind, wrong, says):
-    with pytest.raises(dptune.InputError, match=says):
-        front(kind, open_privatizer(tmp_path), **wrong)
-    assert open_ledger(tmp_path).count() == 0
-
-
-@pytest.mark.parametrize(
-    ("space", "says"),
-    [
-        (["x"], "got list"),
-        ({**SPACE, "b": (0.0, 1.0)}, r"'b'.*Optuna distribution.*got \(0.0, 1.0\)"),
-        ({"k": CategoricalDistribution(["only"])}, "more than one value to search"),
-        ({}, "more than one value to search"),
-    ],
-)
-def test_a_privatizer_and_something_to_search_are_needed(tmp_path, space, says):
-    with pytest.raises(dptune.InputError, match=says):
-        CentredSampler(open_privatizer(tmp_path), space)
-    for kind in ("centred", "values"):
-        with pytest.raises(dptune.InputError, match="LossPrivatizer"):
-            front(kind, "ledger.db")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"settings": None}, "LDPTGPSampler needs settings"),
-        ({"space": {"k": CategoricalDistribution(["a", "b"])}}, "no float or int"),
-        ({"space": None, "candidates": [{"x": 0.0, "y": 1.0}]}, "give space="),
-        ({"candidates": [{"x": 2.0, "y": 1.0}]}, "inside the space"),
-        ({"patience": -1}, "patience"),
-        ({"count": 0}, "count"),
-        ({"seed": "x"}, "seed"),
-    ],
-)
-def test_wrong_settings_of_local_samplers_are_refused_by_name(wrong, says):
     numpys = {"patience": np.int64(3), "centre": np.float32(0.0), "count": np.int8(9), "seed": np.int64(1)}
-    usual = {"space": SPACE, "settings": dptune.local.LDPSettings(REPLIES)}
-    create(None, LDPTGPSampler(**usual, **numpys)).ask(SPACE)
+    create(None, LDPTGPSampler(**LDP, **numpys)).ask(SPACE)
+
+
+def of_front(kind, **wrong):
+    return lambda privatizer: front(kind, privatizer, **wrong)
+
+
+def over(space):
+    return lambda privatizer: CentredSampler(privatizer, space)
+
+
+def local(**wrong):
+    return lambda privatizer: LDPTGPSampler(**{**LDP, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (of_front("gibo", mu=True), "mu must"),
+        (of_front("centred", n_trials=10.0), "n_trials must"),
+        (of_front("gibo", seed="x"), "seed must"),
+        (of_front("gibo", final_share="a"), "final_share must"),
+        (of_front("centred", foo=1), "CentredSampler has no option 'foo'; it has n_trials, mu, seed, "),
+        (of_front("centred", method=dptune.GIBO), "CentredSampler has a method of its own"),
+        (of_front("gibo", trials=20), "DPGIBOSampler has no option 'trials'; .*steps, batch, .*monitor_share"),
+        (of_front("centred", default=[0.5]), "default must be a dict"),
+        (of_front("gibo", warn_independent_sampling="no"), "warn_independent_sampling must be True or False"),
+        (of_front("centred", unprotected="yes"), 'unprotected must be "refuse" or "allow"'),
+        (of_front("centred", n_trials=20, population=50), "n_trials.*population"),
+        (of_front("centred", tuning={"steps": 20}), "steps.*n_trials"),
+        (of_front("values", n_trials=0), "n_trials"),
+        (of_front("values", about={"loss": "log_loss"}), "data="),
+        (of_front("values", about={"loss": "roc_auc", "data": ([[0.0]], [0])}), "roc_auc"),
+        (lambda _: front("values", "ledger.db"), "LossPrivatizer"),
+        (lambda _: front("centred", "ledger.db"), "LossPrivatizer"),
+        (lambda privatizer: PrivateSampler(privatizer, SPACE), "PrivateSampler needs method="),
+        (over(["x"]), "got list"),
+        (over({**SPACE, "b": (0.0, 1.0)}), r"'b'.*Optuna distribution.*got \(0.0, 1.0\)"),
+        (over({"k": CategoricalDistribution(["only"])}), "more than one value to search"),
+        (local(settings=None), "LDPTGPSampler needs settings"),
+        (local(space={"k": CategoricalDistribution(["a", "b"])}), "no float or int"),
+        (local(space=None, candidates=[{"x": 0.0, "y": 1.0}]), "give space="),
+        (local(candidates=[{"x": 2.0, "y": 1.0}]), "inside the space"),
+        (local(patience=-1), "patience"),
+        (local(count=0), "count"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path, make, says):
     with pytest.raises(dptune.InputError, match=says):
-        LDPTGPSampler(**{**usual, **wrong})
+        make(open_privatizer(tmp_path))
+    assert open_ledger(tmp_path).count() == 0

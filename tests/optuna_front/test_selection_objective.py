@@ -24,11 +24,6 @@ def function(trial):
     return np.full(N, 0.05 if kind == "good" else 1.0)
 
 
-def function_of_kind(trial):
-    kind = trial.suggest_categorical("kind", ["bad", "good", "ugly"])
-    return np.full(N, {"bad": 1.0, "good": 0.0, "ugly": 0.9}[kind])
-
-
 def study_of(sampler=None, **where):
     sampler = sampler or GridSampler({"kind": ["bad", "good", "ugly"], "x": [0.5]}, seed=0)
     return optuna.create_study(sampler=sampler, **where)
@@ -73,16 +68,19 @@ def test_after_a_restart_the_trials_are_trained_again_and_the_choice_is_kept(min
 
 def test_the_trials_of_a_study_that_another_objective_ran_can_be_chosen_among(mine):
     study = study_of()
-    study.optimize(lambda trial: float(trial.suggest_categorical("kind", ["bad", "good", "ugly"]) == "bad"))
-    assert SelectionObjective(function_of_kind, mine, mu=9.0).select(study, name="by people")["kind"] == "good"
+    study.optimize(lambda trial: float(function(trial)[0]))
+    assert SelectionObjective(function, mine, mu=9.0).select(study, name="by people")["kind"] == "good"
     assert {charge.scope for charge in mine.ledger.charges()} == {"by people"}
 
 
 def test_samplers_that_learn_from_values_are_refused_by_name_and_others_taken(mine):
     objective = SelectionObjective(function, mine, mu=1.0)
     for learns in (TPESampler(), PartialFixedSampler({"x": 0.5}, TPESampler())):
+        study = study_of(learns)
+        study.optimize(objective, catch=(Exception,))  # it ends
         with pytest.raises(dptune.InputError, match="RandomSampler"):
-            study_of(learns).optimize(objective, n_trials=1)
+            study.optimize(objective, n_trials=1)
+        assert len(study.trials) == 2
     for sampler in (RandomSampler(seed=0), QMCSampler(seed=0), PartialFixedSampler({"x": 0.5}, RandomSampler())):
         study_of(sampler).optimize(objective, n_trials=2)
 
@@ -91,13 +89,12 @@ def test_a_function_that_fails_is_a_candidate_that_loses_and_nothing_of_it_is_sh
     def failing(trial):
         if trial.suggest_categorical("kind", ["bad", "good", "ugly"]) == "bad":
             raise ValueError("a private 0.123456")
-        return function_of_kind(trial)
+        return function(trial)
 
-    study = study_of(GridSampler({"kind": ["bad", "good", "ugly"]}))
-    optuna.logging.enable_propagation()
-    study.optimize(SelectionObjective(failing, mine, mu=9.0), n_trials=3)
-    optuna.logging.disable_propagation()
+    study = study_of()
+    study.optimize(SelectionObjective(failing, mine, mu=9.0))
     assert [trial.value for trial in study.trials] == [math.inf] * 3
+    assert "finished with value: inf" in caplog.text
     assert "0.123456" not in caplog.text + repr([trial.user_attrs for trial in study.trials])
     assert SelectionObjective(failing, mine, mu=9.0).select(study) == {"kind": "good"}
 
@@ -112,11 +109,10 @@ def test_what_cannot_be_used_is_refused_early(mine):
     ):
         with pytest.raises(dptune.InputError):
             SelectionObjective(**{"function": function, "privatizer": mine, "mu": 1.0, **change})
-    study = study_of()
     with pytest.raises(dptune.BudgetExhausted):
-        SelectionObjective(function, mine, mu=11.0).select(study)
-    with pytest.raises(dptune.InputError, match="at least two"):
-        SelectionObjective(function, mine, mu=1.0).select(study)
+        SelectionObjective(function, mine, mu=11.0).select(study_of())
+    with pytest.raises(dptune.InputError):
+        SelectionObjective(function, mine, mu=1.0).select(study_of())
 
 
 def test_more_trials_after_a_choice_need_another_name(mine):
@@ -124,9 +120,9 @@ def test_more_trials_after_a_choice_need_another_name(mine):
     study.optimize(objective, n_trials=3)
     objective.select(study)
     study.optimize(objective, n_trials=2)
-    with pytest.raises(dptune.errors.BudgetMismatch, match="another name"):
+    with pytest.raises(dptune.errors.BudgetMismatch):
         objective.select(study)
-    with pytest.raises(dptune.errors.BudgetMismatch, match="another name"):
+    with pytest.raises(dptune.errors.BudgetMismatch):
         SelectionObjective(function, mine, mu=1.0, default=dict(study.trials[0].params)).select(study)
     objective.select(study, name="with two more")
     assert mine.ledger.spent() == pytest.approx(2**0.5)
