@@ -129,9 +129,12 @@ class Repeats:
 
     def draw(self) -> int:
         """Draw K from the operating system's randomness: secret, and drawn in every call."""
+        return self.quantile(SystemRandom().random())
+
+    def quantile(self, u: float) -> int:
+        """Return the smallest k with P(K <= k) >= u, u in [0, 1)."""
         k, log_p = (0, -self.mean) if self.shape is None else (1, self._log_first())  # logarithms do not underflow
-        left = SystemRandom().random()
-        while (left := left - math.exp(log_p)) > 0 and (k < self.mean or math.exp(log_p) > 0):
+        while (u := u - math.exp(log_p)) > 0 and (k < self.mean or math.exp(log_p) > 0):
             log_p += math.log(self._ratio(k))
             k += 1
         return k

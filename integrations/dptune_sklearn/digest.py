@@ -245,7 +245,7 @@ class _Reader:
                 self.read(constant)
 
     def _version(self, module: str) -> tuple[str, ...]:
-        return (_version(module.partition(".")[0]),) if self._how["versions"] else ()
+        return (_version(module.partition(".")[0]),) if self._how["versions"] and _installed(module) else ()
 
 
 _CLONED = getattr(BaseEstimator, "__sklearn_clone__", None)

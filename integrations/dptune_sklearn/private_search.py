@@ -209,11 +209,12 @@ class PrivateSearch(WrappedEstimator):
         models = Models(self._searched(), training, private, self.loss, self.n_jobs, search=self.estimator)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
         self._means = stands_for(self.estimator, self.loss, training) if self.name else {}
-        refuse_other(self._ledger(), self.name_, self._means)
+        ledger = self._ledger()
+        refuse_other(ledger, self.name_, self._means)
         clip = self.clip
         if isinstance(clip, str) and clip == "auto":  # of what it is chosen from: a corrected space finds it again
             clip = AutoClip(self.name or name_of(self.estimator, as_loss(self.loss), self.default, vars(training)))
-        privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
+        privatizer = dptune.LossPrivatizer(ledger, clip=clip, **private.people)
         AskedLoss.agreed(self.loss, privatizer, partial(warnings.warn, stacklevel=4))
         boolean("warm_start", self.warm_start)
         result = spend(self, privatizer, models)

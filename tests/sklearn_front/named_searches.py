@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +24,7 @@ from sklearn.svm import SVC
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune_sklearn import PrivateSearch, private_search
+from dptune_sklearn import PrivateSearch
 from dptune_sklearn.digest import digest
 from sklearn_tools import PUBLIC, VAL
 
@@ -38,32 +36,27 @@ class Reached(Exception):
     """The search has its name."""
 
 
-@functools.cache
-def _ledger() -> dptune.PrivacyLedger:
-    return dptune.PrivacyLedger(Path(tempfile.mkdtemp()) / "ledger.db", dptune.Budget.gdp(mu=1.0))
+class Unopened(dptune.PrivacyLedger):
+    """Of which a search first asks what its name stands for."""
+
+    def __init__(self) -> None:
+        pass
+
+    def fact(self, scope: str, name: str) -> object:
+        raise Reached(scope)
 
 
 def name_of_search(train: tuple[Any, Any] = PUBLIC, fit: dict[str, Any] | None = None, **given: Any) -> str:
     """Return the default name of a search with these settings."""
     usual = {"estimator": LogisticRegression(), "param_distributions": {"C": loguniform(1e-3, 1e3)}, "loss": "log_loss"}
-
-    def stop(*_: Any) -> None:
-        raise Reached
-
-    kept = {name: getattr(private_search, name) for name in ("strategy", "decide")}
-    private_search.strategy, private_search.decide = (lambda method: stop), stop
     usual |= {"clip": (0.0, 2.0), "n_trials": 8, "cv": None}
     if "search" in given:
         usual = {"estimator": given.pop("search"), "loss": "log_loss"}
-    search = PrivateSearch(**{**usual, **given, "ledger": _ledger()})
     try:
-        search.fit(*train, **{**VAL, **(fit or {})})
-    except Reached:
-        return str(search.name_)
-    finally:
-        for name, function in kept.items():
-            setattr(private_search, name, function)
-    raise AssertionError("the search was not reached")
+        PrivateSearch(**{**usual, **given, "ledger": Unopened()}).fit(*train, **{**VAL, **(fit or {})})
+    except Reached as reached:
+        return str(reached)
+    raise AssertionError("the ledger was not reached")
 
 
 # ---- objects ---------------------------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -13,7 +15,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import dptune
 from dptune_sklearn import PrivateSearch
-from dptune_sklearn.naming import name_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "research" / "sklearn.md"
 EXCLUDED = {
@@ -30,14 +31,20 @@ class ManyDataSets(PrivateSearch):
 
     def fit(self, X, y=None, **options):
         """The checks know no private rows: some of those they give are taken for them."""
-        self._people = name_of(self, X, np.ravel(y) if hasattr(y, "shape") else y)
+        settings = {name: str(value) for name, value in self.get_params(deep=False).items()}
+        self._people = joblib.hash((X, np.ravel(y) if hasattr(y, "shape") else y, settings))
         if y is None:
             return super().fit(X, y, **options)
         X, X_val, y, y_val = train_test_split(X, y, test_size=0.4, random_state=0)
         return super().fit(X, y, X_val=X_val, y_val=y_val, **options)
 
     def _ledger(self):
-        return dptune.PrivacyLedger(Path(self.ledger) / f"{self._people}.db", dptune.Budget.gdp(mu=1e4))
+        return ledger_at(Path(self.ledger) / f"{self._people}.db")
+
+
+@lru_cache(maxsize=2)
+def ledger_at(path: Path) -> dptune.PrivacyLedger:
+    return dptune.PrivacyLedger(path, dptune.Budget.gdp(mu=1e4))
 
 
 def searches() -> list[ManyDataSets]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -34,15 +35,15 @@ best, results, labels = search.best_params_, search.cv_results_, search.predict(
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)
-def test_a_script_becomes_private_with_four_added_lines(tmp_path, monkeypatch, kind):
-    monkeypatch.chdir(tmp_path)
+def test_a_script_becomes_private_with_four_added_lines(tmp_path, kind):
     assert len(ADDED.split("\n")) - 2 == 4
     script = f"{IMPORTS}{SCRIPTS[kind]}{AFTER}{ADDED}{RESULT}"
     known = {"X_train": PUBLIC[0], "y_train": PUBLIC[1], "X_val": PRIVATE[0], "y_val": PRIVATE[1]}
-    exec(compile(script, "script.py", "exec"), known)
+    with contextlib.chdir(tmp_path):
+        exec(compile(script, "script.py", "exec"), known)
     assert known["labels"].shape == (40,)
     assert len(known["results"]["params"]) in (3, 5)
-    assert 0 < dptune.PrivacyLedger("ledger.db").spent() <= 1.0
+    assert 0 < dptune.PrivacyLedger(tmp_path / "ledger.db").spent() <= 1.0
 
 
 def test_the_page_counts_the_lines_of_its_differences_whose_new_side_is_python():

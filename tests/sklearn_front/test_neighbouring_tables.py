@@ -1,13 +1,14 @@
-"""One odd private cell, in everything that users hold rows in: NumPy, pandas and CSV choose a type by all cells.
+"""One odd private cell, in what users hold rows in: NumPy, pandas and CSV choose a type by all cells.
 
-A neighbour changes the dtype of the whole array, column or series. Still the name, the outcome and all that a search
-leaves behind are the same, everybody else's losses are the same numbers, and no mean moves by more than one share.
+tests/losses/test_one_cell_one_row.py has many more readers and cells; here are whole searches. A neighbour changes the
+dtype of the whole array, column or series. Still the name, the outcome and all that a search leaves behind are the
+same, everybody else's losses are the same numbers, and no mean moves by more than one share.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,27 +87,20 @@ PLAIN, WORDS = (
 ENCODED = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
 ROWS: dict[str, tuple[Any, Callable[[dict[str, list[Any]]], Any], str]] = {  # model, how it is held, whose cell is odd
     "frame": (BY_TYPE, frame, "age"),
-    "frame, text": (BY_TYPE, frame, "city"),
-    "csv": (BY_TYPE, lambda table: read_again(frame(table)), "age"),
     "csv, public text": (BY_TYPE, halves, "age"),
     "whole floats beside text": (ENCODED, beside_text, "city"),
     "category": (BY_TYPE, lambda table: frame(table).astype({"city": "category"}), "city"),
     "nullable": (BY_TYPE, lambda table: frame(table).convert_dtypes(), "age"),
     "array": (PLAIN, lambda table: np.array(numbers(table)), "age"),
-    "array, text": (BY_PLACE, lambda table: np.array(mixed(table)), "age"),
-    "objects": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), "age"),
     "objects, text": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), "city"),  # refused if unknown
     "list": (PLAIN, numbers, "age"),
-    "words": (WORDS, lambda table: np.array(table["city"]), "city"),
     "series": (WORDS, lambda table: pd.Series(table["city"]), "city"),
 }
 ANSWERS: dict[str, Callable[[list[Any]], Any]] = {
     "array": np.array,
     "objects": lambda y: np.array(y, dtype=object),
-    "series": pd.Series,
     "csv": lambda y: read_again(pd.DataFrame({"y": y}))["y"],
     "category": lambda y: pd.Series(y, dtype="category"),
-    "nullable": lambda y: pd.Series(y).convert_dtypes(),
     "list": list,
 }
 
@@ -115,7 +109,9 @@ def changed(column: list[Any], odd: Any) -> list[Any]:
     return [odd if i == WHO else cell for i, cell in enumerate(column)]
 
 
-def outcome(folder: Path, patch: pytest.MonkeyPatch, method: str, model: Any, fit: dict[str, Any]) -> tuple[Any, Any]:
+def outcome(
+    folder: Path, patch: pytest.MonkeyPatch, searched: type[PrivateSearch], method: str, model: Any, fit: dict[str, Any]
+) -> tuple[Any, Any]:
     """What is left behind, and clipped losses (models, n)."""
     seen: list[Any] = []
     losses = Models.losses
@@ -130,7 +126,7 @@ def outcome(folder: Path, patch: pytest.MonkeyPatch, method: str, model: Any, fi
         loss = "log_loss" if step.endswith("C") else "squared_error"
         n_trials = 2 if method == "selection" else 4
         settings = {"loss": loss, "clip": CLIP, "n_trials": n_trials, "method": method, "mu": 1.0, "cv": None}
-        return PrivateSearch(model, {step: loguniform(1e-2, 1e2)}, ledger=ledger_in(folder), **settings)
+        return searched(model, {step: loguniform(1e-2, 1e2)}, ledger=ledger_in(folder), **settings)
 
     with patch.context() as inner:
         can_answers(inner)
@@ -139,12 +135,18 @@ def outcome(folder: Path, patch: pytest.MonkeyPatch, method: str, model: Any, fi
 
 
 def assert_neighbours_are_alike(
-    folder: Path, patch: pytest.MonkeyPatch, method: str, model: Any, mine: Any, neighbours: Iterable[Any]
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    method: str,
+    model: Any,
+    fits: Sequence[dict[str, Any]],
+    searched: type[PrivateSearch] = PrivateSearch,
 ) -> None:
-    left, before = outcome(folder / "0", patch, method, model, mine)
+    """The first of ``fits`` is that of everybody as they are, the others' are neighbours."""
+    outcomes = [outcome(folder / str(i), patch, searched, method, model, fit) for i, fit in enumerate(fits)]
+    left, before = outcomes[0]
     assert (np.delete(before, WHO, axis=1) < CLIP[1]).any()
-    for number, theirs in enumerate(neighbours, 1):
-        told, losses = outcome(folder / str(number), patch, method, model, theirs)
+    for told, losses in outcomes[1:]:
         assert told == left
         np.testing.assert_array_equal(np.delete(losses, WHO, axis=1), np.delete(before, WHO, axis=1))
         assert np.abs(losses.mean(axis=1) - before.mean(axis=1)).max() <= (CLIP[1] - CLIP[0]) / N * (1 + 1e-9)
@@ -166,8 +168,8 @@ def test_one_odd_cell_of_a_private_row(fast_path, monkeypatch, held, odd, method
     public, private = people(M, 1), people(N, 2)
     fit = {"X": hold(public), "y": public["sick"], "y_val": private["sick"]}
     neighbours = [private | {column: changed(private[column], ODD[each])} for each in odd]
-    mine, *theirs = (fit | {"X_val": hold(each)} for each in (private, *neighbours))
-    assert_neighbours_are_alike(fast_path, monkeypatch, method, model, mine, theirs)
+    fits = [fit | {"X_val": hold(each)} for each in (private, *neighbours)]
+    assert_neighbours_are_alike(fast_path, monkeypatch, method, model, fits)
 
 
 KINDS: tuple[Callable[[dict[str, list[Any]]], list[Any]], ...] = (
@@ -178,36 +180,40 @@ KINDS: tuple[Callable[[dict[str, list[Any]]], list[Any]], ...] = (
 
 
 def assert_one_answer_decides_nothing(
-    folder: Path, patch: pytest.MonkeyPatch, holder: str, kind: int, odd: Iterable[str], method: str = "selection"
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    holder: str,
+    odd: Iterable[str],
+    method: str,
+    searched: type[PrivateSearch] = PrivateSearch,
 ) -> None:
+    kind = (len(holder) + (method == "centred")) % len(KINDS)
     public, private = people(M, 1), people(N, 2)
     y, y_val = KINDS[kind](public), KINDS[kind](private)
     model = make_pipeline(SimpleImputer(), Ridge()) if kind == 2 else PLAIN
     fit = {"X": np.array(numbers(public)), "y": y, "X_val": np.array(numbers(private))}
     neighbours = [changed(y_val, ODD[each]) for each in odd]
-    mine, *theirs = (fit | {"y_val": ANSWERS[holder](each)} for each in (y_val, *neighbours))
-    assert_neighbours_are_alike(folder, patch, method, model, mine, theirs)
+    fits = [fit | {"y_val": ANSWERS[holder](each)} for each in (y_val, *neighbours)]
+    assert_neighbours_are_alike(folder, patch, method, model, fits, searched)
 
 
 @pytest.mark.parametrize(("holder", "odd", "method"), odd_cells(ANSWERS, "centred"))
 def test_one_odd_private_answer(fast_path, monkeypatch, holder, odd, method):
-    kind = (len(holder) + (method == "centred")) % len(KINDS)
-    assert_one_answer_decides_nothing(fast_path, monkeypatch, holder, kind, odd, method)
+    assert_one_answer_decides_nothing(fast_path, monkeypatch, holder, odd, method)
 
 
-@pytest.mark.parametrize("odd", ["?", "none"])
-def test_a_refusal_by_the_kind_of_private_answers_is_seen(fast_path, monkeypatch, odd):
+class Refuses(PrivateSearch):
     """Text beside numbers is a mistake that one person can make for everybody: it must not be what is refused."""
-    fitted = PrivateSearch.fit
 
-    def fit(self: PrivateSearch, X: Any, y: Any, **options: Any) -> PrivateSearch:
+    def fit(self, X: Any, y: Any, **options: Any) -> PrivateSearch:
         if np.asarray(options["y_val"]).dtype.kind != np.asarray(y).dtype.kind:
             raise dptune.InputError("y_val holds text, and y numbers")
-        return fitted(self, X, y, **options)
+        return super().fit(X, y, **options)
 
-    monkeypatch.setattr(PrivateSearch, "fit", fit)
+
+def test_a_refusal_by_the_kind_of_private_answers_is_seen(fast_path, monkeypatch):
     with pytest.raises(dptune.InputError):
-        assert_one_answer_decides_nothing(fast_path, monkeypatch, "array", 0, [odd])
+        assert_one_answer_decides_nothing(fast_path, monkeypatch, "array", ["?"], "centred", Refuses)
 
 
 def test_training_rows_that_were_read_with_the_private_ones_are_seen(fast_path, monkeypatch):
@@ -219,5 +225,6 @@ def test_training_rows_that_were_read_with_the_private_ones_are_seen(fast_path, 
         table = read_again(frame({name: public[name] + private[name] for name in public} | {"age": column}))
         return {"X": table[:M].copy(), "y": public["sick"], "X_val": table[M:].copy(), "y_val": private["sick"]}
 
+    fits = [cut(private["age"][WHO]), cut("?")]
     with pytest.raises(AssertionError):
-        assert_neighbours_are_alike(fast_path, monkeypatch, "selection", BY_TYPE, cut(private["age"][WHO]), [cut("?")])
+        assert_neighbours_are_alike(fast_path, monkeypatch, "selection", BY_TYPE, fits)

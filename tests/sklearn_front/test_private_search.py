@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections import Counter
 from pathlib import Path
 
 import joblib
@@ -22,19 +21,19 @@ from sklearn.svm import SVC
 
 import dptune
 from dptune.search.outlook import risk_in_words
-from dptune_sklearn import models
 from sklearn_tools import (
     METHODS,
     PRIVATE,
     PUBLIC,
     VAL,
+    Counted,
     Never,
     Stopped,
-    fits,
-    forget_fits,
+    forget_trained,
     ledger_in,
     rows,
     search_in,
+    trained,
 )
 
 # ---- what holds for every method ------------------------------------------------------------------------
@@ -78,7 +77,7 @@ def test_a_search_ends_with_an_answer_which_it_announces_pays_once_and_returns_a
 
 
 @pytest.mark.filterwarnings("ignore:.*will learn little")
-@pytest.mark.parametrize("method", ["centred", "selection", "sampler"])
+@pytest.mark.parametrize("method", ["selection", "sampler"])
 def test_a_candidate_that_cannot_be_trained_ends_no_search_and_is_not_chosen(fast_path, method):
     search = search_in(fast_path, method, param_distributions={"C": [1.0, 0.1, -1.0]}, n_trials=20)
     with pytest.warns(FitFailedWarning, match="could not be trained"):
@@ -98,7 +97,7 @@ class Fails(ClassifierMixin, BaseEstimator):
         return np.full((len(X), 2), 0.5)
 
 
-@pytest.mark.parametrize("method", ["centred", "selection", "sampler"])
+@pytest.mark.parametrize("method", ["centred", "selection"])
 def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
     search = search_in(fast_path, method, Fails())
     with pytest.warns(FitFailedWarning), pytest.raises(dptune.InputError, match="ZeroDivisionError: C is too large"):
@@ -106,7 +105,7 @@ def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, 
     assert search.ledger.spent() == 0
 
 
-@pytest.mark.parametrize("method", ["centred", "selection", "sampler"])
+@pytest.mark.parametrize("method", ["centred", "selection"])
 def test_budget_is_refused_before_anything_is_trained(fast_path, method):
     with pytest.raises(dptune.BudgetExhausted):
         search_in(fast_path, method, Never(), mu=5.0).fit(*PUBLIC, **VAL)
@@ -121,9 +120,8 @@ def test_noise_that_leaves_little_to_learn_is_announced_where_fit_was_called(fas
 
 
 @pytest.mark.filterwarnings("ignore:The search")
-@pytest.mark.parametrize("method", ["centred", "sampler"])
-def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest(fast_path, method):
-    search = search_in(fast_path, method, mu=2.0, warm_start=True).fit(*PUBLIC, **VAL)
+def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest(fast_path):
+    search = search_in(fast_path, "sampler", mu=2.0, warm_start=True).fit(*PUBLIC, **VAL)
     spent, first = search.ledger.spent(), list(search.released_["release"])
     wider = clone(search).set_params(n_trials=16, mu=4.0).fit(*PUBLIC, **VAL)
     assert wider.name_ == search.name_
@@ -143,22 +141,15 @@ def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest
 
 def test_another_question_is_another_run_and_needs_a_budget_of_its_own(fast_path):
     search = search_in(fast_path, "selection").fit(*PUBLIC, **VAL)
-    others = [
-        clone(search).set_params(n_trials=12),
-        clone(search).set_params(estimator__class_weight="balanced"),
-        clone(search).set_params(param_distributions={"C": loguniform(1e-2, 1e3)}),
-    ]
-    for other in others:
-        with pytest.raises(dptune.BudgetError):
-            other.fit(*PUBLIC, **VAL)
+    other = clone(search).set_params(n_trials=12)
     with pytest.raises(dptune.BudgetError):
-        search.fit(*rows(40, seed=9), **VAL)
-    assert len({search.name_, *(other.name_ for other in others)}) == 4
+        other.fit(*PUBLIC, **VAL)
+    assert other.name_ != search.name_
 
 
 @pytest.mark.parametrize("wider", [False, True], ids=["same", "warm start"])
 def test_a_search_that_was_stopped_goes_on(fast_path, wider):
-    forget_fits()
+    forget_trained()
     search = search_in(fast_path, "centred", Stopped(), **({"mu": 2.0, "warm_start": True} if wider else {}))
     with pytest.raises(KeyboardInterrupt):
         search.fit(*PUBLIC, **VAL)
@@ -169,7 +160,7 @@ def test_a_search_that_was_stopped_goes_on(fast_path, wider):
         assert search.released_["release"].count("generation/4") == 1
     else:
         answer = 0 if search.best_params_ == search.best_params_.defaults else 1  # the default is trained once in all
-        assert fits() == 5 + 1 + 4 + answer  # the first round, the interrupt and one lost, the second round
+        assert len(trained()) == 5 + 1 + 4 + answer  # the first round, the interrupt and one lost, the second round
 
 
 @pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
@@ -190,51 +181,41 @@ def test_grid_search_cannot_multiply_the_budget(fast_path):
 # ---- what is trained ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """How often each set of parameters was trained in this process."""
-    counted, train = Counter(), models.train
-
-    def counting(estimator, training, parameters):
-        counted[repr(sorted(parameters.items()))] += 1
-        return train(estimator, training, parameters)
-
-    monkeypatch.setattr(models, "train", counting)
-    return counted
-
-
 @pytest.mark.parametrize(("n_jobs", "clip"), [(1, "auto"), (2, (0.0, 2.0))])
-def test_the_default_is_trained_once(fast_path, trained, n_jobs, clip):
+def test_the_default_is_trained_once(fast_path, n_jobs, clip):
+    forget_trained()
     with joblib.parallel_config(backend="threading"):
-        search_in(fast_path, n_jobs=n_jobs, clip=clip).fit(*PUBLIC, **VAL)
-    assert trained["[('C', 1.0)]"] == 1
+        search_in(fast_path, "centred", Counted(), n_jobs=n_jobs, clip=clip).fit(*PUBLIC, **VAL)
+    assert trained().count("1.0 None") == 1
 
 
-def test_a_grid_trains_each_model_once(fast_path, trained):
+def test_a_grid_trains_each_model_once(fast_path):
+    forget_trained()
     grid = {"C": [0.01, 0.1, 1.0], "class_weight": [None, "balanced"]}
-    search = search_in(fast_path, param_distributions=grid, n_trials=16).fit(*PUBLIC, **VAL)
-    assert set(trained.values()) == {1}
-    assert 3 <= len(trained) <= 6
+    search = search_in(fast_path, "centred", Counted(), param_distributions=grid, n_trials=16).fit(*PUBLIC, **VAL)
+    assert len(set(trained())) == len(trained())
+    assert 3 <= len(trained()) <= 6
     assert search.best_params_["C"] == search.best_estimator_.C
 
 
 def test_joblib_s_multiprocessing_backend_works(fast_path):
     with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
-        search = search_in(fast_path, None, n_trials=4, cv=3, n_jobs=2)
+        search = search_in(fast_path, None, n_trials=2, cv=2, n_jobs=2)
         assert search.fit(*PUBLIC, **VAL).best_params_["C"] > 0
 
 
-def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
-    pipeline = make_pipeline(StandardScaler(), SVC())
+@pytest.mark.parametrize(("method", "instead"), [("centred", "the middle of the space"), ("sampler", "nothing")])
+def test_pipelines_are_searched_by_their_steps_names_and_an_estimator_outside_is_warned_of(fast_path, method, instead):
     space = {"svc__C": loguniform(0.1, 10), "svc__gamma": loguniform(0.01, 1)}
-    search = search_in(fast_path, "centred", pipeline, param_distributions=space, loss="hinge")
-    with pytest.warns(
-        UserWarning, match=r"\(svc__gamma='scale'\): .*the middle of the space.* parameters within"
-    ) as told:
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    search = search_in(fast_path, method, pipeline, param_distributions=space, loss="hinge")
+    with pytest.warns(UserWarning, match=rf"\(svc__gamma='scale'\): .* with {instead},.* parameters within") as told:
         search.fit(*PUBLIC, **VAL)
-    assert [Path(one.filename).name for one in told] == [Path(__file__).name]
+    assert [one.filename for one in told] == [__file__]
     assert search.best_params_["svc__C"] == search.best_estimator_["svc"].C
-    assert search.best_params_.defaults == pytest.approx({"svc__C": 1.0, "svc__gamma": 0.1})  # the centre
+    centre = {"svc__C": 1.0, "svc__gamma": 0.1}
+    assert search.best_params_.defaults == ({} if method == "sampler" else pytest.approx(centre))
+    assert method == "centred" or search.best_params_.improvement is None
 
 
 def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
@@ -244,9 +225,10 @@ def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
         {"model": [SVC()], "model__C": loguniform(0.1, 10), "model__kernel": ["rbf", "linear"]},
     ]
     pipeline = Pipeline([("scaler", StandardScaler()), ("model", LogisticRegression())])
-    settings = {"param_distributions": spaces, "loss": "zero_one", "clip": (0, 1)}
+    settings = {"param_distributions": spaces, "loss": "zero_one", "clip": "auto"}
     search = search_in(fast_path, "centred", pipeline, **settings).fit(*PUBLIC, **VAL)
     assert set(search.best_params_) in ({"model", "model__C"}, {"model", "model__C", "model__kernel"})
+    assert "clip" not in search.released_["release"]  # the range of this loss is known
     assert (search.predict(PRIVATE[0]) == PRIVATE[1]).mean() > 0.6
 
 
@@ -298,13 +280,6 @@ def test_an_optuna_sampler_is_told_noisy_values_and_stays_as_it_was_given(fast_p
         assert sigma == pytest.approx(both * search.clip[1] / (len(PRIVATE[1]) * charge.mu), rel=1e-5)
 
 
-def test_with_a_sampler_too_it_is_warned_that_nothing_is_compared_with(fast_path):
-    search = search_in(fast_path, "sampler", SVC(), param_distributions={"gamma": loguniform(0.01, 1)}, loss="hinge")
-    with pytest.warns(UserWarning, match=r"\(gamma='scale'\): the answer is compared with nothing"):
-        search.fit(*PUBLIC, **VAL)
-    assert search.best_params_.improvement is None
-
-
 class Watching(optuna.samplers.RandomSampler):
     """Writes down what it can see of the trials before; a search uses a copy of it."""
 
@@ -319,7 +294,7 @@ class Watching(optuna.samplers.RandomSampler):
 
 
 def test_an_optuna_sampler_sees_the_noise_of_each_value_and_nothing_else_after_a_kill_too(fast_path):
-    forget_fits()
+    forget_trained()
     seen = fast_path / "seen"
     with pytest.raises(KeyboardInterrupt):
         search_in(fast_path, Watching(seen), Stopped()).fit(*PUBLIC, **VAL)

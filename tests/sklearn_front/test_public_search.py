@@ -27,8 +27,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import dptune
-from dptune.errors import BudgetExhausted, BudgetMismatch
-from dptune.privacy.seal.private import reveal
+from dptune.errors import BudgetExhausted
 from dptune_sklearn import PrivateSearch, cross_validated_losses
 from sklearn_tools import PRIVATE, PUBLIC, SPACE, VAL, Never, ledger_in, rows
 
@@ -110,25 +109,18 @@ def test_without_scoring_the_public_score_is_minus_the_loss_and_an_exact_private
     assert b"NOT PRIVATE" not in pickle.dumps(search)
 
 
-def test_the_finalists_losses_are_those_of_scikit_learn_s_models(fast_path, monkeypatch):
-    """What the private people are asked, against models that are trained by hand."""
-    asked = {}
-    choose = dptune.PublicChoice.choose
-
-    def kept(self, losses):
-        asked.update(losses)
-        return choose(self, losses)
-
-    monkeypatch.setattr(dptune.PublicChoice, "choose", kept)
-    search = wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3)).fit(*PUBLIC, **VAL)
-    assert len(asked) == 4
-    params = [
-        search.cv_results_["params"][i] for i in np.argsort(-search.cv_results_["mean_test_score"], kind="stable")
-    ]
-    for place, losses in asked.items():
-        model = LogisticRegression(**params[place]).fit(*PUBLIC)
-        p = model.predict_proba(PRIVATE[0])[np.arange(60), PRIVATE[1]]
-        assert reveal(losses) == pytest.approx(-np.log(p))
+def test_the_chosen_finalist_s_losses_are_those_of_scikit_learn_s_model(fast_path):
+    """What the private people are asked, against models that are trained by hand; the noise is small."""
+    settings = {"ledger": ledger_in(fast_path, mu=1e4), "loss": "log_loss", "clip": (0.0, 3.0)}
+    search = PrivateSearch(GridSearchCV(WEAK, GRID, cv=3), **settings).fit(*PUBLIC, **VAL)
+    means = {}
+    for C in GRID["C"]:
+        p = LogisticRegression(C=C).fit(*PUBLIC).predict_proba(PRIVATE[0])[np.arange(60), PRIVATE[1]]
+        means[C] = np.clip(-np.log(p), 0, 3).mean()
+    improvement = search.best_params_.improvement
+    assert search.best_params_["C"] == min(means, key=means.get)
+    assert improvement.value == pytest.approx(means[1e-3] - min(means.values()), abs=6 * improvement.sigma)
+    assert improvement.sigma < 1e-3
 
 
 @pytest.mark.parametrize(("C", "candidates"), [(7.0, 5), (10, 4)])
@@ -277,22 +269,3 @@ def test_bad_input_is_refused_with_the_reason_and_costs_nothing(fast_path, searc
     with pytest.raises(error, match=said):
         wrapped(fast_path, search(), **settings).fit(*PUBLIC, **VAL)
     assert ledger_in(fast_path).charges() == []
-
-
-def test_private_rows_that_a_public_search_would_train_on_are_refused(fast_path):
-    with pytest.raises(dptune.InputError, match="shares memory with"):
-        wrapped(fast_path, never()).fit(*PRIVATE, **VAL)
-    assert ledger_in(fast_path).charges() == []
-
-
-def test_a_name_belongs_to_one_search(fast_path):
-    wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), name="mine", mu=1.0).fit(*PUBLIC, **VAL)
-    for changed, loss, said in (
-        ([0.1, 1.0, 10.0], "log_loss", "Give this"),
-        ([0.001, 0.1, 1.0, 20.0], "log_loss", "Give this"),
-        (GRID["C"], "brier", "other loss"),
-    ):
-        other = wrapped(fast_path, GridSearchCV(WEAK, {"C": changed}, cv=3), name="mine", mu=1.0, loss=loss)
-        with pytest.raises(BudgetMismatch, match=said):
-            other.fit(*PUBLIC, **VAL)
-    assert ledger_in(fast_path).spent() <= 1.0

@@ -90,21 +90,25 @@ def test_what_pickle_stores_by_name_only_or_not_at_all_is_read_or_refused(held):
             digest(held)
 
 
-@pytest.mark.parametrize("method", ["centred", "selection"])
-def test_a_name_belongs_to_its_loss_estimator_and_training_rows(fast_path, method):
+@pytest.mark.parametrize("method", ["centred", "selection", "public"])
+def test_a_name_belongs_to_its_loss_estimator_training_rows_candidates_and_default(fast_path, method):
     settings = {"name": "mine", "mu": 1.0, "param_distributions": {"C": [0.1, 1.0]}, "loss": own_loss(1)}
-    search = search_in(fast_path, method, **settings)
+    settings |= {"cv": 3, "method": None} if method == "public" else {"method": method, "default": {"C": 1.0}}
+    search = search_in(fast_path, **settings)
     spent = search.fit(*PUBLIC, **VAL).ledger.spent()
     weights = {"sample_weight": np.ones(len(PUBLIC[1]))}
-    for changed, rows_of, options, said in (
+    changes = [
         ({"loss": "brier"}, PUBLIC, {}, "other loss"),
         ({"loss": own_loss(2)}, PUBLIC, {}, "other loss"),
         ({"estimator": SVC(probability=True)}, PUBLIC, {}, "other estimator"),
         ({"estimator": LogisticRegression(max_iter=50)}, PUBLIC, {}, "other estimator"),
         ({}, rows(40, seed=9), {}, "other training rows"),
         ({}, PUBLIC, weights, "other training rows"),
-    ):
-        with pytest.raises(BudgetMismatch, match=f"'mine' belongs to a search with {said}, .* another name=. Nothing"):
+        ({"param_distributions": {"C": [0.1, 20.0]}}, PUBLIC, {}, ""),
+        *[({"default": default}, PUBLIC, {}, "") for default in ({"C": 0.1}, None) if method == "selection"],
+    ]
+    for changed, rows_of, options, said in changes:
+        with pytest.raises(BudgetMismatch, match=f"{said}.*(another|new) name"):
             clone(search).set_params(**changed).fit(*rows_of, **VAL, **options)
     assert clone(search).fit(*PUBLIC, **VAL).best_params_ == search.best_params_
     assert search.ledger.spent() == spent
@@ -132,9 +136,3 @@ def test_an_object_of_a_class_that_was_pickled_changes_nothing():
     own.__reduce_ex__(4)
     assert "__slotnames__" in vars(type(own))
     assert (digest(own), digest(Handle)) == (before, first)
-
-
-def test_people_are_told_apart_by_more_than_eight_characters(fast_path):
-    people = [f"patient-{i // 2:03}" for i in range(60)]
-    search = search_in(fast_path, "selection").fit(*PUBLIC, **VAL, groups=np.array(people, dtype=object))
-    assert search.ledger.n == 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +10,22 @@ import numpy as np
 import optuna
 import pytest
 from ray import tune
+from training_tools import N, ledgers
 
 from dptune import Categorical, Float, InputError, Space
-from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, quasi_random
+from dptune.training import Repeats, quasi_random
 from dptune.training.repeats import one_of
 from dptune.training.repeats import repeat_and_select as in_one_process
 from dptune_optuna import repeat_and_select
 from dptune_ray import repeats as on_ray
 
 SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "model/kind": Categorical(["a", "b"])})
-N, LAW = 20, Repeats.poisson(30)
+LAW = Repeats.poisson(30)
 TUNE = {
     "rate": tune.loguniform(1e-3, 1.0),
     "model": {"kind": tune.choice(["a", "b"]), "depth": tune.randint(1, 9)},
     "k": 5,
 }
-
-
-def ledgers(folder: Path) -> list[TrainingLedger]:
-    train = TrainingLedger(folder / "train.db", SelectionPlan(LAW, TrainingPlan(2.0, 0.1, 20)), n=90)
-    return [train, TrainingLedger(folder / "val.db", SelectionPlan(LAW, score_mu=0.5), n=N, dataset="scorers")]
 
 
 def test_a_list_fills_the_space_evenly_and_is_the_same_for_everybody() -> None:
@@ -48,7 +45,8 @@ def test_each_repeat_is_drawn_anew_in_optuna_and_in_ray(candidates: Any, fast_pa
         seen.append((rate, trial.suggest_categorical("model/kind", ["a", "b"]), trial.suggest_int("depth", 1, 9)))
         return "model", np.full(N, rate)
 
-    best = repeat_and_select(study, objective, ledgers(fast_path), clip=(0.0, 1.0), candidates=candidates)
+    both = ledgers(fast_path, law=LAW)
+    best = repeat_and_select(study, objective, both, clip=(0.0, 1.0), candidates=candidates)
     assert study.trials[0].params == best.parameters
     configs = [on_ray.drawn(TUNE, candidates) for _ in range(30)]
     assert {config["k"] for config in configs} == {5}
@@ -63,11 +61,11 @@ def test_each_repeat_is_drawn_anew_in_optuna_and_in_ray(candidates: Any, fast_pa
 
 
 def test_an_empty_list_is_refused_before_anything_is_paid(fast_path: Path) -> None:
-    both = ledgers(fast_path)
-    with pytest.raises(InputError, match="candidates is empty"):
-        repeat_and_select(optuna.create_study(), lambda trial: ("", []), both, clip=(0.0, 1.0), candidates=[])
-    with pytest.raises(InputError, match="candidates is empty"):
-        on_ray.repeat_and_select(lambda config: ("", []), TUNE, both, clip=(0.0, 1.0), candidates=[])
+    both = ledgers(fast_path, law=LAW)
+    in_optuna = partial(repeat_and_select, optuna.create_study())
+    for call in (in_optuna, partial(on_ray.repeat_and_select, param_space=TUNE)):
+        with pytest.raises(InputError, match="candidates is empty"):
+            call(lambda _: ("", []), ledgers=both, clip=(0.0, 1.0), candidates=[])
     assert [ledger.count() for ledger in both] == [0, 0]
 
 
@@ -76,9 +74,9 @@ def test_a_process_of_ray_seals_what_the_function_raises(fast_path: Path) -> Non
         raise KeyboardInterrupt("row 7 has 'Smith'")
 
     carried, settings = on_ray.PickledFunction(fails), {"clip": (0.0, 1.0), "secure": True, "noise": None}
-    answer = on_ray.select_here(carried, TUNE, ledgers(fast_path), None, settings)
+    answer = on_ray.select_here(carried, TUNE, ledgers(fast_path, law=LAW), None, settings)
     assert answer.parameters is None
-    again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers(fast_path), clip=(0.0, 1.0))
+    again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers(fast_path, law=LAW), clip=(0.0, 1.0))
     assert again.parameters is None
 
 

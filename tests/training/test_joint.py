@@ -79,35 +79,27 @@ def test_the_figures_of_the_page(mu: float, before: float, now: float, fast_path
         assert (composed > joint.epsilon) == (share == 1.0)
 
 
-def test_two_ledgers_of_one_selection_are_one_plan(fast_path: Path) -> None:
+def test_two_ledgers_of_one_selection_are_one_plan_in_any_order(fast_path: Path) -> None:
     """Their costs do not add up: they share the number of repeats. Before both are charged, the larger holds."""
-    law, sum_of_two, one = Repeats.poisson(3), 4.439, 4.025
-    ledgers = [
-        TrainingLedger(fast_path / f"{name}.db", plan, n=900, dataset=name)
-        for name, plan in (("train", SelectionPlan(law, ONE)), ("val", SelectionPlan(law, score_mu=0.5)))
-    ]
-    assert join(ledgers, delta=DELTA).epsilon == pytest.approx(sum_of_two, abs=0.02)
-    for ledger in ledgers:
-        ledger.begin_selection("one question", secure=True)
-    together = join(ledgers, delta=DELTA).epsilon
-    assert together == epsilon_of([SelectionPlan(law, ONE, 0.5)], DELTA) == pytest.approx(one, abs=0.02)
-    other = TrainingLedger(fast_path / "other.db", SelectionPlan(law, score_mu=0.5), n=900, dataset="other")
-    other.begin_selection("another question", secure=True)
-    assert join([ledgers[0], other], delta=DELTA).epsilon == pytest.approx(sum_of_two, abs=0.02)
-    twin = TrainingLedger(fast_path / "twin.db", SelectionPlan(law, ONE), n=900, dataset="twin")
-    twin.begin_selection("one question", secure=True)
-    with pytest.raises(InputError, match="train in one selection"):
-        join([*ledgers, twin], delta=DELTA)
-
-
-def test_ledgers_that_are_surely_one_selection_are_merged_first_in_any_order(fast_path: Path) -> None:
-    """Of three one is not charged yet: it may belong to the others' selection, and its other half is known."""
-    law = Repeats.poisson(3)
-    plans = {"train": SelectionPlan(law, ONE), "val": SelectionPlan(law, score_mu=0.5), "new": SelectionPlan(law, ONE)}
+    law, trained, scored = Repeats.poisson(3), TrainingPlan(2.0, 1.0, 1), 0.5
+    plans = {"train": SelectionPlan(law, trained), "val": SelectionPlan(law, score_mu=scored)}
+    plans |= {"new": plans["train"], "other": plans["val"]}
     ledgers = {name: TrainingLedger(fast_path / f"{name}.db", plan, n=900) for name, plan in plans.items()}
-    for name in ("train", "val"):
-        ledgers[name].begin_selection("one question", secure=True)
-    orders = [["train", "val", "new"], ["new", "train", "val"], ["val", "new", "train"]]
-    found = {join([ledgers[name] for name in order], delta=DELTA).epsilon for order in orders}
-    assert max(found) == pytest.approx(min(found), rel=1e-9)
-    assert min(found) > join([ledgers["train"], ledgers["val"]], delta=DELTA).epsilon
+
+    def joint(*names: str) -> float:
+        return join([ledgers[name] for name in names], delta=DELTA).epsilon
+
+    apart = epsilon_of([plans["train"], plans["val"]], DELTA)
+    one = epsilon_of([SelectionPlan(law, trained, scored)], DELTA)
+    assert one < joint("train", "val") == apart
+    ledgers["train"].begin_selection("one question", secure=True)
+    ledgers["val"].begin_selection("one question", secure=True)
+    ledgers["other"].begin_selection("another question", secure=True)
+    assert joint("train", "val") == one
+    assert joint("train", "other") == apart
+    found = [joint(*names) for names in (["train", "val", "new"], ["new", "train", "val"], ["val", "new", "train"])]
+    assert max(found) == pytest.approx(min(found), rel=1e-9)  # the new one may come to belong to it, and adds its own
+    assert min(found) > one
+    ledgers["new"].begin_selection("one question", secure=True)
+    with pytest.raises(InputError, match="train in one selection"):
+        joint("train", "val", "new")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -60,12 +59,6 @@ def train(canary: float, noise: float) -> float:
         model(x).sum().backward()
         optimizer.step()
     return float(model._module.weight)
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opacus warns of each empty batch, which its own sampling makes."""
-    monkeypatch.setattr(logging.getLogger("opacus.data_loader"), "disabled", True)
 
 
 def searches(count: int, canary: float, person: int, noise: float = 0.4) -> np.ndarray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +18,6 @@ from dptune.ledger.dominating import Gaussian
 from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
 from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
-from dptune.training import plans as plans_module
 from dptune.training.plans import from_json, to_json
 from dptune.training.profiles import epsilon_of, renyi_epsilon
 
@@ -148,25 +147,27 @@ LAWS: list[tuple[Repeats, Callable[[int], float]]] = [
 
 
 @pytest.mark.parametrize(("repeats", "law"), LAWS, ids=[str(repeats) for repeats, _ in LAWS])
-def test_the_number_of_repeats_has_its_law(
-    repeats: Repeats, law: Callable[[int], float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = iter((np.arange(20000) + 0.5) / 20000)
-    monkeypatch.setattr(plans_module, "SystemRandom", lambda: SimpleNamespace(random=lambda: float(next(left))))
-    drawn = np.bincount([repeats.draw() for _ in range(20000)], minlength=30)[:30] / 20000
+def test_the_number_of_repeats_has_its_law(repeats: Repeats, law: Callable[[int], float]) -> None:
+    drawn = np.bincount([repeats.quantile(u) for u in (np.arange(20000) + 0.5) / 20000], minlength=30)[:30] / 20000
     assert np.abs(drawn - [law(k) for k in range(30)]).max() <= 1e-4
     assert sum(k * law(k) for k in range(1, 400)) == pytest.approx(repeats.mean, rel=1e-3)
 
 
+def test_the_number_of_repeats_is_drawn_anew_whatever_is_seeded() -> None:
+    law, drawn = Repeats.geometric(7.0), list[list[int]]()
+    for _ in range(2):
+        random.seed(0)
+        np.random.seed(0)
+        drawn.append([law.draw() for _ in range(4000)])
+    assert drawn[0] != drawn[1]
+    assert np.mean(drawn) == pytest.approx(7.0, abs=0.45)  # six standard deviations
+
+
 @pytest.mark.parametrize("repeats", [Repeats.poisson(800), Repeats(800, 1e5)], ids=str)
-def test_a_law_whose_smallest_numbers_have_no_chance_is_drawn_from(
-    repeats: Repeats, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_law_whose_smallest_numbers_have_no_chance_is_drawn_from(repeats: Repeats) -> None:
     """exp(-800) is 0 in floating point."""
     law = stats.poisson(800) if repeats.shape is None else stats.nbinom(1e5, repeats.gamma())
-    for u in (1e-6, 0.5, 0.999):
-        monkeypatch.setattr(plans_module, "SystemRandom", lambda u=u: SimpleNamespace(random=lambda: u))
-        assert repeats.draw() == law.ppf(u)
+    assert [repeats.quantile(u) for u in (1e-6, 0.5, 0.999)] == [law.ppf(u) for u in (1e-6, 0.5, 0.999)]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from proofs import proved
-from unwritten import selections
+from training_tools import selections
 
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingPlan
-from dptune.training import repeats as implementation
 from dptune.training.profiles import epsilon_of
 
 pytestmark = pytest.mark.slow  # half a minute
@@ -20,11 +19,6 @@ pytestmark = pytest.mark.slow  # half a minute
 LAW, N, COUNT, FEW, DELTA = Repeats.geometric(6), 20, 3000, 1000, 0.01
 RANDOM = np.random.default_rng(0)
 NOISE = SeededNoise(0)  # OpenDP's law is audited elsewhere, and is slow in such numbers
-
-
-@pytest.fixture(autouse=True)
-def quick_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implementation, "noise_source", lambda *asked: NOISE)
 
 
 @cache
@@ -38,7 +32,7 @@ def models(canary: int, noise: float, count: int) -> np.ndarray:
         model = float(canary + noise * RANDOM.normal())
         return {}, model, np.full(N, 0.5 - model / 50)
 
-    made = selections(once, count, law=LAW, n=N, score_mu=1e4)
+    made = selections(once, count, law=LAW, n=N, score_mu=1e4, noise=NOISE)
     return np.array([each.model for each in made])
 
 
@@ -46,7 +40,7 @@ def scores(canary: float, score_mu: float, count: int) -> np.ndarray:
     """Validation half: one of N people has the loss 1, or is removed, which counts as .5."""
     losses = np.zeros(N)
     losses[0] = canary
-    made = selections(lambda: ({}, "", losses), count, law=LAW, n=N, score_mu=score_mu)
+    made = selections(lambda: ({}, "", losses), count, law=LAW, n=N, score_mu=score_mu, noise=NOISE)
     return np.array([each.score for each in made])
 
 

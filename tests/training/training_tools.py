@@ -1,0 +1,56 @@
+"""Ledgers of a selection: two whose number of repeats a test may know, and one that keeps nothing, for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from dptune.training.repeats import Selected, repeat_and_select
+
+N, LAW, ONE = 40, Repeats.geometric(5), TrainingPlan(2.0, 0.1, 20)
+
+
+def certain(times: int, law: Repeats = LAW) -> Repeats:
+    """Return a law that draws the same number at any time."""
+    return type("Certain", (Repeats,), {"draw": lambda self: times})(law.mean, law.shape)
+
+
+def ledgers(
+    folder: Path, *, law: Repeats = LAW, times: int | None = None, kind: type[TrainingLedger] = TrainingLedger
+) -> list[TrainingLedger]:
+    """Return those of the people who train and of N who score, in files."""
+    train = kind(folder / "train.db", SelectionPlan(law, ONE), n=90)
+    val = kind(folder / "val.db", SelectionPlan(law, score_mu=0.5), n=N, dataset="scorers")
+    if times is not None:
+        known = certain(times, law)
+        train.plan, val.plan = replace(train.plan, repeats=known), replace(val.plan, repeats=known)
+    return [train, val]
+
+
+class Unwritten(TrainingLedger):
+    """A ledger of one selection that keeps nothing."""
+
+    identity, n = "", 0
+
+    def __init__(self, plan: SelectionPlan, n: int) -> None:
+        self.plan, self.n = plan, n
+
+    def begin_selection(self, *_: object, **__: object) -> Any:
+        return type("Charge", (), {"value": (), "private": True})()
+
+    def count(self) -> int:
+        return 0
+
+    def fix(self, scope: str, name: str, value: object) -> object:
+        return value
+
+
+def selections(
+    once: Callable[[], Any], count: int, *, law: Repeats, n: int, score_mu: float, **settings: Any
+) -> list[Selected]:
+    """Make ``count`` of them: the whole of ``repeat_and_select``."""
+    ledger = Unwritten(SelectionPlan(law, score_mu=score_mu), n)
+    return [repeat_and_select(once, [ledger], **{"clip": (0.0, 1.0), **settings}) for _ in range(count)]
