@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import sqlite3
 import tempfile
-import threading
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dptune._store import SqliteFile
-from dptune.errors import CapReached, LedgerError
+from dptune.errors import CapReached
 from dptune.local import LocalRandomizer, UserLedger, rows
 
 FORGIVEN = Fraction(1, 10**12)  # rounding of k replies of cap / k
@@ -53,46 +53,36 @@ def test_a_cap_that_is_another_is_found(fast_path: Path, monkeypatch: pytest.Mon
         audit_cap(fast_path, 1.0, [0.7, 0.7])
 
 
-def audit_meeting(path: Path, patch: pytest.MonkeyPatch) -> None:
-    """A second writer comes between the first one's look at the sum and its charge, every time: it must wait."""
-    first, second = UserLedger(path, 1.0), UserLedger(path)
-    true, calls, refused = rows.pay, itertools.count(), []
+def audit_lock(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """Between the look at the sum and the charge no other process may begin to write."""
 
-    def reply(ledger: UserLedger, key: str) -> None:
-        try:
-            ledger.reply(LocalRandomizer(0.7, 1.0), 0.5, user="ann", key=key)
-        except CapReached:
-            refused.append(key)
+    def pay(true: Any) -> Any:
+        def paid(connection: Any, row: rows.Charge, cap: float) -> Any:
+            with closing(sqlite3.connect(path, timeout=0.0, isolation_level=None)) as other:
+                try:
+                    other.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    return true(connection, row, cap)
+            raise AssertionError("a second writer does not wait for the first")
 
-    other = threading.Thread(target=reply, args=(second, "second"))
+        return paid
 
-    def pay(connection: Any, row: rows.Charge, cap: float) -> Any:
-        if next(calls) == 0:
-            other.start()
-            other.join(timeout=0.3)
-            assert other.is_alive(), "the second writer did not wait for the first"
-        return true(connection, row, cap)
-
-    patch.setattr(rows, "pay", pay)
-    try:
-        reply(first, "first")
-    finally:
-        other.join()  # also if the first has failed: the ledger's folder is about to go
-    assert refused == ["second"], f"refused: {refused}"
-    assert first.spent("ann") == 0.7
+    ledger = UserLedger(path, 1.0)
+    planted(rows, "pay", pay)(patch)
+    ledger.reply(LocalRandomizer(0.7, 1.0), 0.5, user="ann", key="k")
+    assert ledger.spent("ann") == 0.7
 
 
-def test_a_second_writer_waits_until_the_first_has_paid(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    audit_meeting(fast_path / "replies.db", monkeypatch)
+UNLOCKED = planted(
+    SqliteFile, "transaction", lambda true: lambda self, *, write, create=True: true(self, write=False, create=create)
+)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_charge_that_takes_no_lock_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unlocked = planted(
-        SqliteFile,
-        "transaction",
-        lambda true: lambda self, *, write, create=True: true(self, write=False, create=create),
-    )
-    unlocked(monkeypatch)
-    with pytest.raises((AssertionError, LedgerError)):
-        audit_meeting(fast_path / "replies.db", monkeypatch)
+def test_a_second_writer_waits_until_the_first_has_paid_and_a_charge_that_takes_no_lock_is_found(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        audit_lock(fast_path / "replies.db", patch)
+    UNLOCKED(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit_lock(fast_path / "planted.db", monkeypatch)

@@ -351,12 +351,3 @@ def test_a_clip_far_above_every_loss_or_below_most_is_rare(case: str) -> None:
     clips = np.array([range_of(bound, most)[1] for bound in rule.over])
     assert odds[clips > 8 * people.max()].sum() < above
     assert odds[clips < np.quantile(people, 0.95) / 2].sum() < below
-
-
-def test_the_clip_follows_the_losses_in_any_unit(fast_path: Path) -> None:
-    found = []
-    for seed, scale in enumerate((1e-4, 1.0, 1e7) * 3):
-        privatizer = auto(Watched(fast_path / f"{seed}.db"), n=1000)
-        found.append(privatizer.choose_clip(losses(scale, 1000, seed))[1] / scale)
-    assert 8 < np.median(found) < 17  # 4 times the .95 quantile of 3
-    assert min(found) > 3
