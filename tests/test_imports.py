@@ -215,7 +215,7 @@ def test_who_makes_a_released_value_and_a_charge_and_who_draws() -> None:
     noisy = {"privacy/mechanism.py", "federated/server.py", "outsourced/curator.py", "training/repeats.py"}
     assert users("add_gaussian") == noisy
     assert callers("weighted_sums") == callers("checked_message") == {"federated/server.py"}
-    assert users("SecretSample", "SeededSample", "sample_source") == {"federated/server.py", "privacy/noise.py"}
+    assert users("SecretSample", "SeededSample") == {"federated/server.py", "privacy/noise.py"}
 
 
 def test_nothing_is_pickled_and_no_assert_guards() -> None:

@@ -28,11 +28,11 @@ from dptune.ledger.plan_ledger import PlanLedger
 from dptune.privacy.noise import (
     NoiseSource,
     SampleSource,
+    SecretSample,
     is_private,
     is_secret,
     noise_scale,
     noise_source,
-    sample_source,
 )
 from dptune.privacy.seal.private import without_frames
 from dptune.search.gp.points import FloatArray
@@ -82,7 +82,7 @@ class FTSServer:
                 "Continue with them, or make a ledger of its own for other agents."
             )
         self._noise = noise_source(noise)
-        self._samples = sample_source(samples)
+        self._samples = SecretSample() if samples is None else samples
         self._lock = ForkSafeLock()
         released = [charge.value for charge in ledger.charges()]  # in order of the rounds
         self._broadcasts = {t: self._matrix(value) for t, value in enumerate(released) if value is not None}  # (P, M)

@@ -172,7 +172,6 @@ class ClipRule:
 
     Attributes:
         over: (m,) the bounds, rising.
-        above: share of people that is aimed at.
         handicaps: (m,) minus the logarithm of the odds.
         never: what a loss that is no finite number counts as: larger than any where there is a largest loss. Elsewhere
             smaller than any: it becomes the upper end whatever that is, and must not move it.
@@ -180,7 +179,6 @@ class ClipRule:
     """
 
     over: Vector
-    above: float
     handicaps: Vector
     never: float = math.inf
     far: float = MOST_FAR
@@ -191,7 +189,7 @@ class ClipRule:
         far = min(FAR / (n * eta), MOST_FAR)
         if most is not None:
             octaves = np.arange(-OCTAVES, STEP / 2, STEP)
-            return cls(most * 2.0**octaves, ABOVE, -PREFERS_CAP * octaves, far=far)
+            return cls(most * 2.0**octaves, -PREFERS_CAP * octaves, far=far)
         if n * eta < FEWEST:
             raise InputError(
                 f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and it must "
@@ -199,7 +197,7 @@ class ClipRule:
             )
         octaves = np.arange(*OF_ALL, STEP)
         handicaps = np.where(octaves > 0, PREFERS_ABOVE, -PREFERS) * octaves
-        return cls(2.0**octaves, ABOVE, handicaps, never=-math.inf, far=far)
+        return cls(2.0**octaves, handicaps, never=-math.inf, far=far)
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
@@ -207,10 +205,10 @@ class ClipRule:
         place = np.searchsorted(self.over, filled)  # index of the smallest bound that is at least the loss
         sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
         S = 1.0 - np.cumsum(sums)
-        u = np.asarray(np.abs(S - self.above))
+        u = np.asarray(np.abs(S - ABOVE))
         octave = round(1 / STEP)
         near = np.concatenate([np.ones(octave), S[:-octave]])  # above half of the bound; unknown below the first one
-        return np.asarray(np.maximum(u, self.above + self.far - near))
+        return np.asarray(np.maximum(u, ABOVE + self.far - near))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +226,7 @@ class ClipQuery:
         return len(self.rule.over)
 
     def digest(self) -> str:
-        return repr((STATISTIC, self.loss, self.most, self.rule.above, self.rule.far, self.mu))
+        return repr((STATISTIC, self.loss, self.most, ABOVE, self.rule.far, self.mu))
 
     def distances(self, people: People, losses: Vector) -> Vector:
         """Return u (m,) of the losses of all examples (rows,). Private; one person moves an entry by their weight."""

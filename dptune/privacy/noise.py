@@ -96,31 +96,28 @@ def _unit_gaussian(dimension: int, grid: int) -> Callable[[list[float]], list[fl
 
 
 class OpenDPNoise:
-    """Discrete Gaussian noise from OpenDP, seeded by the operating system; safe across fork."""
+    """OpenDP's discrete noise, of finite statistics, seeded by the operating system; safe across fork.
+
+    Choices are compared exactly.
+    """
 
     __slots__ = ()  # nothing of it can be replaced
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
-        """Return ``statistic`` (p,) plus N(0, sigma^2 I); it must be finite."""
-        if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
-            raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+        _check_finite(statistic)
         mechanism = _unit_gaussian(len(statistic), GRID_EXPONENT)
         return np.asarray(mechanism((statistic / sigma).tolist()), dtype=np.float64) * sigma
 
     def add_laplace(self, statistic: float, scale: float) -> float:
-        """Return ``statistic`` plus discrete Laplace noise on the same grid; it must be finite."""
-        if not math.isfinite(statistic):
-            raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+        _check_finite(statistic)
         domain = atom_domain(T=float, nan=False)
         mechanism = make_laplace(domain, absolute_distance(T=float), scale=1.0, k=GRID_EXPONENT)
         return float(mechanism(statistic / scale)) * scale
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
-        """Return j with probability proportional to exp(-statistic_j / scale), compared exactly."""
         return _noisy_argmin(statistic, scale, pure=False)
 
     def permute_and_flip(self, statistic: Vector, scale: float) -> int:
-        """Return j at which statistic_j less exponential noise of mean ``scale`` is smallest, drawn exactly."""
         return _noisy_argmin(statistic, scale, pure=True)
 
 
@@ -135,12 +132,16 @@ def _unit_choice(pure: bool) -> Callable[[list[float]], int]:
 
 
 def _noisy_argmin(statistic: Vector, scale: float, *, pure: bool) -> int:
-    if not np.isfinite(statistic).all():
-        raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+    _check_finite(statistic)
     return int(_unit_choice(pure)((statistic / scale).tolist()))
 
 
-class SeededNoise:
+def _check_finite(statistic: Vector | float) -> None:
+    if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
+        raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+
+
+class SeededNoise(NoiseSource):
     """NOT PRIVATE. Reproducible noise for tests and figures; every charge made with it says so.
 
     A copy, or what is unpickled, starts again from the seed.
@@ -161,19 +162,15 @@ class SeededNoise:
         return type(self), (self.seed,)
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
-        """Return ``statistic`` (p,) plus pseudo-random N(0, sigma^2 I)."""
         return statistic + self._generator.normal(0.0, sigma, size=statistic.shape)
 
     def add_laplace(self, statistic: float, scale: float) -> float:
-        """Return ``statistic`` plus pseudo-random Laplace noise."""
         return statistic + float(self._generator.laplace(0.0, scale))
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
-        """Return j with probability proportional to exp(-statistic_j / scale), pseudo-randomly."""
         return int(np.argmax(self._generator.gumbel(size=statistic.shape) - statistic / scale))
 
     def permute_and_flip(self, statistic: Vector, scale: float) -> int:
-        """Return j at which statistic_j less pseudo-random exponential noise is smallest."""
         return int(np.argmax(self._generator.exponential(size=statistic.shape) - statistic / scale))
 
 
@@ -208,7 +205,6 @@ class SecretSample:
     __slots__ = ()  # nothing of it can be replaced
 
     def draw(self, n: int, q: float) -> Mask:
-        """Return who of n agents is in the sample, (n,)."""
         uniform = np.frombuffer(os.urandom(8 * n), dtype=np.uint64) >> np.uint64(64 - _BITS)
         return np.asarray(uniform < np.uint64(int(q * 2.0**_BITS)))
 
@@ -220,13 +216,7 @@ class SeededSample:
         self._generator = np.random.default_rng([at_least("seed", seed, 0), 1])
 
     def draw(self, n: int, q: float) -> Mask:
-        """Return who of n agents is in the sample, (n,)."""
         return np.asarray(self._generator.random(n) < q)
-
-
-def sample_source(source: SampleSource | None) -> SampleSource:
-    """Return the source that was given, else the operating system's."""
-    return SecretSample() if source is None else source
 
 
 def is_secret(samples: SampleSource) -> bool:

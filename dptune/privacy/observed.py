@@ -70,11 +70,6 @@ class ObservedLosses(ABC):
         """Return a digest of all settings; to compare in memory, never to store."""
 
     @property
-    def person_weights(self) -> Vector:
-        """Public weights of the people's mean (n,), which sum to 1."""
-        return self._people.weights
-
-    @property
     def interval(self) -> Interval:
         """The public range of a loss.
 

@@ -95,7 +95,6 @@ class Box(Interval):
 
     @property
     def diameter(self) -> float:
-        """Largest distance between two clipped vectors."""
         return math.sqrt(self.dimension) * (self.high - self.low)
 
 
@@ -133,8 +132,10 @@ class _Query:
         object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
         object.__setattr__(self, "mu", positive("mu", self.mu))
         for name in ("failed_above", "saturate_above"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _finite(name, getattr(self, name)))
+            if (given := getattr(self, name)) is not None:
+                if real(given) is None:
+                    raise InputError(f"{name} must be finite, or None; got {given!r}.")
+                object.__setattr__(self, name, real(given))
 
     @property
     def _region(self) -> object:
@@ -278,13 +279,6 @@ def _names(points: object) -> tuple[str, ...]:
     if not (isinstance(points, list | tuple) and all(isinstance(p, str) for p in points)):
         raise InputError(f"points must be a list or tuple of names, as given to observe; got {points!r}.")
     return tuple(points)
-
-
-def _finite(name: str, value: object) -> float:
-    number = real(value)
-    if number is None:
-        raise InputError(f"{name} must be finite, or None; got {value!r}.")
-    return number
 
 
 def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:

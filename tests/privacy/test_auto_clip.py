@@ -19,7 +19,7 @@ from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
-from dptune.privacy.auto_clip import ClipRule, range_of
+from dptune.privacy.auto_clip import ABOVE, ClipRule, range_of
 from dptune.privacy.noise import SeededNoise
 
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
@@ -93,8 +93,8 @@ def by_hand(values: Any, weights: Any, rule: ClipRule) -> list[float]:
 
     u = []
     for j, t in enumerate(rule.over):
-        near = rule.above + rule.far - (share_above(t / 2) if j >= 8 else 1.0)
-        u.append(max(abs(share_above(t) - rule.above), near))
+        near = ABOVE + rule.far - (share_above(t / 2) if j >= 8 else 1.0)
+        u.append(max(abs(share_above(t) - ABOVE), near))
     return u
 
 
@@ -296,7 +296,7 @@ def test_a_distance_that_one_person_moves_further_is_found() -> None:
     moved = [np.append(values[1:], far) for far in (0.0, 1e3, 1e9)]
 
     def of_the_data(values: Any, weights: Any) -> Any:
-        return ClipRule(rule.over * np.nanmax(values), rule.above, rule.handicaps).distances(values, weights)
+        return ClipRule(rule.over * np.nanmax(values), rule.handicaps).distances(values, weights)
 
     def worst(distances: Callable[[Any, Any], Any]) -> float:
         u = distances(values, weights)

@@ -18,20 +18,16 @@ from dptune._locks import ForkSafeLock
 _ONE_AT_A_TIME = ForkSafeLock()
 
 
-class _Shown:
-    """Python's way of showing a warning, filtered already; ``off`` while private rows are asked about."""
-
-    def __init__(self, show: Callable[[Any], None]) -> None:
-        self._show = show
-        self.off = False
-
-    def __call__(self, message: Any) -> None:
-        if not self.off:
-            self._show(message)
+# The interpreter looks this function up for each warning, filtered already; the stubs of `warnings` do not have it.
+_show: Callable[[Any], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
+_asking: list[None] = []  # not empty while private rows are asked about
 
 
-# The interpreter looks this function up for each warning; the stubs of `warnings` do not have it.
-_shown = _Shown(warnings._showwarnmsg)  # type: ignore[attr-defined]
+def _shown(message: Any) -> None:
+    if not _asking:
+        _show(message)
+
+
 warnings._showwarnmsg = _shown  # type: ignore[attr-defined]
 
 
@@ -39,8 +35,7 @@ def quietly(method: Callable[[Any], Any], X: Any) -> Any:
     """The method's result, or what it raised, panics included; without a warning, which one person could cause."""
     with _ONE_AT_A_TIME, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        outer = _shown.off
-        _shown.off = True
+        _asking.append(None)  # a call within a call ends with the outer one
         try:
             return method(X)
         except KeyboardInterrupt:
@@ -48,5 +43,5 @@ def quietly(method: Callable[[Any], Any], X: Any) -> Any:
         except BaseException as error:  # noqa: BLE001 - one person's record may have caused it
             return error
         finally:
-            _shown.off = outer
+            _asking.pop()
     raise KeyboardInterrupt  # a new one: the other's frames hold private values
