@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -249,40 +250,35 @@ def _fitted(estimator: Any) -> Callable[[Any, Any], Any]:
     return lambda X, y: clone(estimator).fit(X, y)
 
 
+@dataclass
 class _Threads:
     """Trains candidates side by side in threads; what a training raises is its result."""
 
-    def __init__(
-        self,
-        study: optuna.Study,
-        training: PublicTraining | _Objective,
-        inputs: object,
-        *,
-        workers: int,
-        progress: bool,
-    ) -> None:
-        self._study, self._training, self.inputs = study, training, inputs
-        self._workers, self._progress = workers, progress
+    study: optuna.Study
+    training: PublicTraining | _Objective
+    inputs: object
+    workers: int
+    progress: bool
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
-        return self._each(self._training.losses, candidates, "cross-validate on public rows")
+        return self._each(self.training.losses, candidates, "cross-validate on public rows")
 
     def models(self, candidates: Sequence[Candidate]) -> list[Any]:
-        return self._each(self._training.model, candidates, "train finalists on all public rows")
+        return self._each(self.training.model, candidates, "train finalists on all public rows")
 
     def _each(self, function: Callable[[Any], Any], candidates: Sequence[Candidate], what: str) -> list[Any]:
-        with tqdm(total=len(candidates), desc=what, disable=not self._progress) as bar:
+        with tqdm(total=len(candidates), desc=what, disable=not self.progress) as bar:
 
             def call(one: Candidate) -> Any:
-                number = len(self._study.trials) if one.row is None else one.row
+                number = len(self.study.trials) if one.row is None else one.row
                 try:
-                    return function(CandidateTrial(one.parameters, self._study, number))
+                    return function(CandidateTrial(one.parameters, self.study, number))
                 except Exception as error:  # noqa: BLE001 - public: the candidate drops out
                     return error
                 finally:
                     bar.update()
 
-            if self._workers == 1:
+            if self.workers == 1:
                 return [call(one) for one in candidates]
-            with ThreadPoolExecutor(self._workers) as pool:
+            with ThreadPoolExecutor(self.workers) as pool:
                 return list(pool.map(call, candidates))

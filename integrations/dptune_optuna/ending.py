@@ -1,22 +1,18 @@
-"""When a study ends: at a mistake that every later trial would repeat, whatever ``catch=`` says, and how far it came.
+"""When a study ends by itself: at a mistake that every later trial would repeat, whatever ``catch=`` says.
 
 ``study.optimize(..., catch=(Exception,))`` without ``n_trials`` would call an objective for ever that can only refuse.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import optuna
-from optuna.trial import TrialState
 
 import dptune
 from dptune_optuna.spaces import logger
 
-HowFar = Callable[[int], str | None]
 MOST_FAILED = 20  # trials in a row that fail in the public half of a function
 
 
@@ -55,37 +51,3 @@ class Ending:
                 )
             raise
         self._failed = 0
-
-
-class EndLines:
-    """Says at the end of a study, once, that fewer trials were made than planned, and how to continue.
-
-    The end is where the study is no longer used, or the process exits: Optuna has no hook for the end of ``optimize``.
-    """
-
-    def __init__(self) -> None:
-        self._lines: weakref.WeakKeyDictionary[optuna.Study, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
-
-    def expect(self, study: optuna.Study, counted: Sequence[TrialState], how_far: HowFar) -> None:
-        """Log at the study's end what ``how_far`` returns for the number of its trials in these states."""
-        if study not in self._lines:
-            study_key = study._storage, study._study_id, tuple(counted)
-            self._lines[study] = weakref.finalize(study, _say, *study_key, how_far)
-
-    def say_now(self, study: optuna.Study, counted: Sequence[TrialState], how_far: HowFar) -> None:
-        """Say it now instead."""
-        self.cancel(study)
-        _say(study._storage, study._study_id, tuple(counted), how_far)
-
-    def cancel(self, study: optuna.Study) -> None:
-        if study in self._lines:
-            self._lines[study].detach()
-
-    def __reduce__(self) -> tuple[type[EndLines], tuple[()]]:
-        return EndLines, ()
-
-
-def _say(storage: Any, study: int, counted: tuple[TrialState, ...], how_far: HowFar) -> None:
-    with suppress(Exception):  # at the end of a process the storage may be gone
-        if (line := how_far(storage.get_n_trials(study, state=counted))) is not None:
-            logger.warning(line)

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, SupportsFloat
+from typing import Any
 
 import optuna
 from optuna.study import StudyDirection
@@ -90,7 +90,14 @@ class LocalObjective:
             return self._randomizer.randomize(measure())
         user = self._user if isinstance(self._user, str) else self._user(trial)
         held: list[Exception] = []
-        reply = self._ledger.reply(self._randomizer, lambda: _held(measure, held), user=user, key=_key(trial))
+
+        def measured() -> Any:
+            try:
+                return measure()
+            except Exception as error:  # noqa: BLE001 - public, and raised below: the user has paid by now
+                return held.append(error)
+
+        reply = self._ledger.reply(self._randomizer, measured, user=user, key=_key(trial))
         if held:
             raise without_traceback(held[0])
         return reply
@@ -135,15 +142,6 @@ def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
     if any(others != settings for others in stated):
         raise another_randomizer(study)
     return bool(stated)
-
-
-def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:
-    """Return the value; keep a public error for later, as the user has paid by now."""
-    try:
-        return measure()  # type: ignore[no-any-return]
-    except Exception as error:  # noqa: BLE001 - raised again by the caller
-        held.append(error)
-        return None
 
 
 def _key(trial: Trial) -> str:

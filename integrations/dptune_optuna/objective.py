@@ -215,7 +215,7 @@ class PrivateFunction:
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
         estimate = run.estimate(parameters, losses, default=default, early=early)
         show(study, run, self._asked.loss.name)
-        self._runs.lines.cancel(study)
+        self._runs.cancel_end(study)
         return estimate
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:

@@ -62,15 +62,10 @@ class ShieldedTrial:
 
     def _checked(self, parameter: str, suggest: Callable[[], Any]) -> Any:
         def suggested() -> Any:
-            value = suggest()
-            trial = str(self.number)
-            recorded = None if self._run is None else self._run.recorded_parameters(trial)
-            if (
-                self._run is not None
-                and recorded is not None
-                and {**recorded, **as_stored({parameter: value})} != recorded
-            ):
-                raise self._run.other_parameters(trial)
+            value, run, trial = suggest(), self._run, str(self.number)
+            recorded = None if run is None else run.recorded_parameters(trial)
+            if run and recorded is not None and {**recorded, **as_stored({parameter: value})} != recorded:
+                raise run.other_parameters(trial)
             return value
 
         return self._passed(suggested)
@@ -146,15 +141,13 @@ class RungTrial(ShieldedTrial):
         """
         self._pruned = False  # who reports again has gone on
         losses = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise)
-        run = self._run
-        if run is not None:
+        if run := self._run:
             self._passed(lambda: run.rungs.report(str(self.number), self.params, losses, step))
 
     def should_prune(self) -> bool:
         """Ask, as one release that the plan has paid for, whether the trial is worth going on."""
         run = self._run
-        name = str(self.number)
-        self._pruned = run is not None and self._passed(lambda: run.rungs.stops(name))
+        self._pruned = run is not None and self._passed(lambda: run.rungs.stops(str(self.number)))
         return self._pruned
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import unwrap
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.search_space import IntersectionSearchSpace
+from optuna.storages import BaseStorage
 from optuna.trial import Trial, TrialState
 
 import dptune
@@ -27,7 +29,6 @@ from dptune.search.answer import parameters_in_words
 from dptune.search.asked_loss import UNNAMED, AskedLoss
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
-from dptune_optuna.ending import EndLines
 from dptune_optuna.spaces import (
     Discovery,
     differing,
@@ -61,12 +62,12 @@ class StudyRuns:
 
     def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
         self.request, self._mixed = request, mixed
-        self.lock, self.lines = ForkSafeLock(), EndLines()
+        self.lock = ForkSafeLock()
+        self._ends: weakref.WeakKeyDictionary[optuna.Study, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
         self.known: dict[str, SearchRun] = {}  # by the name of the study
         self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
         self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
-        self._warned = False  # of a trial without parameters that are searched
-        self._warned_of_ranges = False  # of one that suggested them otherwise
+        self._warned = set[str]()  # of trials without parameters that are searched, of other ranges
 
     def of(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, begun or continued; None as long as its search space or its clip is not known."""
@@ -114,25 +115,39 @@ class StudyRuns:
             self.known[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
         _announce(self.request, extension)
 
-    def expect_end(self, study: optuna.Study, counted: Sequence[TrialState]) -> None:
-        """Log at the study's end, if that comes before the plan's, how many of the planned trials were made."""
-        self.lines.expect(study, counted, partial(self._how_far, study.study_name))
+    def expect_end(self, study: optuna.Study, counted: tuple[TrialState, ...]) -> None:
+        """Log at the study's end, if that comes before the plan's, how many of the planned trials were made.
 
-    def say_end(self, study: optuna.Study, counted: Sequence[TrialState]) -> None:
-        """Log it now, with a recommendation."""
-        self.lines.say_now(study, counted, partial(self._how_far, study.study_name))
+        The end is where the study is no longer used, or the process exits: Optuna has no hook for that of ``optimize``.
+        """
+        if study not in self._ends:
+            where = study.study_name, study._storage, study._study_id
+            self._ends[study] = weakref.finalize(study, self._say_how_far, *where, counted)
 
-    def _how_far(self, name: str, ended: int) -> str | None:
-        run = self.known.get(name)
-        if run is None or not (missing := run.still_missing()):
-            return None
-        if ended >= run.trials:
-            text = f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
-            return None if run.space is None else text
-        return (
-            f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is divided among "
-            f"all of them. {RESUME}"
-        )
+    def say_end(self, study: optuna.Study, counted: tuple[TrialState, ...]) -> None:
+        """Log it now instead, with a recommendation."""
+        self.cancel_end(study)
+        self._say_how_far(study.study_name, study._storage, study._study_id, counted)
+
+    def cancel_end(self, study: optuna.Study) -> None:
+        """Log nothing at the study's end."""
+        if study in self._ends:
+            self._ends[study].detach()
+
+    def _say_how_far(self, name: str, storage: BaseStorage, study: int, counted: tuple[TrialState, ...]) -> None:
+        with suppress(Exception):  # at the end of a process the storage may be gone
+            if (run := self.known.get(name)) is None or not (missing := run.still_missing()):
+                return
+            ended = storage.get_n_trials(study, state=counted)
+            if ended < run.trials:
+                logger.warning(
+                    f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is "
+                    f"divided among all of them. {RESUME}"
+                )
+            elif run.space is not None:
+                logger.warning(
+                    f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
+                )
 
     def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: AskedLoss) -> None:
         """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""
@@ -182,28 +197,31 @@ class StudyRuns:
         self._warn_of_other_ranges(run, run.space, trial)
         if self.discovers:
             self._discover(run, run.space, trial)
-        elif not self._warned and not run.space.contains(trial.params):
-            self._warned = True
-            warnings.warn(
+        elif not run.space.contains(trial.params):
+            self._warn_once(
+                "parameters",
                 f"trial {trial.number} did not suggest all that the trial did that began the search: "
                 f"{', '.join(map(repr, run.space))}. Such trials cost what they cost and have no part in the search. "
                 "Begin a new study with space=, the parameters that are suggested in every trial, or use "
                 "PrivateObjective.",
-                stacklevel=3,
             )
 
     def _warn_of_other_ranges(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
-        if self._warned_of_ranges or not (other := differing(space, trial.distributions)):
+        if not (other := differing(space, trial.distributions)):
             return
-        self._warned_of_ranges = True
         searched = to_distributions(space)
         what = ", ".join(f"{name!r} as {trial.distributions[name]} and not as {searched[name]}" for name in other)
-        warnings.warn(
+        self._warn_once(
+            "ranges",
             f"trial {trial.number} suggested {what}, as the run {run.scope!r} searches it. The run keeps its space: "
             "what lies outside of either range is drawn, and has no part in the search. If the function has changed, "
             "give the study a new name.",
-            stacklevel=3,
         )
+
+    def _warn_once(self, kind: str, text: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(text, stacklevel=4)
 
     def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
         with self.lock:
@@ -213,7 +231,10 @@ class StudyRuns:
             run.join(discovery.space(run.space or space))  # here: the later of two threads knows what the earlier found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}}
+        return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}, "_ends": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _ends=weakref.WeakKeyDictionary())
 
 
 def _announce(request: SearchRequest, run: SearchRun) -> None:
