@@ -21,20 +21,22 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import Checked, at_least, check, positive, share
-from dptune.choice.exponential import exponential
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger.filter import Allowance
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, call_guarded, losses_function
+from dptune.privacy.mechanism import DEFAULT_ODDS, NoisyMin, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.seal.private import PerExampleLosses
 from dptune.search.agreement import check_start
@@ -209,10 +211,23 @@ def select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, 
     plan: Any = privatizer.ledger.fix_plan(name, lambda rest: settings.plan(rest, points))
     price = settings.agreed(plan, name, points)
     share_of = settings.estimate_share
-    index = exponential(points, privatizer, price * math.sqrt(1 - share_of), name, default=settings.default)
+    query = privatizer.means_query(points, price * math.sqrt(1 - share_of))
+    prior = [] if settings.default is None else odds_for(settings.default, len(points))
+    released = privatizer.release(query, scope=name, key="index", mechanism=partial(NoisyMin, prior=prior))
+    index = int(released.scalar)
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
     return Selection(index, len(points), estimate, price, "exponential selection", private)
+
+
+def lead(n: int, mu: float, candidates: int, *, default: bool = False) -> float:
+    """Return by how much, in widths of the clip, the best mean loss must lead for :func:`select` to find it.
+
+    At 95%, whatever the other losses are: its odds are at least e^(eta n lead / 2) to the sum of the others' odds, to
+    which one that is kept as the ``default`` adds.
+    """
+    others = max(candidates - 1, 1) * (1 + DEFAULT_ODDS * default) - default
+    return 2 * math.log(19 * others) / (bounded_range_from_mu(mu) * n)
 
 
 def _digest(points: Sequence[str]) -> str:

@@ -14,8 +14,7 @@ from itertools import chain
 from typing import Any
 
 import dptune
-from dptune.choice.choosing import ChoiceSettings, select_named
-from dptune.choice.exponential import lead
+from dptune.choice.choosing import ChoiceSettings, lead, select_named
 from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
 from dptune.search import VALUES, drive

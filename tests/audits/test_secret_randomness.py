@@ -21,10 +21,10 @@ from ray import tune
 
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.choice.exponential import exponential
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
+from dptune.privacy.mechanism import NoisyMin
 from dptune.privacy.noise import OpenDPNoise, SecretSample, SeededNoise, SeededSample, is_private, is_secret
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, plans, repeats
 from dptune.training.repeats import one_of, repeat_and_select
@@ -43,7 +43,8 @@ def chosen_of_16(folder: Path) -> list[Any]:
     for point in points:
         privatizer.observe(point, np.full(N, 0.5))
     value = privatizer.release(privatizer.mean_query("x0", 0.5), scope="s", key="k").scalar
-    return [value, *(exponential(points, privatizer, 0.5, str(t)) for t in range(30))]
+    query = privatizer.means_query(points, 0.5)
+    return [value, *(privatizer.release(query, scope="s", key=str(t), mechanism=NoisyMin).scalar for t in range(30))]
 
 
 def release(folder: Path) -> object:

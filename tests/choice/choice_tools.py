@@ -10,6 +10,7 @@ from noises import NoNoise
 
 import dptune
 from dptune.privacy import TableQuery
+from dptune.privacy.mechanism import NoisyMin
 
 N, PEOPLE, CANDIDATES = 60, 80, 12  # public rows, private people
 PAIR = dptune.Budget.approximate_dp(1.0, 1e-5)
@@ -54,3 +55,8 @@ def spend(p: dptune.LossPrivatizer, mu: float, scope: str) -> None:
     """Release a table, as a report does."""
     query = TableQuery((np.eye(3),), mu, "a table", "of a report")
     p.release_table(query, lambda: np.zeros(p.rows), scope=scope, key="table")
+
+
+def half_the_scale(mechanism: type[NoisyMin]) -> type[NoisyMin]:
+    """Planted: it takes the sensitivity of one mean for that of a difference of two."""
+    return type("HalfTheScale", (mechanism,), {"scale": lambda self, *asked: mechanism.scale(self, *asked) / 2})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import FreeLedger
+from choice_tools import half_the_scale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -83,25 +84,16 @@ def test_rounding_of_the_entries_stays_within_the_bounded_range(
     assert unrounded < max(ranges) <= eta
 
 
-class PriorOfTheLosses(NoisyMin):
-    """Prefers, beforehand, what the private losses prefer."""
+# ---- planted bugs ----------------------------------------------------------------------------------------
 
-    def draw(self, statistic: Vector, scale: float) -> Vector:
-        return NoisyMin(self.noise, np.exp(-statistic / scale)).draw(statistic, scale)
+
+def drawn(draw: Callable[[NoisyMin, Vector, float], Any]) -> type[NoisyMin]:
+    """The exponential mechanism with another draw."""
+    return type("Drawn", (NoisyMin,), {"draw": draw})
 
 
 class PriorLeftOut(NoisyMin):
     """Says that it has a prior, and draws without it."""
-
-
-# ---- planted bugs ----------------------------------------------------------------------------------------
-
-
-class WithoutTheFactorTwo(NoisyMin):
-    """Takes the sensitivity of one mean for that of a difference of two."""
-
-    def scale(self, query: AnyQuery, sensitivity: float) -> float:
-        return super().scale(query, sensitivity) / 2
 
 
 class SensitivityOfAllMeans(NoisyMin):
@@ -111,20 +103,10 @@ class SensitivityOfAllMeans(NoisyMin):
         return super().scale(query, sensitivity * query.dimension)
 
 
-class ValuesReleased(NoisyMin):
-    """Releases the means that were compared, instead of the index alone."""
-
-    def draw(self, statistic: Vector, scale: float) -> Vector:
-        return statistic
-
-
-class IndexWithoutNoise(NoisyMin):
-    """Releases the index of the smallest mean."""
-
-    def draw(self, statistic: Vector, scale: float) -> Vector:
-        return np.array([float(np.argmin(statistic))])
-
-
+WithoutTheFactorTwo = half_the_scale(NoisyMin)
+ValuesReleased = drawn(lambda self, means, scale: means)
+IndexWithoutNoise = drawn(lambda self, means, scale: np.array([float(np.argmin(means))]))
+PriorOfTheLosses = drawn(lambda self, means, scale: NoisyMin(self.noise, np.exp(-means / scale)).draw(means, scale))
 SLOW = pytest.mark.slow
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -55,9 +54,7 @@ def own(result: Any) -> NamedLoss:
         (lambda: squared_error([1.0, 2.0], [1.0]), r"y has shape \(2,\) and prediction has shape \(1,\)"),
         (lambda: squared_error([1.0], np.array([[1.0]])), r"prediction has shape \(1, 1\)"),
         (lambda: huber_loss([1.0], [1.0], c=0.0), "c must be .* got 0.0"),
-        (lambda: huber_loss([1.0], [1.0], c=math.nan), "c must be .* got nan"),
         (lambda: pinball_loss([1.0], [1.0], quantile=1.0), "quantile=1.0"),
-        (lambda: log_loss([1], [0.5], labels=[0, 1], eps=None), "eps=None"),
         (lambda: log_loss([1], [0.5], labels=[0, 1], eps=0.0), "eps=0.0"),
         (lambda: log_loss([1], np.array([[0.5, 0.5]]), labels=[0, 1, 2]), r"proba has shape \(1, 2\) for 3 labels"),
         (lambda: log_loss([1], np.array([0.5]), labels=[0, 1, 2]), r"proba has shape \(1,\)"),
@@ -68,10 +65,8 @@ def own(result: Any) -> NamedLoss:
         (lambda: zero_one_loss([1, 2], [1]), "same people"),
         (lambda: per_example_loss("roc_auc_ovr_weighted"), "'roc_auc_ovr_weighted' cannot be released.* log_loss"),
         (lambda: per_example_loss("f1"), "'f1' cannot be released.* accuracy"),
-        (lambda: per_example_loss("r2"), "'r2' cannot be released.* squared_error"),
         (lambda: per_example_loss("neg_median_absolute_error"), "cannot be released.* absolute_error"),
         (lambda: per_example_loss("neg_root_mean_squared_error"), "cannot be released.* take the root of the released"),
-        (lambda: per_example_loss("neg_root_mean_squared_log_error"), "cannot be released.* logarithms"),
         (lambda: per_example_loss("acuracy"), r"Did you mean 'accuracy'\?.* neg_log_loss"),
         (lambda: per_example_loss(squared_error), r"a function is not .* a loss\. Did you mean 'squared_error'"),
         (lambda: per_example_loss("mse", c=1.0), "no option"),
@@ -81,9 +76,7 @@ def own(result: Any) -> NamedLoss:
         (lambda: NamedLoss("own", [0.5]), "function must be a function"),
         (lambda: NamedLoss("own", len, "transform"), "output must be one of .*predict_proba.* got 'transform'"),
         (lambda: NamedLoss("own", len, uses_labels="no"), "uses_labels must be True or False"),
-        (lambda: estimator_losses(own(0.5), RIDGE, X, Y), "one loss per"),
         (lambda: estimator_losses(own([0.5, 0.5]), RIDGE, X, Y), "one loss per"),
-        (lambda: estimator_losses(own([[0.5]]), RIDGE, X, Y), "one loss per"),
         (lambda: estimator_losses(own([]), RIDGE, X, Y), "one loss per"),
         (lambda: estimator_losses("mse", RIDGE, X, Y[1:]), r"X has 40 rows and y has shape \(39,\)"),
         (lambda: estimator_losses("mse", RIDGE, X, Unreadable()), "cannot be read as an array.*Unreadable"),
@@ -92,7 +85,6 @@ def own(result: Any) -> NamedLoss:
         (lambda: estimator_losses("mse", LinearRegression(), X.tolist(), Y), "fitted"),
         (lambda: estimator_losses("mse", make_pipeline(StandardScaler(), Ridge()), sparse.csr_array(X), Y), "fitted"),
         (lambda: estimator_losses("log_loss", Shaped(N, 1), X, Y), r"public row with shape .* needs \(1, 2\)"),
-        (lambda: estimator_losses("log_loss", Shaped(N, 3), X, Y), r"public row with shape .* needs \(1, 2\)"),
         (lambda: estimator_losses("log_loss", Shaped(N, 2, 1), X, Y), r"public row with shape .* needs \(1, 2\)"),
         (lambda: losses_function(len, "mse", (X, Unreadable()), rows=N), "cannot be read as an array.*Unreadable"),
         (lambda: losses_function(len, "mse", (X, Y), rows=N, training="secret"), '"public" or "private"'),
@@ -121,7 +113,6 @@ VERSIONS = pd.DataFrame({"version": ["1.1", "1.10"] * (N // 2)})
         (X, TRAIN[:, :2], r"allowed: \(n, 2\)"),
         (X, TRAIN[:0], "at least one"),
         (X.tolist(), [["a", DAY]], "like="),
-        (X.tolist(), [[1, DAY]], "like="),
         (mixed(X), PEOPLE.assign(age=DAY), "neither numbers, text nor categories"),
         (mixed(X), PEOPLE.assign(age=pd.Series(["x", DAY], dtype=object)), "neither numbers, text nor categories"),
         (VERSIONS, VERSIONS, "column 'version' of like= holds '1.1' and '1.10'"),

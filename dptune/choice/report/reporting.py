@@ -12,7 +12,7 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from dptune._checks import at_least, nothing_charged, shown, text
@@ -28,7 +28,6 @@ from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.privacy.seal.reachable import refuse_reachable
 from dptune.search.agreement import check_start
 
 KEY = "report"
@@ -89,16 +88,16 @@ def report(
     """
     privatizer = _paid_by(privatizer, data)
     with nothing_charged():
-        plan, examples = _prepared(
+        plan, examples, function = _prepared(
             model, privatizer, data=data, public=public, mu=mu, name=name, by=by, positive=positive,
             threshold=threshold, scores=scores, cv=cv, bins=bins,
         )  # fmt: skip
 
     def read() -> Any:
-        codes = read_codes(_function(plan, examples, privatizer.rows), model)
-        if codes is None or plan.by is None or examples.loaded is None:
+        codes = read_codes(function, model)
+        if codes is None or plan.by is None:
             return codes
-        groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
+        groups = group_codes(examples() if callable(examples) else examples, plan.by.column, plan.by.levels)
         return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
     released = privatizer.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
@@ -126,7 +125,7 @@ def _paid_by(ledger: object, data: object) -> LossPrivatizer:
 def _prepared(
     model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, mu: Any, name: Any, by: Any, positive: Any,
     threshold: Any, scores: Any, cv: Any, bins: Any,
-) -> tuple[ReportPlan, _Examples]:  # fmt: skip
+) -> tuple[ReportPlan, Any, EstimatorLosses]:  # fmt: skip
     """Check everything public, and fix the plan."""
     name = text("name", name)
     ledger = privatizer.ledger
@@ -154,13 +153,13 @@ def _prepared(
         by=groups_of(public[0], by),
         bins=number,
     )
-    examples = _Examples(data, public[0], model)
+    examples, reaches = _with_like(data, public[0]), partial(_itself, fitted=model, public=public)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
-    _function(plan, examples, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
+    _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
     if stored is None:
         stored = ledger.fix_plan(name, lambda rest: wanted.stored())
         plan = _agreed(stored, wanted, name, price, bins=number is not None)
-    return plan, examples
+    return plan, examples, _function(plan, examples, reaches, privatizer.rows)
 
 
 def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
@@ -194,39 +193,22 @@ def _reports(ledger: PrivacyLedger) -> list[str]:
     return [scope for scope in sorted({each.scope for each in ledger.charges()}) if ledger.find(scope, KEY)]
 
 
-class _Examples:
-    """The private examples, with the public rows that say what their columns hold."""
-
-    def __init__(self, data: Any, public: Any, model: Any) -> None:
-        self._data, self._public = data, public
-        self.loaded: Rows | None = None
-        if not callable(data):
-            self.data: Any = self._with_like(data)
-            if isinstance(self.data, Rows):
-                self.loaded = self.data
-                reached = partial(_itself, model=model, public=public)
-                refuse_reachable(reached, self.data.X, self.data.y)
-        else:
-            self.data = self._load
-
-    def _load(self) -> Any:
-        if self.loaded is None:
-            self.loaded = self._with_like(self._data())
-        return self.loaded
-
-    def _with_like(self, data: Any) -> Any:
-        if isinstance(data, Rows):
-            return data if data.like is not None else Rows(data.X, data.y, like=self._public)
-        if not isinstance(data, tuple | list) or len(data) != 2:
-            return data  # which is refused where losses are
-        X, y = data
-        return Rows(X, y, like=self._public)
+def _with_like(data: Any, public: Any) -> Any:
+    """Return the private examples, or what loads them once, with the public rows that say what their columns hold."""
+    if callable(data):
+        return cache(lambda: _with_like(data(), public))
+    if isinstance(data, Rows):
+        return data if data.like is not None else Rows(data.X, data.y, like=public)
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return data  # which is refused where losses are
+    X, y = data
+    return Rows(X, y, like=public)
 
 
-def _function(plan: ReportPlan, examples: _Examples, rows: int) -> EstimatorLosses:
-    """Return what asks a model for the cells of the private examples."""
+def _function(plan: ReportPlan, examples: Any, reaches: Callable[[Any], Any], rows: int) -> EstimatorLosses:
+    """Return what asks a model for the cells of the private examples, which ``reaches`` must not reach."""
     loss = cells_loss(plan.asked(), plan.cells(), plan.sizes)
-    return EstimatorLosses(_itself, loss, examples.data, rows, trains_in_public=True)
+    return EstimatorLosses(reaches, loss, examples, rows, trains_in_public=True)
 
 
 def _itself(model: Any, **_: Any) -> Any:

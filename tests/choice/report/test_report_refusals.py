@@ -131,7 +131,6 @@ def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
         ({"scores": np.ones((3, 2))}, "300 public rows"),
         ({"data": (PRIVATE[0], np.ones((400, 2)))}, "shape"),
         ({"data": 3}, "must be"),
-        ({"data": (PRIVATE[0], object())}, "400 rows"),
         ({"cv": 1}, "cross-validated"),
         ({"model": RIDGE, "public": (PUBLIC[0], np.ones(300))}, "equal answers"),
         ({"model": RIDGE, "public": ANSWERS, "threshold": 0.5}, "threshold= goes"),
@@ -139,6 +138,7 @@ def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
         ({"model": RIDGE, "public": (PUBLIC[0], np.full(300, np.nan))}, "finite|NaN"),
         ({"model": Foreign()}, "scores="),
         ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
+        ({"data": lambda: (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
         ({"mine": "ledger.db"}, "LossPrivatizer"),
     ],
 )
