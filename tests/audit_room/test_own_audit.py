@@ -60,10 +60,10 @@ def findings(losses: Callable[[Any, Any], Any], checks: int = 4, **settings: Any
 
 
 def test_nothing_is_found_in_what_keeps_the_promise() -> None:
-    found = findings(good, answers=600)
+    found = findings(good, mu=2.0)
     assert all(finding.holds for finding in found.values()), [str(f) for f in found.values()]
     proven = re.findall(r"mu >= ([\d.]+)", found["attack"].proves)
-    assert 0.05 < float(proven[0]) <= 1.0, "the attack is blind"  # .48 +- .07
+    assert 0.4 < float(proven[0]) <= 2.0, "the attack is blind"  # 1.17 +- .15
     assert all(finding.holds for finding in findings(changes_its_rows, 2).values())
 
 
@@ -93,7 +93,7 @@ def test_an_objective_that_breaks_the_promise_is_found() -> None:
 def test_noise_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch, factor: float, attack: set[bool]) -> None:
     """Of half the noise an attack does not always prove too much: it bounds from below."""
     noisy(lambda draw, s, sigma: s + factor * sigma * draw(len(s)))(monkeypatch)
-    broken = {name for name, finding in findings(good).items() if not finding.holds}
+    broken = {name for name, finding in findings(good, answers=100).items() if not finding.holds}
     assert broken - {"attack"} == {"noise"}
     assert ("attack" in broken) in attack
 

@@ -56,9 +56,9 @@ def test_opendp_itself_accounts_for_the_scale_of_laplace_noise() -> None:
 
 @pytest.mark.parametrize(("noise", "scale"), [(OpenDPNoise(), 1e-9), (SeededNoise(0), 4.0)])
 def test_laplace_noise_has_the_law_of_laplace(noise: Any, scale: float) -> None:
-    drawn = np.array([noise.add_laplace(7.0 * scale, scale) for _ in range(2000)]) / scale
+    drawn = np.array([noise.add_laplace(7.0 * scale, scale) for _ in range(1500)]) / scale
     assert kstest(drawn, "laplace", args=(7.0, 1.0)).pvalue > 1e-6
-    assert np.abs(drawn - 7.0).mean() / drawn.std() < 0.75  # .707 with a scatter of .008; of normal noise .798
+    assert np.abs(drawn - 7.0).mean() / drawn.std() < 0.75  # .707 with a scatter of .009; of normal noise .798
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
