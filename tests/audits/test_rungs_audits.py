@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import cycle
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,14 @@ PLANNED = 8  # two generations
 TRIALS = (0.7, 0.5, 0.3, 0.45, 0.95, 0.31, 0.6, 0.28, 0.33, 0.8, 0.3, 0.9)
 
 
-def losses(trial: int, x: float, step: int) -> np.ndarray:
-    people = np.random.default_rng([trial, step]).normal(0.3, 0.05, N)
-    return np.clip(people + (x - 0.3) ** 2 + 0.2 / step, 0, 1)
+def at(trial: object) -> float:
+    """The parameter of a trial."""
+    return TRIALS[int(str(trial)) % len(TRIALS)]
+
+
+def losses(trial: object, step: object) -> np.ndarray:
+    people = np.random.default_rng([int(str(trial)), int(str(step))]).normal(0.3, 0.05, N)
+    return np.clip(people + (at(trial) - 0.3) ** 2 + 0.2 / int(str(step)), 0, 1)
 
 
 class Drawn(NoNoise):
@@ -52,17 +57,14 @@ class Drawn(NoNoise):
         return np.array(statistic) + noise
 
 
-def reported(trial: str, x: float, step: int) -> str:
+def reported(trial: str, step: int) -> str:
     """The name of a half-trained model's losses with the curator."""
-    return point_name("run", f"{trial} at step {step}", {"x": x})
+    return point_name("run", f"{trial} at step {step}", {"x": at(trial)})
 
 
 def difference_of(note: Mapping[str, Any]) -> np.ndarray:
     """The losses that a question is about, which nobody but this test knows, (N,)."""
-    mine, theirs = (
-        losses(int(t), TRIALS[int(t) % len(TRIALS)], int(note["step"])) for t in (note["trial"], note["incumbent"])
-    )
-    return mine - theirs
+    return losses(note["trial"], note["step"]) - losses(note["incumbent"], note["step"])
 
 
 def audit_decisions(folder: Path) -> int:
@@ -72,30 +74,29 @@ def audit_decisions(folder: Path) -> int:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), dtype=np.float64, noise=noise)
     options = {"trials": PLANNED, "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C}
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **options)
-    ended: dict[str, float] = {}
     decisions: list[tuple[str, bool]] = []
     behind: dict[str, float] = {}
     trained: list[str] = []
-    for i, x in enumerate(cycle(TRIALS)):
+    for i in map(str, count()):
         if run.complete:
             break
         for step in (1, 2):
-            run.rungs.report(str(i), {"x": x}, losses(i, x, step), step)
-            held = [t for t in trained if reported(t, ended[t], step) in privatizer.points()]
-            known = [run.algorithm.difference(np.array([ended[t]]), np.array([0.5])) for t in held]
+            run.rungs.report(i, {"x": at(i)}, losses(i, step), step)
+            held = [t for t in trained if reported(t, step) in privatizer.points()]
+            known = [run.algorithm.difference(np.array([at(t)]), np.array([0.5])) for t in held]
             standing = [behind.get(t, 0.0) if found is None else found[0] for t, found in zip(held, known, strict=True)]
-            stops = run.rungs.stops(str(i))
+            stops = run.rungs.stops(i)
             if not held or len(decisions) == run.plan.decisions:
                 assert not stops, "a trial was stopped without a comparison that is paid for"
                 continue
             best = held[int(np.argmin(standing))]
             charge = ledger.find("run", f"rung/{i}/{step}")
             assert charge is not None, "a decision without a charge"
-            difference = losses(i, x, step) - losses(int(best), ended[best], step)
+            difference = losses(i, step) - losses(best, step)
             followed = [c.note["radius"] for c in ledger.charges("run", prefix="generation/")]
             radius = C * (followed[-1] / run.plan.settings.radius if followed else 1.0)
             wanted = float(np.clip(difference, -radius, radius).mean())
-            behind[str(i)] = behind.get(best, 0.0) + charge.value[0]
+            behind[i] = behind.get(best, 0.0) + charge.value[0]
             value, noise_drawn, drawn, charged = noise.draws[-1]
             assert value == pytest.approx(wanted, abs=1e-9), "an answer to another question"
             assert charge.value[0] == value + noise_drawn, "the answer without its noise"
@@ -108,15 +109,12 @@ def audit_decisions(folder: Path) -> int:
             if stops:
                 break
         if stops:
-            run.unfinished.withdraw(str(i))
+            run.unfinished.withdraw(i)
         else:
-            trained.append(str(i))
-            run.finish(str(i), {"x": x}, losses(i, x, 3))
-            ended[str(i)] = x
+            trained.append(i)
+            run.finish(i, {"x": at(i)}, losses(i, 3))
     released = [x for c in ledger.charges("run", prefix="generation/") for (x,) in c.note["points"][: c.note["new"]]]
-    assert released == pytest.approx([ended[t] for t in trained]), (
-        "others than those that trained to their end took part"
-    )
+    assert released == pytest.approx([at(t) for t in trained]), "others than those that trained to their end took part"
     assert run.privatizer.points() == (), "losses are kept for nothing"
     return len(decisions)
 
@@ -148,7 +146,7 @@ def first_incumbent(true: Any) -> Any:
 
 def mean_of_last_losses(self: Rungs, trial: str) -> float:
     """Of a trial, which nobody has paid for."""
-    return float(losses(int(trial), TRIALS[int(trial) % len(TRIALS)], 3).mean())
+    return float(losses(trial, 3).mean())
 
 
 def answers_of_other_incumbents(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +181,7 @@ def other_query(change: Callable[[Question], dict[str, Any]]) -> Bug:
 def last_losses_of_the_incumbent(asked: Question) -> dict[str, Any]:
     """Not those of the same rung."""
     best = str(asked.note["incumbent"])
-    return {"points": (asked.query.points[0], reported(best, TRIALS[int(best) % len(TRIALS)], 2))}
+    return {"points": (asked.query.points[0], reported(best, 2))}
 
 
 def radius_of_the_losses(asked: Question) -> dict[str, Any]:
@@ -193,8 +191,7 @@ def radius_of_the_losses(asked: Question) -> dict[str, Any]:
 
 def takes_part(self: Unfinished, trial: str) -> None:
     """Who is stopped."""
-    x = TRIALS[int(trial) % len(TRIALS)]
-    self._run.finish(trial, {"x": x}, losses(int(trial), x, 2))
+    self._run.finish(trial, {"x": at(trial)}, losses(trial, 2))
 
 
 BUGS: dict[str, Bug] = {

@@ -24,7 +24,6 @@ from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
-from dptune.privacy.mechanism import NoisyMin
 from dptune.privacy.noise import OpenDPNoise, SecretSample, SeededNoise, SeededSample, is_private, is_secret
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, plans, repeats
 from dptune.training.repeats import one_of, repeat_and_select
@@ -37,18 +36,10 @@ N, EVEN = 20, np.zeros(16)
 PYTHONS = random.Random(0)
 
 
-def chosen_of_16(folder: Path) -> list[Any]:
-    privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
-    points = [f"x{j}" for j in range(16)]
-    for point in points:
-        privatizer.observe(point, np.full(N, 0.5))
-    value = privatizer.release(privatizer.mean_query("x0", 0.5), scope="s", key="k").scalar
-    query = privatizer.means_query(points, 0.5)
-    return [value, *(privatizer.release(query, scope="s", key=str(t), mechanism=NoisyMin).scalar for t in range(30))]
-
-
 def release(folder: Path) -> object:
-    return chosen_of_16(folder)[0]
+    privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
+    privatizer.observe("x", np.full(N, 0.5))
+    return privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k").scalar
 
 
 def repeats_ledger(folder: Path) -> TrainingLedger:
@@ -81,8 +72,9 @@ LAWS = (Repeats.geometric(50), Repeats.logarithmic(50), Repeats.poisson(50))
 SOURCES: dict[str, Draw] = {
     "Gaussian noise": lambda _: OpenDPNoise().add_gaussian(EVEN, 1.0).tolist(),
     "Gumbel noise": lambda _: [OpenDPNoise().noisy_argmin(EVEN, 1.0) for _ in range(30)],
+    "Laplace noise": lambda _: OpenDPNoise().add_laplace(0.0, 1.0),
+    "exponential noise": lambda _: [OpenDPNoise().permute_and_flip(EVEN, 1.0) for _ in range(30)],
     "a release": release,
-    "the exponential mechanism": lambda folder: chosen_of_16(folder)[1:],
     "a secret sample": lambda _: SecretSample().draw(200, 0.5).tolist(),
     "a federated round": lambda folder: server(folder, "federated").release(0).tolist(),
     "a selection's score": selected,

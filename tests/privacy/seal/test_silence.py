@@ -1,20 +1,28 @@
-"""What a silence swallows, and that everything speaks again afterwards."""
+"""What a silence swallows, whatever other threads do meanwhile, and that everything speaks again afterwards."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
 import logging
 import os
 import subprocess
 import sys
 import threading
 import warnings
+from typing import Any
 
+import numpy as np
 import pytest
 
+from dptune.losses.estimator import estimator_losses
+from dptune.privacy.seal.quiet import quietly
 from dptune.privacy.seal.silence import silence
 
 KEPT, LOUDER = sys.__stderr__, logging.CRITICAL + 10  # a stream from before, as loguru keeps one
+USER = logging.Logger("user")
+USER.addHandler(logging.StreamHandler(KEPT))
 
 
 def speak(word: str) -> None:
@@ -25,14 +33,11 @@ def speak(word: str) -> None:
     os.write(1, f"{word} descriptor 1\n".encode())
     ctypes.CDLL(None).printf(f"{word} C\n".encode())
     subprocess.run(["echo", word, "a child process"], check=True)
-    logging.getLogger("user").log(LOUDER, "%s a log above all levels", word)
+    USER.log(LOUDER, "%s a log above all levels", word)
     warnings.warn(f"{word} a warning", stacklevel=1)
 
 
-def test_nothing_is_heard_meanwhile_and_everything_before_and_after(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("user"), "handlers", [logging.StreamHandler(KEPT)])
+def test_nothing_is_heard_meanwhile_and_everything_before_and_after(capfd: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
@@ -75,3 +80,45 @@ def test_one_silence_in_another_ends_with_the_outer(capfd: pytest.CaptureFixture
             speak("inner")
         speak("outer")
     assert capfd.readouterr() == ("", "")
+
+
+# ---- warnings about private rows -------------------------------------------------------------------------
+
+
+class Loud:
+    classes_ = np.array([0, 1])
+
+    def __init__(self, meanwhile: Any) -> None:
+        self.meanwhile = meanwhile
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        self.meanwhile()
+        warnings.warn(f"a private value: {rows[0]}", stacklevel=1)
+        return np.zeros(len(rows), dtype=int)
+
+
+@pytest.mark.parametrize("filters", ["always", "default"])
+def test_a_filter_that_another_thread_restores_lets_no_warning_out(filters: str) -> None:
+    def trains() -> None:
+        """Restores filters in the middle of a call, as leaving `catch_warnings` does that was entered before it."""
+        warnings.resetwarnings()
+        warnings.simplefilter(filters)
+
+    def restores() -> None:
+        thread = threading.Thread(target=trains)
+        thread.start()
+        thread.join()
+
+    seen = io.StringIO()
+    with contextlib.redirect_stderr(seen), warnings.catch_warnings(record=True) as recorded:
+        losses = estimator_losses("accuracy", Loud(restores), np.ones((5, 1)), np.ones(5))
+    assert losses.tolist() == [1.0] * 5
+    assert seen.getvalue() == ""
+    assert recorded == []
+
+
+def test_warnings_are_shown_again_afterwards() -> None:
+    assert isinstance(quietly(lambda _: 1 / 0, None), ZeroDivisionError)
+    assert quietly(lambda x: quietly(lambda y: y + 1, x), 1) == 2
+    with pytest.warns(UserWarning, match="a public one"):
+        warnings.warn("a public one", stacklevel=1)
