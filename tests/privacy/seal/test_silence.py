@@ -21,8 +21,8 @@ from dptune.privacy.seal.quiet import quietly
 from dptune.privacy.seal.silence import silence
 
 KEPT, LOUDER = sys.__stderr__, logging.CRITICAL + 10  # a stream from before, as loguru keeps one
-USER = logging.Logger("user")
-USER.addHandler(logging.StreamHandler(KEPT))
+USER, LOG = logging.getLogger("user"), io.StringIO()  # a log that lies on no descriptor, such as a file
+USER.addHandler(logging.StreamHandler(LOG))
 
 
 def speak(word: str) -> None:
@@ -48,7 +48,7 @@ def test_nothing_is_heard_meanwhile_and_everything_before_and_after(capfd: pytes
         speak("after")
         made.emit(logging.makeLogRecord({"msg": "a handler that was made meanwhile"}))
         ctypes.CDLL(None).fflush(None)
-    heard = "".join(capfd.readouterr())
+    heard = "".join([*capfd.readouterr(), LOG.getvalue()])
     assert "meanwhile" not in heard.replace("a handler that was made meanwhile", "")
     assert [heard.count(word) for word in ("before", "after")] == [8, 8]
     assert "a handler that was made meanwhile" in heard
@@ -71,6 +71,7 @@ def test_silences_of_two_threads_do_not_end_each_other(capfd: pytest.CaptureFixt
     thread.join(30)
     print("after")
     assert capfd.readouterr() == ("after\n", "")
+    assert "second" not in LOG.getvalue()
     assert logging.root.manager.disable == logging.NOTSET
 
 
@@ -80,6 +81,7 @@ def test_one_silence_in_another_ends_with_the_outer(capfd: pytest.CaptureFixture
             speak("inner")
         speak("outer")
     assert capfd.readouterr() == ("", "")
+    assert not {"inner", "outer"} & {*LOG.getvalue().split()}
 
 
 # ---- warnings about private rows -------------------------------------------------------------------------
