@@ -47,7 +47,7 @@ def transcripts(folder, other, kind="other", answer=None):
     found = []
     for at, data in ((folder / "a", people()), (folder / "b", other)):
         noise = CannedNoise(answer=answer)
-        found.append(transcript(at, lambda where, at=at, data=data: optimised(where, at, data, kind, 12, noise)))  # noqa: B023
+        found.append(transcript(at, lambda where, at=at, data=data: optimised(where, at, data, kind, 8, noise)))  # noqa: B023
     return found
 
 

@@ -187,15 +187,6 @@ def test_a_model_that_holds_its_trial_pickles_parameters_and_nothing_of_the_stud
 # ---- trials that are told to stop: what they cost must not be for private data to choose --------------------
 
 
-def told(trial, end):
-    """Be told to stop; go on to an end that private data may choose."""
-    trial.suggest_float("x", -1, 1)
-    trial.report_public(1.0, 1)
-    if not trial.should_prune():
-        raise RuntimeError("it was not told")  # no assert: pytest's would make its whole self reachable from here
-    return end() if trial.number else np.zeros(N)
-
-
 def failing():
     raise ValueError("private data decide")
 
@@ -215,34 +206,37 @@ def states_and_charges(folder, function, says=lambda trial: True, **about):
     return [trial.state.name for trial in study.trials], open_ledger(folder).count()
 
 
+PAID, FREE = (["COMPLETE"] * 3, 3), (["COMPLETE", "PRUNED", "PRUNED"], 1)
+
+
 @pytest.mark.parametrize(
-    ("end", "expected"),
+    ("answers", "end", "expected"),
     [
-        (lambda: np.ones(N), (["COMPLETE"] * 3, 3)),  # who goes on is paid for however it ends
-        (failing, (["COMPLETE"] * 3, 3)),
-        (pruning, (["COMPLETE", "PRUNED", "PRUNED"], 1)),  # who stops as told costs nothing
+        ([True], lambda: np.ones(N), PAID),  # who goes on is paid for however it ends
+        ([True], failing, PAID),
+        ([True], pruning, FREE),
+        ([False], pruning, PAID),  # it was never told
+        ([True, False], pruning, PAID),  # that was taken back
     ],
 )
-def test_a_trial_that_is_told_to_stop(tmp_path, end, expected):
-    assert states_and_charges(tmp_path, lambda trial: told(trial, end)) == expected
-
-
-@pytest.mark.parametrize("answers", [[False], [True, False]], ids=["never told", "taken back"])
-def test_to_raise_trial_pruned_without_leave_to_stop_is_a_failure(tmp_path, answers):
+def test_who_stops_as_told_costs_nothing_and_nobody_else_may_stop(tmp_path, answers, end, expected):
     """Otherwise a function that sees private data could choose by them which trials are free."""
     pruner = itertools.cycle(answers)
 
-    def asks(trial):
+    def function(trial):
+        trial.suggest_float("x", -1, 1)
         trial.report_public(1.0, 1)
-        assert [trial.should_prune() for _ in answers] == answers
-        return pruning() if trial.number else np.zeros(N)
+        if [trial.should_prune() for _ in answers] != answers:
+            raise RuntimeError("it was not told")  # no assert: pytest's makes its whole self reachable from here
+        return end() if trial.number else np.zeros(N)
 
-    assert states_and_charges(tmp_path, asks, lambda trial: next(pruner)) == (["COMPLETE"] * 3, 3)
+    assert states_and_charges(tmp_path, function, lambda trial: next(pruner)) == expected
 
 
 def test_a_loss_cannot_stop_the_trial_where_it_sees_private_rows(tmp_path):
     def model(trial):
-        told(trial, lambda: None)
+        trial.report_public(1.0, 1)
+        trial.should_prune()
         return DummyRegressor().fit(np.zeros((3, 1)), np.zeros(3))
 
     data = (np.ones((N, 1)), np.zeros(N))

@@ -11,7 +11,6 @@ import pytest
 import dptune
 from benchmarks.optuna import extending
 from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
-from dptune.privacy import PendingLosses
 from harness import SPACE, create, front, keys, objective_of, open_centred, open_privatizer, ran, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -91,19 +90,6 @@ def test_as_many_trials_as_planned_are_too_few_after_a_restart_and_it_says_why(t
     assert "the losses of its last trials are lost, and nothing was charged" in caplog.text
     assert "study.optimize(objective) without n_trials" in caplog.text
     assert keys(tmp_path, "generation/") == ["generation/1"]  # the rest is unspent
-
-
-def test_pending_losses_lose_no_trial(tmp_path):
-    key = PendingLosses.new_key()
-
-    def opens():
-        return opened(tmp_path, pending=PendingLosses(tmp_path / "pending.db", key))
-
-    stops_after(7, opens)
-    study, sampler, objective = opens()
-    study.optimize(objective, n_trials=1)
-    assert objective.run_of(study).complete
-    assert f"after {PLANNED} of {PLANNED} planned trials" in sampler.recommend(study).summary()
 
 
 ROOT = Path(__file__).parent.parent.parent
