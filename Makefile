@@ -60,7 +60,7 @@ SMOKE := tests/test_cli.py tests/ledger/test_risk.py tests/privacy/seal/test_pen
 	tests/search/gp/test_posterior.py tests/search/gp/test_design.py tests/local/bandits/test_parts.py tests/federated/test_agent.py \
 	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \
 	tests/sklearn_front/test_private_search.py tests/choice/test_pure_choice.py \
-	tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
+	tests/ray_front/test_searchers.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
 
 $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest

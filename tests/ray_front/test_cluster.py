@@ -1,4 +1,4 @@
-"""Tune runs on a real cluster: from end to end, with losses, failures, limits and restarts."""
+"""Runs on a real cluster: from end to end, with failures, limits and restarts, and repeats of a training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import math
 import os
 import signal
+import sys
 import time
 
 import numpy as np
@@ -16,11 +17,11 @@ from ray.tune import Callback, TuneError
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.utils import merge_dicts
 
-from dptune_ray import PrivateSearcher
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from dptune.training.repeats import repeat_and_select as in_one_process
+from dptune_ray import PrivateSearcher, repeat_and_select
 from ray_harness import folder_bytes, found, open_ledger, open_privatizer, open_search, tuner, wait_until
-from ray_people import losses
-from ray_space import EVERYTHING, losses_of_everything
-from ray_talkers import SECRET
+from ray_people import EVERYTHING, SECRET, losses, losses_of_everything
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -117,3 +118,33 @@ def test_a_run_that_tune_ended_inside_a_trial_is_restored_and_completed_and_its_
     assert sorted(r.metrics["loss"] for r in results if "loss" in r.metrics) == sorted(values_in(fast_path))
     assert search.estimate(trainable, search.recommend(), early=True).private
     assert open_ledger(fast_path).spent() <= 1.0
+
+
+N, LAW, MARKER = 20, Repeats.poisson(12), "one more repeat"
+
+
+def test_the_best_comes_back_and_the_cluster_does_not_know_of_how_many(cluster, tmp_path, capfd):
+    made = tmp_path / "made.txt"
+
+    def train(config):
+        with made.open("a") as file:
+            file.write(f"{config['rate']}\n")
+        print(MARKER, flush=True)
+        print(MARKER, file=sys.stderr, flush=True)
+        return {"weight": config["rate"]}, np.full(N, config["rate"])
+
+    ledgers = [
+        TrainingLedger(tmp_path / "train.db", SelectionPlan(LAW, TrainingPlan(2.0, 0.1, 20)), n=90),
+        TrainingLedger(tmp_path / "val.db", SelectionPlan(LAW, score_mu=50.0), n=N, dataset="scorers"),
+    ]
+    space = {"rate": tune.uniform(0.0, 1.0), "depth": 3}
+    best = repeat_and_select(train, space, ledgers, clip=(0.0, 1.0))
+    rates = [float(line) for line in made.read_text().splitlines()]
+    assert len(set(rates)) == len(rates) > 1
+    assert best.parameters == {"rate": best.model["weight"], "depth": 3}
+    assert best.model["weight"] <= sorted(rates)[1]
+    assert not [path for path, content in folder_bytes(cluster) if MARKER.encode() in content]
+    assert MARKER not in "".join(capfd.readouterr())
+    again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers, clip=(0.0, 1.0))
+    assert (again.parameters, again.model, len(made.read_text().splitlines())) == (best.parameters, None, len(rates))
+    assert [ledger.count() for ledger in ledgers] == [1, 1]

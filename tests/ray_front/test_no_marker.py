@@ -27,8 +27,7 @@ from ray_harness import (
     tuner,
     wait_until,
 )
-from ray_people import N
-from ray_talkers import BIG, SECRET, big_losses, losses, refused, talking
+from ray_people import BIG, SECRET, N, big_losses, losses_of_others, refused, talking
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -78,12 +77,12 @@ def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, 
 def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster, fast_path):
     def ordinary(config):
         print("raw", SECRET, flush=True)
-        tune.report({"loss": float(losses(config).mean())})
+        tune.report({"loss": float(losses_of_others(config).mean())})
 
     search = open_private(open_privatizer(fast_path), n_trials=2, unprotected="allow")
     results = tuner(ordinary, search, fast_path, num_samples=1).fit()
     wait_until(lambda: found([SECRET], folder_bytes(cluster / "logs")))
-    assert found([float(losses(results[0].config).mean())], folder_bytes(fast_path))
+    assert found([float(losses_of_others(results[0].config).mean())], folder_bytes(fast_path))
     reference = ray.put(np.full(BIG, SECRET))
     assert found([SECRET], object_store_bytes())
     del reference

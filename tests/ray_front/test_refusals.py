@@ -24,8 +24,7 @@ from federation_harness import LONG, SETTINGS, open_plan, open_searches, serve, 
 from ldp_harness import ONE, NoNoise, open_ldp, satisfaction, told
 from ldp_harness import SPACE as LDP_SPACE
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
-from ray_people import N, losses
-from ray_space import EVERYTHING, Kernel, losses_of_everything
+from ray_people import EVERYTHING, Kernel, N, losses, losses_of_everything
 
 pytestmark = local
 ROWS = np.zeros((N, 1)), np.zeros(N)

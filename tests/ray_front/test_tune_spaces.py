@@ -1,4 +1,7 @@
-"""Search spaces with everything, given to the searcher, the Tuner or both: Tune hides objects from searchers."""
+"""Search spaces: Tune's domains, and spaces with everything, given to the searcher, the Tuner or both.
+
+Tune hides objects from searchers. What is refused is in test_refusals.py.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,85 @@ import numpy as np
 import pytest
 from ray import cloudpickle, tune
 from ray.tune.search.optuna import OptunaSearch
+from sklearn.dummy import DummyRegressor
 
 import dptune
 from by_hand import a_trial, begin, local, open_private, played, run
-from dptune_ray import CentredSearch, DPGIBOSearch, SelectionSearch
+from dptune_ray import CentredSearch, DPGIBOSearch, SelectionSearch, spaces
 from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
 from ldp_harness import NoNoise, open_ldp, told
 from ray_harness import open_centred, open_ledger, open_privatizer, tuner
-from ray_people import N, people
-from ray_space import EVERYTHING, Kernel, losses_of_everything
+from ray_people import EVERYTHING, Kernel, N, losses_of_everything, people
+
+SEARCHED = {
+    "uniform": tune.uniform(-2.0, 3.0),
+    "loguniform": tune.loguniform(1e-4, 1e2),
+    "quniform": tune.quniform(-1.0, 2.0, 0.25),
+    "qloguniform": tune.qloguniform(0.5, 64.0, 0.5),
+    "randint": tune.randint(2, 9),
+    "qrandint": tune.qrandint(10, 100, 20),
+    "qrandint1": tune.qrandint(3, 7, 1),
+    "lograndint": tune.lograndint(1, 1000),
+    "qlograndint": tune.qlograndint(4, 256, 4),
+}
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_every_value_tune_draws_is_a_point_of_the_space_and_every_point_is_a_value_tune_could_draw(kind):
+    domain = SEARCHED[kind]
+    space = spaces.to_space({kind: domain})
+    values = domain.sample(size=2000, random_state=1)
+    for value in values[:100]:
+        assert space.contains({kind: value})
+        assert space.decode(space.encode({kind: value}))[kind] == pytest.approx(value, rel=1e-9)
+    drawn = {round(value, 9) for value in values}
+    for u in np.linspace(0, 1, 101):
+        config = spaces.resolve({kind: domain}, space.decode(np.array([u])), {}, np.random.default_rng(0))
+        assert domain.is_valid(config[kind])
+        assert type(config[kind]) is type(domain.sample(random_state=3))
+        if kind not in {"uniform", "loguniform", "lograndint"}:
+            assert round(config[kind], 9) in drawn
+
+
+def test_nested_dicts_are_named_by_their_path_and_come_back_nested():
+    space = {"model": {"depth": tune.randint(1, 9), "kind": "tree"}, "rate": tune.uniform(0, 1), "n": 3}
+    domains = spaces.domains_of(space)
+    assert list(domains) == ["model/depth", "rate"]
+    assert list(spaces.to_space(domains)) == ["model/depth", "rate"]
+    config = spaces.resolve(domains, {"model/depth": 4, "rate": 0.5}, space, np.random.default_rng(0))
+    assert config == {"model": {"depth": 4}, "rate": 0.5}
+    assert spaces.flat({**config, "n": np.int64(3), "data": object()}) == {"model/depth": 4, "rate": 0.5, "n": 3}
+    lists = {"layers": (np.int64(3), [2.5]), "steps": [{"k": 1}], "data": [object()], "codes": {1: [2]}, "s": [{3}]}
+    assert spaces.flat(lists) == {"layers": [3, [2.5]], "steps": [{"k": 1}], "codes/1": [2]}
+    objects = spaces.domains_of({"o": tune.choice([object(), 1]), "one": tune.choice([1]), "k": 1})
+    assert spaces.to_space(objects, choices=True) is None
+    assert spaces.rounded(tune.choice([[8], [8, 8]]), (8, 8)) == [8, 8]
+    assert spaces.without({"a": {"b": 1, "c": 2}, "d": 3}, {"a/b", "d"}) == {"a": {"c": 2}}
+
+
+def test_choices_and_functions_are_drawn_and_functions_see_the_rest():
+    space = {
+        "twice": tune.sample_from(lambda config: config["inner"]["x"] * 2 + config["constant"]),
+        "inner": {"x": tune.uniform(0, 1)},
+        "kind": tune.choice(["a", "b"]),
+        "constant": 10,
+        "fixed": tune.randint(3, 4),
+    }
+    domains = spaces.domains_of(space)
+    assert list(spaces.to_space(domains)) == ["inner/x"]
+    kinds = set()
+    for seed in range(20):
+        config = spaces.resolve(domains, {"inner/x": 0.25}, space, np.random.default_rng(seed))
+        assert (config["twice"], config["fixed"]) == (10.5, 3)
+        kinds.add(config["kind"])
+    assert kinds == {"a", "b"}
+
+
+def test_what_a_configuration_lacks_is_named():
+    space = {"m": {"depth": tune.randint(1, 9), "k": 3}, "arch": tune.choice([{"a": 1}]), "c": 1}
+    assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space) == []
+    assert spaces.lacking({"m": {"depth": 2}}, space) == ["arch", "c", "m/k"]
 
 
 def opened(folder, kind, way, space=EVERYTHING):
@@ -102,14 +174,8 @@ def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says
     assert open_ledger(tmp_path).spent() == 0.0
 
 
-class Constant:
-    """A model that answers one number."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def predict(self, X):
-        return np.full(len(X), self.answer)
+def constant(answer):
+    return DummyRegressor(strategy="constant", constant=answer).fit([[0.0]], [0.0])
 
 
 @local
@@ -120,7 +186,7 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
         return both[0][N:], both[1][N:]
 
     def reaching(config):
-        return Constant(both[1][:N].mean() + config["x"])
+        return constant(both[1][:N].mean() + config["x"])
 
     def sent(trainable):
         return pickle.loads(cloudpickle.dumps(trainable))
@@ -131,7 +197,7 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
     with pytest.raises(dptune.InputError, match="the experiment ends"):
         search.on_trial_complete("0", error=True)
     public = both[1][:N].copy()
-    trainable = search.trainable(lambda config: Constant(public.mean() + config["x"]), loss="squared_error", data=load)
+    trainable = search.trainable(lambda config: constant(public.mean() + config["x"]), loss="squared_error", data=load)
     assert np.isfinite([value for _, value in played(begin(search), sent(trainable))][4:]).all()
     assert search.vault_run().begin().complete
 

@@ -1,8 +1,10 @@
-"""Trials on Ray that private losses stop: run by hand, without a cluster, beside the core's own run."""
+"""What trials report before their end: public numbers for schedulers, and private losses that stop trials."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,15 +13,140 @@ import pytest
 from every_logger import every_logger, without_clocks
 from noises import CannedNoise, NoNoise
 from ray.exceptions import RaySystemError
+from sklearn.dummy import DummyClassifier
 
 import dptune
 import dptune_ray
-from by_hand import begin, local, played, value_of
+from by_hand import CONFIG, a_trial, begin, local, made, open_private, played, reporting, value_of
+from dptune.search.unfinished import FIRST_STOPPED
+from dptune_ray.reports import public_reports
 from dptune_ray.vault import LossesMissing, Upload
 from ray_harness import open_centred, open_ledger, open_privatizer
-from ray_people import N, losses_at, people
+from ray_people import N, losses, losses_at, people
 
 pytestmark = local
+
+
+def made_public(folder, function=reporting, **settings):
+    search, _ = made(folder, losses, **settings)
+    return search, search.trainable(public="x, of which everybody knows")(function)
+
+
+def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_path):
+    _, trainable = made_public(tmp_path)
+    one = a_trial(trainable, "a")
+    results = [one.step() for _ in range(4)]
+    assert [result["public"] for result in results] == [0.1, 0.05, pytest.approx(0.1 / 3), pytest.approx(0.1 / 3)]
+    assert [result["step"] for result in results] == [1, 2, 3, 3]
+    assert [bool(np.isfinite(result["loss"])) for result in results] == [False, False, False, True]
+    assert [result.get("done", False) for result in results] == [False, False, False, True]
+    assert "everybody knows (run 'run')" in str(open_ledger(tmp_path).statement(delta=1e-5))
+    assert dptune_ray.report_public(1.0, 1) is None  # outside a trial
+    assert "private" in trainable.try_out(CONFIG)
+
+
+def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path):
+    ended = []
+
+    def closing(config):
+        try:
+            return reporting(config)
+        except Exception:
+            ended.append("it took the stop for an error")
+            raise
+        finally:
+            ended.append("closed")
+
+    search, trainable = made_public(tmp_path, closing)
+    assert search.suggest("a")
+    one = a_trial(trainable, "a")
+    stopped = one.step()
+    assert one.reset_config(CONFIG)
+    assert ended == ["closed"]
+    search.on_trial_complete("a", result=stopped)
+    assert open_ledger(tmp_path).spent() == 0
+    assert [np.isfinite(value_of(search.trainable(losses), trial)) for trial in ("b", "c", "d")] == [True, True, False]
+
+
+def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
+    def stubborn():
+        for step in range(5):
+            try:
+                dptune_ray.report_public(1.0, step)
+            except BaseException:  # noqa: BLE001 - that is what it is about
+                continue
+
+    reports = public_reports(stubborn)
+    assert next(reports)["step"] == 0
+    closing = threading.Thread(target=reports.close, daemon=True)
+    closing.start()
+    closing.join(timeout=5)
+    assert not closing.is_alive()
+
+
+def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells_and_failures_do_not_count(tmp_path, caplog):
+    def failing(config):
+        dptune_ray.report_public(config["x"], 1)
+        raise ValueError("private")
+
+    search, trainable = made_public(tmp_path, failing, n_trials=40)
+    for asked in range(FIRST_STOPPED - 1):
+        assert search.suggest(str(asked)) != "FINISHED"
+        for _ in range(1 + asked % 2):
+            search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
+    assert search.suggest("a")
+    one = a_trial(trainable, "a")
+    results = [one.step(), one.step()]
+    assert results[0]["public"] == 0.1
+    assert np.isnan(results[1]["loss"])
+    search.on_trial_complete("a", result=results[1])
+    search.on_trial_complete("a", result=results[0], error=True)  # Tune says nothing of a result then; wrappers may
+    assert "its function failed" in caplog.text
+    assert search.suggest("b") != "FINISHED"
+    search.on_trial_complete("b", result={"loss": np.nan, "public": 1.0})
+    assert search.suggest("c") == "FINISHED"
+    assert "max_t larger than the number of reports" in caplog.text
+    assert open_ledger(tmp_path).spent() == 0
+
+
+def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_the_run(tmp_path):
+    def broken(config):
+        raise ValueError("person 7")
+
+    search, trainable = made(tmp_path, broken)
+    assert np.isnan([value_of(trainable, trial) for trial in ("a", "b", "c")]).all()
+    for ends in (lambda: value_of(trainable, "d"), lambda: value_of(trainable, "e"), lambda: search.suggest("f")):
+        with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out") as caught:  # "e" is not trained
+            ends()
+        assert "person 7" not in "".join(traceback.format_exception(caught.value))
+    assert open_ledger(tmp_path).spent() == 0.0
+    begin(search)  # fitted again
+    assert np.isfinite(value_of(search.trainable(losses), "g"))
+
+
+@pytest.mark.parametrize("opened", [open_centred, open_private])
+def test_a_run_proposes_no_more_trials_than_planned_where_a_scheduler_stops_some(tmp_path, opened):
+    """Stopping trials saves training: each that is stopped is one of the planned trials."""
+    search = opened(open_privatizer(tmp_path), n_trials=24)
+    trainable = search.trainable(reporting, public="x, of which everybody knows")
+    begin(search)
+    made, stopped = 0, 0
+    while (config := search.suggest(str(made))) != "FINISHED":
+        one = a_trial(trainable, str(made), config)
+        result = one.step()
+        if made % 4 != 3:
+            while not result.get("done"):
+                result = one.step()
+        else:
+            one.cleanup()
+            stopped += 1
+        search.on_trial_complete(str(made), result=result)
+        made += 1
+    assert made == search.n_trials
+    assert stopped == made // 4
+    assert opened is not open_centred or search.progress()["generations_done"] == search.progress()["generations"]
+
+
 SETTINGS: dict[str, Any] = {"n_trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}
 MU = 10.0  # at which 60 people are told apart
 STEPS = (1, 2, 3)
@@ -99,19 +226,11 @@ def test_a_named_loss_takes_the_model(tmp_path):
     search = opened(tmp_path)
     X, y = np.zeros((N, 2)), np.tile([0, 1], N // 2)
 
-    class Constant:
-        classes_, n_features_in_ = np.array([0, 1]), 2
-
-        def __init__(self, config):
-            self.label = int(config["x"] > 0)
-
-        def predict(self, rows):
-            return np.full(len(rows), self.label)
-
     @search.trainable(loss="zero_one", data=(X, y))
     def model(config):
-        dptune_ray.report_private(Constant(config), 1)
-        return Constant(config)
+        fitted = DummyClassifier(strategy="constant", constant=int(config["x"] > 0)).fit(np.zeros((2, 2)), [0, 1])
+        dptune_ray.report_private(fitted, 1)
+        return fitted
 
     assert sum(not np.isnan(value) for _, value in played(search, model)) == 8
 
