@@ -30,48 +30,41 @@ BYTES = 65536  # of an argument
 TRAINABLE = "the searcher whose trainable this is: give it to the Tuner as its search_alg"
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What an actor answers: a public value, or a public error."""
-
-    value: Any = None  # what was asked for; plain data
-    error: dptune.DptuneError | None = None  # why there is none
-
-
 class Actor:
     """Serves an object that knows nothing of Ray; ``parts`` are its class and the arguments of that."""
 
     def __init__(self, *parts: bytes) -> None:
-        kind, args, further = cloudpickle.loads(b"".join(parts))
-        self.served = kind(*args, **further)
+        kind, args = cloudpickle.loads(b"".join(parts))
+        self.served = kind(*args)
 
-    def call(self, method: str, *args: Any, **further: Any) -> Answer:
+    def call(self, method: str, *args: Any, **further: Any) -> Any:
+        """Return what the method returns, which is public, or the public error that it raised."""
         try:
-            return Answer(getattr(self.served, method)(*args, **further))
+            return getattr(self.served, method)(*args, **further)
         except dptune.DptuneError as error:
-            return Answer(error=without_traceback(error))
+            return without_traceback(error)
         except Exception as error:  # noqa: BLE001 - its text could quote a private value
             name = type(self.served).__name__.lower()
-            return Answer(error=dptune.DptuneError(f"the {name} failed with {type(error).__name__}."))
+            return dptune.DptuneError(f"the {name} failed with {type(error).__name__}.")
 
 
-def in_parts(kind: type, *args: Any, **further: Any) -> list[bytes]:
+def in_parts(kind: type, *args: Any) -> list[bytes]:
     """Return what an :class:`Actor` is made of; public, because a restart of the actor reads it again."""
-    pickled = cloudpickle.dumps((kind, args, further))
+    pickled = cloudpickle.dumps((kind, args))
     return [pickled[first : first + BYTES] for first in range(0, len(pickled), BYTES)]
 
 
-def start(options: dict[str, Any], kind: type, *args: Any, **further: Any) -> Any:
+def start(options: dict[str, Any], kind: type, *args: Any) -> Any:
     """Start an actor with Ray's options; return its handle, which keeps it alive as long as it is held."""
-    return ray.remote(Actor).options(**options).remote(*in_parts(kind, *args, **further))
+    return ray.remote(Actor).options(**options).remote(*in_parts(kind, *args))
 
 
 def answer_of(reference: Any) -> Any:
     """Wait for an answer; return its value, or raise what the actor refused."""
-    answer: Answer = ray.get(reference)
-    if answer.error is not None:
-        raise without_traceback(answer.error)
-    return answer.value
+    answer = ray.get(reference)
+    if isinstance(answer, dptune.DptuneError):
+        raise without_traceback(answer)
+    return answer
 
 
 def on_this_node() -> NodeAffinitySchedulingStrategy:

@@ -75,12 +75,10 @@ def choose(
             :func:`dptune.choice.proposals.choose_among`.
     """
     check_options(options)
-    experiment = Path(results.experiment_path).name if isinstance(results, tune.ResultGrid) else ""
-    proposals = Proposals(
-        [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)],
-        searched=len(results),
-        name=None if UNNAMED.search(experiment) else experiment,
-    )
+    candidates = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]
+    experiment = Path(results.experiment_path).name
+    name = None if UNNAMED.search(experiment) else experiment
+    proposals = Proposals(candidates, searched=len(results), name=name)
     tasks = _Tasks(PublicTraining(train, options), (train, options.get("public")), task_options or {})
     return choose_among(proposals, tasks, options, _logger.info, _logger.warning)
 

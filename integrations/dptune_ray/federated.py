@@ -161,15 +161,6 @@ class DPFTSSearch(RunSearch):
             self._living = space, participant
         return self._living
 
-    def join(self) -> None:
-        """Send the message of the open round now, as after a restart; waits for nobody.
-
-        Only needed where one thread drives several agents: let all of them join, then continue with their trials.
-        """
-        _, participant = self.alive()
-        if len(self._log.since(-1)) >= self._settings.initial:
-            participant.send()
-
     # ---- Tune's interface --------------------------------------------------------------------------
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
@@ -227,11 +218,10 @@ class Host:
     numbers: tuple[int, ...]  # of its agents
     seed: int
     mode: str
-    silent: bool | None = None  # None: this is no process of its own
+    silent: bool  # whether to swallow what this process prints
 
     def __post_init__(self) -> None:
-        if self.silent is not None:
-            prepare_this_process(silent=self.silent)
+        prepare_this_process(silent=self.silent)
         self.agents: list[Participant] = []
         self._done = self._settled = 0  # points; those whose rounds were released before this life of the host
         self._best: dict[int, tuple[float, Best]] = {}  # agent -> y, and where

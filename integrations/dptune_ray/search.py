@@ -28,14 +28,7 @@ from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_spac
 from dptune_ray.vault import Vault
 from dptune_ray.vault_client import VaultClient
 from dptune_ray.vault_run import MODE, VaultRun
-from dptune_ray.worker import (
-    PrivateTrainable,
-    clip_chosen,
-    estimated,
-    in_own_process,
-    made_trainable,
-    resources,
-)
+from dptune_ray.worker import PrivateTrainable, clip_chosen, estimated, in_own_process, made_trainable, resources
 
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
@@ -215,11 +208,7 @@ class SpaceSearch(RunSearch):
     # ---- the user's interface --------------------------------------------------------------------------
 
     def trainable(
-        self,
-        function: Function | None = None,
-        *,
-        silent: bool = True,
-        **options: Unpack[ObjectiveOptions],
+        self, function: Function | None = None, *, silent: bool = True, **options: Unpack[ObjectiveOptions]
     ) -> Any:
         """Return a :class:`PrivateTrainable` for the Tuner, or without ``function`` what decorates one to be that.
 

@@ -153,6 +153,3 @@ class RayTransport(Transport):
 
     def __reduce__(self) -> tuple[object, ...]:
         return RayTransport, (self.name,)
-
-    def __repr__(self) -> str:
-        return f"RayTransport({self.name!r})"

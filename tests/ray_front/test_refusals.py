@@ -56,11 +56,11 @@ def estimated(folder, **settings):
     search.estimate(search.trainable(losses), {**search.recommend(), **({"kind": "a"} if settings else {})})
 
 
-def automatic(folder, function=None, mode="min", default=CONFIG):
-    search = open_centred(open_privatizer(folder, clip="auto", n=300), default=default)
+def automatic(folder, function=None, mode="min", default=CONFIG, space=SPACE):
+    search = CentredSearch(open_privatizer(folder, clip="auto", n=300), space, n_trials=12, default=default)
     if function is not None:
         search.trainable(function, silent=False)
-    begin(search, mode)
+    begin(search, mode, space)
 
 
 def on_a_device(folder, function=satisfaction, randomizer=None, **user):
@@ -165,6 +165,9 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
     "make the function a trainable first": automatic,
     "for scores give clip": lambda at: automatic(at, losses, "max"),
     "Give default=": lambda at: automatic(at, losses, default=None),
+    "at default=, which has no 'o'": lambda at: automatic(
+        at, losses, space={**SPACE, "o": tune.choice([Half, Kernel])}
+    ),
     "the default configuration failed": lambda at: automatic(at, lambda config: 1 / 0),
     # ---- users' replies
     "patience": lambda at: open_ldp(at, patience=-1),

@@ -93,13 +93,17 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert best.summary().startswith("Better than ")
 
 
-def test_drawn_parameters_do_not_repeat_after_a_restart(tmp_path):
-    space = {**SPACE, "k": tune.choice(list(range(1000)))}
-    first, second = (
-        begin(DPGIBOSearch(open_privatizer(tmp_path), space, n_trials=12, seed=1), space=space) for _ in range(2)
-    )
-    assert first.suggest("a")["k"] == second.suggest("a")["k"]
-    assert first.suggest("b")["k"] != second.suggest("c")["k"]
+def test_drawn_parameters_do_not_repeat_after_a_restart_and_without_a_seed_never(tmp_path):
+    space = {**SPACE, "k": tune.choice(list(range(1000))), "l": tune.choice(list(range(1000)))}
+
+    def drawn(trial, seed):
+        search = DPGIBOSearch(open_privatizer(tmp_path), space, name=f"{seed}", n_trials=12, mu=0.4, seed=seed)
+        config = begin(search, space=space).suggest(trial)
+        return config["k"], config["l"]
+
+    assert drawn("a", 1) == drawn("a", 1)
+    assert drawn("b", 1) != drawn("c", 1)
+    assert drawn("a", None) != drawn("a", None)
 
 
 # ---- any other searcher, on released values ------------------------------------------------------------

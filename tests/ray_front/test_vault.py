@@ -176,8 +176,8 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path):
     vault.call("put", "a", "u", 0, PART)
     answer = vault.call("finish", Upload("u", ("a",), (N,)), "a", POINT)
     assert "1234" not in repr(answer)
-    assert str(pickle.loads(pickle.dumps(answer)).error) == "the vault failed with ValueError."
-    for error in (answer.error, Actor(*in_parts(Failing)).call("fail").error):
+    assert str(pickle.loads(pickle.dumps(answer))) == "the vault failed with ValueError."
+    for error in (answer, Actor(*in_parts(Failing)).call("fail")):
         assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
 
 
