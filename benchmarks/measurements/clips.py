@@ -46,7 +46,7 @@ from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip
-from dptune.privacy.auto_clip import ClipRule, range_of
+from dptune.privacy.auto_clip import ClipQuery, range_of
 from dptune.privacy.noise import SeededNoise
 
 MOST_LOG_LOSS = -math.log(EPS)  # 36.04
@@ -235,11 +235,11 @@ def report(results: Sequence[Mapping[str, Any]]) -> str:
 
 def chances(losses: np.ndarray, mu: float, most: float | None) -> tuple[float, float, float]:
     """Of the package's rule: P(clip > 8 times the largest loss), P(clip < half of the 95% quantile), the median."""
-    n, eta = len(losses), bounded_range_from_mu(AutoClip().price(mu))
-    rule = ClipRule.of(n, eta, most)
-    logits = -rule.distances(losses, np.full(n, 1 / n)) * n * eta / 2 - rule.handicaps
+    n, price = len(losses), AutoClip().price(mu)
+    query = ClipQuery.of(n, price, "loss", most)
+    logits = -query.distances(losses, np.full(n, 1 / n)) * n * bounded_range_from_mu(price) / 2 - query.handicaps
     odds = np.exp(logits - np.logaddexp.reduce(logits))
-    clips = np.array([range_of(bound, most)[1] for bound in rule.over])
+    clips = np.array([range_of(bound, most)[1] for bound in query.over])
     high, low = clips > FAR_ABOVE * losses.max(), clips < np.quantile(losses, 0.95) / 2
     return float(odds[high].sum()), float(odds[low].sum()), float(clips[np.searchsorted(np.cumsum(odds), 0.5)])
 

@@ -41,7 +41,6 @@ from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.mechanism import AnyQuery, NoisyMin
 from dptune.privacy.noise import NoiseSource
-from dptune.privacy.stored_losses import People
 
 ABOVE = 0.05  # share of people above the bound that is aimed at
 FAR, MOST_FAR = 12.0, 0.2  # by how much a bound is worse that nobody is near: times 1/(n eta); at most
@@ -143,14 +142,14 @@ class AutoClip:
             ledger.check(price if division is None else min(price, ledger.budget.mu))
             if division is not None:
                 ledger.announce_division(self.scope, division)
-        ClipRule.of(n, bounded_range_from_mu(price), most)
+        ClipQuery.of(n, price, "", most)
 
     def query(
         self, ledger: PrivacyLedger, n: int, loss: str, most: float | None, mu: float | None, choice_share: float
     ) -> tuple[ClipQuery, Division | None]:
         """Return what is asked of n people's losses, and how its charge divides the budget."""
         price, division = self._price_in(ledger, mu, choice_share)
-        return ClipQuery(ClipRule.of(n, bounded_range_from_mu(price), most), price, loss, most), division
+        return ClipQuery.of(n, price, loss, most), division
 
     def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Division | None]:
         made = self.made(ledger)
@@ -167,29 +166,34 @@ def as_auto_clip(clip: object) -> AutoClip | None:
 
 
 @dataclass(frozen=True, eq=False)
-class ClipRule:
-    """What is asked, from public numbers.
+class ClipQuery:
+    """Which bound is nearest, as a question with a price, from public numbers.
 
     Attributes:
+        mu: GDP price.
+        loss: name of the loss.
+        most: its largest value; None: there is none.
         over: (m,) the bounds, rising.
         handicaps: (m,) minus the logarithm of the odds.
-        never: what a loss that is no finite number counts as: larger than any where there is a largest loss. Elsewhere
-            smaller than any: it becomes the upper end whatever that is, and must not move it.
         far: by how much a bound is worse if nobody is above half of it.
     """
 
+    mu: float
+    loss: str
+    most: float | None
     over: Vector
     handicaps: Vector
-    never: float = math.inf
-    far: float = MOST_FAR
+    far: float
+    statistic = STATISTIC
 
     @classmethod
-    def of(cls, n: int, eta: float, most: float | None) -> ClipRule:
-        """Return the rule for n people, bounded range eta, and a loss whose largest value is ``most``; None: none."""
+    def of(cls, n: int, mu: float, loss: str, most: float | None) -> ClipQuery:
+        """Return what is asked of n people's losses."""
+        eta = bounded_range_from_mu(mu)
         far = min(FAR / (n * eta), MOST_FAR)
         if most is not None:
             octaves = np.arange(-OCTAVES, STEP / 2, STEP)
-            return cls(most * 2.0**octaves, -PREFERS_CAP * octaves, far=far)
+            return cls(mu, loss, most, most * 2.0**octaves, -PREFERS_CAP * octaves, far)
         if n * eta < FEWEST:
             raise InputError(
                 f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and it must "
@@ -197,11 +201,22 @@ class ClipRule:
             )
         octaves = np.arange(*OF_ALL, STEP)
         handicaps = np.where(octaves > 0, PREFERS_ABOVE, -PREFERS) * octaves
-        return cls(2.0**octaves, handicaps, never=-math.inf, far=far)
+        return cls(mu, loss, most, 2.0**octaves, handicaps, far)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.over)
+
+    def digest(self) -> str:
+        return repr((STATISTIC, self.loss, self.most, ABOVE, self.far, self.mu))
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
-        """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
-        filled = np.where(np.isfinite(losses), losses, self.never)
+        """Return u (m,) of one loss a person (n,) and their weights (n,). Private.
+
+        A loss that is no finite number counts as larger than any where there is a largest loss. Elsewhere it counts as
+        smaller than any: it becomes the upper end whatever that is, and must not move it.
+        """
+        filled = np.where(np.isfinite(losses), losses, -math.inf if self.most is None else math.inf)
         place = np.searchsorted(self.over, filled)  # index of the smallest bound that is at least the loss
         sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
         S = 1.0 - np.cumsum(sums)
@@ -211,35 +226,12 @@ class ClipRule:
         return np.asarray(np.maximum(u, ABOVE + self.far - near))
 
 
-@dataclass(frozen=True, eq=False)
-class ClipQuery:
-    """Which bound is nearest, as a question with a price; public. ``most`` is the largest value of ``loss``, if any."""
-
-    rule: ClipRule
-    mu: float
-    loss: str
-    most: float | None
-    statistic = STATISTIC
-
-    @property
-    def dimension(self) -> int:
-        return len(self.rule.over)
-
-    def digest(self) -> str:
-        return repr((STATISTIC, self.loss, self.most, ABOVE, self.rule.far, self.mu))
-
-    def distances(self, people: People, losses: Vector) -> Vector:
-        """Return u (m,) of the losses of all examples (rows,). Private; one person moves an entry by their weight."""
-        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            return self.rule.distances(people.means(losses), people.weights)
-
-
 class ClipChoice(NoisyMin):
     """Releases a bound of small distance, as NoisyMin does: a person moves an entry by their weight at most."""
 
-    def __init__(self, noise: NoiseSource, rule: ClipRule) -> None:
-        super().__init__(noise, np.exp(-rule.handicaps).tolist())
-        self._over = rule.over
+    def __init__(self, noise: NoiseSource, query: ClipQuery) -> None:
+        super().__init__(noise, np.exp(-query.handicaps).tolist())
+        self._over = query.over
 
     def draw(self, statistic: Vector, scale: float) -> Vector:
         return self._over[super().draw(statistic, scale).astype(np.intp)]

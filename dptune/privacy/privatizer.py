@@ -151,11 +151,12 @@ class LossPrivatizer(ObservedLosses):
     def _release_clip(
         self, scope: str, query: ClipQuery, losses: PerExampleLosses, division: Division | None
     ) -> Released:
-        how = ClipChoice(self._noise, query.rule)
+        how = ClipChoice(self._noise, query)
         note = {"loss": query.loss, "most": query.most}
 
         def statistic() -> Vector:
-            return query.distances(self._people, self._values(losses))
+            with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+                return query.distances(self._people.means(self._values(losses)), self._people.weights)
 
         return self._release(
             query, how, self.largest_weight, statistic, scope=scope, key=CLIP, note=note, division=division

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
-from dptune.privacy.auto_clip import ABOVE, ClipRule, range_of
+from dptune.privacy.auto_clip import ABOVE, ClipQuery, range_of
 from dptune.privacy.noise import SeededNoise
 
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
@@ -84,16 +85,21 @@ def losses(scale: float = 1.0, n: int = 100, seed: int = 0) -> np.ndarray[Any, A
     return np.random.default_rng(seed).exponential(scale, n)
 
 
-def by_hand(values: Any, weights: Any, rule: ClipRule) -> list[float]:
+def asked(n: int, most: float | None = None, mu: float = 1.0) -> ClipQuery:
+    return ClipQuery.of(n, mu, "loss", most)
+
+
+def by_hand(values: Any, weights: Any, query: ClipQuery) -> list[float]:
     """u of each bound, by counting."""
-    known = [v if math.isfinite(v) else rule.never for v in values]
+    never = -math.inf if query.most is None else math.inf
+    known = [v if math.isfinite(v) else never for v in values]
 
     def share_above(t: float) -> float:
         return sum(w for v, w in zip(known, weights, strict=True) if v > t)
 
     u = []
-    for j, t in enumerate(rule.over):
-        near = ABOVE + rule.far - (share_above(t / 2) if j >= 8 else 1.0)
+    for j, t in enumerate(query.over):
+        near = ABOVE + query.far - (share_above(t / 2) if j >= 8 else 1.0)
         u.append(max(abs(share_above(t) - ABOVE), near))
     return u
 
@@ -105,11 +111,11 @@ def test_the_noise_is_that_of_the_exponential_mechanism_and_a_persons_rows_are_o
     noise, values = NoNoise(), losses()
     auto(ledger, noise=noise, groups=np.repeat(np.arange(100), 3)).choose_clip(np.repeat(values, 3))
     eta = bounded_range_from_mu(PRICE)
-    rule = ClipRule.of(100, eta, None)
-    u = np.array(by_hand(values, [0.01] * 100, rule))
+    query = asked(100, mu=PRICE)
+    u = np.array(by_hand(values, [0.01] * 100, query))
     assert noise.sigma == pytest.approx(2 * 0.01 / eta, rel=1e-5)
     assert noise.sigma >= 2 * 0.01 / eta
-    assert noise.statistic == pytest.approx(u + noise.sigma * rule.handicaps, abs=1e-9)
+    assert noise.statistic == pytest.approx(u + noise.sigma * query.handicaps, abs=1e-9)
 
 
 def test_it_is_charged_recorded_and_stated(ledger: Watched) -> None:
@@ -255,12 +261,12 @@ def test_people_whose_loss_is_no_number_do_not_move_the_clip_and_no_error_tells_
 
 @pytest.mark.parametrize("most", [None, 36.0])
 def test_the_statistic_is_what_counting_gives(most: float | None) -> None:
-    rule = ClipRule.of(60, 1.0, most)
+    query = asked(60, most)
     rng = np.random.default_rng(1)
-    values = np.concatenate([rng.exponential(3, 56), [np.nan, np.inf, -np.inf, rule.over[5]]])  # one is a bound
+    values = np.concatenate([rng.exponential(3, 56), [np.nan, np.inf, -np.inf, query.over[5]]])  # one is a bound
     weights = rng.dirichlet(np.ones(60))
-    assert (rule.never, rule.far) == (-math.inf if most is None else math.inf, 0.2)
-    assert rule.distances(values, weights) == pytest.approx(by_hand(values, weights, rule), abs=1e-12)
+    assert query.far == 12 / (60 * bounded_range_from_mu(1.0)) < asked(20, 1.0).far == 0.2
+    assert query.distances(values, weights) == pytest.approx(by_hand(values, weights, query), abs=1e-12)
 
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
@@ -277,33 +283,33 @@ def test_one_person_moves_no_entry_by_more_than_their_weight_and_the_odds_by_no_
     values: list[float], other: float, raw: list[float], most: float | None
 ) -> None:
     weights = np.array(raw[: len(values)]) / sum(raw[: len(values)])
-    rule, eta, entry = ClipRule.of(len(values), 50.0, most), 0.4, weights.max()
-    u, v = (rule.distances(np.array(given), weights) for given in (values, [other, *values[1:]]))
+    query, eta, entry = asked(len(values), most, 20.0), 0.4, weights.max()
+    u, v = (query.distances(np.array(given), weights) for given in (values, [other, *values[1:]]))
     assert np.abs(u - v).max() <= weights[0] + 1e-12
-    ratio = log_odds(u, rule, 2 * entry / eta) - log_odds(v, rule, 2 * entry / eta)
+    ratio = log_odds(u, query, 2 * entry / eta) - log_odds(v, query, 2 * entry / eta)
     assert ratio.max() - ratio.min() <= eta + 1e-9  # bounded range
 
 
-def log_odds(u: Any, rule: ClipRule, scale: float) -> Any:
+def log_odds(u: Any, query: ClipQuery, scale: float) -> Any:
     """Logarithms of the probabilities of the bounds."""
-    logits = -u / scale - rule.handicaps
+    logits = -u / scale - query.handicaps
     return logits - np.logaddexp.reduce(logits)
 
 
 def test_a_distance_that_one_person_moves_further_is_found() -> None:
     """Planted: bounds that end at the largest loss, and a distance that is scaled."""
-    values, weights, rule = losses(1.0, 50), np.full(50, 0.02), ClipRule.of(50, 1.0, None)
+    values, weights, query = losses(1.0, 50), np.full(50, 0.02), asked(50)
     moved = [np.append(values[1:], far) for far in (0.0, 1e3, 1e9)]
 
     def of_the_data(values: Any, weights: Any) -> Any:
-        return ClipRule(rule.over * np.nanmax(values), rule.handicaps).distances(values, weights)
+        return replace(query, over=query.over * np.nanmax(values)).distances(values, weights)
 
     def worst(distances: Callable[[Any, Any], Any]) -> float:
         u = distances(values, weights)
         return float(max(np.abs(u - distances(other, weights)).max() for other in moved))
 
-    assert worst(rule.distances) <= 0.02 + 1e-12
-    for bug in (of_the_data, lambda *given: 2 * rule.distances(*given)):
+    assert worst(query.distances) <= 0.02 + 1e-12
+    for bug in (of_the_data, lambda *given: 2 * query.distances(*given)):
         assert worst(bug) > 0.02 + 1e-12
 
 
@@ -314,8 +320,8 @@ def test_a_loss_with_a_largest_value_keeps_it_where_some_people_have_it(worst: f
 
 
 def test_the_bounds_do_not_depend_on_the_losses_and_what_follows_is_cut_at_the_largest() -> None:
-    assert ClipRule.of(300, 0.4, None).over.tolist() == [2.0 ** (j / 8) for j in range(-240, 480)]
-    assert ClipRule.of(300, 0.4, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 8) for j in range(-48, 1)]
+    assert asked(300).over.tolist() == [2.0 ** (j / 8) for j in range(-240, 480)]
+    assert asked(300, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 8) for j in range(-48, 1)]
     assert range_of(3.0, None) == range_of(3.0, 32.0) == (0.0, 12.0)
     assert range_of(16.0, 32.0) == (0.0, 32.0)
 
@@ -345,9 +351,9 @@ LIES: dict[str, tuple[Any, float, float | None, float, float]] = {
 @pytest.mark.parametrize("case", LIES)
 def test_a_clip_far_above_every_loss_or_below_most_is_rare(case: str) -> None:
     people, mu, most, above, below = LIES[case]
-    n, eta = len(people), bounded_range_from_mu(AutoClip().price(mu))
-    rule = ClipRule.of(n, eta, most)
-    odds = np.exp(log_odds(rule.distances(people, np.full(n, 1 / n)), rule, 2 / (n * eta)))
-    clips = np.array([range_of(bound, most)[1] for bound in rule.over])
+    n, price = len(people), AutoClip().price(mu)
+    query, scale = asked(n, most, price), 2 / (n * bounded_range_from_mu(price))
+    odds = np.exp(log_odds(query.distances(people, np.full(n, 1 / n)), query, scale))
+    clips = np.array([range_of(bound, most)[1] for bound in query.over])
     assert odds[clips > 8 * people.max()].sum() < above
     assert odds[clips < np.quantile(people, 0.95) / 2].sum() < below
