@@ -23,10 +23,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ except ImportError:  # Windows, whose locks belong to the open file
 
 SECONDS = 60.0  # for which a transaction waits for others
 _MOUNTS = "/proc/self/mountinfo"
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how it writes a space, and the like
 _POLL = 0.001, 0.05  # seconds between two tries: at first, at most
 
 
@@ -153,7 +155,8 @@ def refuse_second_name(path: str | Path, name: str) -> None:
 
     The path has no symbolic links; nothing need lie there.
     """
-    refuse_links(_status(path), name)
+    with suppress(OSError):
+        refuse_links(os.stat(path), name)
     if os.path.realpath(path) in _mount_points():
         raise _refusal(
             name,
@@ -162,9 +165,9 @@ def refuse_second_name(path: str | Path, name: str) -> None:
         )
 
 
-def refuse_links(status: os.stat_result | None, name: str) -> None:
+def refuse_links(status: os.stat_result, name: str) -> None:
     """Refuse a file with several hard links."""
-    if status is not None and status.st_nlink > 1:
+    if status.st_nlink > 1:
         raise _refusal(
             name,
             f"has {status.st_nlink} names (hard links)",
@@ -180,26 +183,13 @@ def _refusal(name: str, what: str, remedy: str) -> LedgerError:
     )
 
 
-def _status(path: str | Path) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except OSError:
-        return None
-
-
 def _mount_points() -> set[str]:
     """Return where file systems and single files are mounted; empty where the system does not say so."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
-            return {_unescaped(line.split(" ")[4]) for line in mounts}
+            return {_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in mounts}
     except (OSError, IndexError):
         return set()
-
-
-def _unescaped(point: str) -> str:
-    for escape, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
-        point = point.replace(escape, character)
-    return point
 
 
 @contextmanager

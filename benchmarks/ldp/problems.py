@@ -5,6 +5,7 @@ The tables are read from `../shared/data` or DPTUNE_DATA and never copied; tests
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
 from dptune.local import InsecureHybrid
-from dptune.local.bandits.replies import HeavyTailedReplies, HybridReplies, LaplaceReplies, Replies
+from dptune.local.bandits.replies import HybridReplies, LaplaceReplies, Replies
 from dptune.search.gp.kernels import RBF, Kernel, Matern52
 
 Array = NDArray[np.float64]
@@ -102,6 +103,29 @@ MECHANISMS: dict[str, type[LaplaceReplies | HybridReplies]] = {"CTL": LaplaceRep
 
 def ldp_replies(problem: Problem, epsilon: float, mechanism: str = "CTL") -> LaplaceReplies | HybridReplies:
     return MECHANISMS[mechanism](epsilon, problem.B, R)
+
+
+@dataclass(frozen=True)
+class HeavyTailedReplies:
+    """Replies of which only a finite second moment v (not the variance) is known; without CTL, NOT PRIVATE.
+
+    Chowdhury, Gopalan, *Bayesian Optimization under Heavy-tailed Payoffs* (2019), with finite variance (alpha = 1).
+    """
+
+    v: float
+    B: float
+
+    @property
+    def second_moment(self) -> float:
+        return self.v
+
+    def truncation(self, t: int) -> float:
+        """b_t = sqrt(v) t^(1/4)."""
+        return math.sqrt(self.v * math.sqrt(t))
+
+    def bias(self, t: int) -> float:
+        """2 v sqrt(t) >= sum_s (v / b_s)^2."""
+        return 2 * self.v * math.sqrt(t)
 
 
 def heavy_replies(problem: Problem) -> HeavyTailedReplies:

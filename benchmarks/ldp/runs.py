@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.ldp.problems import Problem, told_values
 from dptune.local.bandits.ata import LDPATA
-from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit
 from dptune.local.bandits.moma import LDPMoMA
 from dptune.local.bandits.replies import Replies
 from dptune.local.bandits.tgp import LDPTGP
@@ -40,7 +41,8 @@ class Variant:
 
 
 def _theorem(_: str, s: LDPSettings) -> LDPSettings:
-    return replace(s, lam=1.0, exploration=1.0, plays=theorem_plays(s.horizon, s.delta))
+    plays = math.ceil(24 * math.log(4 * math.e * s.horizon / s.delta))
+    return replace(s, lam=1.0, exploration=1.0, plays=plays)
 
 
 def _order_wise(algorithm: str, s: LDPSettings) -> LDPSettings:

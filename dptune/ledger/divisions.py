@@ -42,9 +42,20 @@ class Divisions:
     knots: int = 500
 
     @classmethod
+    @lru_cache
     def of(cls, budget: Budget) -> Divisions:
         """Return all divisions of a budget in (epsilon, delta)."""
-        return _divisions(budget.stated_epsilon or 0.0, budget.stated_delta or 0.0)
+        epsilon, delta = budget.stated_epsilon or 0.0, budget.stated_delta or 0.0
+        eta = np.linspace(0.0, _largest_eta(epsilon, delta), _COUNT + 1)[1:]  # (k,)
+        low = np.zeros(_COUNT)
+        high = np.full(_COUNT, mu_from_epsilon(epsilon, delta))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            fits = composed_deltas(middle, eta, np.full(_COUNT, epsilon)) <= delta
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        mu = np.concatenate([[mu_from_epsilon(epsilon, delta)], high[:-1]])  # the most beside the eta before
+        pure = epsilon if epsilon <= PURE_UP_TO else 0.0
+        return cls(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta), pure)
 
     @property
     def gdp(self) -> float:
@@ -76,26 +87,8 @@ class Divisions:
             low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
         return high
 
-    def reach(self, delta: float) -> float:
-        return self.epsilon(delta)
-
     def profiles(self) -> list[Profile]:
         return [self]
-
-
-@lru_cache
-def _divisions(epsilon: float, delta: float) -> Divisions:
-    most = _largest_eta(epsilon, delta)
-    eta = np.linspace(0.0, most, _COUNT + 1)[1:]  # (k,)
-    low = np.zeros(_COUNT)
-    high = np.full(_COUNT, mu_from_epsilon(epsilon, delta))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        fits = composed_deltas(middle, eta, np.full(_COUNT, epsilon)) <= delta
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    mu = np.concatenate([[mu_from_epsilon(epsilon, delta)], high[:-1]])  # the most beside the eta before
-    pure = epsilon if epsilon <= PURE_UP_TO else 0.0
-    return Divisions(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta), pure)
 
 
 def _largest_eta(epsilon: float, delta: float) -> float:

@@ -49,7 +49,7 @@ class Profile(Protocol):
     def at(self, epsilon: Vector) -> Vector:
         """Return delta (k,) at epsilons (k,), ascending from 0 or more."""
 
-    def reach(self, delta: float) -> float:
+    def epsilon(self, delta: float) -> float:
         """Return an epsilon at which the part's delta is at most this."""
 
 
@@ -69,9 +69,6 @@ class Gaussian:
         first = log_ndtr(self.mu / 2 - epsilon / self.mu)
         second = epsilon + log_ndtr(-self.mu / 2 - epsilon / self.mu)
         return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
-
-    def reach(self, delta: float) -> float:
-        return self.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
         return delta_from_mu(self.mu, epsilon)
@@ -100,7 +97,7 @@ class Choices:
         short = np.maximum(self.eta - epsilon, 0.0)
         return np.asarray(np.expm1(-short / 2) ** 2 / -math.expm1(-self.eta))
 
-    def reach(self, delta: float) -> float:
+    def epsilon(self, delta: float) -> float:
         return self.eta  # beyond it nothing is left
 
 
@@ -119,7 +116,7 @@ class Pure:
         """(e^pure - e^e) / (1 + e^pure) up to pure, then 0."""
         return np.asarray(-np.expm1(np.minimum(epsilon - self.pure, 0.0)) / (1 + math.exp(-self.pure)))
 
-    def reach(self, delta: float) -> float:
+    def epsilon(self, delta: float) -> float:
         return self.pure  # beyond it nothing is left
 
 
@@ -188,4 +185,4 @@ def together(profiles: Sequence[Profile], delta: float) -> Pair:
 
 def _reach(profile: Profile, delta: float) -> float:
     """Return an epsilon beyond which a part adds next to nothing; infinite if its delta is nowhere that small."""
-    return next((r for share in _TAILS if math.isfinite(r := profile.reach(share * delta))), math.inf)
+    return next((r for share in _TAILS if math.isfinite(r := profile.epsilon(share * delta))), math.inf)

@@ -144,10 +144,7 @@ def _absolute(url: sa.URL, text: str) -> sa.URL:
         raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
     if url.query:
         raise InputError(f"the URL of a ledger in SQLite has no settings; got {', '.join(url.query)}.")
-    try:
-        return url.set(database=str(Path(url.database).resolve()))
-    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a text that is not Unicode
-        raise InputError(f"the ledger's path cannot be used: {error}.") from None
+    return url.set(database=str(Path(url.database).resolve()))
 
 
 _SQLITE = {"timeout": 60, "check_same_thread": False}  # threads take turns

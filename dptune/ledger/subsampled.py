@@ -92,9 +92,6 @@ class Composed:
         """Return :meth:`delta` of epsilons (k,), the larger of both directions."""
         return np.asarray(self.accountant.get_delta(epsilon), dtype=np.float64)
 
-    def reach(self, delta: float) -> float:
-        return self.epsilon(delta)
-
 
 def composed(events: Sequence[Any]) -> Composed:
     """Return what mechanisms, as dp-accounting names them and fixed in advance, cost together."""

@@ -5,7 +5,6 @@ from dptune.local.bandits.ata import LDPATA as LDPATA
 from dptune.local.bandits.bandit import LDPSettings as LDPSettings
 from dptune.local.bandits.curator import Refinement as Refinement
 from dptune.local.bandits.moma import LDPMoMA as LDPMoMA
-from dptune.local.bandits.replies import HeavyTailedReplies as HeavyTailedReplies
 from dptune.local.bandits.replies import HybridReplies as HybridReplies
 from dptune.local.bandits.replies import LaplaceReplies as LaplaceReplies
 from dptune.local.bandits.run import LDPRun as LDPRun

@@ -28,7 +28,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from secrets import randbelow
-from typing import NoReturn, SupportsFloat
+from typing import SupportsFloat
 
 from dptune._checks import between
 from dptune.local.randomizer import Clamped, Ends
@@ -51,7 +51,6 @@ class HybridRandomizer(Clamped):
     """
 
     mechanism = "hybrid"
-    private = True
     _below: Callable[[int], int] = staticmethod(randbelow)
 
     def __init__(self, epsilon: float, bound: float | Ends, *, invalid: float | None = None) -> None:
@@ -81,6 +80,3 @@ class InsecureHybrid(HybridRandomizer):
     ) -> None:
         super().__init__(epsilon, bound, invalid=invalid)
         self._below = random.Random(insecure_seed).randrange
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same replies.")

@@ -26,7 +26,7 @@ import random
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn, Protocol, SupportsFloat
+from typing import Any, Protocol, SupportsFloat
 
 from opendp.domains import atom_domain
 from opendp.measurements import make_laplace
@@ -77,6 +77,8 @@ class Clamped:
         self.middle = self.low + (self.high - self.low) / 2
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if not self.private:
+            raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same noise.")
         return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
 
     def clamp(self, value: SupportsFloat | None) -> float:
@@ -138,9 +140,6 @@ class InsecureRandomizer(LocalRandomizer):
         super().__init__(epsilon, bound, invalid=invalid)
         generator = random.Random(insecure_seed)
         self._noise = lambda z: z + generator.expovariate(1.0) - generator.expovariate(1.0)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same noise.")
 
 
 def _ends(bound: float | Ends) -> Ends:

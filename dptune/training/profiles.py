@@ -88,7 +88,7 @@ class SelectionBound:
         profile = self._profile(float(epsilon[-1]))
         return np.array([profile.delta(float(each)) for each in epsilon])
 
-    def reach(self, delta: float) -> float:
+    def epsilon(self, delta: float) -> float:
         """Return an epsilon at ``delta``, by the better of two bounds."""
         most = renyi_epsilon([self.plan], delta)
         return self._profile(most).epsilon(delta)

@@ -152,6 +152,15 @@ def test_a_process_that_dies_leaves_no_lock(fast_path: Path, impatient: None) ->
     assert other_writes(path)() is None
 
 
+def test_a_child_that_was_forked_meanwhile_holds_no_lock(fast_path: Path, impatient: None) -> None:
+    path, (wait, go) = fast_path / "x.db", os.pipe()
+    with SqliteFile(path).transaction(write=True):
+        child = start_forked("import os, sys\nos.read(int(sys.argv[1]), 1)", str(wait))
+    assert other_writes(path)() is None
+    os.write(go, b"!")
+    assert child.wait().returncode == 0
+
+
 def test_a_lock_that_cannot_be_opened_is_named(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
     (fast_path / "x.db.lock").unlink()

@@ -16,7 +16,6 @@ were told, so these are enough to rebuild it.
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -77,7 +76,7 @@ class LDPSettings(Checked):
         redraw: the dictionary is drawn again when the variances s~^2/lambda of the points played since the last
             draw add up to more than this. Variances then stay right within a factor of 1 + redraw (Calandriello et
             al. 2020). With 0 it is drawn in every round, as printed in the paper.
-        plays: k, replies per epoch of MoMA; the theorem uses :func:`theorem_plays`.
+        plays: k, replies per epoch of MoMA; the theorem has ceil(24 ln(4 e T/delta)).
         seed: of the dictionaries, public.
     """
 
@@ -92,11 +91,6 @@ class LDPSettings(Checked):
     redraw: float = field(default=0.25, metadata=check(_redraw))
     plays: int = field(default=5, metadata=check(at_least, 1))
     seed: int = field(default=0, metadata=check(at_least, 0))
-
-
-def theorem_plays(horizon: int, delta: float) -> int:
-    """k = ceil(24 ln(4 e T/delta))."""
-    return math.ceil(24 * math.log(4 * math.e * horizon / delta))
 
 
 class LocalBandit(ABC):

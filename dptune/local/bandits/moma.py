@@ -69,11 +69,6 @@ class LDPMoMA(NystroemBandit):
             self._play(point)
             self._point = None
 
-    @property
-    def epochs(self) -> int:
-        """n, number of complete epochs."""
-        return int(self._nystroem.counts.sum())
-
     def _estimate(self) -> Posterior:
         root = cholesky_root(self._nystroem.V, self._nystroem.features.F)  # (r, M)
         Z = root @ self._sums  # (r, k): theta~_l in coordinates in which |.|_V is Euclidean

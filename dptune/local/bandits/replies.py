@@ -1,7 +1,6 @@
 """What a curator may assume about replies: their moments, and the thresholds at which TGP cuts them.
 
-Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020); non-private heavy tails: Chowdhury,
-Gopalan, *Bayesian Optimization under Heavy-tailed Payoffs* (2019), both with finite variance (alpha = 1). Notation::
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), with finite variance (alpha = 1). Notation::
 
     B        bound of |f|; the RKHS norm of f in the theorems, max|f| in the papers' experiments
     R        bound of the noise of one value; values lie in [-(B + R), B + R], or are clamped to it
@@ -100,27 +99,6 @@ class HybridReplies(Checked):
     def bias(self, t: int) -> float:
         """0: nothing is cut."""
         return 0.0
-
-
-@dataclass(frozen=True)
-class HeavyTailedReplies(Checked):
-    """Replies of which only a finite second moment (not the variance) is known; without CTL, NOT PRIVATE."""
-
-    v: float = field(metadata=check(positive))
-    B: float = field(metadata=check(positive))
-
-    @property
-    def second_moment(self) -> float:
-        """v."""
-        return self.v
-
-    def truncation(self, t: int) -> float:
-        """b_t = sqrt(v) t^(1/4)."""
-        return math.sqrt(self.v * math.sqrt(t))
-
-    def bias(self, t: int) -> float:
-        """2 v sqrt(t) >= sum_s (v / b_s)^2."""
-        return 2 * self.v * math.sqrt(t)
 
 
 def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from refusals import refused
 from dptune.errors import InputError
 from dptune.local import InsecureRandomizer
 from dptune.local.bandits.ata import LDPATA
-from dptune.local.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
+from dptune.local.bandits.bandit import LDPSettings, LocalBandit
 from dptune.local.bandits.moma import LDPMoMA
 from dptune.local.bandits.replies import LaplaceReplies
 from dptune.local.bandits.tgp import LDPTGP
@@ -96,8 +96,7 @@ def test_what_is_refused() -> None:
         refused(InputError, next(iter(bad)), partial(LDPSettings, **{"replies": REPLIES, **bad}))
 
 
-def test_theorem_constants() -> None:
-    assert theorem_plays(10_000, 0.1) == 334
+def test_the_theorem_s_beta_of_the_first_round() -> None:
     bandit = LDPTGP(X, LDPSettings(REPLIES, lam=1.0, exploration=1.0))
     assert bandit.beta() == pytest.approx(1 + 2 * math.sqrt(2) * 1.2 * math.sqrt(math.log(10)))  # t = 1: no ln 0
 

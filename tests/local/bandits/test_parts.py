@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
+from benchmarks.ldp.problems import HeavyTailedReplies
 from dptune.errors import InputError
 from dptune.local.bandits.ata import TruncatedSums
-from dptune.local.bandits.replies import HeavyTailedReplies, LaplaceReplies
+from dptune.local.bandits.replies import LaplaceReplies
 from dptune.search.gp.kernels import RBF, Matern52
 from dptune.search.gp.nystroem import NystroemVariance, draw_dictionary
 from dptune.search.gp.points import local_candidates, sobol_candidates
@@ -108,5 +109,4 @@ def test_moments_and_truncation_of_replies() -> None:
     heavy = HeavyTailedReplies(v=4.0, B=1.0)
     assert heavy.truncation(16) == 4.0
     assert sum((4.0 / heavy.truncation(t)) ** 2 for t in range(1, 1001)) <= heavy.bias(1000)
-    for bad in (0.0, -1.0, math.inf, math.nan):
-        refused(InputError, None, partial(LaplaceReplies, bad, 1.0, 1.0), partial(HeavyTailedReplies, bad, 1.0))
+    refused(InputError, "epsilon", *(partial(LaplaceReplies, bad, 1.0, 1.0) for bad in (0.0, -1.0, math.inf, math.nan)))

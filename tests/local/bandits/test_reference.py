@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from benchmarks.ldp import literal
+from benchmarks.ldp.problems import HeavyTailedReplies
 from dptune.local.bandits.ata import LDPATA
 from dptune.local.bandits.bandit import LDPSettings, LocalBandit
 from dptune.local.bandits.moma import LDPMoMA
-from dptune.local.bandits.replies import HeavyTailedReplies, LaplaceReplies, Replies
+from dptune.local.bandits.replies import LaplaceReplies, Replies
 from dptune.local.bandits.tgp import LDPTGP
 from dptune.search.gp.kernels import RBF, Kernel, Matern52
 from dptune.search.gp.nystroem import RCOND, Features
@@ -129,7 +130,7 @@ def test_moma_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: 
             mean = literal.moma_estimate(phi, epochs, np.array(replies_of), LAM)
             beta = literal.moma_beta(1.0, V[replies], len(D), LAM, ACCURACY)
             play.agrees(mean, literal.deviation(play.K, phi, epochs, LAM), beta)
-    assert core.epochs == len(epochs) >= rounds // 3
+    assert len(epochs) >= rounds // 3
 
 
 UNEVEN = [[12, 13, 14, 15, 16, 17, 18, 21], [0, 4, 5, 6, 7, 8, 9, 11, 19]]  # met in the runs above
