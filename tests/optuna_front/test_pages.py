@@ -6,15 +6,7 @@ import warnings
 import pytest
 
 from dptune_optuna.studies import SIGMA
-from harness import begun, open_ledger, ran
-
-
-def run_study(folder, kind):
-    """Run a whole study, with warnings as errors."""
-    trials = 6 if kind == "values" else 12
-    with warnings.catch_warnings(action="error"):
-        _, study, objective = ran(kind, folder, trials, n_trials=trials)
-    return study, objective
+from harness import N, begun, ran
 
 
 def note_of(study):
@@ -33,29 +25,33 @@ def note_of(study):
         ("centred", "mean loss, upper estimate: the centre's counts as 4"),
     ],
 )
-def test_values_have_a_name_and_their_noise_beside_them(tmp_path, front, name):
-    study, _ = run_study(tmp_path, front)
+def test_values_have_a_name_and_their_noise_beside_them_and_the_note_has_budget_and_answer(tmp_path, front, name):
+    with warnings.catch_warnings(action="error"):
+        _, study, objective = ran(front, tmp_path, 12, n_trials=12)
+    run = objective.run_of(study)
     assert study.metric_names == [name]
     known = [t for t in study.trials if math.isfinite(t.value)]
     assert len(known) > len(study.trials) / 2
-    charges = {c.key: c.description for c in open_ledger(tmp_path).charges("study", prefix="value/")}
+    charges = {c.key: c.description for c in run.ledger.charges("study", prefix="value/")}
+    drawn = run.privatizer.loss_range / (N * run.plan.monitor_mu) if front != "centred" else None
     for trial in study.trials:  # nothing else is among the attributes; a centred trial has no release of its own
         of_noise = {} if front == "centred" else {SIGMA: charges[f"value/{trial.number}"]["sigma"]}
         assert trial.user_attrs == of_noise
-    assert (f"`{SIGMA}` is the standard deviation" in note_of(study)) == (front != "centred")
-
-
-def test_the_noise_beside_a_value_is_what_the_mechanism_draws_and_the_dashboard_reads_the_note(tmp_path):
-    study, objective = run_study(tmp_path, "values")
-    run = objective.run_of(study)
-    width, mu = run.privatizer.loss_range, run.plan.monitor_mu
-    for trial in study.trials:
-        assert trial.user_attrs[SIGMA] == pytest.approx(width / (run.privatizer.n * mu), rel=1e-5)
+        assert trial.user_attrs.get(SIGMA) == (drawn and pytest.approx(drawn, rel=1e-5))
     assert study.user_attrs["dptune:private"] is True
     assert {f"dptune:{name}": value for name, value in run.progress().items()}.items() <= study.user_attrs.items()
-    assert "NOT PRIVATE" not in note_of(study)
-    dashboard = pytest.importorskip("optuna_dashboard")
-    assert dashboard.get_note(study) == note_of(study)
+
+    recommended, text = run.recommend(), note_of(study)
+    assert "NOT PRIVATE" not in text
+    assert (f"`{SIGMA}` is the standard deviation" in text) == (front != "centred")
+    assert f"mu = {run.ledger.spent():.3g} of 1 is spent" in text
+    assert f"x = `{recommended['x']:.4g}`" in text
+    assert recommended.summary().replace("\n", "\n\n") in text
+    objective.estimate(study, recommended)
+    if front != "gibo":  # which need not spend all that is planned
+        assert "95%: mu = 0.975 of 1 is spent" in text
+        assert f"`{'█' * 30}` 100%: mu = 1 of 1 is spent" in note_of(study)
+    assert study.user_attrs["dptune:mu_spent"] == run.ledger.spent()
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -70,14 +66,7 @@ def test_a_name_and_a_note_of_the_users_stay(tmp_path):
     assert note_of(study) == "my own words"
 
 
-@pytest.mark.parametrize("front", ["values", "centred"])
-def test_the_note_has_the_budget_and_in_the_end_the_recommendation(tmp_path, front):
-    study, objective = run_study(tmp_path, front)
-    recommended = objective.recommend(study) if front == "values" else study.sampler.recommend(study)
-    text = note_of(study)
-    assert "95%: mu = 0.975 of 1 is spent" in text
-    assert f"x = `{recommended['x']:.4g}`" in text
-    assert recommended.summary().replace("\n", "\n\n") in text
-    objective.estimate(study, recommended)
-    assert f"`{'█' * 30}` 100%: mu = 1 of 1 is spent" in note_of(study)
-    assert study.user_attrs["dptune:mu_spent"] == open_ledger(tmp_path).spent()
+def test_the_dashboard_reads_the_note(tmp_path):
+    dashboard = pytest.importorskip("optuna_dashboard")
+    _, study, _ = ran("values", tmp_path, 2)
+    assert dashboard.get_note(study) == note_of(study) != ""
