@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
+from dptune.privacy import Ball, Box, Interval, MeanQuery, NormQuery
 
 ANY_LOSS = st.one_of(
     st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
@@ -22,16 +22,17 @@ ANY_LOSS = st.one_of(
 NAMES = tuple("abcdefgh")
 
 
-@pytest.mark.parametrize(
-    ("clip", "n"), [((0.0, 1.0), 1), ((-1e-12, 1e-12), 20), ((1e6, 3e6), 2), ((1000.0, 1000.001), 20)]
-)
-def test_antipodal_people_reach_the_scalar_sensitivity(clip: tuple[float, float], n: int) -> None:
-    audit_scalar_sensitivity(clip=clip, n=n)
-
-
-@pytest.mark.parametrize(("p", "radius"), [(1, 1e-3), (4, 1.0), (33, 7.0)])
-def test_antipodal_people_reach_the_vector_sensitivity(p: int, radius: float) -> None:
-    audit_vector_sensitivity(p=p, radius=radius)
+def test_antipodal_people_reach_the_sensitivity() -> None:
+    for clip, n in (((0.0, 1.0), 1), ((-1e-12, 1e-12), 20), ((1e6, 3e6), 2), ((1000.0, 1000.001), 20)):
+        audit_scalar_sensitivity(clip=clip, n=n)
+    for p, radius in ((1, 1e-3), (4, 1.0), (33, 7.0)):
+        audit_vector_sensitivity(p=p, radius=radius)
+    losses = np.full((3, 5), 0.5)
+    losses[:, 0] = -np.inf
+    neighbour = losses.copy()
+    neighbour[:, 0] = np.inf
+    several = MeanQuery(NAMES[:3], np.eye(3), Box(0.0, 1.0, 3), 0.7)
+    audit_reaches(several, losses, neighbour, 3**0.5 / 5, clip=(0.0, 1.0))
 
 
 def test_of_weighted_people_and_people_with_many_rows_the_heaviest_reaches_the_sensitivity() -> None:
@@ -78,7 +79,8 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     W = np.eye(m) - 1 / m if centring else draw(arrays(np.float64, (p, m), elements=elements))
     above = st.none() | st.floats(-10, 1e3)
     rules, radius = (mu, draw(above), draw(above)), draw(st.floats(1e-6, 1e3))
-    region, centred = Interval(*clip) if kind == "scalar" else Ball(radius), draw(st.booleans())
+    regions = [Interval(*clip)] if kind == "scalar" else [Ball(radius), Box(-radius, radius, len(W))]
+    region, centred = draw(st.sampled_from(regions)), draw(st.booleans())
     share, mean = partial(NormQuery, NAMES[:m], W, radius, *rules), partial(MeanQuery, NAMES[:m], W, region, *rules)
     query = share() if kind == "share" else mean(centred=centred)
     chosen["failed"] = draw(st.lists(st.sampled_from(NAMES[:m]), unique=True))
