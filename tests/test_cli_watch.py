@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, report, select
 from dptune.cli import app
-from dptune.cli.watch import Runs, frame
+from dptune.cli.watch import frame
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import UserLedger
 from dptune.privacy.noise import SeededNoise
@@ -30,7 +30,7 @@ from dptune.search import VALUES
 def shown(opened: Any, **settings: Any) -> str:
     console = Console(width=140)
     with console.capture() as captured:
-        console.print(frame(opened, Runs(), **settings))
+        console.print(frame(opened, {}, **settings))
     return captured.get()
 
 

@@ -23,7 +23,7 @@ from dptune.choice.paired import PairedEstimate
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.result import Selection
 from dptune.cli.releases import release_rows
-from dptune.cli.watch import Runs, frame
+from dptune.cli.watch import frame
 from dptune.ledger.ledger import PLAN
 from dptune.search import VALUES
 from dptune.search.answer import Estimate
@@ -102,7 +102,7 @@ def watched(folder: Path) -> Printed:
     run = a_run(folder)
     console = Console(width=140)
     with console.capture() as captured:
-        console.print(frame(run.ledger, Runs()))
+        console.print(frame(run.ledger, {}))
     text = " ".join(captured.get().replace("│", " ").split())
     return Printed("x", "final", 4.0, run.plan.final_mu, [text], (0.0, 4.0), 4)
 

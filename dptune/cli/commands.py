@@ -41,7 +41,6 @@ from dptune.local import UserLedger
 from dptune.search.algorithms.centred_plan import RUNGS, default_trials
 from dptune.search.outlook import forecast, space_of
 from dptune.training import TrainingPlan, join
-from dptune.training.ledger import CentralLedger
 from dptune.training.profiles import epsilon_of
 
 
@@ -220,21 +219,17 @@ def certificate(
     Example: dptune certificate ledger.db --delta 1e-5
     """
     opened = open_any(ledger)
-    if registry is not None:
-        typer.echo(to_yaml(record(_statement(_central(opened), delta), About.read(registry))), nl=False)
-        return
-    stated = _statement(opened, delta)
-    risk = textwrap.fill(str(Risk.of_statement(stated)), 98, initial_indent="  ", subsequent_indent="  ")
-    typer.echo(f"{stated.to_text()}\n\nRisk\n{risk}")
-
-
-def _central(opened: AnyLedger) -> CentralLedger:
-    if isinstance(opened, UserLedger):
+    if registry is not None and isinstance(opened, UserLedger):
         raise InputError(
             "a registry record needs a curator's ledger; this ledger belongs to users' own devices. `dptune "
             "certificate` without --registry prints its guarantee and its risk in words."
         )
-    return opened
+    stated = _statement(opened, delta)
+    if registry is not None:
+        typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
+        return
+    risk = textwrap.fill(str(Risk.of_statement(stated)), 98, initial_indent="  ", subsequent_indent="  ")
+    typer.echo(f"{stated.to_text()}\n\nRisk\n{risk}")
 
 
 # ---- ledgers -----

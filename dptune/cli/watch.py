@@ -26,6 +26,7 @@ from dptune.search.view import RunView
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CELLS, SHOWN = 30, 40  # of a bar; of the released values
+Runs = dict[str, RunView | None]  # that were looked at, so that the next look learns only what is new
 
 
 @app.command()
@@ -40,7 +41,7 @@ def watch(
     """
     opened = open_any(ledger)
     console = Console()
-    runs = Runs()
+    runs: Runs = {}
     if once:
         console.print(frame(opened, runs))
         return
@@ -48,25 +49,6 @@ def watch(
         while True:
             time.sleep(seconds)
             live.update(frame(opened, runs), refresh=True)
-
-
-class Runs(dict[str, RunView | None]):
-    """The runs that were looked at, so that the next look learns only what is new."""
-
-    def best(self, ledger: PrivacyLedger, scope: str) -> str:
-        """Return what the run recommends now, in words."""
-        count = (stored_plan(ledger, scope) or {}).get("candidates")
-        if count is not None:
-            return f"one of {count} candidates, by private selection: dptune.select returns which"
-        if self.get(scope) is None:
-            self[scope] = RunView.of(ledger, scope)
-        run = self[scope]
-        if run is None:
-            return "known to the run only, recommend(): its method or settings are its user's"
-        best = run.so_far()
-        if best is None:
-            return "nothing is released yet that says where to look"
-        return best.summary()
 
 
 def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> RenderableType:
@@ -105,8 +87,22 @@ def _study(
     if values:
         rows.add_row("Values", f"{_sparkline(values[-SHOWN:])}  last {values[-1]:.4g}, lowest {min(values):.4g}")
     if opened.fact(scope, PLAN) is not None:
-        rows.add_row("Best", Text(_final(opened, scope, charges) or runs.best(opened, scope)))
+        rows.add_row("Best", Text(_final(opened, scope, charges) or _best(opened, scope, runs)))
     return Panel(rows, title=Text(f"study {scope}"), title_align="left")
+
+
+def _best(opened: PrivacyLedger, scope: str, runs: Runs) -> str:
+    """What the run recommends now, in words."""
+    count = (stored_plan(opened, scope) or {}).get("candidates")
+    if count is not None:
+        return f"one of {count} candidates, by private selection: dptune.select returns which"
+    if runs.get(scope) is None:
+        runs[scope] = RunView.of(opened, scope)
+    run = runs[scope]
+    if run is None:
+        return "known to the run only, recommend(): its method or settings are its user's"
+    best = run.so_far()
+    return "nothing is released yet that says where to look" if best is None else best.summary()
 
 
 def _progress(opened: PrivacyLedger, scope: str, charges: list[Charge], now: datetime) -> str:

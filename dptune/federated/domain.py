@@ -10,7 +10,7 @@ import numpy as np
 from dptune.federated.agent import Cube, Points
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.points import FloatArray
-from dptune.space import Float, Int, Space
+from dptune.space import Space
 
 _MOST_CELLS = 4096  # a space with at most this many combinations is searched point by point
 
@@ -35,12 +35,8 @@ def domain_of(space: Space, settings: FTSSettings) -> Points:
         return Cube(settings)
     if len(counts) < len(cells) or math.prod(counts) > _MOST_CELLS:
         return RoundedCube(settings, space)
-    axes = [[parameter.encode(value) for value in _values(parameter)] for parameter in space.numbers.values()]
+    axes = [
+        [p.encode(min(p.low + j * (p.step or 0), p.high)) for j in range(count)]
+        for p, count in zip(space.numbers.values(), counts, strict=True)
+    ]
     return Points(np.array(list(itertools.product(*axes))))
-
-
-def _values(parameter: Float | Int) -> list[float]:
-    if isinstance(parameter, Int):
-        return list(range(parameter.low, parameter.high + 1, parameter.step))
-    step = parameter.step or 0.0
-    return [min(parameter.low + j * step, parameter.high) for j in range(parameter.cells or 0)]

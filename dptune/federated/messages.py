@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,34 +12,14 @@ from dptune._numbers import whole
 from dptune.errors import MessageRefused
 from dptune.search.gp.points import FloatArray
 
-_NOT_SHOWN = 10**9
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Message:
-    """One agent's weights of one round. Private: for the trusted server only."""
+    """One agent's weights of one round. Private, and not shown: for the trusted server only."""
 
     agent: int  # n, from 0
     round: int  # t, from 0
     weights: npt.ArrayLike  # omega_n (M,)
-
-    def __repr__(self) -> str:
-        """Show agent and round only if they are plausible numbers: the caller may have swapped the arguments."""
-        return f"Message(agent={_shown(self.agent)}, round={_shown(self.round)})"
-
-    def to_json(self) -> str:
-        """Return the message as JSON text, for a transport; it is not encrypted, so the carrier can read it."""
-        weights = np.asarray(self.weights, dtype=np.float64).tolist()
-        return json.dumps({"agent": int(self.agent), "round": int(self.round), "weights": weights}, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Message:
-        """Return the message that :meth:`to_json` wrote; another text is a `MessageRefused`."""
-        try:
-            data = json.loads(text)
-            return cls(data["agent"], data["round"], data["weights"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise MessageRefused("the text is not a message: it needs agent, round and weights.") from None
 
 
 def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, FloatArray]:
@@ -60,11 +39,6 @@ def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, 
     if not np.isfinite(weights).all():
         raise MessageRefused("a message must be finite: it held NaN or an infinity.")
     return agent, t, weights
-
-
-def _shown(value: object) -> str:
-    number = whole(value)
-    return str(number) if number is not None and 0 <= number < _NOT_SHOWN else "?"
 
 
 def _vector(weights: Any) -> FloatArray | None:

@@ -154,14 +154,11 @@ class Participant:
         if transport.open_round() >= transport.rounds():
             self._alone()
 
-    def restore(self, observations: Iterable[tuple[npt.ArrayLike, float]], asked: int | None = None) -> None:
-        """Tell the agent what an earlier process observed, pairs (x, y), without sending anything.
-
-        ``asked`` is the number of points asked for so far; default the number of observations.
-        """
+    def restore(self, observations: Iterable[tuple[npt.ArrayLike, float]], *, asked: int) -> None:
+        """Tell the agent what an earlier process observed, pairs (x, y), and how many points it had asked for."""
         for x, y in observations:
             self.agent.tell(x, y)
-        self._asked = len(self.agent) if asked is None else asked
+        self._asked = asked
 
     def ask(self) -> FloatArray:
         """Return the next point (d,); after the initial ones it waits for the round's broadcast."""

@@ -47,6 +47,7 @@ from dptune.privacy.seal.private import without_frames
 
 Numbers = float | Sequence[float] | Array
 
+_SCOPE = "outsourced"  # of the exports in a ledger
 _NUMBERS_PER_DRAW = 2**16  # of one call of OpenDP: bounds the memory of its lists
 _LEAST_CHANGE = 1e-3  # of row_norm: below it rounding of the rows would not be covered by the noise's slack
 
@@ -65,7 +66,6 @@ class OutsourcedCurator:
         outputs: what answers queries. Nothing protects the answers, neither the rows' owners nor anybody else.
         folder: the curator's own; the modeler must not be able to read it.
         projection: public W (d, k); default the identity.
-        scope: name of this export in the ledger.
         noise: NOT PRIVATE. Other noise, such as ``SeededNoise(0)``, for tests; stamps ledger and statement.
 
     Raises:
@@ -85,7 +85,6 @@ class OutsourcedCurator:
         middle: Numbers = 0.0,
         max_change: float | None = None,
         projection: npt.ArrayLike | None = None,
-        scope: str = "outsourced",
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
@@ -97,7 +96,7 @@ class OutsourcedCurator:
             )
         if not isinstance(outputs, PublicOutputs):
             raise InputError("outputs must be PublicOutputs(measure, because=...); a query's answer is not protected.")
-        self.ledger, self.outputs, self.scope = ledger, outputs, scope
+        self.ledger, self.outputs = ledger, outputs
         self.row_norm = between("row_norm", row_norm, SMALLEST, LARGEST)
         self.change = largest_change(self.row_norm, max_change)
         self._cells = cells_of(table)  # (n, d), private; read after the charge only
@@ -134,13 +133,12 @@ class OutsourcedCurator:
         """
         exchange = _exchange(shared)
         event = self.event(mu)
-        charge = self.ledger.charge(
-            self.scope, key, event, digest=self._digest(event), private=self.private, note={"rows": self.n}
-        )
+        digest, note = self._digest(event), {"rows": self.n}
+        charge = self.ledger.charge(_SCOPE, key, event, digest=digest, private=self.private, note=note)
         if charge.value is None:
             charge = self._draw_and_record(charge, event.sigma)
-        data, digest = self._kept(charge)
-        exchange.publish(data, self._facts(event, digest))
+        data, shown = self._kept(charge)
+        exchange.publish(data, self._facts(event, shown))
         return charge
 
     def _digest(self, event: TableRelease) -> str:

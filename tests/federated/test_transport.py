@@ -115,7 +115,7 @@ def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(in_step
         for agent in agents:
             evaluate(agent)
     again = participants(in_step)[2]
-    again.restore(zip(agents[2].agent.X, agents[2].agent.values, strict=True))
+    again.restore(zip(agents[2].agent.X, agents[2].agent.values, strict=True), asked=SETTINGS.initial)
     assert np.array_equal(again.ask(), agents[2].agent.ask(0, in_step.fetch(0)))
 
 
