@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import subprocess
 import threading
 import traceback
 import warnings
@@ -41,9 +40,10 @@ class Chosen:
     """The sample that the adversary chooses."""
 
     def __init__(self, mask: npt.ArrayLike) -> None:
-        self.mask = np.array(mask, dtype=bool)
+        self.mask, self.drawn = np.array(mask, dtype=bool), 0
 
     def draw(self, n: int, q: float) -> npt.NDArray[np.bool_]:
+        self.drawn += 1
         return self.mask
 
 
@@ -169,14 +169,14 @@ def audit_sample(folder: Path) -> None:
 
 def audit_sample_is_final(folder: Path) -> None:
     """One sample a round, whatever it is: an empty one is not drawn again nor filled, however many have sent."""
-    masks = [np.zeros(7), np.ones(7)] * PLAN.steps
-    noise, drawn = NoNoise(), Drawn(masks)
-    one = server(folder, "final", noise=noise, samples=drawn)
+    noise, samples = NoNoise(), Chosen(np.zeros(7))
+    one = server(folder, "final", noise=noise, samples=samples)
     for t in range(PLAN.steps):
+        samples.mask = np.full(7, t % 2 == 1)
         send(one, t, np.ones((7, SETTINGS.M)))
         one.release(t)
-        assert drawn.count == t + 1, f"round {t} drew {drawn.count - t} samples"
-        assert noise.statistic.any() == masks[t].any(), f"round {t} released another sample than was drawn"
+        assert samples.drawn == t + 1, f"round {t} drew {samples.drawn - t} samples"
+        assert noise.statistic.any() == (t % 2 == 1), f"round {t} released another sample than was drawn"
     settings, plan = replace(SETTINGS, agents=2, regions=()), SubsampledGaussianPlan(0.3, 1.5, 150)
     noise, empty = NoNoise(), 0
     few = server(folder, "few", settings, plan, noise=noise)
@@ -185,17 +185,6 @@ def audit_sample_is_final(folder: Path) -> None:
         few.release(t)
         empty += not noise.statistic.any()
     assert _usual(empty, plan.steps, (1 - plan.q) ** 2), f"{empty} of {plan.steps} samples were empty"
-
-
-class Drawn(Chosen):
-    """Samples that the adversary chooses one by one."""
-
-    def __init__(self, masks: Sequence[npt.ArrayLike]) -> None:
-        self.masks, self.count = [np.array(mask, dtype=bool) for mask in masks], 0
-
-    def draw(self, n: int, q: float) -> npt.NDArray[np.bool_]:
-        self.count += 1
-        return self.masks[self.count - 1]
 
 
 def _usual(count: float, trials: int, p: float) -> bool:
@@ -370,21 +359,17 @@ for t in range(4):
 """
 
 
-def run_crash_script(folder: Path, where: str, at: int, patch: str = "") -> subprocess.CompletedProcess[str]:
-    """Run four rounds in another process, which kills itself ``where`` in round ``at``."""
-    return run_forked(CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where, str(at))
-
-
 def audit_crash(folder: Path, where: str, at: int = 2, patch: str = "") -> None:
     """After a kill the server goes on from its ledger: recorded rounds are replayed, none is counted twice or lost."""
-    crashed = run_crash_script(folder, where, at, patch)
+    script = CRASH_SCRIPT.replace("#PATCH", patch)  # four rounds; it kills itself ``where`` in round ``at``
+    crashed = run_forked(script, str(folder), where, str(at))
     assert crashed.returncode == -9, crashed.stdout
     ledger = PlanLedger(folder / "l.db")
     before = [charge.value for charge in ledger.charges()]
     assert len(before) == at + 1, "the round that was drawn is not counted"
     assert all(value is not None for value in before[:at])
     assert (before[at] is not None) == (where == "before broadcast")
-    went_on = run_crash_script(folder, "nowhere", 0, patch)
+    went_on = run_forked(script, str(folder), "nowhere", "0")
     assert went_on.returncode == 0, went_on.stdout
     lines = went_on.stdout.splitlines()
     assert lines[0] == f"opened at {at + (where == 'before broadcast')}"
@@ -392,5 +377,5 @@ def audit_crash(folder: Path, where: str, at: int = 2, patch: str = "") -> None:
     assert len(after) == 4, "a round was counted twice"
     assert all(new == old for new, old in zip(after, before, strict=False) if old is not None), "a broadcast changed"
     assert lines[1:] == [str([list(value)]) for value in after if value is not None], "what is shown is not recorded"
-    again = run_crash_script(folder, "nowhere", 0, patch)
+    again = run_forked(script, str(folder), "nowhere", "0")
     assert again.stdout.splitlines()[1:] == lines[1:], "a restart gives other broadcasts"
