@@ -60,17 +60,9 @@ def text(name: str, value: object) -> str:
     """Return a text that is not empty, and that a database can store."""
     if not (isinstance(value, str) and value):
         raise InputError(f"{name} must be a text that is not empty; got {shown(value)}.")
-    if "\0" in value or not _is_unicode(value):
+    if "\0" in value or value.encode(errors="ignore").decode() != value:
         raise InputError(f"{name} must be a text without NUL characters and lone surrogates; got {shown(value)}.")
     return value
-
-
-def _is_unicode(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def json_data(name: str, value: object) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from dptune._numbers import rounded_up
 
@@ -148,17 +148,6 @@ class Statement:
 
     def __str__(self) -> str:
         return self.to_text()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanStatement(Statement):
-    """The statement of a plan that was fixed in advance. It holds for the whole plan, also if a run stopped early.
-
-    Attributes:
-        plan: what was fixed.
-    """
-
-    plan: Any
 
 
 def priced(epsilon: float, delta: float, private: bool, for_whom: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
@@ -51,6 +52,13 @@ def levels_of_loggers() -> None:
     """Undo what examples and benchmarks, run in this process, set for Optuna's loggers and ours."""
     set_level(logging.getLogger(optuna.__name__), optuna.logging.INFO)
     set_level(logging.getLogger("dptune"), logging.NOTSET)
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Iterator[Path]:
+    """The test runs in a folder of its own."""
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import json
 import math
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from cli_tools import invoke
 from matplotlib.figure import Figure
 from scipy.stats import norm
 from typer.testing import CliRunner
@@ -33,16 +33,7 @@ from dptune.search.outlook import left_in_words
 approx = pytest.approx
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with contextlib.chdir(tmp_path):
-        yield tmp_path
-
-
-def invoke(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    return done.output
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def parsed(*arguments: str) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from cli_tools import invoke
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
@@ -34,10 +33,7 @@ def shown(opened: Any, **settings: Any) -> str:
     return captured.get()
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with contextlib.chdir(tmp_path):
-        yield tmp_path
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 @pytest.fixture
@@ -94,9 +90,7 @@ def test_once_prints_one_frame_of_every_kind_of_ledger() -> None:
         "users": "cap of epsilon = 2",
         "chosen": "one of 2 candidates, by private selection",
     }.items():
-        done = CliRunner().invoke(app, ["watch", f"{name}.db", "--once"], env={"COLUMNS": "140"})
-        assert done.exit_code == 0, done.output
-        assert words in " ".join(done.output.split())
+        assert words in " ".join(invoke("watch", f"{name}.db", "--once").split())
 
 
 def test_it_follows_the_run_until_it_is_stopped(run: SearchRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,13 +117,7 @@ audit = Audit(lambda X, y: abs(X[:, 0] - y), X, y, clip=(0.0, 1.0), people=1, an
 """
 
 
-def invoke(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs(folder: Path) -> None:
+def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs() -> None:
     Path("my_audit.py").write_text(AUDIT)
     rng, n = np.random.default_rng(0), 100
     y = rng.integers(2, size=2 * n)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from benchmarks.federated.problems import FederatedProblem
 from dptune.federated import FTSServer, Message
-from dptune.federated.agent import FTSAgent, FTSModel, Points
+from dptune.federated.agent import Domain, FTSAgent, FTSModel
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
@@ -53,7 +53,7 @@ class RandomQuery(FTSAgent):
 def run(problem: FederatedProblem, settings: FTSSettings, method: Method, *, seed: int, rounds: int) -> dict[str, Any]:
     """Curves over the rounds, (rounds + 1,) from the end of the initial points on."""
     settings = replace(settings, **method.change)
-    model = FTSModel(settings, Points(problem.points))
+    model = FTSModel(settings, Domain(problem.points))
     kind = RandomQuery if method.random_query else FTSAgent
     agents = [kind(model, n, seed=seed) for n in range(problem.N)]
     rng = np.random.default_rng([seed, 5])

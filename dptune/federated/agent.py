@@ -9,6 +9,9 @@ trusted with it. Only :meth:`FTSAgent.message` leaves an agent, and only a trust
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -40,26 +43,28 @@ def _apart(points: FloatArray, distance: float) -> list[int]:
     return chosen
 
 
-class Points:
-    """Where an agent may evaluate: a finite set of points (m, d) of the unit cube, and nothing else."""
-
-    discrete = True
-
-    def __init__(self, points: npt.ArrayLike) -> None:
-        self.points = as_points(points).copy()  # where the search for the largest value starts
-
-    def snap(self, x: FloatArray) -> FloatArray:
-        """The point (d,) that is evaluated, and observed, when x (d,) is asked for: itself."""
-        return x
+def _itself(x: FloatArray) -> FloatArray:
+    return x
 
 
-class Cube(Points):
-    """The whole unit cube [0, 1]^d: Sobol candidates, refined by exact gradients."""
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Where an agent may evaluate: a finite set of points of the unit cube, or the whole cube [0, 1]^d.
 
-    discrete = False
+    Attributes:
+        points: (m, d), where the search for the largest value starts, and all there is of a finite set.
+        whole: whether the cube is searched, from the points by exact gradients.
+        snap: returns the point (d,) that is evaluated, and observed, when a point (d,) is asked for.
+    """
 
-    def __init__(self, settings: FTSSettings) -> None:
-        super().__init__(sobol_candidates(settings.d, settings.candidates, seed=settings.seed))
+    points: FloatArray
+    whole: bool = False
+    snap: Callable[[FloatArray], FloatArray] = _itself
+
+
+def cube(settings: FTSSettings, snap: Callable[[FloatArray], FloatArray] = _itself) -> Domain:
+    """Return the unit cube, searched from Sobol candidates."""
+    return Domain(sobol_candidates(settings.d, settings.candidates, seed=settings.seed), whole=True, snap=snap)
 
 
 class FTSModel:
@@ -68,9 +73,9 @@ class FTSModel:
     ``domain`` is where agents may evaluate; default the cube.
     """
 
-    def __init__(self, settings: FTSSettings, domain: Points | None = None) -> None:
+    def __init__(self, settings: FTSSettings, domain: Domain | None = None) -> None:
         s = self.settings = settings
-        self.domain = Cube(settings) if domain is None else domain
+        self.domain = cube(settings) if domain is None else domain
         self.features = s.features()
         self.own_features = FourierFeatures.draw(d=s.d, M=s.own_features, lengthscale=1.0, seed=s.seed + 1)
         self.points32 = self.domain.points.astype(np.float32)
@@ -128,7 +133,7 @@ class FTSAgent:
         """Line 1: the k-th of the initial points, uniform in the agent's own region; (d,)."""
         rng = self._rng(_INITIAL, k)
         region = self.settings.assigned(self.agent)
-        if self.model.domain.discrete:
+        if not self.model.domain.whole:
             order = rng.permutation(len(self.model.regions))
             mine = self.model.regions[order] == region
             return self._not_yet(self.model.domain.points[np.concatenate([order[mine], order[~mine]])])
@@ -178,7 +183,7 @@ class FTSAgent:
         """The best point not yet observed: of the candidates and, on the cube, of climbs from the best candidates."""
         points = self.model.domain.points
         order = np.argsort(-values)
-        if self.model.domain.discrete:
+        if not self.model.domain.whole:
             return self._not_yet(points[order])
         top = order[_apart(points[order[:_LOOKED_AT]], 0.5 * min(scale, 1.0))]
         one = len(omega) == 1

@@ -1,6 +1,5 @@
 """The names of this room, and where each is defined."""
 
-from dptune._statement import PlanStatement as PlanStatement
 from dptune._statement import Statement as Statement
 from dptune.ledger.gdp import Budget as Budget
 from dptune.ledger.ledger import Charge as Charge

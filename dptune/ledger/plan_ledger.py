@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dptune._numbers import finite, whole
-from dptune._statement import Curve, PlanStatement, priced
+from dptune._statement import Curve, Statement, priced
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database
 from dptune.ledger.durable import DurableLedger
@@ -98,13 +98,12 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
         plan: str,
         made: str,
         **said: Any,
-    ) -> PlanStatement:
+    ) -> Statement:
         """Return the statement of the whole plan, of which ``curve`` is the privacy profile."""
         private = facts["private"]
         epsilon = curve.epsilon(facts["delta"]) if private else math.inf
-        return PlanStatement(
+        return Statement(
             **facts,
-            plan=self.plan,
             epsilon=epsilon,
             curve=curve,
             guarantee=(
@@ -188,11 +187,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
 
         return self._pay(_SCOPE, key, event, admit, digest=digest, private=private, note=note)
 
-    def round(self, t: int) -> Charge | None:
-        """Return the charge of round ``t``, or None."""
-        return self.find(_SCOPE, _key(t))
-
-    def statement(self, *, delta: float) -> PlanStatement:
+    def statement(self, *, delta: float) -> Statement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
         facts = self._facts(delta)
         plan = self.plan

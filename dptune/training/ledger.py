@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dptune._checks import boolean
-from dptune._statement import PlanStatement, large_delta
+from dptune._statement import Statement, large_delta
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database, known_row
 from dptune.ledger.entries import Charge, LedgerState
@@ -127,7 +127,7 @@ class TrainingLedger(FixedPlanLedger[Planned]):
         event = _Begun(what, self.plan)
         return self._pay(_SCOPE, key, event, admit, digest=digest or key, private=private, note=kept)
 
-    def statement(self, *, delta: float) -> PlanStatement:
+    def statement(self, *, delta: float) -> Statement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
         facts = self._facts(delta)
         plan = self.plan

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from dptune.cli import app
+from cli_tools import invoke
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -76,6 +74,4 @@ def run(
 def dptune_prints(command: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "dptune", f"a console of the pages runs dptune only, not {program}"
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, f"{command}: {done.output}"
-    return done.output
+    return invoke(*arguments)

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -62,10 +61,7 @@ RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "d
        "docs/cli.md#certificates", ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with contextlib.chdir(tmp_path):
-        yield tmp_path
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def privatizer(file: str = "ledger.db", mu: float = 1.0) -> dptune.LossPrivatizer:
@@ -137,8 +133,8 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     run("docs/cli.md#watch-a-run")
 
 
-def test_the_certificates_of_the_page_are_printed(folder: Path) -> None:
-    shutil.copy(ROOT / "examples/about.toml", folder)
+def test_the_certificates_of_the_page_are_printed(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples/about.toml", tmp_path)
     run("docs/cli.md#certificates")
 
 
@@ -174,10 +170,10 @@ def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
     assert [len(known[half]) for half in ("X_train", "y_train", "X_val", "y_val")] == [4, 4, 6, 6]
 
 
-def test_the_page_of_reports_runs(folder: Path) -> None:
+def test_the_page_of_reports_runs(tmp_path: Path) -> None:
     known = run("docs/report.md")
     assert known["report"].roc_auc_score.value > 0.6
-    assert (folder / "report.png").exists()
+    assert (tmp_path / "report.png").exists()
 
 
 def test_the_page_of_budgets_holds_what_its_command_prints() -> None:
@@ -186,14 +182,14 @@ def test_the_page_of_budgets_holds_what_its_command_prints() -> None:
     run("docs/choose.md")
 
 
-def test_the_page_of_private_training_runs(folder: Path) -> None:
+def test_the_page_of_private_training_runs(tmp_path: Path) -> None:
     run("docs/training.md", only=slice(1))
     compile(blocks(page("docs/training.md"), "python")[1][1], "training.md", "exec")  # Opacus is not in every CI
 
     def objective(trial: optuna.Trial) -> tuple[float, np.ndarray]:
         return trial.suggest_float("rate", 0.0, 1.0), np.full(3000, 0.5)
 
-    with contextlib.chdir(tempfile.mkdtemp(dir=folder)):
+    with contextlib.chdir(tempfile.mkdtemp(dir=tmp_path)):
         known = run("docs/training.md", {"study": optuna.create_study(), "objective": objective}, only=slice(2, 3))
     assert known["val"].count() == 1
     assert len(blocks(page("docs/training.md"), "python", "console")) == 3

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.federated.agent import Cube, FTSAgent, FTSModel, Points
+from dptune.federated.agent import Domain, FTSAgent, FTSModel, cube
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.features import FourierFeatures
 
@@ -187,16 +187,10 @@ def test_thompson_sampling_alone_finds_the_top() -> None:
     assert len(np.unique(agent.X.round(6), axis=0)) == 29
 
 
-class Tenths(Cube):
-    """A cube that is evaluated at tenths."""
-
-    def snap(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(np.round(x, 1))
-
-
 def test_a_finite_and_a_rounded_domain_are_evaluated_without_repeats() -> None:
     points = np.random.default_rng(0).random((10, 2))
-    for domain, different, rounds in ((Points(points), 10, 12), (Tenths(SETTINGS), 20, 20)):
+    tenths = cube(SETTINGS, lambda x: np.round(x, 1))
+    for domain, different, rounds in ((Domain(points), 10, 12), (tenths, 20, 20)):
         agent = FTSAgent(FTSModel(SETTINGS, domain), 0, seed=1)
         for t in range(rounds):
             x = agent.initial_point(t) if t < 4 else agent.ask(t, np.ones((4, 20)))

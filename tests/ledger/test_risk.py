@@ -42,11 +42,12 @@ def test_of_epsilon_is_no_smaller_than_any_mechanism_and_is_reached_by_randomize
 
 def test_trainings_and_federations_state_the_risk_of_their_profile(fast_path: Path) -> None:
     """The pair alone allowed .81 where the training's whole profile has .21."""
-    train = TrainingLedger(fast_path / "t.db", TrainingPlan(2.0, 0.05, 400), n=900).statement(delta=1e-5)
-    rounds = PlanLedger(fast_path / "f.db", SubsampledGaussianPlan(0.25, 1.2, 40), n=200).statement(delta=1e-5)
+    training, federation = TrainingPlan(2.0, 0.05, 400), SubsampledGaussianPlan(0.25, 1.2, 40)
+    train = TrainingLedger(fast_path / "t.db", training, n=900).statement(delta=1e-5)
+    rounds = PlanLedger(fast_path / "f.db", federation, n=200).statement(delta=1e-5)
     assert Risk.of_epsilon(train.epsilon, train.delta).advantage == pytest.approx(0.81, abs=0.005)
     assert Risk.of_statement(train).advantage == pytest.approx(0.21, abs=0.005)
-    for statement, event in ((train, train.plan.event()), (rounds, rounds.plan.event())):
+    for statement, event in ((train, training.event()), (rounds, federation.event())):
         risk, alone = Risk.of_statement(statement), Risk.of_epsilon(statement.epsilon, statement.delta)
         accountant = PLDAccountant(value_discretization_interval=1e-3)
         exact = accountant.compose(event).get_delta(0.0)  # the total variation distance

@@ -15,7 +15,7 @@ from scipy.stats import chi2, kstest, norm
 from dptune import Budget, PrivacyLedger
 from dptune.ledger.budget_ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator
-from dptune.outsourced.formats import Exchange
+from dptune.outsourced.formats import Exchange, Table, TableFacts
 from dptune.outsourced.outputs import PublicOutputs
 
 R, MU = 5.0, 0.8
@@ -38,6 +38,11 @@ class MemoryLedger(FreeLedger):
 
     def check(self, mu: float, *, releases: int = 1) -> None:
         pass
+
+
+def released(Z: Array, sigma: float, *, maximise: bool = True) -> Table:
+    """A table of these rows, as a modeler has it."""
+    return Table(Z, TableFacts(sigma, maximise, "mu", "public", "0"))
 
 
 def measure(row: int) -> float:

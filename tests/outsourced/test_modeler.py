@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outsourced_tools import released
 
 from dptune import InputError
-from dptune.outsourced.formats import Table, TableFacts
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 from dptune.search.gp import RBF
-
-
-def table(Z: np.ndarray, sigma: float = 0.3, *, maximise: bool = True) -> Table:
-    return Table(Z, TableFacts(sigma, maximise, "mu", "public", "0"))
 
 
 def refitted(modeler: OutsourcedModeler, kernel: RBF, s2: float, told: list[tuple[int, float]]) -> tuple:
@@ -34,7 +30,7 @@ def refitted(modeler: OutsourcedModeler, kernel: RBF, s2: float, told: list[tupl
 def test_rank_one_updates_equal_a_refit_with_repeated_rows_too(seed: int, n: int, t: int, s2: float) -> None:
     rng = np.random.default_rng(seed)
     kernel, Z = RBF((0.7, 1.9), variance=2.0), rng.normal(size=(n, 2))
-    modeler = OutsourcedModeler(table(Z), kernel, noise_variance=s2)
+    modeler = OutsourcedModeler(released(Z, 0.3), kernel, noise_variance=s2)
     told = [(int(rng.integers(n)), float(rng.normal())) for _ in range(t)]
     for row, y in told:
         modeler.tell(row, y)
@@ -57,7 +53,7 @@ def test_the_corrected_kernel_is_the_mean_of_the_kernel_over_what_the_rows_may_b
 
 
 def test_beta_is_the_papers() -> None:
-    modeler = OutsourcedModeler(table(np.eye(5)), RBF(1.0), noise_variance=0.1, delta=0.2)
+    modeler = OutsourcedModeler(released(np.eye(5), 0.3), RBF(1.0), noise_variance=0.1, delta=0.2)
     assert math.isclose(modeler.beta, 2 * math.log(5 * math.pi**2 / (6 * 0.2)))
     modeler.tell(0, 1.0)
     assert math.isclose(modeler.beta, 2 * math.log(5 * 4 * math.pi**2 / (6 * 0.2)))
@@ -65,7 +61,7 @@ def test_beta_is_the_papers() -> None:
 
 def test_losses_are_minimised_and_the_recommended_row_is_an_evaluated_one() -> None:
     Z = np.linspace(-1, 1, 41)[:, None]
-    modeler = OutsourcedModeler(table(Z, 1e-6, maximise=False), RBF(0.5), noise_variance=1e-4, exploration=0.1)
+    modeler = OutsourcedModeler(released(Z, 1e-6, maximise=False), RBF(0.5), noise_variance=1e-4, exploration=0.1)
     for _ in range(15):
         row = modeler.ask()
         modeler.tell(row, float((Z[row, 0] - 0.3) ** 2))
@@ -74,14 +70,14 @@ def test_losses_are_minimised_and_the_recommended_row_is_an_evaluated_one() -> N
 
 
 def test_rows_in_flight_are_skipped() -> None:
-    modeler = OutsourcedModeler(table(np.eye(3)), RBF(1.0), noise_variance=0.5)
+    modeler = OutsourcedModeler(released(np.eye(3), 0.3), RBF(1.0), noise_variance=0.5)
     first = modeler.ask()
     assert modeler.ask(skip=[first]) != first
     assert modeler.ask(skip=range(3)) == first  # all are in flight: asking again is all there is
 
 
 def test_what_is_told_is_checked() -> None:
-    modeler = OutsourcedModeler(table(np.eye(3)), RBF(1.0), noise_variance=0.5)
+    modeler = OutsourcedModeler(released(np.eye(3), 0.3), RBF(1.0), noise_variance=0.5)
     for row, y in ((-1, 0.0), (3, 0.0), (1.5, 0.0), (0, math.nan), (0, "1")):
         with pytest.raises(InputError, match="must"):
             modeler.tell(row, y)
@@ -90,4 +86,4 @@ def test_what_is_told_is_checked() -> None:
 
 def test_a_table_whose_noise_hides_everything_is_said_to_be_useless() -> None:
     with pytest.raises(InputError, match="nothing can be learned"):
-        OutsourcedModeler(table(np.zeros((4, 300)), sigma=1e3), RBF(1.0), noise_variance=0.1)
+        OutsourcedModeler(released(np.zeros((4, 300)), 1e3), RBF(1.0), noise_variance=0.1)

@@ -7,10 +7,10 @@ import optuna
 import pytest
 from optuna.distributions import IntDistribution
 from optuna.testing.pytest_samplers import BasicSamplerTestCase
+from outsourced_tools import released
 
 from dptune import InputError
 from dptune.outsourced import OutsourcedModeler
-from dptune.outsourced.formats import Table, TableFacts
 from dptune.search.gp import RBF
 from dptune_optuna import POGPUCBSampler
 
@@ -18,12 +18,8 @@ Z = np.random.default_rng(0).uniform(-5, 5, (60, 2))
 Y = np.exp(-0.5 * ((Z - [1, 2]) ** 2).sum(axis=1) / 4)
 
 
-def table(*, maximise: bool = True) -> Table:
-    return Table(Z, TableFacts(0.2, maximise, "mu", "public", "0"))
-
-
 def sampler(*, maximise: bool = True) -> POGPUCBSampler:
-    return POGPUCBSampler(table(maximise=maximise), RBF(2.0), noise_variance=1e-3)
+    return POGPUCBSampler(released(Z, 0.2, maximise=maximise), RBF(2.0), noise_variance=1e-3)
 
 
 def objective(trial: optuna.Trial) -> float:
@@ -33,7 +29,7 @@ def objective(trial: optuna.Trial) -> float:
 def test_a_study_asks_what_the_modeler_asks() -> None:
     study = optuna.create_study(sampler=sampler(), direction="maximize")
     study.optimize(objective, n_trials=12)
-    modeler = OutsourcedModeler(table(), RBF(2.0), noise_variance=1e-3)
+    modeler = OutsourcedModeler(released(Z, 0.2), RBF(2.0), noise_variance=1e-3)
     for trial in study.trials:
         assert trial.params["row"] == modeler.ask()
         modeler.tell(trial.params["row"], trial.value)
@@ -69,4 +65,4 @@ def test_a_study_in_the_wrong_direction_is_refused() -> None:
 class TestPOGPUCBSampler(BasicSamplerTestCase):
     @pytest.fixture
     def sampler(self):
-        return lambda: POGPUCBSampler(table(maximise=False), RBF(2.0), noise_variance=1e-3)
+        return lambda: POGPUCBSampler(released(Z, 0.2, maximise=False), RBF(2.0), noise_variance=1e-3)
