@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptune import InputError
+from dptune import Float, InputError, Int, Space
 from dptune.federated.agent import Domain, FTSAgent, FTSModel, cube
+from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.features import FourierFeatures
 
@@ -197,6 +199,19 @@ def test_a_finite_and_a_rounded_domain_are_evaluated_without_repeats() -> None:
             agent.tell(x, value(x))
         assert len({tuple(x) for x in agent.X[:different]}) == different
         assert np.array_equal(agent.X, [domain.snap(x) for x in agent.X])
+
+
+def test_the_domain_of_a_space_is_its_grid_if_that_is_small_and_else_the_cube_rounded_as_the_space_is() -> None:
+    steps = Space({"a": Float(0.0, 1.0, step=0.3), "n": Int(1, 5, step=2)})
+    grid = [(round(p["a"], 6), p["n"]) for p in map(steps.decode, domain_of(steps, SETTINGS).points)]
+    assert grid == list(itertools.product((0.0, 0.3, 0.6, 0.9), (1, 3, 5)))
+    x = np.array([0.23, 0.51])
+    for second, rounded in ((Float(0.0, 1.0), 0.51), (Int(0, 4), 0.5)):
+        domain = domain_of(Space({"a": Float(0.0, 1.0), "b": second}), SETTINGS)
+        assert domain.snap(x) == pytest.approx([0.23, rounded])
+        assert domain.points.shape == (64, 2)
+    large = domain_of(Space({"a": Int(0, 99), "b": Int(0, 99)}), SETTINGS)
+    assert large.snap(x) == pytest.approx([0.235, 0.515])
 
 
 def test_hyperparameters_are_fitted_now_and_then() -> None:
