@@ -111,10 +111,10 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     page = (ROOT / "docs/cli.md").read_text().partition("\n## Audit your own objective\n")[2]
     code, shown = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[0] for kind in ("python", "console"))
     file = tmp_path / "my_audit.py"
-    file.write_text(code.replace("mu=0.5", "mu=0.5, answers=300"))
+    file.write_text(code.replace("mu=0.5", "mu=0.5, answers=100"))
     done = CliRunner().invoke(app, ["audit", str(file)])
     assert done.exit_code == 0, done.output
-    for line in shown.replace("2000", "300").splitlines()[1:]:
+    for line in shown.replace("2000", "100").splitlines()[1:]:
         assert line.split(" proves mu")[0] in done.output
 
 

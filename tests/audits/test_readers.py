@@ -93,15 +93,15 @@ def staircase(path: Path) -> list[float]:
 
 Reader = Callable[[Path], object]
 EVERYWHERE: dict[str, Reader] = {
-    "show as text": lambda path: dptune("show", path),
     "show as JSON": lambda path: json.loads(dptune("show", path, "--format", "json")),
     "statement as text": lambda path: dptune("statement", path),
-    "statement as JSON": lambda path: json.loads(dptune("statement", path, "--format", "json")),
-    "statement as Markdown": lambda path: dptune("statement", path, "--format", "markdown"),
 }
 READERS: dict[Callable[[Path], None], dict[str, Reader]] = {
     central: {
         **EVERYWHERE,
+        "show as text": lambda path: dptune("show", path),
+        "statement as JSON": lambda path: json.loads(dptune("statement", path, "--format", "json")),
+        "statement as Markdown": lambda path: dptune("statement", path, "--format", "markdown"),
         "rest": lambda path: PrivacyLedger(path).allowance(),
         "spent": lambda path: (PrivacyLedger(path).spent(), PrivacyLedger(path).remaining()),
         "figures": staircase,
@@ -113,7 +113,7 @@ READERS: dict[Callable[[Path], None], dict[str, Reader]] = {
         "spent": lambda path: (UserLedger(path).spent("ann"), UserLedger(path).remaining("ann")),
     },
     plan: {
-        **{name: EVERYWHERE[name] for name in ("show as JSON", "statement as text")},
+        **EVERYWHERE,
         "count": lambda path: PlanLedger(path).count(),
     },
 }
