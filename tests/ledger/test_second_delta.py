@@ -7,7 +7,6 @@ dp-accounting. A statement keeps no epsilon of another delta: not in its number,
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,11 +20,9 @@ from dp_accounting.rdp import RdpAccountant
 from ledger_tools import pay
 from scipy.optimize import brentq
 from scipy.stats import norm
-from typer.testing import CliRunner
 
 from dptune import Budget, PrivacyLedger
 from dptune._numbers import rounded_up
-from dptune.cli import app
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 
@@ -113,19 +110,3 @@ def test_a_selection_costs_at_each_delta_at_most_what_renyi_says_and_more_than_o
     for delta in DELTAS:
         renyi = RdpAccountant().compose(event).get_epsilon(delta)
         assert gaussian(MU, delta) < ledger.statement(delta=delta).epsilon < renyi
-
-
-def test_the_command_gives_the_asked_delta(fast_path: Path) -> None:
-    train, val, delta = trainings(fast_path), tuning(fast_path), 1e-9
-    assert train.count() == val.spent() == 0
-    files = [str(fast_path / "train.db"), str(fast_path / "val.db")]
-    for arguments, epsilon in (
-        (["statement", *files], plan(delta, times=3, mu=MU / 2)),
-        (["certificate", files[1]], gaussian(MU, delta)),
-        (["convert", "--mu", str(MU)], gaussian(MU, delta)),
-        (["convert", "--dp-sgd", str(Z), str(Q), str(STEPS)], plan(delta)),
-    ):
-        done = CliRunner().invoke(app, [*arguments, "--delta", str(delta)])
-        assert done.exit_code == 0, done.output
-        found = [float(text) for text in re.findall(r"epsilon = ([\d.]+)", " ".join(done.output.split()))]
-        assert any(one == pytest.approx(epsilon, rel=5e-3) for one in found), (arguments, found, epsilon)
