@@ -58,8 +58,8 @@ class SelectionRelease(Event):
 
     Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
     the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). A public prior is the
-    same for both neighbours and leaves the ratio. What that costs in GDP is proved at
-    :func:`dptune.ledger.gdp.mu_from_bounded_range`; it does not grow with m.
+    same for both neighbours and leaves the ratio. Its price in GDP is
+    :func:`dptune.ledger.gdp.mu_from_bounded_range`, which does not grow with m.
 
     Attributes:
         eta: bounded range.

@@ -235,16 +235,8 @@ def mu_from_bounded_range(eta: float) -> float:
     *Bounded range* (Durfee & Rogers 2019): for neighbours the log-ratio of the output's probabilities varies over the
     outputs by at most eta. The exponential mechanism is the standard example.
 
-    Proof. The log-ratio lies in some [t - eta, t], so the pair is post-processed from one on two outcomes whose
-    log-ratios are the two ends (Dong, Durfee & Rogers 2020): probabilities x and y of the first outcome with logit
-    x - logit y = eta. Its trade-off function is piecewise linear with one vertex, and G_mu is convex, so mu-GDP
-    holds if the vertex is not below G_mu: mu >= Phi^-1(x) - Phi^-1(y). With h(s) = Phi^-1(1 / (1 + e^-s)) that is
-    the largest h(s + eta) - h(s), an integral of h' over a window of width eta. h is odd, so h' is even. h' falls
-    on s > 0: with z = h(s), h'' <= 0 means g(z) = (2 Phi - 1) phi - z Phi (1 - Phi) >= 0. Now g(0) = g(inf) = 0, g'
-    = 2 phi^2 - Phi (1 - Phi), g'' = phi (2 Phi - 1 - 4 z phi). The bracket falls from 0 and then rises to 1, so g'
-    falls from 1/pi - 1/4 > 0 and then rises to 0: it changes sign once, from plus to minus. So g rises and then
-    falls to 0, and is nowhere negative. The window with the largest integral is therefore the centred one, s =
-    -eta/2, which gives the formula. eta = .80, 1.61, 3.34 are mu = .5, 1, 2.
+    The worst pair of laws has log-ratios eta/2 and -eta/2: docs/research/centred.md has the proof (after Dong, Durfee &
+    Rogers 2020). eta = .80, 1.61, 3.34 are mu = .5, 1, 2.
     """
     eta = positive("eta", eta)
     if eta < 1:  # the logarithm of almost 1/2 would lose digits

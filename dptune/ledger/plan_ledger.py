@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dptune._numbers import finite, whole
-from dptune._statement import Curve, Statement, priced
+from dptune._statement import Curve, Statement, large_delta, priced
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database
 from dptune.ledger.durable import DurableLedger
@@ -44,10 +44,6 @@ ACCOUNTANT = (
     "pessimistic rounding); the plan was fixed before the first round"
 )
 _SEEDED = "NOT PRIVATE: noise or samples were not drawn from a secure source; epsilon = infinity."
-_TOO_LARGE = (
-    "DELTA IS TOO LARGE: delta = {delta:g} is not below 1/n = {one_nth:g}. A mechanism that publishes one agent's "
-    "message as it is, picked at random, would pass. Do not report this epsilon as protection."
-)
 _SCOPE = "rounds"
 P = TypeVar("P")
 
@@ -191,9 +187,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
         facts = self._facts(delta)
         plan = self.plan
-        warnings = [] if facts["private"] else [_SEEDED]
-        if facts["n"] is not None and facts["delta"] >= 1 / facts["n"]:
-            warnings.append(_TOO_LARGE.format(delta=facts["delta"], one_nth=1 / facts["n"]))
+        seeded = () if facts["private"] else (_SEEDED,)
         return self._statement(
             facts,
             composed([plan.event()]),
@@ -203,7 +197,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
             accountant=ACCOUNTANT,
             noise=opendp_noise(facts),
             not_covered=NOT_COVERED,
-            warnings=tuple(warnings),
+            warnings=(*seeded, *large_delta(facts["delta"], facts["n"])),
         )
 
 
