@@ -127,7 +127,7 @@ def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_
 @pytest.mark.parametrize("opened", [open_centred, open_private])
 def test_a_run_proposes_no_more_trials_than_planned_where_a_scheduler_stops_some(tmp_path, opened):
     """Stopping trials saves training: each that is stopped is one of the planned trials."""
-    search = opened(open_privatizer(tmp_path), n_trials=24)
+    search = opened(open_privatizer(tmp_path), n_trials=12)
     trainable = search.trainable(reporting, public="x, of which everybody knows")
     begin(search)
     made, stopped = 0, 0

@@ -141,7 +141,8 @@ def test_a_searcher_that_lost_its_state_is_told_the_released_values_once(tmp_pat
 
 
 def test_what_the_inner_searcher_leaves_out_is_drawn_and_its_exception_does_not_fail_a_good_trial(tmp_path):
-    space = {**SPACE, "a": {"k": tune.choice(["u", "v"])}, "s": tune.sample_from(lambda c: c["x"] + 1)}
+    space = {**SPACE, "a": {"k": tune.choice(["u", "v"])}, "c": 1}
+    space["s"] = tune.sample_from(lambda config: config["x"] + config["c"] * len(config["a"]["k"]))
     search = begin(open_private(open_privatizer(tmp_path), Half()), space=space)
     config = search.suggest("a")
     assert (config["x"], config["s"]) == (0.5, 1.5)
@@ -301,7 +302,7 @@ def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, lo
 
     for _ in range(2):
         local_actors.clear()  # the vault's process ends; the clip is in the ledger
-        search = open_centred(open_privatizer(tmp_path, clip="auto", n=300), default=default)
+        search = open_centred(open_privatizer(tmp_path, clip="auto", n=300, noise=NoNoise()), default=default)
         search.trainable(dollars, silent=False)
         assert begin(search).suggest("first") == pytest.approx(default)
         (charge,) = open_ledger(tmp_path).charges()

@@ -198,7 +198,7 @@ def test_the_final_trial_gets_what_trials_get():
 
 
 @local
-def test_a_trial_of_a_complete_run_is_not_trained(tmp_path, caplog):
+def test_a_trial_of_a_complete_run_or_with_a_value_is_not_trained(tmp_path, caplog):
     calls: list[Any] = []
 
     def counted(config):
@@ -207,7 +207,7 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path, caplog):
 
     caplog.set_level("INFO", "dptune_ray")
     search, trainable = made(tmp_path, counted)
-    for trial, paid in (("a", True), ("b", True), ("c", False)):
+    for trial, paid in (("a", True), ("b", True), ("a", True), ("c", False)):
         value = value_of(trainable, trial)
         search.on_trial_complete(trial, result={"loss": value})
         assert np.isfinite(value) == paid

@@ -72,30 +72,6 @@ def test_nested_dicts_are_named_by_their_path_and_come_back_nested():
     assert spaces.without({"a": {"b": 1, "c": 2}, "d": 3}, {"a/b", "d"}) == {"a": {"c": 2}}
 
 
-def test_choices_and_functions_are_drawn_and_functions_see_the_rest():
-    space = {
-        "twice": tune.sample_from(lambda config: config["inner"]["x"] * 2 + config["constant"]),
-        "inner": {"x": tune.uniform(0, 1)},
-        "kind": tune.choice(["a", "b"]),
-        "constant": 10,
-        "fixed": tune.randint(3, 4),
-    }
-    domains = spaces.domains_of(space)
-    assert list(spaces.to_space(domains)) == ["inner/x"]
-    kinds = set()
-    for seed in range(20):
-        config = spaces.resolve(domains, {"inner/x": 0.25}, space, np.random.default_rng(seed))
-        assert (config["twice"], config["fixed"]) == (10.5, 3)
-        kinds.add(config["kind"])
-    assert kinds == {"a", "b"}
-
-
-def test_what_a_configuration_lacks_is_named():
-    space = {"m": {"depth": tune.randint(1, 9), "k": 3}, "arch": tune.choice([{"a": 1}]), "c": 1}
-    assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space) == []
-    assert spaces.lacking({"m": {"depth": 2}}, space) == ["arch", "c", "m/k"]
-
-
 def opened(folder, kind, way, space=EVERYTHING):
     """Return a searcher, and what the Tuner is given."""
     settings = {"n_trials": 8, "seed": 1, "name": "run", "mode": "min"}
@@ -124,7 +100,7 @@ def test_every_kind_of_domain_reaches_the_function_and_the_run_ends_with_a_recom
     assert {"object", "objects"}.isdisjoint(found) == (way == "Tuner")
     if way != "Tuner":
         assert (found["object"].width, found["objects"][0].width, found["inner"]["object"].width) == (3.0, 5.0, 4.0)
-    assert {config["kernel"].width for config, _ in trials} <= {1.0, 2.0}
+    assert {config["kernel"].width for config, _ in trials} == {1.0, 2.0}
 
 
 @local
@@ -222,14 +198,10 @@ def losses_of_nested(config):
     return (config["x"] - data[:, 0]) ** 2 + (np.log10(config["b"]["y"]) / 2 - data[:, 1]) ** 2
 
 
-def open_nested(folder, kind=CentredSearch, **settings):
-    return kind(open_privatizer(folder, mu=8.0), NESTED, **{"n_trials": 24, "seed": 1, **settings})
-
-
 @local
 def test_choices_and_conditions_are_searched(tmp_path):
-    search = begin(open_nested(tmp_path, when=WHEN, default=DEFAULT), space=NESTED)
-    configs, _ = run(search, 99, losses_of_nested)
+    search = CentredSearch(open_privatizer(tmp_path, mu=8.0), NESTED, n_trials=24, seed=1, when=WHEN, default=DEFAULT)
+    configs, _ = run(begin(search, space=NESTED), 99, losses_of_nested)
     assert len(configs) == search.n_trials
     assert {config["model"] for config in configs} == {"a", "b"}
     assert all(isinstance(config["a"]["layers"], list) for config in configs)  # as the user wrote it
@@ -247,15 +219,11 @@ def test_choices_and_conditions_are_searched(tmp_path):
 
 
 @local
-def test_a_method_for_numbers_draws_choices(tmp_path):
-    assert list(open_nested(tmp_path, DPGIBOSearch).vault_run().space) == ["a/k", "b/y", "x"]
-
-
-@local
 def test_a_selection_shows_nothing_before_its_one_choice(tmp_path):
-    search = begin(open_nested(tmp_path, SelectionSearch, when=WHEN, name="many"), space=NESTED)
+    privatizer = open_privatizer(tmp_path, mu=8.0)
+    search = begin(SelectionSearch(privatizer, NESTED, n_trials=24, seed=1, name="many", when=WHEN), space=NESTED)
     configs, values = run(search, 99, losses_of_nested)
-    ledger = open_privatizer(tmp_path, mu=8.0).ledger
+    ledger = privatizer.ledger
     assert [charge.key for charge in ledger.charges("many")] == ["choice"]
     assert {search.vault.call(Vault.reported, f"t{i}") for i in range(len(configs))} == set(values) == {np.inf}
     assert losses_of_nested(search.recommend()).mean() <= np.median(
