@@ -88,7 +88,7 @@ def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast
     assert [charge.key for charge in ledger.charges()].count("clip") == 1
 
 
-def test_a_corrected_search_uses_the_clip_again(fast_path):
+def test_a_corrected_search_uses_the_clip_again_but_not_with_another_loss(fast_path):
     ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
     clips = []
     for space, loss in ((SPACE, "mse"), ({"alpha": loguniform(1e-4, 1e4)}, "mse"), (SPACE, "mae")):

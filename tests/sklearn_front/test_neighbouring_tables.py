@@ -80,28 +80,32 @@ BY_TYPE = make_pipeline(
 BY_PLACE = make_pipeline(
     make_column_transformer((SimpleImputer(), [0, 1]), (OneHotEncoder(), [2])), LogisticRegression()
 )
-PLAIN, WORDS = (
-    make_pipeline(SimpleImputer(), LogisticRegression()),
-    make_pipeline(CountVectorizer(), LogisticRegression()),
-)
+PLAIN, RIDGE = make_pipeline(SimpleImputer(), LogisticRegression()), make_pipeline(SimpleImputer(), Ridge())
+WORDS = make_pipeline(CountVectorizer(), LogisticRegression())
 ENCODED = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
-ROWS: dict[str, tuple[Any, Callable[[dict[str, list[Any]]], Any], str]] = {  # model, how it is held, whose cell is odd
-    "frame": (BY_TYPE, frame, "age"),
-    "csv, public text": (BY_TYPE, halves, "age"),
-    "whole floats beside text": (ENCODED, beside_text, "city"),
-    "category": (BY_TYPE, lambda table: frame(table).astype({"city": "category"}), "city"),
-    "nullable": (BY_TYPE, lambda table: frame(table).convert_dtypes(), "age"),
-    "array": (PLAIN, lambda table: np.array(numbers(table)), "age"),
-    "objects, text": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), "city"),  # refused if unknown
-    "list": (PLAIN, numbers, "age"),
-    "series": (WORDS, lambda table: pd.Series(table["city"]), "city"),
-}
-ANSWERS: dict[str, Callable[[list[Any]], Any]] = {
-    "array": np.array,
-    "objects": lambda y: np.array(y, dtype=object),
-    "csv": lambda y: read_again(pd.DataFrame({"y": y}))["y"],
-    "category": lambda y: pd.Series(y, dtype="category"),
-    "list": list,
+Table = dict[str, list[Any]]
+
+
+def array(table: Table) -> Any:
+    return np.array(numbers(table))
+
+
+# what is odd, and how it is held -> model, rows, answers, the column of the odd cell
+HELD: dict[str, tuple[Any, Callable[[Table], Any], Callable[[list[Any]], Any], str]] = {
+    "frame": (BY_TYPE, frame, list, "age"),
+    "csv, public text": (BY_TYPE, halves, list, "age"),
+    "whole floats beside text": (ENCODED, beside_text, list, "city"),
+    "category": (BY_TYPE, lambda table: frame(table).astype({"city": "category"}), list, "city"),
+    "nullable": (BY_TYPE, lambda table: frame(table).convert_dtypes(), list, "age"),
+    "array": (PLAIN, array, list, "age"),
+    "objects, text": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), list, "city"),  # else refused
+    "list": (PLAIN, numbers, list, "age"),
+    "series": (WORDS, lambda table: pd.Series(table["city"]), list, "city"),
+    "answer, array": (PLAIN, array, np.array, "sick"),
+    "answer, objects": (PLAIN, array, lambda y: np.array(y, dtype=object), "sick"),
+    "answer, category of texts": (PLAIN, array, lambda y: pd.Series(map(str, y), dtype="category"), "sick"),
+    "answer, csv": (PLAIN, array, lambda y: read_again(pd.DataFrame({"y": y}))["y"], "sick"),
+    "answer, list of numbers": (RIDGE, lambda table: np.array(table["age"])[:, None], list, "dose"),
 }
 
 
@@ -152,54 +156,33 @@ def assert_neighbours_are_alike(
         assert np.abs(losses.mean(axis=1) - before.mean(axis=1)).max() <= (CLIP[1] - CLIP[0]) / N * (1 + 1e-9)
 
 
-def odd_cells(inputs: Iterable[str], audited: str) -> list[Any]:
-    """Each input with one odd cell in turn and a choice; the other five, with this method, are an audit."""
+def odd_cells() -> list[Any]:
+    """Each way to hold rows with one odd cell in turn; the other five are an audit."""
     cases = []
-    for place, held in enumerate(inputs):
+    for place, held in enumerate(HELD):
         first, *others = [*ODD, *ODD][place % len(ODD) :][: len(ODD)]
         cases.append(pytest.param(held, [first], "selection", id=held))
+        audited = "centred" if held.startswith("answer") else "selection"
         cases.append(pytest.param(held, others, audited, marks=pytest.mark.slow, id=f"{held}: others"))
     return cases
 
 
-@pytest.mark.parametrize(("held", "odd", "method"), odd_cells(ROWS, "selection"))
-def test_one_odd_cell_of_a_private_row(fast_path, monkeypatch, held, odd, method):
-    model, hold, column = ROWS[held]
+def fits(held: str, odd: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what ``fit`` is given of everybody as they are, and of neighbours."""
+    model, hold, answers, column = HELD[held]
+    target = "dose" if model is RIDGE else "sick"
     public, private = people(M, 1), people(N, 2)
-    fit = {"X": hold(public), "y": public["sick"], "y_val": private["sick"]}
     neighbours = [private | {column: changed(private[column], ODD[each])} for each in odd]
-    fits = [fit | {"X_val": hold(each)} for each in (private, *neighbours)]
-    assert_neighbours_are_alike(fast_path, monkeypatch, method, model, fits)
+    y = list(answers(public[target])) if column == target else public[target]
+    return [
+        {"X": hold(public), "y": y, "X_val": hold(each), "y_val": answers(each[target])}
+        for each in (private, *neighbours)
+    ]
 
 
-KINDS: tuple[Callable[[dict[str, list[Any]]], list[Any]], ...] = (
-    lambda table: table["sick"],
-    lambda table: ["sick" if one else "well" for one in table["sick"]],
-    lambda table: table["dose"],
-)
-
-
-def assert_one_answer_decides_nothing(
-    folder: Path,
-    patch: pytest.MonkeyPatch,
-    holder: str,
-    odd: Iterable[str],
-    method: str,
-    searched: type[PrivateSearch] = PrivateSearch,
-) -> None:
-    kind = (len(holder) + (method == "centred")) % len(KINDS)
-    public, private = people(M, 1), people(N, 2)
-    y, y_val = KINDS[kind](public), KINDS[kind](private)
-    model = make_pipeline(SimpleImputer(), Ridge()) if kind == 2 else PLAIN
-    fit = {"X": np.array(numbers(public)), "y": y, "X_val": np.array(numbers(private))}
-    neighbours = [changed(y_val, ODD[each]) for each in odd]
-    fits = [fit | {"y_val": ANSWERS[holder](each)} for each in (y_val, *neighbours)]
-    assert_neighbours_are_alike(folder, patch, method, model, fits, searched)
-
-
-@pytest.mark.parametrize(("holder", "odd", "method"), odd_cells(ANSWERS, "centred"))
-def test_one_odd_private_answer(fast_path, monkeypatch, holder, odd, method):
-    assert_one_answer_decides_nothing(fast_path, monkeypatch, holder, odd, method)
+@pytest.mark.parametrize(("held", "odd", "method"), odd_cells())
+def test_one_odd_private_cell(fast_path, monkeypatch, held, odd, method):
+    assert_neighbours_are_alike(fast_path, monkeypatch, method, HELD[held][0], fits(held, odd))
 
 
 class Refuses(PrivateSearch):
@@ -213,7 +196,9 @@ class Refuses(PrivateSearch):
 
 def test_a_refusal_by_the_kind_of_private_answers_is_seen(fast_path, monkeypatch):
     with pytest.raises(dptune.InputError):
-        assert_one_answer_decides_nothing(fast_path, monkeypatch, "array", ["?"], "centred", Refuses)
+        assert_neighbours_are_alike(
+            fast_path, monkeypatch, "selection", PLAIN, fits("answer, array", ["?"]), searched=Refuses
+        )
 
 
 def test_training_rows_that_were_read_with_the_private_ones_are_seen(fast_path, monkeypatch):
@@ -225,6 +210,6 @@ def test_training_rows_that_were_read_with_the_private_ones_are_seen(fast_path, 
         table = read_again(frame({name: public[name] + private[name] for name in public} | {"age": column}))
         return {"X": table[:M].copy(), "y": public["sick"], "X_val": table[M:].copy(), "y_val": private["sick"]}
 
-    fits = [cut(private["age"][WHO]), cut("?")]
+    tables = [cut(private["age"][WHO]), cut("?")]
     with pytest.raises(AssertionError):
-        assert_neighbours_are_alike(fast_path, monkeypatch, "selection", BY_TYPE, fits)
+        assert_neighbours_are_alike(fast_path, monkeypatch, "selection", BY_TYPE, tables)

@@ -11,7 +11,7 @@ import numpy as np
 import optuna
 import pytest
 from scipy.stats import loguniform
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -80,35 +80,25 @@ def test_a_search_ends_with_an_answer_which_it_announces_pays_once_and_returns_a
 @pytest.mark.parametrize("method", ["selection", "sampler"])
 def test_a_candidate_that_cannot_be_trained_ends_no_search_and_is_not_chosen(fast_path, method):
     search = search_in(fast_path, method, param_distributions={"C": [1.0, 0.1, -1.0]}, n_trials=20)
-    with pytest.warns(FitFailedWarning, match="could not be trained"):
+    with pytest.warns(FitFailedWarning):
         search.fit(*PUBLIC, **VAL)
     assert search.best_params_["C"] in (1.0, 0.1)
     assert 3.9 < search.ledger.spent() <= 4.0
 
 
-class Fails(ClassifierMixin, BaseEstimator):
-    def __init__(self, C=1.0):
-        self.C = C
-
+class Fails(LogisticRegression):
     def fit(self, X, y):
         raise ZeroDivisionError("C is too large")
 
-    def predict_proba(self, X):
-        return np.full((len(X), 2), 0.5)
-
 
 @pytest.mark.parametrize("method", ["centred", "selection"])
-def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
+def test_budget_is_refused_before_a_training_and_what_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
+    with pytest.raises(dptune.BudgetExhausted):
+        search_in(fast_path, method, Never(), mu=5.0).fit(*PUBLIC, **VAL)
     search = search_in(fast_path, method, Fails())
     with pytest.warns(FitFailedWarning), pytest.raises(dptune.InputError, match="ZeroDivisionError: C is too large"):
         search.fit(*PUBLIC, **VAL)
     assert search.ledger.spent() == 0
-
-
-@pytest.mark.parametrize("method", ["centred", "selection"])
-def test_budget_is_refused_before_anything_is_trained(fast_path, method):
-    with pytest.raises(dptune.BudgetExhausted):
-        search_in(fast_path, method, Never(), mu=5.0).fit(*PUBLIC, **VAL)
 
 
 @pytest.mark.parametrize("method", ["centred", "selection"])
@@ -139,12 +129,14 @@ def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest
 # ---- names and ledgers ----------------------------------------------------------------------------------
 
 
-def test_another_question_is_another_run_and_needs_a_budget_of_its_own(fast_path):
+def test_another_question_is_another_run_with_a_budget_of_its_own_and_other_people_have_another_ledger(fast_path):
     search = search_in(fast_path, "selection").fit(*PUBLIC, **VAL)
     other = clone(search).set_params(n_trials=12)
     with pytest.raises(dptune.BudgetError):
         other.fit(*PUBLIC, **VAL)
     assert other.name_ != search.name_
+    with pytest.raises(dptune.errors.BudgetMismatch, match="60"):
+        search.fit(*PUBLIC, X_val=PRIVATE[0][:50], y_val=PRIVATE[1][:50])
 
 
 @pytest.mark.parametrize("wider", [False, True], ids=["same", "warm start"])
@@ -169,7 +161,7 @@ def test_grid_search_cannot_multiply_the_budget(fast_path):
     settings = {"mu": 1.0, "param_distributions": {"C": [0.01, 1.0, 100.0]}}
     search = search_in(fast_path, "selection", ledger=ledger_in(fast_path, mu=1.5), **settings)
     outer = GridSearchCV(search, {"loss": ["log_loss", "brier"]}, cv=3, refit=False, scoring="accuracy")
-    with pytest.warns(FitFailedWarning, match="BudgetExhausted"):
+    with pytest.warns(FitFailedWarning):
         outer.fit(*rows(100), **VAL)
     ledger = ledger_in(fast_path, mu=1.5)
     scores = [outer.cv_results_[f"split{k}_test_score"] for k in range(3)]
@@ -236,48 +228,24 @@ def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*will learn little")
-def test_the_risk_that_is_said_before_the_first_charge_covers_every_division(fast_path, caplog):
+def test_a_choice_prints_its_clip_its_noise_and_the_risk_of_every_division(fast_path, capsys):
     """This choice takes little of the budget. Another run may charge first, and take all of it for a choice."""
-    caplog.set_level("INFO", logger="dptune_sklearn")
     ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.approximate_dp(1.0, 1e-5))
     before = risk_in_words(dptune.LossPrivatizer(ledger, n=60, clip=(0.0, 2.0)))
     assert "at most 74 times" in before
-    settings = {"mu": 0.05, "default": {"C": 1.0}}
+    settings = {"mu": 0.05, "default": {"C": 1.0}, "verbose": 1}
     search = search_in(fast_path, "selection", ledger=ledger, **settings).fit(*PUBLIC, **VAL)
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
+    said = capsys.readouterr().out
     assert before in said
     assert "at most 56 times" in risk_in_words(dptune.LossPrivatizer(search.ledger, n=60, clip=(0.0, 2.0)))
-    assert "of the ledger's epsilon=1 at delta=1e-05" in said
-
-
-def test_a_choice_prints_its_clip_and_its_noise(fast_path, capsys):
-    search = search_in(fast_path, "selection", verbose=1).fit(*PUBLIC, **VAL)
-    said = capsys.readouterr().out
-    assert "Each loss is clipped to (0, 2)." in said
+    assert "of the ledger's epsilon=1 at delta=1e-05. Each loss is clipped to (0, 2)." in said
     assert "the best model in 95% of runs, if its mean loss is lower than the others' by" in said
     sigma = float(said.split("noise of standard deviation ")[1].split(".\n")[0])
-    (estimated,) = [
-        s for what, s in zip(search.released_["release"], search.released_["sigma"], strict=True) if what == "estimate"
-    ]
-    assert sigma == pytest.approx(estimated, rel=0.01)
+    estimate = search.released_["release"].index("estimate")
+    assert sigma == pytest.approx(search.released_["sigma"][estimate], rel=0.01)
 
 
 # ---- other searchers ------------------------------------------------------------------------------------
-
-
-def test_an_optuna_sampler_is_told_noisy_values_and_stays_as_it_was_given(fast_path):
-    sampler = optuna.samplers.RandomSampler(seed=3)
-    before = pickle.dumps(sampler)
-    search = search_in(fast_path, sampler).fit(*PUBLIC, **VAL)
-    assert pickle.dumps(sampler) == before
-    released = search.released_
-    assert [key.split("/")[0] for key in released["release"]] == ["value"] * 8 + ["final"]
-    assert released["params"][-1] == search.best_params_
-    for charge, sigma, at in zip(search.ledger.charges(), released["sigma"], released["params"], strict=True):
-        assert at == charge.note["parameters"]
-        assert sigma == charge.description["sigma"]
-        both = len(charge.value) ** 0.5  # two levels in one release
-        assert sigma == pytest.approx(both * search.clip[1] / (len(PRIVATE[1]) * charge.mu), rel=1e-5)
 
 
 class Watching(optuna.samplers.RandomSampler):
@@ -293,13 +261,24 @@ class Watching(optuna.samplers.RandomSampler):
         return super().sample_relative(study, trial, search_space)
 
 
-def test_an_optuna_sampler_sees_the_noise_of_each_value_and_nothing_else_after_a_kill_too(fast_path):
+def test_an_optuna_sampler_sees_noisy_values_and_their_noise_and_nothing_else_after_a_kill_too(fast_path):
     forget_trained()
     seen = fast_path / "seen"
+    sampler = Watching(seen)
+    before = pickle.dumps(sampler)
     with pytest.raises(KeyboardInterrupt):
-        search_in(fast_path, Watching(seen), Stopped()).fit(*PUBLIC, **VAL)
+        search_in(fast_path, sampler, Stopped()).fit(*PUBLIC, **VAL)
     killed = seen.read_text()
-    search = search_in(fast_path, Watching(seen), Stopped()).fit(*PUBLIC, **VAL)
+    search = search_in(fast_path, sampler, Stopped()).fit(*PUBLIC, **VAL)
+    assert pickle.dumps(sampler) == before, "the user's stays as it was given"
+    released = search.released_
+    assert [key.split("/")[0] for key in released["release"]] == ["value"] * 8 + ["final"]
+    assert released["params"][-1] == search.best_params_
+    for charge, sigma, at in zip(search.ledger.charges(), released["sigma"], released["params"], strict=True):
+        assert at == charge.note["parameters"]
+        both = len(charge.value) ** 0.5  # two levels in one release
+        assert sigma == charge.description["sigma"]
+        assert sigma == pytest.approx(both * search.clip[1] / (len(PRIVATE[1]) * charge.mu), rel=1e-5)
     paid = [(charge.value[0], charge.description["sigma"]) for charge in search.ledger.charges(prefix="value/")]
     told = [(value, {"dptune:sigma": sigma}) for value, sigma in paid]
     assert (killed, seen.read_text()) == (repr(told[:5]), repr(told[:7]))
@@ -310,7 +289,6 @@ def test_a_method_of_ones_own_searches_and_without_an_estimate_there_is_no_score
     assert 1e-3 <= search.best_params_["C"] <= 1e3
     assert search.best_loss_ is None
     assert not hasattr(search, "best_index_")
-    with pytest.raises(AttributeError, match="released_"):
-        _ = search.cv_results_
-    with pytest.raises(AttributeError, match="no score of the chosen parameters"):
-        _ = search.best_score_
+    for unknown, said in (("cv_results_", "released_"), ("best_score_", "no score of the chosen parameters")):
+        with pytest.raises(AttributeError, match=said):
+            getattr(search, unknown)

@@ -32,14 +32,6 @@ def search_in(folder: Path, budget: float, **settings: Any) -> PrivateSearch:
     return PrivateSearch(**{**usual, **settings}, ledger=ledger)
 
 
-def test_a_search_leaves_a_share_for_its_report(fast_path: Path) -> None:
-    search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
-    assert search.selection_.mu == pytest.approx(0.8)
-    left = search.ledger.remaining()
-    assert left >= 0.6 - 1e-9  # more if the choice was the default
-    assert search.report(*PUBLIC, **PRIVATE).mu == pytest.approx(left)
-
-
 def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
     search = search_in(fast_path, 1.0, mu=0.8, method="selection", cv=None)
     with pytest.raises(NotFittedError):
@@ -60,9 +52,16 @@ def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
         search.report(*PUBLIC, **PRIVATE, name="another", mu=0.5)
 
 
-def test_a_report_after_a_search_that_left_nothing_names_the_remedy(fast_path: Path) -> None:
+def test_a_report_after_a_choice_has_the_share_that_was_left_or_names_the_remedy(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
+    assert search.selection_.mu == pytest.approx(0.8)
+    left = search.ledger.remaining()
+    assert left >= 0.6 - 1e-9  # more if the choice was the default
+    assert search.report(*PUBLIC, **PRIVATE).mu == pytest.approx(left)
+
     worst = LogisticRegression(C=1e-9)  # a choice of the default would leave the estimate's part
-    search = search_in(fast_path, 50.0, estimator=worst).fit(*PUBLIC, **PRIVATE)
+    ledger = dptune.PrivacyLedger(fast_path / "nothing.db", dptune.Budget.gdp(50.0))
+    search = search_in(fast_path, 1.0, estimator=worst).set_params(ledger=ledger).fit(*PUBLIC, **PRIVATE)
     assert search.best_params_["C"] > 1e-9
     with pytest.raises(dptune.BudgetExhausted) as refused:
         search.report(*PUBLIC, **PRIVATE)

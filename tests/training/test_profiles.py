@@ -72,6 +72,8 @@ def test_trainings_without_sampling_are_one_gaussian_and_adaptive_releases_add_t
     assert epsilon_of([Gaussian(0.7)], DELTA) == epsilon_from_mu(0.7, DELTA)
     plan = TrainingPlan(noise_multiplier=8.0, sample_rate=1.0, steps=5, trainings=4)
     assert epsilon_of([plan], DELTA) == pytest.approx(epsilon_from_mu(math.sqrt(20) / 8, DELTA), rel=2e-3)
+    three = epsilon_of([TrainingPlan(1.0, 0.05, 100, trainings=3)], DELTA)
+    assert three == epsilon_pld(SubsampledGaussianPlan(0.05, 1.0, 300), DELTA)
     both = epsilon_of([plan, Gaussian(0.7)], DELTA)
     assert both == pytest.approx(epsilon_from_mu(math.sqrt(20 / 64 + 0.49), DELTA), rel=2e-3)
 
@@ -105,11 +107,6 @@ def test_a_plan_is_read_from_an_event_of_dp_accounting() -> None:
     for other in (step, *(dp_event.SelfComposedDpEvent(each, 20) for each in (shuffled, discrete)), None):
         with pytest.raises(InputError, match="Poisson-sampled Gaussian steps"):
             TrainingPlan.of_event(other)
-
-
-def test_a_plan_of_several_trainings_is_one_plan_of_all_steps() -> None:
-    got = epsilon_of([TrainingPlan(1.0, 0.05, 100, trainings=3)], DELTA)
-    assert got == epsilon_pld(SubsampledGaussianPlan(0.05, 1.0, 300), DELTA)
 
 
 def test_a_gdp_through_one_point_of_dp_sgd_says_too_little_at_another() -> None:
