@@ -102,37 +102,18 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
         raise InputError("give at least two ledgers, each of them once (a copy of a ledger is the same ledger).")
     disjoint, delta = boolean("disjoint", disjoint), probability("delta", delta)
     parts = tuple(ledger.statement(delta=delta) for ledger in ledgers)
+    late: tuple[str, ...] = ()
     if disjoint:
-        largest = _Largest(tuple(part.curve for part in parts if part.curve is not None))
-        return _joint(parts, (largest, _EACH_ITS_OWN, _LARGEST), delta, disjoint=True, late=())
-    _refuse_incomparable(parts)
-    late = [one.dataset for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)]
-    return _joint(parts, _composed(ledgers, parts, delta), delta, disjoint=False, late=tuple(late))
-
-
-def _refuse_incomparable(parts: Sequence[Statement]) -> None:
-    units = sorted({part.unit for part in parts})
-    if len(units) > 1:
-        raise InputError(f"the ledgers protect different units ({'; '.join(units)}), whose costs do not add up.")
-    for part in parts:
-        if part.adjacency not in (REPLACE_ONE, REMOVE_ONE):
-            raise InputError(
-                f"the guarantee of the ledger of {part.dataset!r} cannot be added to another: {part.adjacency}. "
-                "Ledgers of disjoint people can still be joined (--disjoint)."
-            )
-
-
-def _joint(
-    parts: tuple[Statement, ...],
-    promised: tuple[Curve, str, str],
-    delta: float,
-    *,
-    disjoint: bool,
-    late: tuple[str, ...],
-) -> JointStatement:
+        curve: Curve = _Largest(tuple(part.curve for part in parts if part.curve is not None))
+        adjacency, accountant, conditions = _EACH_ITS_OWN, _LARGEST, CONDITIONS
+    else:
+        _refuse_incomparable(parts)
+        late = tuple(
+            one.dataset for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)
+        )
+        curve, adjacency, accountant = _composed(ledgers, parts, delta)
+        conditions = "none: a person may be in every part"
     private = all(part.private for part in parts)
-    curve, adjacency, accountant = promised
-    conditions = CONDITIONS if disjoint else "none: a person may be in every part"
     epsilon = curve.epsilon(delta) if private else math.inf
     return JointStatement(
         parts=parts,
@@ -154,6 +135,18 @@ def _joint(
         numbers={"conditions": conditions},
         title="Joint privacy statement",
     )
+
+
+def _refuse_incomparable(parts: Sequence[Statement]) -> None:
+    units = sorted({part.unit for part in parts})
+    if len(units) > 1:
+        raise InputError(f"the ledgers protect different units ({'; '.join(units)}), whose costs do not add up.")
+    for part in parts:
+        if part.adjacency not in (REPLACE_ONE, REMOVE_ONE):
+            raise InputError(
+                f"the guarantee of the ledger of {part.dataset!r} cannot be added to another: {part.adjacency}. "
+                "Ledgers of disjoint people can still be joined (--disjoint)."
+            )
 
 
 @dataclass(frozen=True)

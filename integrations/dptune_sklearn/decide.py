@@ -85,20 +85,16 @@ def _losses(models: Models, model: Any, rows: int) -> Any:
 
 def _proposed(search: SearchSettings, models: Models) -> public_search.Proposed:
     """Let public rows propose; say so if nothing can be compared with."""
-    seed = search.random_state
-    loss = as_loss(search.loss)
-    default = search.default or {}
-    options: dict[str, Any] = {"loss": loss, "seed": seed}
-    if search.wraps_search:
-        inner = search.estimator
-        jobs = search.n_jobs if search.n_jobs is not None else inner.n_jobs
-        rows = public_search.PublicRows.of(models.estimator, models.training, cv=inner.cv, n_jobs=jobs, **options)
-        search.search_ = public_search.run(inner, models.training, seed)
+    wrapped, seed, default = search.wraps_search, search.random_state, search.default or {}
+    settings = search.estimator if wrapped else search
+    jobs = search.n_jobs if search.n_jobs is not None or not wrapped else settings.n_jobs
+    scorer = None if wrapped or search.scoring is None else check_scoring(models.estimator, search.scoring)
+    how: dict[str, Any] = {"cv": settings.cv, "loss": as_loss(search.loss), "seed": seed, "n_jobs": jobs}
+    rows = public_search.PublicRows.of(models.estimator, models.training, **how, scorer=scorer)
+    if wrapped:
+        search.search_ = public_search.run(search.estimator, models.training, seed)
         proposed = public_search.found_by(search.search_, rows, default)
     else:
-        scorer = None if search.scoring is None else check_scoring(models.estimator, search.scoring)
-        options |= {"n_jobs": search.n_jobs, "scorer": scorer}
-        rows = public_search.PublicRows.of(models.estimator, models.training, cv=search.cv, **options)
         proposed = public_search.drawn(rows, search.space, search.n_trials, seed=seed, default=default)
     if proposed.default is None:
         warnings.warn(
@@ -117,9 +113,9 @@ def _found(
     public = {"best_index_": place, "best_score_": score if math.isfinite(score) else None, **proposed.shown}
     refit = getattr(search.estimator, "refit", True) if search.wraps_search else search.refit
     model = models.fitted(best) if refit else None
-    own = models.estimator.get_params()
-    default = proposed.parameters[proposed.default] if proposed.default is not None else {}
-    parameters = (
-        {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}
-    )
-    return SearchResult(Decided(best, parameters, selection, left), model, selection.estimate, public)
+    defaults: dict[str, Any] = {}
+    if proposed.default is not None:
+        default = proposed.parameters[proposed.default]
+        used = {**models.estimator.get_params(), **default}
+        defaults = {name: used.get(name) for name in best or default}
+    return SearchResult(Decided(best, defaults, selection, left), model, selection.estimate, public)

@@ -8,7 +8,6 @@ and for code of an installed package the name and the package's version. An obje
 from __future__ import annotations
 
 import copyreg
-import dis
 import functools
 import hashlib
 import importlib.metadata
@@ -17,7 +16,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from sklearn.base import BaseEstimator
 
 from dptune._numbers import plain
 from dptune.errors import InputError
+from dptune.privacy.seal.reachable import globals_read, names_in
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _KEPT_BY_CLONE = ("_metadata_request", "_sklearn_output_config")  # of an estimator, beside its parameters
@@ -138,12 +138,9 @@ class _Reader:
         self._named("parameters", sorted(each.get_params(deep=False).items()))
         self._named("kept", ((name, getattr(each, name, None)) for name in _KEPT_BY_CLONE))
         if getattr(type(each), "__sklearn_clone__", _CLONED) is not _CLONED:  # FrozenEstimator is used as it was fitted
-            self._read_frozen(each)
-
-    def _read_frozen(self, each: Any) -> None:
-        for name, held in sorted(vars(each).items()):
-            fitted = vars(held) if hasattr(held, "get_params") and hasattr(held, "__dict__") else held
-            self._named("frozen", [(name, fitted)])
+            for name, held in sorted(vars(each).items()):
+                fitted = vars(held) if hasattr(held, "get_params") and hasattr(held, "__dict__") else held
+                self._named("frozen", [(name, fitted)])
 
     def _read_frame(self, each: Any) -> None:
         self._named("index", [("index", np.asarray(each.index))])
@@ -226,9 +223,9 @@ class _Reader:
             return
         self._bytecode(each.__code__)
         self._named("attributes", sorted(vars(each).items()))
-        names = set(_names(each.__code__))
+        names = names_in(each.__code__)
         scope = each.__globals__
-        read = sorted({name for name in _loaded(each.__code__) if name in scope})
+        read = sorted(globals_read(each.__code__) & scope.keys())
         self._named("globals", ((name, scope[name]) for name in read))
         modules = [held for name in read if isinstance(held := scope[name], types.ModuleType)]
         for held in [*modules, *_imported(each.__code__, scope)]:
@@ -269,26 +266,11 @@ def _in_cell(cell: types.CellType) -> Any:
         return None
 
 
-def _loaded(code: types.CodeType, how: Collection[str] = ("LOAD_GLOBAL", "LOAD_NAME")) -> Iterator[str]:
-    """Return the globals that code reads, or what else it loads."""
-    yield from (each.argval for each in dis.get_instructions(code) if each.opname in how)
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _loaded(inner, how)
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _names(inner)
-
-
 def _imported(code: types.CodeType, scope: Mapping[str, Any]) -> list[types.ModuleType]:
     """Return the modules that a function imports when it is called, as far as they were imported before."""
-    within = [f"{scope.get('__package__')}.{name}" for name in _loaded(code, ("IMPORT_NAME",))]
-    names = {*_loaded(code, ("IMPORT_NAME",)), *within}
-    return [sys.modules[name] for name in sorted(names & sys.modules.keys())]
+    names = globals_read(code, ("IMPORT_NAME",))
+    within = {f"{scope.get('__package__')}.{name}" for name in names}
+    return [sys.modules[name] for name in sorted((names | within) & sys.modules.keys())]
 
 
 def _installed(module: str | None) -> bool:
@@ -313,11 +295,8 @@ def _version(top: str) -> str:
     if top in sys.stdlib_module_names:
         return platform.python_version()
 
-    def version() -> str:
-        return str(getattr(sys.modules.get(top), "__version__", ""))
-
     try:
-        return version() or importlib.metadata.version(top)
+        return str(getattr(sys.modules.get(top), "__version__", "")) or importlib.metadata.version(top)
     except importlib.metadata.PackageNotFoundError:
         names = importlib.metadata.packages_distributions().get(top, [])
         return ",".join(sorted(f"{name} {importlib.metadata.version(name)}" for name in names))

@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
 
 from dptune.choice.crossval import Folds, fold_losses, of_rows, public_folds
 from dptune.choice.proposals import CANDIDATES
@@ -69,16 +68,8 @@ def is_search(estimator: Any) -> bool:
 
 
 def has_run(search: Any) -> bool:
-    """Tell whether a search is fitted."""
-    return hasattr(search, "cv_results_") or _fitted_study(search) is not None
-
-
-def _fitted_study(search: Any) -> Any:
-    try:
-        check_is_fitted(search, "study_")
-    except NotFittedError:
-        return None
-    return search.study_
+    """Tell whether a search is fitted; an ``OptunaSearchCV`` then has a study."""
+    return hasattr(search, "cv_results_") or "study_" in vars(search)
 
 
 def seeded(estimator: Any, seed: int) -> Any:
@@ -182,15 +173,12 @@ def drawn(
 ) -> Proposed:
     """Draw candidates from a space, or take a grid whole; cross-validate them, and ``default``."""
     points = candidates(distributions, n_trials, seed)
-    place, tried = _with_default(rows.estimator, points, default)
-    evaluated = rows.evaluated(tried)
-    _refuse_if_all_failed(evaluated)
+    place, tried, evaluated = _with_default(rows, points, default)
     results = _results(points, evaluated[: len(points)])
     means = [*results["mean_test_score"], *(float(each.scores.mean()) for each in evaluated[len(points) :])]
     shown = {"cv_results_": results, "n_splits_": len(rows.folds), "multimetric_": False, "scorer_": rows.scorer}
     places = [j if j < len(points) else None for j in range(len(tried))]
-    losses = np.array([each.losses for each in evaluated])
-    return Proposed(tried, losses, _if_trained(place, losses), shown, places, means)
+    return Proposed(tried, np.array([each.losses for each in evaluated]), place, shown, places, means)
 
 
 def _results(points: Sequence[Parameters], evaluated: Sequence[Evaluated]) -> dict[str, Any]:
@@ -227,27 +215,23 @@ def found_by(search: Any, rows: PublicRows, default: Parameters) -> Proposed:
     results = results_of(search)
     scores = _scores(search, results)
     unique = dict[str, int]()
-    for place in _order(results, scores):
-        unique.setdefault(of_parameters(results["params"][place]), place)
+    for i in _order(results, scores):
+        unique.setdefault(of_parameters(results["params"][i]), i)
     best = list(unique.values())[:CANDIDATES]
-    place, tried = _with_default(rows.estimator, [results["params"][i] for i in best], default)
-    evaluated = rows.evaluated(tried)
-    _refuse_if_all_failed(evaluated)
+    place, tried, evaluated = _with_default(rows, [results["params"][i] for i in best], default)
     added = len(tried) - len(best)
-    losses = np.array([each.losses for each in evaluated])
     means = [*(float(scores[i]) for i in best), *[np.nan] * added]
+    losses = np.array([each.losses for each in evaluated])
     shown = {name: vars(search)[name] for name in ("n_splits_", "multimetric_", "scorer_") if name in vars(search)}
-    return Proposed(
-        tried, losses, _if_trained(place, losses), {"cv_results_": results, **shown}, [*best, *[None] * added], means
-    )
+    return Proposed(tried, losses, place, {"cv_results_": results, **shown}, [*best, *[None] * added], means)
 
 
 def results_of(search: Any) -> Mapping[str, Any]:
     """Return a fitted search's ``cv_results_``; of an ``OptunaSearchCV`` what its trials have stored."""
-    if (study := _fitted_study(search)) is None:
+    if "study_" not in vars(search):
         results: Mapping[str, Any] = search.cv_results_
         return results
-    trials = study.trials
+    trials = search.study_.trials
     columns: dict[str, Any] = {"params": [dict(trial.params) for trial in trials]}
     for name in sorted({name for trial in trials for name in trial.user_attrs if name.endswith(("_score", "_time"))}):
         columns[name] = np.array([trial.user_attrs.get(name, np.nan) for trial in trials], dtype=np.float64)
@@ -272,26 +256,28 @@ def _order(results: Mapping[str, Any], scores: npt.NDArray[np.float64]) -> list[
     return [int(place) for place in np.lexsort((-filled, -rounds))]
 
 
-def _with_default(estimator: Any, points: Sequence[Parameters], default: Parameters) -> tuple[int, list[Parameters]]:
-    """Return the place of the user's default, and the candidates with it; at the end if it is none of them."""
-    own = estimator.get_params()
-    for place, point in enumerate(points):
+def _with_default(
+    rows: PublicRows, points: Sequence[Parameters], default: Parameters
+) -> tuple[int | None, list[Parameters], list[Evaluated]]:
+    """Evaluate the candidates and the user's default, at the end if it is none of them; return its place first.
+
+    The place is None if the default could not be trained; if nothing could, what the training raised is raised.
+    """
+    own = rows.estimator.get_params()
+
+    def is_default(point: Parameters) -> bool:
         a, b = {**own, **point}, {**own, **default}
-        if all(_alike(a.get(name), b.get(name)) for name in {*point, *default}):
-            return place, list(points)
-    return len(points), [*points, dict(default)]
+        return all(_alike(a.get(name), b.get(name)) for name in {*point, *default})
+
+    place = next((i for i, point in enumerate(points) if is_default(point)), len(points))
+    tried = [*points, dict(default)][: max(len(points), place + 1)]
+    evaluated = rows.evaluated(tried)
+    failed = [each.failed for each in evaluated if each.failed is not None]
+    if len(failed) == len(evaluated):
+        usable(failed[0])
+    return None if np.isnan(evaluated[place].losses).any() else place, tried, evaluated
 
 
 def _alike(a: Any, b: Any) -> bool:
     numbers = isinstance(a, Real) and isinstance(b, Real) and not isinstance(a, bool) and not isinstance(b, bool)
     return bool(a == b) if numbers else of_parameters({"": a}) == of_parameters({"": b})
-
-
-def _if_trained(place: int, losses: npt.NDArray[np.float64]) -> int | None:
-    return None if np.isnan(losses[place]).any() else place
-
-
-def _refuse_if_all_failed(evaluated: Sequence[Evaluated]) -> None:
-    failed = [each.failed for each in evaluated if each.failed is not None]
-    if len(failed) == len(evaluated):
-        usable(failed[0])

@@ -103,7 +103,7 @@ def _entries(each: Any) -> Iterable[tuple[str, Any]]:
 
 def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """What a function closes over, its defaults, and the globals and attributes of modules that it names."""
-    names = set(_names(function.__code__))
+    names = names_in(function.__code__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, attempt(getattr, cell, "cell_contents", failed=None)
     yield from (("a default", held) for held in function.__defaults__ or ())
@@ -117,11 +117,10 @@ def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         yield "what it wraps", wrapped
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _names(inner)
+def names_in(code: types.CodeType) -> set[str]:
+    """Return the names of globals, attributes and modules in code."""
+    inner = (names_in(each) for each in code.co_consts if isinstance(each, types.CodeType))
+    return set(code.co_names).union(*inner)
 
 
 def _rows(each: Any) -> Iterable[Any]:
