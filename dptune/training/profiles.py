@@ -10,7 +10,7 @@ and beside other parts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -199,18 +199,15 @@ def noise_multipliers(
         InputError: a setting is out of range, or a noise multiplier would be above 1e4.
     """
 
-    def every(z: float) -> list[Any]:
-        scores = [Gaussian(score_mu * trainings**0.5)] if score_mu else []
-        return [TrainingPlan(z, sample_rate, steps, trainings), *scores]
+    scores = [Gaussian(score_mu * trainings**0.5)] if score_mu else []
+    laws = {"geometric": Repeats.geometric, "poisson": Repeats.poisson} if trainings > 1 else {}
 
-    def selected(law: Callable[[float], Repeats]) -> Callable[[float], list[Any]]:
-        return lambda z: [SelectionPlan(law(trainings), TrainingPlan(z, sample_rate, steps), score_mu or None)]
+    def parts(way: str, z: float) -> list[Any]:
+        if way == "composition":
+            return [TrainingPlan(z, sample_rate, steps, trainings), *scores]
+        return [SelectionPlan(laws[way](trainings), TrainingPlan(z, sample_rate, steps), score_mu or None)]
 
-    laws: dict[str, Callable[[float], list[Any]]] = {"composition": every}
-    if trainings > 1:
-        laws |= {"geometric": selected(Repeats.geometric), "poisson": selected(Repeats.poisson)}
+    def least(way: str) -> float:
+        return least_noise(lambda z: epsilon_of(parts(way, z), delta), epsilon)
 
-    def least(parts: Callable[[float], list[Any]]) -> float:
-        return least_noise(lambda z: epsilon_of(parts(z), delta), epsilon)
-
-    return {way: least(parts) for way, parts in laws.items() if way in ways}
+    return {way: least(way) for way in ("composition", *laws) if way in ways}

@@ -102,6 +102,18 @@ def own(sign: float = 1.0, *, threshold: float = 0.0, base: str = "X") -> Any:
     return Own()
 
 
+def mutual(last: int) -> Any:
+    """Return one of two functions that call each other."""
+
+    def even(n: int) -> bool:
+        return n == 0 or odd(n - 1)
+
+    def odd(n: int) -> bool:
+        return n != last and even(n - 1)
+
+    return even
+
+
 class Shaped(rv_continuous):
     """A distribution of the user's own."""
 
@@ -161,6 +173,7 @@ OBJECTS: dict[str, Pair] = {
     "a partial": (lambda: functools.partial(np.clip, a_min=-9), lambda: functools.partial(np.clip, a_min=0)),
     "a closed-over array": (lambda: times(np.ones(3)), lambda: times(np.array([1, 1, 2.0]))),
     "a function's default": (lambda: with_default(1.0), lambda: with_default(2.0)),
+    "functions that call each other": (lambda: mutual(0), lambda: mutual(1)),
     "a global": (lambda: reading(1.0), lambda: reading(2.0)),
     "a function of a module": (lambda: helped(1.0), lambda: helped(2.0)),
     "a NumPy function": (lambda: np.tanh, lambda: np.arctan),

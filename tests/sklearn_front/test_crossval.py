@@ -82,8 +82,10 @@ def test_a_label_that_a_fold_has_not_seen_has_the_largest_loss(loss, largest):
     assert (np.delete(found, 7) < largest).any()
 
 
-def test_a_model_without_the_loss_s_output_is_refused_by_name_and_what_it_raises_is_shown():
-    with pytest.raises(dptune.InputError, match="log_loss needs predict_proba, which this SVC"):
-        cross_validated_losses(SVC().fit, *PUBLIC, loss="log_loss")
-    with pytest.raises(ValueError, match="'C' parameter"):
-        cross_validated_losses(LogisticRegression(C=-1).fit, *PUBLIC, loss="log_loss")
+def test_what_fits_raise_is_shown_and_a_model_without_the_loss_s_output_is_refused_by_name():
+    for model, error, said in (
+        (SVC(), dptune.InputError, "log_loss needs predict_proba, which this SVC"),
+        (LogisticRegression(C=-1), ValueError, "'C' parameter"),
+    ):
+        with pytest.raises(error, match=said):
+            cross_validated_losses(model.fit, *PUBLIC, loss="log_loss")

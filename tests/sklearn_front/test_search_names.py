@@ -114,20 +114,6 @@ def test_a_name_belongs_to_its_loss_estimator_training_rows_candidates_and_defau
     assert search.ledger.spent() == spent
 
 
-def _mutual(last):
-    def even(n):
-        return n == 0 or odd(n - 1)
-
-    def odd(n):
-        return n != last and even(n - 1)
-
-    return even
-
-
-def test_functions_that_call_each_other_are_read():
-    assert digest(_mutual(0)) == digest(_mutual(0)) != digest(_mutual(1))
-
-
 def test_an_object_of_a_class_that_was_pickled_changes_nothing():
     first = digest(Handle)
     assert pickle.loads(pickle.dumps(HANDLE)) is HANDLE

@@ -75,7 +75,9 @@ def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:
     found = search.report(*PUBLIC, **PRIVATE, model=usual, mu=500.0)
     exact = np.mean(usual.predict(PRIVATE["X_val"]) == PRIVATE["y_val"])
     assert found.accuracy_score.value == pytest.approx(exact, abs=0.01)  # the noise: sqrt(2) / 500 of 250 people
-    with pytest.raises(dptune.errors.BudgetMismatch, match="the model"):
-        search.report(*PUBLIC, **PRIVATE)  # the name is taken by the report of the default
-    with pytest.raises(dptune.InputError, match=r"shares memory with [Xy], which is public"):
-        search.report(PRIVATE["X_val"], PRIVATE["y_val"], **PRIVATE)
+    for rows, error, said in (
+        (PUBLIC, dptune.errors.BudgetMismatch, "the model"),  # the name is taken by the report of the default
+        ((PRIVATE["X_val"], PRIVATE["y_val"]), dptune.InputError, "shares memory with [Xy], which is public"),
+    ):
+        with pytest.raises(error, match=said):
+            search.report(*rows, **PRIVATE)

@@ -66,8 +66,10 @@ def test_every_point_of_the_cube_is_a_value_of_the_users_and_back():
             assert back[name] == (point[name] if name == "text" else pytest.approx(point[name])), name
 
 
-def test_the_ends_of_a_space_are_the_users():
+def test_the_ends_of_a_space_are_the_users_and_what_is_outside_is_no_point():
     where = UserSpace(DISTRIBUTIONS)
+    for outside in ({}, dict.fromkeys(DISTRIBUTIONS, "scale"), dict.fromkeys(DISTRIBUTIONS, 1e9)):
+        assert where.ours(outside) is None
     low, high = (where.user(where.space.decode(np.full(where.space.d, u))) for u in (0.0, 1.0))
     assert (low["uniform"], high["uniform"]) == (2, 5)
     assert (low["randint"], high["randint"]) == (3, 8)
@@ -98,44 +100,31 @@ def test_the_nearest_point_moves_numbers_and_nothing_else():
     assert where.nearest({"l2": 0.1, "depth": 4, "kind": "b"})[1] == []
 
 
-@pytest.mark.parametrize("usual", [{}, dict.fromkeys(DISTRIBUTIONS, "scale"), dict.fromkeys(DISTRIBUTIONS, 1e9)])
-def test_parameters_outside_the_space_are_no_point_of_it(usual):
-    assert UserSpace(DISTRIBUTIONS).ours(usual) is None
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"C": 3}, "must be a list of values or a frozen"),
-        ({"C": "abc"}, "must be a list"),
-        ({"C": []}, "must be a list"),
-        ({"C": [1.0]}, "nothing to search"),
-        *((empty, "with at least one parameter; got") for empty in ({}, [], [{}], "C", None, [["C"]])),
-    ],
-)
-def test_what_cannot_be_searched_is_refused_with_a_remedy(given, message):
-    refusing = [UserSpace]
-    if "at least one" in message:
-        refusing += [lambda given: refuse_unknown(given, SVC()), lambda given: candidates(given, None, 0)]
-    for refuses in refusing:
-        with pytest.raises(dptune.InputError, match=message):
-            refuses(given)
-
-
 PIPELINE = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+MISSPELT = [{"model__C": [1, 2]}, {"model": [Ridge()], "model__alhpa": uniform(0, 1)}]
+REFUSING = {
+    "a space": UserSpace,
+    "names": lambda given: refuse_unknown(given, PIPELINE),
+    "candidates": lambda given: candidates(given, None, 0),
+}
 
 
 @pytest.mark.parametrize(
-    ("given", "wrong", "meant"),
+    ("refusing", "given", "message"),
     [
-        ({"model__CC": [1, 2]}, "model__CC", "model__C"),
-        ([{"model__C": [1, 2]}, {"model": [Ridge()], "model__alhpa": uniform(0, 1)}], "model__alhpa", "model__alpha"),
-        ([{"modle": [Ridge()], "model__C": [1, 2]}], "modle", "model"),
+        ("a space", {"C": 3}, "must be a list of values or a frozen"),
+        ("a space", {"C": "abc"}, "must be a list"),
+        ("a space", {"C": []}, "must be a list"),
+        ("a space", {"C": [1.0]}, "nothing to search"),
+        *((each, empty, "one parameter; got") for empty in ({}, [], [{}], "C", None, [["C"]]) for each in REFUSING),
+        ("names", {"model__CC": [1, 2]}, "has 'model__CC', which .* Did you mean 'model__C'"),
+        ("names", MISSPELT, "has 'model__alhpa', which .* Did you mean 'model__alpha'"),
+        ("names", [{"modle": [Ridge()], "model__C": [1, 2]}], "has 'modle', which .* Did you mean 'model'"),
     ],
 )
-def test_a_parameter_that_no_model_of_a_space_has_is_refused_by_name(given, wrong, meant):
-    with pytest.raises(dptune.InputError, match=f"has {wrong!r}, which .* Did you mean {meant!r}"):
-        refuse_unknown(given, PIPELINE)
+def test_what_cannot_be_searched_is_refused_with_a_remedy(refusing, given, message):
+    with pytest.raises(dptune.InputError, match=message):
+        REFUSING[refusing](given)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_planned_training_runs_and_is_charged_first(ledger: TrainingLedger) ->
         for _ in range(BATCHES):
             step(model, optimizer, loader)
         weights = model._module.weight.detach().clone()
-        with pytest.raises(PlanComplete, match="6 steps"):
+        with pytest.raises(PlanComplete):
             step(model, optimizer, loader)
     with pytest.raises(PrivacyError, match="ended"):
         step(model, optimizer, loader)

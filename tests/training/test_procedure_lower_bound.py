@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from proofs import proved
+from training_tools import proved
 
 from dptune import LossPrivatizer
 from dptune.audit.own import FreeLedger

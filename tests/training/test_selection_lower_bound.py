@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from proofs import proved
-from training_tools import selections
+from training_tools import proved, selections
 
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingPlan

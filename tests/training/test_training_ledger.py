@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from training_tools import ONE
 from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
@@ -59,14 +61,6 @@ def test_the_statement_is_of_the_whole_plan_from_the_start(train: TrainingLedger
         train.begin(secure=True)
 
 
-def test_a_selection_is_charged_once_and_trainings_by_it_never(train: TrainingLedger, fast_path: Path) -> None:
-    plan = SelectionPlan(Repeats.geometric(5), TrainingPlan(2.0, 0.1, 20), 0.1)
-    with pytest.raises(InputError, match="repeat_and_select"):
-        TrainingLedger(fast_path / "select.db", plan, n=900).begin(secure=True)
-    with pytest.raises(InputError, match=r"begin\(\)"):
-        train.begin_selection("settings", secure=True)
-
-
 def test_disjoint_people_pay_the_larger_epsilon_and_the_same_people_the_composition(
     train: TrainingLedger, val: PrivacyLedger, fast_path: Path
 ) -> None:
@@ -84,17 +78,28 @@ def test_disjoint_people_pay_the_larger_epsilon_and_the_same_people_the_composit
     assert "n of 'validation data' is not stated" in tuned_twice.warnings[0]
 
 
-def test_what_cannot_be_added_is_refused(train: TrainingLedger, val: PrivacyLedger, fast_path: Path) -> None:
+def test_what_cannot_be_added_or_charged_so_is_refused(
+    train: TrainingLedger, val: PrivacyLedger, fast_path: Path
+) -> None:
     agents = PlanLedger(fast_path / "fts.db", Rounds(0.3, 1.0, 4), n=9, unit="one person")
     rows = PrivacyLedger(fast_path / "rows.db", Budget.gdp(1.0), max_change=0.5)
     clinics = PrivacyLedger(fast_path / "clinics.db", Budget.gdp(1.0), unit="one clinic")
-    for other, named in ((agents, "zero out one agent"), (rows, "row of features"), (clinics, "different units")):
-        with pytest.raises(InputError, match=named):
-            join([train, other], delta=DELTA)
+    select = TrainingLedger(fast_path / "select.db", SelectionPlan(Repeats.geometric(5), ONE), n=900)
+    twice = partial(join, [train, TrainingLedger(fast_path / "train.db")], disjoint=True)
+    for call, named in (
+        (partial(join, [train, agents]), "zero out one agent"),
+        (partial(join, [train, rows]), "row of features"),
+        (partial(join, [train, clinics]), "different units"),
+        (partial(join, [train], disjoint=True), "each of them once"),
+        (twice, "each of them once"),
+        (lambda delta: select.begin(secure=True), "repeat_and_select"),
+        (lambda delta: train.begin_selection("settings", secure=True), "begin()"),
+    ):
+        with pytest.raises(InputError) as refused:
+            call(delta=DELTA)
+        assert named in str(refused.value)
+    for other in (agents, rows, clinics):
         assert join([train, other], disjoint=True, delta=DELTA).epsilon > 0
-    for ledgers in ([train], [train, TrainingLedger(fast_path / "train.db")]):
-        with pytest.raises(InputError, match="each of them once"):
-            join(ledgers, disjoint=True, delta=DELTA)
 
 
 def test_a_ledger_that_was_made_or_raised_after_another_was_charged_is_warned_of(fast_path: Path) -> None:
