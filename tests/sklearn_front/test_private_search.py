@@ -94,7 +94,7 @@ class Fails(LogisticRegression):
         raise ZeroDivisionError("C is too large")
 
 
-@pytest.mark.parametrize("method", ["centred", "selection"])
+@pytest.mark.parametrize("method", ["centred", "selection", "sampler"])
 def test_budget_is_refused_before_a_training_and_what_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
     with pytest.raises(dptune.BudgetExhausted):
         search_in(fast_path, method, Never(), mu=5.0).fit(*PUBLIC, **VAL)

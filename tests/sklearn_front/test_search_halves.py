@@ -63,6 +63,7 @@ MISTAKES = [
     ({"param_distributions": {}}, VAL, "param_distributions"),
     ({"param_distributions": {"C": []}}, VAL, "param_distributions"),
     ({"method": "selection", "param_distributions": {"C": []}}, VAL, "is empty: give it a value to try"),
+    ({"method": "selection", "param_distributions": {"C": [1.0]}}, VAL, "at least two candidates; got 1"),
     ({"param_distributions": [SPACE, {"CC": SPACE["C"]}]}, VAL, r"has 'CC', which .* Did you mean 'C'\?"),
     ({"loss": None}, VAL, "needs loss=, what is minimised"),
     ({"loss": "logloss"}, VAL, "not the name of a loss. Did you mean 'log_loss'"),

@@ -1,7 +1,7 @@
 """The same people in several ledgers: joint statements, beside compositions of their own, and what removing one moves.
 
-The reference knows each part by its densities and adds their losses, laws of the privacy loss, by Fourier transforms. It
-shares no code with `dptune.ledger.dominating`, which connects the dots of profiles, and none with dp-accounting.
+The reference knows each part by its densities and adds laws of the privacy loss by Fourier transforms. It shares no
+code with `dptune.ledger.dominating`, which connects the dots of profiles, and none with dp-accounting.
 """
 
 from __future__ import annotations
