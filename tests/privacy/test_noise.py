@@ -35,8 +35,8 @@ def test_the_scale_is_sensitivity_over_mu_with_a_slack_upwards() -> None:
             assert 0.3 / mu * (1 + SLACK) <= sigma <= 0.3 / mu * (1 + 2 * SLACK)
 
 
-def test_opendp_itself_accounts_for_the_same_scale() -> None:
-    """zCDP of the mechanism as OpenDP computes it, grid included, is mu^2/2."""
+def test_opendp_itself_accounts_for_the_same_scales() -> None:
+    """As OpenDP computes it, grid included: zCDP of Gaussian noise is mu^2/2, and Laplace noise has epsilon."""
     p, mu = 5, 0.7
     sigma = noise_scale(sensitivity=1.0, mu=mu, dimension=p)
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=p)
@@ -44,9 +44,6 @@ def test_opendp_itself_accounts_for_the_same_scale() -> None:
     assert rho <= mu**2 / 2
     assert rho == pytest.approx(mu**2 / 2, rel=1e-5)
 
-
-def test_opendp_itself_accounts_for_the_scale_of_laplace_noise() -> None:
-    """Epsilon of the mechanism as OpenDP computes it, grid included."""
     for epsilon in (1e-3, 0.1, 2.0):
         scale = laplace_scale(sensitivity=0.3, epsilon=epsilon)
         domain = dp.atom_domain(T=float, nan=False)
