@@ -31,60 +31,34 @@ from dptune.space import Value
 Parameters = Mapping[str, Value]
 
 
-def choose(
-    privatizer: LossPrivatizer,
-    scope: str,
-    plan: RunPlan,
-    held: Mapping[str, Parameters],
-    mean: Callable[[Parameters], float],
-    default: str | None,
-) -> bool:
-    """Choose among the held points, ranked by ``mean``; return False if they are fewer than two, and nothing is paid.
+def question(
+    plan: RunPlan, held: Mapping[str, Parameters], mean: Callable[[Parameters], float], default: str | None
+) -> dict[str, Any] | None:
+    """Return the candidates among the held points, ranked by ``mean``, and their odds; None if they are fewer than two.
 
-    ``default`` names the held point of the user's default configuration. Raises KeyConflict if another process has
-    chosen, and BudgetExhausted.
+    ``default`` names the held point of the user's default configuration.
     """
     others = sorted((point for point in held if point != default), key=lambda point: mean(held[point]))
     among = plan.choice_among
     candidates = others[: among or None] + ([] if default is None else [default])
     if len(candidates) < 2:
-        return False
+        return None
     keeps = among and default is not None
     prior = odds_for(len(candidates) - 1, len(candidates)) if keeps else [1.0] * len(candidates)
-    note = {"points": candidates, "parameters": [as_stored(held[point]) for point in candidates], "prior": prior}
-    _release_choice(privatizer, scope, plan, note)
-    return True
+    return {"points": candidates, "parameters": [as_stored(held[point]) for point in candidates], "prior": prior}
+
+
+def choose(privatizer: LossPrivatizer, scope: str, plan: RunPlan, asked: Mapping[str, Any]) -> None:
+    """Pay for the choice among the candidates of :func:`question`; raise KeyConflict if another process has chosen."""
+    query = privatizer.means_query(asked["points"], plan.choice_mu)
+    mechanism = partial(NoisyMin, prior=asked["prior"])
+    privatizer.release(query, scope=scope, key=CHOICE, note=asked, mechanism=mechanism)
 
 
 def candidates_of(choice: Charge) -> dict[str, dict[str, Any]]:
     """Return the parameters of a paid choice's candidates, by the names of their points."""
     named = zip(choice.note["points"], choice.note["parameters"], strict=True)
     return {point: {k: as_choice(v) for k, v in parameters.items()} for point, parameters in named}
-
-
-def choose_again(
-    privatizer: LossPrivatizer, scope: str, plan: RunPlan, choice: Charge, held: Mapping[str, str | None]
-) -> None:
-    """Answer a choice that is paid and whose draw was lost with its process: the same candidates, trained again.
-
-    ``held``: a candidate's name in the question -> the point with its losses; None: its evaluation failed.
-    """
-    for name, point in held.items():
-        if point is None:
-            privatizer.observe_failure(name)
-        else:
-            privatizer.copy(point, name)
-    try:
-        _release_choice(privatizer, scope, plan, choice.note)
-    finally:
-        for name in [name for name, point in held.items() if point != name]:
-            privatizer.forget(name)
-
-
-def _release_choice(privatizer: LossPrivatizer, scope: str, plan: RunPlan, note: Mapping[str, Any]) -> None:
-    query = privatizer.means_query(note["points"], plan.choice_mu)
-    mechanism = partial(NoisyMin, prior=note["prior"])
-    privatizer.release(query, scope=scope, key=CHOICE, note=note, mechanism=mechanism)
 
 
 def chosen(ledger: PrivacyLedger, scopes: Iterable[str]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dptune._arrays import Vector
 from dptune.errors import BudgetExhausted, KeyConflict
-from dptune.search.final_choice import candidates_of, choose, choose_again
+from dptune.search.final_choice import candidates_of, choose, question
 from dptune.search.view import Lacks, RunView
 from dptune.space import Space, Value
 
@@ -117,15 +117,29 @@ class LastReleases:
         if (paid := run.replay.choice) is None:
             if len(self._evaluated) < run.algorithm.batch:
                 return True
-            default = self._held_at(run.default or {})
-            with suppress(KeyConflict):  # another process was first
-                return choose(run.privatizer, run.scope, run.plan, self.held, run.mean, default)
-            return True
+            asked = question(run.plan, self.held, run.mean, self._held_at(run.default or {}))
+            if asked is not None:
+                with suppress(KeyConflict):  # another process was first
+                    choose(run.privatizer, run.scope, run.plan, asked)
+            return asked is not None
         candidates = candidates_of(paid)
         if all(map(self._was_evaluated, candidates.values())):
-            held = {name: self._held_at(point) for name, point in candidates.items()}
-            choose_again(run.privatizer, run.scope, run.plan, paid, held)
+            self._choose_again(paid.note, {name: self._held_at(point) for name, point in candidates.items()})
         return True
+
+    def _choose_again(self, asked: Mapping[str, Any], held: Mapping[str, str | None]) -> None:
+        """Answer a choice whose draw was lost with its process; None: a candidate's new evaluation has failed."""
+        run, privatizer = self._run, self._run.privatizer
+        for name, point in held.items():
+            if point is None:
+                privatizer.observe_failure(name)
+            else:
+                privatizer.copy(point, name)
+        try:
+            choose(privatizer, run.scope, run.plan, asked)
+        finally:
+            for name in [name for name, point in held.items() if point != name]:
+                privatizer.forget(name)
 
     def _compare(self, space: Space) -> bool:
         """Compare as soon as both points are held; return False if one of them failed."""

@@ -78,13 +78,12 @@ def risk_in_words(privatizer: LossPrivatizer) -> str:
 class Noise(NamedTuple):
     """Standard deviation of the noise of one kind of release, per coordinate.
 
-    In units of the loss (of a gradient: per side of the cube), and, ``share``, of the clip's width. ``hides`` says why
-    a search learns little at this noise; "" if it is small enough.
+    In units of the loss (of a gradient: per side of the cube). ``hides`` says why a search learns little at this noise;
+    "" if it is small enough.
     """
 
     what: str
     sigma: float
-    share: float
     hides: str = ""
 
 
@@ -100,21 +99,17 @@ def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise
         apart = TWO_VALUES_DIFFER * sigma / width
         hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
         alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
-        lines.append(
-            Noise("a trial's value", sigma, sigma / width, hides if alone and apart > RESOLUTION_WARNING else "")
-        )
+        lines.append(Noise("a trial's value", sigma, hides if alone and apart > RESOLUTION_WARNING else ""))
     for asked in plan.settings.statistics():
         sigma = 2 * asked.radius / (people.n * asked.mu)
         ratio = sigma * math.sqrt(asked.dimension) / asked.radius
         hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
-        lines.append(Noise(asked.name, sigma, sigma / width, hides if ratio > NOISE_WARNING else ""))
+        lines.append(Noise(asked.name, sigma, hides if ratio > NOISE_WARNING else ""))
     if plan.rung_share > 0:
-        sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
-        lines.append(Noise(DECISION, sigma, sigma / width))
+        lines.append(Noise(DECISION, 2 * plan.rung_radius / (people.n * plan.rung_mu)))
     if plan.final_mu > 0:
-        sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
         what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
-        lines.append(Noise(what, sigma, sigma / width))
+        lines.append(Noise(what, math.sqrt(levels) * width / (people.n * plan.final_mu)))
     return lines
 
 
@@ -169,7 +164,11 @@ def forecast(
                 planned = noises(plan, people, levels=2 if default else 1)
                 row = {"method": method.name, "mu": budget, "trials": plan.trials}
                 first = planned[0]
-                row |= {"noise of": first.what.rstrip(","), "sigma": first.sigma, "sigma / clip": first.share}
+                row |= {
+                    "noise of": first.what.rstrip(","),
+                    "sigma": first.sigma,
+                    "sigma / clip": first.sigma / people.loss_range,
+                }
                 row |= {noise.what.rstrip(","): noise.sigma for noise in planned if noise.what == DECISION}
                 shows = SHOWS * math.sqrt(2) * planned[-1].sigma if default and plan.final_mu > 0 else None
                 rows.append({**row, "final estimate": planned[-1].sigma, "shows": shows, "warning": warning(planned)})

@@ -160,11 +160,6 @@ class SearchRequest:
         """Return the space that was fixed when the run began, or None if it has not begun."""
         return stored_space(self.ledger, scope)
 
-    def check_public(self, words: str | None) -> None:
-        """Refuse trials that show a public quantity (``words`` say which), where private losses stop them."""
-        if words is not None and self.settings.get("rung_share"):
-            raise InputError("give one of public= and rung_share=: only one of them can stop a trial.")
-
     def check_start(self, scope: str, space: Space | None = None) -> None:
         """Refuse, before a model is trained, a run that could not begin: the ledger has not ``mu`` left, or nothing."""
         share = 1.0 if space is None else self.plan(space).choice_share

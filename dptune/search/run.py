@@ -25,11 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune._checks import boolean
-from dptune.errors import (
-    DptuneError,
-    InputError,
-    PlanComplete,
-)
+from dptune.errors import DptuneError, InputError, PlanComplete
 from dptune.ledger.entries import Quota
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search import agreement

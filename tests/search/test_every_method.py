@@ -109,14 +109,14 @@ def test_trials_that_fail_or_are_not_finite_count_and_lost_ones_only_delay(ledge
 
 
 def test_a_trial_out_of_range_has_no_say_and_a_rounded_one_of_ones_own_has(ledger, kind):
-    space = Space({"a": Float(0.0, 1.0), "b": Int(1, 9)})
+    space = Space({"a": Float(0.0, 1.0), "b": Int(1, 9, log=True), "c": Float(0.0, 1.0, step=0.1)})
     run = kind.start(ledger, space=space)
     for i, x in enumerate(({"a": 7.0, "b": 1}, {"a": 0.5}, {"a": math.nan, "b": 1}, {"a": 0.5, "b": -1.0})):
-        assert not math.isnan(run.finish(f"odd {i}", x, np.full(kind.n, 0.5)))
+        assert not math.isnan(run.finish(f"odd {i}", {"c": 0.5, **x}, np.full(kind.n, 0.5)))
         assert run.algorithm.missing() == kind.first
     assert run.privatizer.points() == ()
     assert "in the search space, and 4 of this process's trials were not" in run.missing()
-    own = [{"a": 0.1 * i, "b": 1 + i} for i in range(kind.first)]
+    own = [{"a": 0.1 * i, "b": 1 + i, "c": 0.1 * i} for i in range(kind.first)]
     for i, x in enumerate(own):
         run.finish(str(i), x, np.full(kind.n, 0.1 * i))
     asked = next(c.note["points"] for c in ledger.charges("run") if "points" in c.note)

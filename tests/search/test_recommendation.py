@@ -122,8 +122,9 @@ def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_
 
 
 def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path):
-    run = finished(fast_path, GIBO, mu=4.0)
-    broken = run.estimate(run.recommend(), np.full(N, np.nan))  # the upper clip, and noise about it
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0)), n=N, clip=(0.0, 1.0))
+    run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=1)
+    broken = run.estimate({"a": 0.5}, np.full(N, np.nan), early=True)  # the upper clip, and noise about it
     assert broken.at_clip is ("upper clip" in str(broken)) is (broken.interval()[1] >= 1.0)
     with pytest.raises(InputError, match="confidence"):
         broken.interval(1.0)

@@ -231,11 +231,5 @@ def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
 
 
 CENTRED = Method(
-    NAME,
-    plan_centred,
-    centred,
-    shared_slots=True,
-    any_space=True,
-    joined=joined,
-    restored=CentredSettings.restored,
+    NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined, restored=CentredSettings.restored
 )

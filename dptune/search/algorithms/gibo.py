@@ -40,7 +40,6 @@ from dptune.search.gp.posterior import GradientPosterior
 from dptune.space import Space
 
 START = "start"  # key of the comparison of the starting points
-OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/research/measurements.md for its cost
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 
 
@@ -72,7 +71,6 @@ class GradientDescent(_StepSize):
     """-eta g_t: line 8 of GIBO's Algorithm 1."""
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         return np.asarray(-self.eta * gradients[-1])
 
 
@@ -81,7 +79,6 @@ class AdaGrad(_StepSize):
     """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         size = np.sqrt(np.sum(gradients**2, axis=0))
         return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
 
@@ -95,7 +92,6 @@ class AdaGradNorm(_StepSize):
     """
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
         return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
 
@@ -259,15 +255,8 @@ class DPGIBO(Rounds):
     def _new_design(self, rng: np.random.Generator) -> Design:
         s, b = self.settings, self.batch
         if s.optimised:
-            return optimised_design(
-                self._posterior,
-                self.theta,
-                b,
-                rng,
-                starts=OPTIMISED_STARTS,
-                iterations=OPTIMISED_ITERATIONS,
-                constant_mean=s.constant_mean,
-            )
+            cost = {"starts": 1, "iterations": 30}  # from the closed form; docs/research/measurements.md has its cost
+            return optimised_design(self._posterior, self.theta, b, rng, **cost, constant_mean=s.constant_mean)
         if not isinstance(s.kernel, Stationary):  # a random frame; the polynomial kernel has no length-scale
             frame = np.linalg.qr(rng.standard_normal((s.d, s.d)))[0]
             offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * POLYNOMIAL_RADIUS
@@ -286,20 +275,15 @@ class DPGIBO(Rounds):
         return float(self.settings.step_mu if self.started else self.settings.start_mu)
 
     def next_question(self) -> Question:
+        """Lines 6-7: the mean over people of the surrogate gradient at theta_t, clipped to B; or the best start."""
+        s, names = self.settings, tuple(self._points)
         if self.started:
-            return Question(f"step/{self.t + 1}", self._gradient_query(), {"theta": self.theta.tolist()})
-        names = tuple(self._points)
-        return Question(START, self._start_query(names), {"points": self.points_at(names).tolist()})
-
-    def _gradient_query(self) -> MeanQuery:
-        """Lines 6-7: the mean over people of the surrogate gradient at theta_t, clipped to B."""
-        s = self.settings
-        W = self._posterior.weights(self._design(0).centre, constant_mean=s.constant_mean)  # (d, m)
-        return MeanQuery(tuple(self._points), W, Ball(s.clip), s.step_mu)
-
-    def _start_query(self, names: tuple[str, ...]) -> MeanQuery:
+            W = self._posterior.weights(self._design(0).centre, constant_mean=s.constant_mean)  # (d, m)
+            query = MeanQuery(names, W, Ball(s.clip), s.step_mu)
+            return Question(f"step/{self.t + 1}", query, {"theta": self.theta.tolist()})
         m = len(names)
-        return MeanQuery(names, np.eye(m) - 1 / m, Ball(self.settings.start_clip), self.settings.start_mu)
+        query = MeanQuery(names, np.eye(m) - 1 / m, Ball(s.start_clip), s.start_mu)
+        return Question(START, query, {"points": self.points_at(names).tolist()})
 
     # ---- what was learned --------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from dptune.errors import InputError
 from dptune.search.algorithms.rounds import Rounds
 from dptune.space import Space, Value
 
+DESCRIBED = ("mu", "trials", "spare", "choice_among", "rungs", "rung_radius")  # of a plan, as they are
+
 
 @dataclass(frozen=True)
 class PublicFacts(Checked):
@@ -113,31 +115,19 @@ class RunPlan:
 
     def describe(self) -> dict[str, object]:
         """Return plain JSON data, by which a second process recognises the plan."""
-        described: dict[str, object] = {
+        return {
             "algorithm": self.method,
-            "mu": self.mu,
             "seed": self.settings.seed,
             "settings": self.settings.describe(),
-            "trials": self.trials,
-            "shares": {"monitor": self.monitor_share, "choice": self.choice_share, "final": self.final_share},
-            "spare": self.spare,
+            "shares": {name: getattr(self, f"{name}_share") for name in ("monitor", "choice", "rung", "final")},
+            **{name: getattr(self, name) for name in DESCRIBED},
         }
-        if self.rung_share:
-            described["rungs"] = {"share": self.rung_share, "count": self.rungs, "radius": self.rung_radius}
-        if self.choice_among:
-            described["choice_among"] = self.choice_among
-        return described
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], settings: Any) -> Self:
         """Return the plan that described itself so, with its settings."""
-        chosen = {f"{name}_share": value for name, value in described["shares"].items()}
-        chosen |= {name: described[name] for name in ("mu", "trials", "spare")}
-        chosen["choice_among"] = described.get("choice_among", 0)
-        if "rungs" in described:
-            rungs = described["rungs"]
-            chosen |= {"rung_share": rungs["share"], "rungs": rungs["count"], "rung_radius": rungs["radius"]}
-        return cls(described["algorithm"], settings=settings, **chosen)
+        shares = {f"{name}_share": value for name, value in described["shares"].items()}
+        return cls(described["algorithm"], settings=settings, **shares, **{name: described[name] for name in DESCRIBED})
 
 
 class PeopleFacts(Protocol):

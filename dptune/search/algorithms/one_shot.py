@@ -36,6 +36,9 @@ class _AsksNothing(Rounds):
     def question(self) -> Question | None:
         return None
 
+    def progress(self) -> dict[str, object]:
+        return {}
+
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
         """There are no answers."""
 
@@ -64,9 +67,6 @@ class Values(_AsksNothing):
 
     def price(self) -> float:
         return 0.0
-
-    def progress(self) -> dict[str, object]:
-        return {}
 
 
 def usual_values(n: int, mu: float) -> int:
@@ -119,15 +119,11 @@ class OneChoice(_AsksNothing):
         return self.missing() <= 0
 
     def ask(self, slot: int) -> Vector:
-        """Return the candidate number ``slot``."""
         candidates = self.settings
         if slot == 0 and candidates.default is not None:
             return np.array(candidates.default)
         halton = scipy.stats.qmc.Halton(candidates.d, rng=np.random.default_rng([candidates.seed, candidates.d]))
         return np.asarray(halton.fast_forward(slot).random(1)[0])
-
-    def progress(self) -> dict[str, object]:
-        return {}
 
     def recommend(self) -> Vector:
         """Return the default configuration, or the centre: nothing is known before the choice."""
@@ -149,10 +145,5 @@ def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_shar
 
 
 SELECTION = Method(
-    "selection",
-    plan_one_choice,
-    OneChoice,
-    shared_slots=True,
-    any_space=True,
-    restored=OneChoiceSettings.restored,
+    "selection", plan_one_choice, OneChoice, shared_slots=True, any_space=True, restored=OneChoiceSettings.restored
 )

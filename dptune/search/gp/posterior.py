@@ -100,17 +100,10 @@ class GradientPosterior:
         """The trace of `covariance`; rounding below 0 is returned as 0."""
         return max(float(np.trace(self.covariance(theta, constant_mean=constant_mean))), 0.0)
 
-    def trace_after(
-        self, theta: ArrayLike, candidates: ArrayLike, *, constant_mean: bool = False
-    ) -> tuple[float, FloatArray]:
-        """The trace if the candidates (b, d) were appended, and its gradient in them, (b, d), their jitter held fixed.
-
-        Raises as `append` does.
-        """
-        return self.lookahead(theta, constant_mean=constant_mean)(as_points(candidates, self.d))
-
     def lookahead(self, theta: ArrayLike, *, constant_mean: bool = False) -> TraceAfter:
-        """`trace_after` at one theta, with the part that does not depend on candidates computed once.
+        """The trace at theta if candidates (b, d) were appended, and its gradient in them, (b, d), as a function of X.
+
+        Their jitter is held fixed, and what does not depend on them is computed once.
 
         The trace after X is tr C_0 - |P - a c^T|^2 - |Z - z c^T|^2. With an unknown constant mean c is its
         least-squares minimiser; since it is a minimiser, it may be held fixed when differentiating. With the new

@@ -96,12 +96,13 @@ def test_growing_equals_factorising_at_once(blocks, which, seed):
 @every_kernel
 @both_means
 @pytest.mark.parametrize(("m", "b"), [(0, 4), (1, 0), (7, 1), (7, 4)])
-def test_trace_after_is_the_trace_of_the_longer_posterior(kernel, constant_mean, m, b, rng):
+def test_looking_ahead_is_the_trace_of_the_longer_posterior(kernel, constant_mean, m, b, rng):
     D, X, theta = rng.random((m, 3)), rng.random((b, 3)), rng.random(3)
     posterior = GradientPosterior.from_points(kernel, NOISE, D)
-    value, gradient = posterior.trace_after(theta, X, constant_mean=constant_mean)
+    trace_after = posterior.lookahead(theta, constant_mean=constant_mean)
+    value, gradient = trace_after(X)
     assert len(posterior) == m
-    expected = differences(lambda Y: posterior.trace_after(theta, Y, constant_mean=constant_mean)[0], X)
+    expected = differences(lambda Y: trace_after(Y)[0], X)
     np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5)
     posterior.append(X)
     assert value == pytest.approx(posterior.trace(theta, constant_mean=constant_mean), rel=1e-9)
