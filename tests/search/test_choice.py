@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from refusals import refused
 from runs import MIXED_RUN, MIXED_SPACE, SPACE, at, keys, losses_of, spend_elsewhere
 
 from dptune import Budget, BudgetExhausted, Float, LossPrivatizer, PlanComplete, SearchRun, Space
@@ -47,12 +48,10 @@ def test_where_the_budget_was_spent_by_others_the_algorithm_answers(ledger):
     assert keys(ledger, "choice") == []
     assert not run.complete
     assert "Other runs have spent the budget for it: raise the budget" in run.missing()
-    with pytest.raises(BudgetExhausted):
-        run.check("more")
+    refused(BudgetExhausted, None, lambda: run.check("more"))
     assert dict(run.recommend()) == run.space.decode(run.algorithm.recommend())
     ledger.raise_budget(Budget.gdp(8.0))
-    with pytest.raises(PlanComplete):
-        run.check("more")  # the losses are still held
+    refused(PlanComplete, None, lambda: run.check("more"))  # the losses are still held
     assert run.complete
     assert keys(ledger, "choice") == ["choice"]
 
@@ -118,8 +117,7 @@ def test_one_choice_is_paid_when_all_candidates_are_in(ledger):
     assert ledger.spent() ** 2 == pytest.approx(9 * 0.95)
     best = run.recommend()
     assert dict(best) in points
-    with pytest.raises(PlanComplete):
-        run.check("another")
+    refused(PlanComplete, None, lambda: run.check("another"))
     again = selection(ledger)  # another process
     assert dict(again.recommend()) == dict(best)
     assert again.complete
@@ -142,5 +140,4 @@ def test_a_choice_that_could_not_be_paid_is_refused_before_training(ledger):
     run = selection(ledger)
     candidate(run, 0)
     spend_elsewhere(run, 3.0)
-    with pytest.raises(BudgetExhausted):
-        run.check("1")
+    refused(BudgetExhausted, None, lambda: run.check("1"))

@@ -3,11 +3,13 @@
 import math
 import pickle
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from runs import CENTRED_RUN, GIBO_RUN, MIXED_RUN, SPACE, TOY, TOY_RUN, at, keys, readable, to_the_end, trial, trials
 
 from dptune import (
@@ -109,8 +111,7 @@ def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(l
     for i in range(4):
         run.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
     more = run.extend(trials=6, mu=0.8)
-    with pytest.raises(InputError):
-        more.extend(trials=8, mu=1.0)
+    refused(InputError, "before it is complete", lambda: more.extend(trials=8, mu=1.0))
     for i in range(4, 6):
         more.finish(str(i), {"a": i / 10}, np.full(30, 1.0))
     assert more.complete
@@ -124,13 +125,12 @@ def people(ledger, **change):
 
 def test_an_extension_needs_a_complete_run_and_more_of_both(ledger):
     run = TOY_RUN.start(ledger, mu=0.6)
-    with pytest.raises(InputError, match=r"before it is complete.*start_from="):
-        run.extend(trials=24, mu=1.0)
+    refused(InputError, r"before it is complete.*start_from=", lambda: run.extend(trials=24, mu=1.0))
     to_the_end(run)
     fewer = "the totals of the run 'run', which has 12 trials and mu=0.6 already; give more"
-    for count, mu, says in ((12, 1.0, fewer), (24, 0.6, fewer), (3, None, fewer), (0, None, "trials must be")):
-        with pytest.raises(InputError, match=says):
-            run.extend(trials=count, mu=mu)
+    totals = ((12, 1.0), (24, 0.6), (3, None))
+    refused(InputError, fewer, *(partial(run.extend, trials=count, mu=mu) for count, mu in totals))
+    refused(InputError, "trials must be", lambda: run.extend(trials=0))
     assert agreement.lineage(ledger, "run") == ["run"]
 
 
@@ -138,8 +138,7 @@ def test_two_processes_that_extend_to_different_ends_do_not_both_get_their_way(l
     run = to_the_end(TOY_RUN.start(ledger, mu=0.6))
     run.newest = lambda: run  # it does not know of the other
     assert TOY_RUN.start(ledger, mu=0.6).extend(trials=24, mu=1.0).trials == 24
-    with pytest.raises(BudgetMismatch):
-        run.extend(trials=36, mu=1.5)
+    refused(BudgetMismatch, "planned with other settings", lambda: run.extend(trials=36, mu=1.5))
 
 
 @pytest.mark.parametrize(
@@ -156,11 +155,11 @@ def test_answers_about_something_else_are_refused(ledger, method, change, privat
     TOY_RUN.start(ledger, mu=0.5)
     select(np.zeros((2, 30)), people(ledger), name="a choice", mu=0.1)
     how = {"start_from": "run", "space": SPACE, **change}
-    with pytest.raises(InputError, match=what):
-        SearchRun(method, people(ledger, **privatizer), scope="new", mu=0.1, **how)
+    start = partial(SearchRun, method, people(ledger, **privatizer), scope="new", mu=0.1, **how)
+    refused(InputError, what, start)
     assert ledger.fact("new", "plan") is None
-    with pytest.raises(BudgetMismatch, match="'a choice' belongs to a choice"):
-        SearchRun(TOY, people(ledger), scope="a choice", space=SPACE)
+    start = partial(SearchRun, TOY, people(ledger), scope="a choice", space=SPACE)
+    refused(BudgetMismatch, "'a choice' belongs to a choice", start)
 
 
 def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger):
@@ -168,11 +167,10 @@ def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger):
     new = {"scope": "new", "mu": 0.5, "start_from": "run"}
     for name, had, asked in (("population", 5, 6), ("explored", 6, 3), ("most_explored", 9, 0)):
         change = {name: asked} if name == "population" else {"tuning": {name: asked}}
-        with pytest.raises(InputError, match=f"{name}={had} like the one that it starts from; got {asked}"):
-            CENTRED_RUN.start(ledger, **new, **change)
+        words = f"{name}={had} like the one that it starts from; got {asked}"
+        refused(InputError, words, partial(CENTRED_RUN.start, ledger, **new, **change))
     assert CENTRED_RUN.start(ledger, **new).plan.settings.tuning.most_explored == 9
-    with pytest.raises(BudgetMismatch):
-        CENTRED_RUN.start(ledger, scope="new", mu=0.5)
+    refused(BudgetMismatch, "start_from", lambda: CENTRED_RUN.start(ledger, scope="new", mu=0.5))
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["trial"] * 6 + ["extend", "raise", "restart"])))

@@ -1,7 +1,10 @@
 """A function that fails: nothing is paid until one trial has succeeded, and a run whose first trials all fail stops."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from refusals import refused
 from runs import CENTRED_RUN, VALUES_RUN, readable
 
 from dptune import InputError
@@ -15,14 +18,10 @@ def finish(run, i, losses=None):
 @pytest.mark.parametrize("kind", [CENTRED_RUN, VALUES_RUN], ids=readable)
 def test_a_run_whose_first_trials_all_fail_stops_unpaid_and_later_failures_are_counted(ledger, kind):
     run = kind.start(ledger, trials=40)
-    with pytest.raises(InputError):  # no success
-        finish(run, 0, np.zeros(kind.n - 1))
+    refused(InputError, "losses", lambda: finish(run, 0, np.zeros(kind.n - 1)))  # no success
     first = max(run.algorithm.batch, 4)
-    for i in range(first - 1):
-        with pytest.raises(TrialFailed, match="Nothing was charged"):
-            finish(run, i)
-    with pytest.raises(AllTrialsFailed, match="try_out"):
-        finish(run, first)
+    refused(TrialFailed, "Nothing was charged", *(partial(finish, run, i) for i in range(first - 1)))
+    refused(AllTrialsFailed, "try_out", lambda: finish(run, first))
     assert run.ledger.spent() == 0.0
     assert run.privatizer.points() == ()
     assert run.progress()["trials_failed"] == first

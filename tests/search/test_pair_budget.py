@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refused
 from runs import WatchedLedger, at
 
 import dptune
@@ -81,14 +82,12 @@ def test_a_run_that_takes_all_spends_the_promise_and_no_more(method, ledger):
     assert asked(opened(ledger), method, (0.0, 4.0)).begin("run", SPACE).recommend() == run.recommend()
     view = RunView.of(ledger, "run")
     assert view.plan.describe() == run.plan.describe()
-    with pytest.raises(BudgetExhausted):
-        asked(ledger, method, (0.0, 4.0)).begin("another", SPACE)
+    refused(BudgetExhausted, None, lambda: asked(ledger, method, (0.0, 4.0)).begin("another", SPACE))
 
 
 def test_what_the_default_would_take_may_be_asked_for(ledger, fast_path):
     most = asked(PrivacyLedger(fast_path / "other.db", PAIR), clip=(0.0, 4.0)).begin("run", SPACE).plan.mu
-    with pytest.raises(BudgetExhausted):
-        asked(ledger, clip=(0.0, 4.0), mu=1.01 * most).begin("run", SPACE)
+    refused(BudgetExhausted, None, lambda: asked(ledger, clip=(0.0, 4.0), mu=1.01 * most).begin("run", SPACE))
     request = asked(ledger, clip=(0.0, 4.0), mu=most)
     request.check_start("run", SPACE)
     complete(request.begin("run", SPACE))
@@ -135,8 +134,7 @@ def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(method, space,
     assert ledger.allowance().unplanned == 0
     assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
     assert join([ledger, other], delta=DELTA).late == ()  # it was known before the default was trained
-    with pytest.raises(BudgetExhausted):
-        asked(ledger, method).begin("another", SPACE)
+    refused(BudgetExhausted, None, lambda: asked(ledger, method).begin("another", SPACE))
 
 
 def test_where_all_is_for_a_choice_the_clip_is_counted_among_the_choices(ledger):
@@ -164,8 +162,7 @@ def test_a_run_without_a_choice_is_as_in_gdp(ledger):
 
 
 def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger):
-    with pytest.raises(InputError, match="leaves no room"):
-        clipped(asked(ledger, SELECTION, mu=0.45))
+    refused(InputError, "leaves no room", lambda: clipped(asked(ledger, SELECTION, mu=0.45)))
     assert ledger.spent() == 0
     request = asked(ledger, SELECTION, mu=0.4)
     clipped(request)

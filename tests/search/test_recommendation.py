@@ -2,9 +2,11 @@
 
 import json
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.query import Interval
@@ -70,7 +72,6 @@ def test_what_was_not_released_is_not_called_better(fast_path, method):
     (charge,) = run.ledger.charges("run", prefix="final")
     assert charge.mu == run.plan.final_mu
     assert charge.description["sensitivity"] == pytest.approx(2**0.5 / N)  # of two losses in [0, 1]
-    assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
     low, high = estimate.improvement.interval(1 - 1e-9)
     assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
     assert "better than the defaults: improvement" in str(estimate)
@@ -116,8 +117,8 @@ def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not()
 def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_path):
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
     for wrong in ({"a": 0.5}, {"a": 2.0, "b": 1.0}, {}):
-        with pytest.raises(InputError, match="default="):
-            SearchRequest(CENTRED, privatizer, settings={"trials": 40}, default=wrong).begin("run", SPACE)
+        request = SearchRequest(CENTRED, privatizer, settings={"trials": 40}, default=wrong)
+        refused(InputError, "default=", partial(request.begin, "run", SPACE))
     assert privatizer.ledger.fact("run", "plan") is None
 
 
@@ -126,8 +127,7 @@ def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path):
     run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=1)
     broken = run.estimate({"a": 0.5}, np.full(N, np.nan), early=True)  # the upper clip, and noise about it
     assert broken.at_clip is ("upper clip" in str(broken)) is (broken.interval()[1] >= 1.0)
-    with pytest.raises(InputError, match="confidence"):
-        broken.interval(1.0)
+    refused(InputError, "confidence", lambda: broken.interval(1.0))
     told = (Estimate.of_loss(value, 0.1, Interval(0.0, 2.0), private=True) for value in (1.9, 1.7, 2.5))
     assert [estimate.at_clip for estimate in told] == [True, False, True]
     assert not Estimate.of_loss(1.9, 1.0, Interval(0.0, 2.0), private=True).at_clip  # which says nothing

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 from federated_audits import SETTINGS, send, server
-from runs import CENTRED_RUN, GIBO_RUN, trial
+from runs import CENTRED_RUN, GIBO_RUN, WatchedLedger, at, trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.ledger.durable import DurableLedger
@@ -26,23 +26,12 @@ class Watched(OpenDPNoise):
         return self.drawn[-1]
 
 
-def held_up(ledger, key, meanwhile):
-    """Let something happen after this ledger's draw for ``key`` and before its record."""
-
-    def record(charge, value):
-        if charge.key == key:
-            meanwhile()
-        return type(ledger).record(ledger, charge, value)
-
-    ledger.record = record
-
-
 def audit_privatizer(folder):
     """``release``: the value, the charge and a second call."""
     watched = Watched()
     mine, other = _privatizer(folder, watched), _privatizer(folder, Watched())
     seen = []
-    held_up(mine.ledger, "k", lambda: seen.append(_release(other)))
+    at(mine.ledger, "drawn", "k", lambda: seen.append(_release(other)))
     released, again = _release(mine), _release(mine)
     assert released.charge.value == tuple(released.value) == tuple(seen[0].value), "a draw of its own was returned"
     assert tuple(again.value) == mine.ledger.find("s", "k").value == tuple(seen[0].value)
@@ -53,10 +42,9 @@ def audit_privatizer(folder):
 def audit_late_record(folder):
     """``recorded``: a draw that could not be recorded is thrown away when another's was."""
     mine, other = (_privatizer(folder) for _ in range(2))
-    held_up(mine.ledger, "k", _fail)
+    at(mine.ledger, "drawn", "k", LedgerError("disk full"))
     with pytest.raises(LedgerError):
         _release(mine)
-    del mine.ledger.record
     orphan = mine.ledger.find("s", "k")
     assert mine.drew(orphan)
     theirs = tuple(_release(other).value)
@@ -66,17 +54,13 @@ def audit_late_record(folder):
 
 
 def _privatizer(folder, noise=None):
-    privatizer = LossPrivatizer(PrivacyLedger(folder / "p.db", Budget.gdp(1.0)), n=4, clip=(0.0, 1.0), noise=noise)
+    privatizer = LossPrivatizer(WatchedLedger(folder / "p.db", Budget.gdp(1.0)), n=4, clip=(0.0, 1.0), noise=noise)
     privatizer.observe("x", [0.1, 0.2, 0.3, 0.4])
     return privatizer
 
 
 def _release(privatizer):
     return privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k")
-
-
-def _fail():
-    raise LedgerError("disk full")
 
 
 def audit_run(folder, kind, key, count):
@@ -96,7 +80,7 @@ def audit_run(folder, kind, key, count):
         ledger.record(charge, np.linspace(0.4, 0.6, charge.description["dimension"]))
 
     mine.algorithm.learn = remember
-    held_up(mine.ledger, key, theirs)
+    at(mine.ledger, "drawn", key, theirs)
     returned = [trial(mine, str(i)) for i in range(count)]
     paid = ledger.find("run", key)
     if key.startswith("value/"):
@@ -115,8 +99,13 @@ def audit_server(folder):
     messages = np.random.default_rng(0).normal(size=(SETTINGS.agents, SETTINGS.M))
     send(mine, 0, messages)
     send(other, 0, messages)
-    seen = []
-    held_up(mine.ledger, "round/0", lambda: seen.append(other.release(0)))
+    seen, record = [], mine.ledger.record
+
+    def held_up(charge, value):
+        seen.append(other.release(0))
+        return record(charge, value)
+
+    mine.ledger.record = held_up
     released = mine.release(0)
     assert np.array_equal(released, seen[0]), "a draw of its own was returned"
     assert np.array_equal(mine.broadcast(0), seen[0])

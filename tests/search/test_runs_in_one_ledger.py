@@ -3,10 +3,12 @@
 import math
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from audit_tools import dump
+from refusals import refused
 from runs import GIBO_RUN, losses_of, trial, trials
 
 from dptune import GIBO, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
@@ -27,19 +29,17 @@ def test_a_new_run_leaves_what_others_have_planned(ledger):
     first = start(ledger, mu=3.0)
     assert values_run(ledger, "given up").plan.mu == 4.0  # it keeps nothing before its first charge
     trials(first, TRIALS)
-    with pytest.raises(BudgetExhausted):
-        start(ledger, scope="greedy", mu=3.5)
+    refused(BudgetExhausted, None, lambda: start(ledger, scope="greedy", mu=3.5))
     second = start(ledger, scope="second")
     assert second.plan.mu == pytest.approx(math.sqrt(16 - 9))  # what the first has planned and not spent stays its own
     trials(second, 1)
     before = dump(ledger)
-    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*new ledger") as refused:
+    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*new ledger") as planned:
         start(ledger, scope="again")
-    with pytest.raises(BudgetExhausted):
-        check_start(ledger, "again", None)
+    refused(BudgetExhausted, None, lambda: check_start(ledger, "again", None))
     check_start(ledger, "run", None)  # has begun
-    assert refused.value.runs == ("run", "second")
-    assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
+    assert planned.value.runs == ("run", "second")
+    assert pickle.loads(pickle.dumps(planned.value)).args == planned.value.args
     assert dump(ledger) == before
     assert start(ledger).plan == first.plan  # it goes on as it was
     first.estimate(first.recommend(), losses_of(first.recommend(), N))
@@ -64,11 +64,9 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
             raise InputError("mu is too small.")
         return GIBO.planner(facts, **settings)
 
-    with pytest.raises(BudgetPlanned) as refused:
-        replace(GIBO_RUN, method=Method("particular", plan, GIBO.algorithm)).start(ledger, scope="late")
-    assert refused.value.runs == ("run",)
-    with pytest.raises(InputError):
-        start(ledger, scope="wrong", steps=0)
+    particular = replace(GIBO_RUN, method=Method("particular", plan, GIBO.algorithm))
+    refused(BudgetPlanned, "'run'", lambda: particular.start(ledger, scope="late"))
+    refused(InputError, "steps", lambda: start(ledger, scope="wrong", steps=0))
     assert ledger.fact("late", "plan") is None
 
 
@@ -80,6 +78,5 @@ def test_a_run_keeps_its_privatizer(ledger):
         ("private", {"noise": SeededNoise(0)}),
         ("rows", {"n": None, "groups": np.arange(2 * N) // 2}),
     ):
-        with pytest.raises(BudgetMismatch, match=f"another privatizer .other {other}"):
-            values_run(ledger, "values", **change)
+        refused(BudgetMismatch, f"another privatizer .other {other}", partial(values_run, ledger, "values", **change))
     values_run(ledger, "values")

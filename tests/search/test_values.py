@@ -1,9 +1,11 @@
 """Values for any sampler: a budget divided among the trials, and no steps."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from refusals import refused
 from runs import VALUES_RUN
 
 from dptune import BudgetExhausted, InputError, PlanComplete
@@ -25,34 +27,23 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
         assert ledger.find("values", f"value/{i}").value == (value,)
     assert run.complete
     assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 5, "values_lost": 0}
-    with pytest.raises(PlanComplete):
-        values(ledger).check("5")
+    refused(PlanComplete, None, lambda: values(ledger).check("5"))
     assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
     run.estimate({"kind": "rbf", "C": 1}, np.full(N, 0.5))
     assert ledger.spent() == pytest.approx(4.0)
     assert run.privatizer.points() == ()
-    with pytest.raises(BudgetMismatch, match=r"Other: .*trials \(it has 5\)\."):
-        values(ledger, trials=6)
-    with pytest.raises(BudgetExhausted):
-        values(ledger, scope="another")
+    refused(BudgetMismatch, r"Other: .*trials \(it has 5\)\.", lambda: values(ledger, trials=6))
+    refused(BudgetExhausted, "read again free", lambda: values(ledger, scope="another"))
 
 
 def test_a_run_of_values_proposes_nothing_recommends_nothing_before_its_first_value_and_counts_them(ledger):
     run = values(ledger)
     assert "recommended" not in run.progress()
 
-    def estimate_early():
-        run.finish("0", {"C": 1}, np.full(N, 0.5))
-        run.check_estimate({"C": 1})
-
-    for says, refused in (
-        ("trials", lambda: values(ledger, scope="bad", trials=0)),
-        ("trials", lambda: values(ledger, scope="bad", trials=2.0)),
-        ("final_share", lambda: values(ledger, scope="bad", final_share=1.0)),
-        ("final_share", lambda: values(ledger, scope="bad", final_share=-0.1)),
-        ("'values'", run.ask),
-        ("no value was released yet", run.recommend),
-        (r"1 of 5 planned trials have a value\. Resume the run with more trials", estimate_early),
-    ):
-        with pytest.raises(InputError, match=says):
-            refused()
+    for wrong in ({"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}):
+        refused(InputError, next(iter(wrong)), partial(values, ledger, scope="bad", **wrong))
+    refused(InputError, "'values'", run.ask)
+    refused(InputError, "no value was released yet", run.recommend)
+    run.finish("0", {"C": 1}, np.full(N, 0.5))
+    words = r"1 of 5 planned trials have a value\. Resume the run with more trials"
+    refused(InputError, words, lambda: run.check_estimate({"C": 1}))

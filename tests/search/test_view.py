@@ -2,7 +2,7 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ from runs import (
     trials,
 )
 
-from dptune import CENTRED, PrivacyLedger
-from dptune.search import CentredSettings, GradientDescent
+from dptune import PrivacyLedger
+from dptune.search import GradientDescent
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 0.3, "b": 1.0}
@@ -78,22 +78,15 @@ def test_what_is_the_users_own_or_of_another_version_is_not_guessed(ledger):
     class MyRule(GradientDescent):
         pass
 
-    class Settings(CentredSettings):
-        """Those of another version: with more that can be set, or with less."""
-
-        def describe(self):
-            known = super().describe()
-            return {**known, "unheard": 1} if self.seed else {k: v for k, v in known.items() if k != "sigma"}
-
-    def another(facts, **given):
-        plan = CENTRED.planner(facts, **given)
-        settings = {each.name: getattr(plan.settings, each.name) for each in fields(CentredSettings)}
-        return replace(plan, settings=Settings(**settings))
-
-    GIBO_RUN.start(ledger, scope="rule", rule=MyRule(0.1), mu=1.0)
-    replace(TOY_RUN, n=GIBO_RUN.n).start(ledger, scope="method", mu=1.0)
-    for seed in (0, 1):
-        run = replace(CENTRED_RUN, method=replace(CENTRED, planner=another), n=GIBO_RUN.n)
-        run.start(ledger, scope=f"version {seed}", seed=seed, mu=1.0)
-    for scope in ("rule", "method", "version 0", "version 1", "nobody's"):
-        assert RunView.of(ledger, scope) is None
+    CENTRED_RUN.start(ledger, mu=1.0)
+    stored, people = ledger.fact("run", "plan"), ledger.fact("run", "privatizer")
+    settings = stored["settings"]
+    fewer = {name: value for name, value in settings.items() if name != "sigma"}
+    for scope, kept in (("copy", settings), ("later", {**settings, "unheard": 1}), ("earlier", fewer)):
+        ledger.fix_plan(scope, lambda _, kept=kept: {**stored, "settings": kept})
+        ledger.fix(scope, "privatizer", people)
+    replace(GIBO_RUN, n=CENTRED_RUN.n).start(ledger, scope="rule", rule=MyRule(0.1), mu=1.0)
+    replace(TOY_RUN, n=CENTRED_RUN.n).start(ledger, scope="method", mu=1.0)
+    known = {scope: RunView.of(ledger, scope) is not None for scope in ("copy", "later", "earlier", "rule", "method")}
+    assert known == {"copy": True, "later": False, "earlier": False, "rule": False, "method": False}
+    assert RunView.of(ledger, "nobody's") is None

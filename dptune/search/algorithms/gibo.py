@@ -71,6 +71,7 @@ class GradientDescent(_StepSize):
     """-eta g_t: line 8 of GIBO's Algorithm 1."""
 
     def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
         return np.asarray(-self.eta * gradients[-1])
 
 
@@ -79,6 +80,7 @@ class AdaGrad(_StepSize):
     """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
 
     def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
         size = np.sqrt(np.sum(gradients**2, axis=0))
         return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
 
@@ -92,6 +94,7 @@ class AdaGradNorm(_StepSize):
     """
 
     def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
         size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
         return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
 

@@ -119,6 +119,7 @@ class Stationary(ABC, Checked):
         return np.asarray(-2 * self.variance * (across + 2 * along), dtype=np.float64)
 
     def describe(self) -> Description:
+        """Name, length-scale (a list if there is one per coordinate) and variance."""
         scale = list(self.lengthscale) if isinstance(self.lengthscale, tuple) else self.lengthscale
         return {"kernel": type(self).__name__, "lengthscale": scale, "variance": self.variance}
 
@@ -221,6 +222,7 @@ class Polynomial2(Checked):
         return np.asarray(2 * self.variance * (along + t[:, None] * C), dtype=np.float64)
 
     def describe(self) -> Description:
+        """Name, constant and variance."""
         return {"kernel": "Polynomial2", "constant": self.constant, "variance": self.variance}
 
 

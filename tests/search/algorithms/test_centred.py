@@ -156,9 +156,9 @@ def test_it_finds_the_optimum_without_noise_and_comes_near_it_with():
     start, best = (sphere(np.full(4, x)).mean() for x in (0.5, 0.7))
     for private, left in ((False, 0.02), (True, 0.3)):
         curator = Curator(N, (0.0, 2.0), seed=1, private=private, mu=4.0)
-        settings = {"trials": 96, "population": 8, "tuning": {"quantile": 0.5}}
+        settings = {"trials": 64, "population": 8, "tuning": {"quantile": 0.5}}
         search = SearchRun(CENTRED, curator, scope="s", space=space, seed=3, **settings)
-        for trial in range(96):
+        for trial in range(64):
             found = search.ask()
             search.finish(str(trial), found, sphere(space.encode(found)))
         assert sphere(search.algorithm.recommend()).mean() - best < left * (start - best), private

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from gp_tools import differences
+from refusals import refused
 
 from dptune.errors import InputError
 from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
@@ -64,13 +66,9 @@ def test_kernels_are_hashable_and_plain(kernel):
 
 def test_bad_arrays_and_settings_are_refused_by_name(rng):
     X, kernel = rng.random((4, D)), RBF(0.4)
-    for says, refused in (
-        *(("shape|finite", lambda bad=bad: kernel(X, bad)) for bad in (X[0], X[:, :2], np.full_like(X, np.nan))),
-        ("theta", lambda: kernel.gradient(X[0, :2], X)),
-        ("2 length-scales, but the points have 3", lambda: RBF((0.1, 0.2))(X, X)),
-        *(("lengthscale", lambda bad=bad: RBF(bad)) for bad in (0.0, np.nan, (), (0.1, -1.0))),
-        ("variance", lambda: Matern52(1.0, variance=0.0)),
-        ("constant", lambda: Polynomial2(constant=-1.0)),
-    ):
-        with pytest.raises(InputError, match=says):
-            refused()
+    refused(InputError, "Y must", *(partial(kernel, X, bad) for bad in (X[0], X[:, :2], np.full_like(X, np.nan))))
+    refused(InputError, "theta", lambda: kernel.gradient(X[0, :2], X))
+    refused(InputError, "2 length-scales, but the points have 3", lambda: RBF((0.1, 0.2))(X, X))
+    refused(InputError, "lengthscale", *(partial(RBF, bad) for bad in (0.0, np.nan, (), (0.1, -1.0))))
+    refused(InputError, "variance", lambda: Matern52(1.0, variance=0.0))
+    refused(InputError, "constant", lambda: Polynomial2(constant=-1.0))

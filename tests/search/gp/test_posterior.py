@@ -1,12 +1,14 @@
 """The posterior of the gradient against dense references, and its behaviour where K is nearly singular."""
 
 from decimal import Decimal, localcontext
+from functools import partial
 
 import numpy as np
 import pytest
 from gp_tools import differences
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from dptune.errors import InputError
 from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
@@ -145,14 +147,11 @@ def test_points_are_copied_and_bad_ones_are_refused_and_nothing_changes():
     X[:] = 0
     np.testing.assert_array_equal(posterior.points, np.full((3, 2), 0.5))
     assert not posterior.points.flags.writeable
-    for says, refused in (
-        *(("points", lambda bad=bad: posterior.append(bad)) for bad in ([[np.nan, 0.0]], [[0.0]], [0.0, 0.0])),
-        *(("noise_variance", lambda bad=bad: GradientPosterior(RBF(0.4), bad, 2)) for bad in (0.0, np.nan)),
-        ("larger noise_variance", lambda: stable_cholesky(np.full((2, 2), np.nan), scale=1.0, noise_variance=1e-8)),
-        ("larger noise_variance", lambda: stable_cholesky(np.diag([1.0, -1e-3]), scale=1.0, noise_variance=1e-8)),
-    ):
-        with pytest.raises(InputError, match=says):
-            refused()
+    refused(InputError, "points", *(partial(posterior.append, bad) for bad in ([[np.nan, 0.0]], [[0.0]], [0.0, 0.0])))
+    refused(InputError, "noise_variance", *(partial(GradientPosterior, RBF(0.4), bad, 2) for bad in (0.0, np.nan)))
+    singular = np.full((2, 2), np.nan), np.diag([1.0, -1e-3])
+    factorised = [partial(stable_cholesky, bad, scale=1.0, noise_variance=1e-8) for bad in singular]
+    refused(InputError, "larger noise_variance", *factorised)
     assert (len(posterior), len(posterior.jitter)) == (3, 1)
 
 
