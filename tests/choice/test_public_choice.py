@@ -97,6 +97,7 @@ NO_TABLE, FAILED = np.zeros(5), np.where(np.arange(20) == 3, np.nan, np.ones((3,
     ("settings", "words"),
     [
         ({"public": NO_TABLE}, "candidates, rows"),
+        ({"public": [["a"] * 20] * 2}, "candidates, rows"),
         ({"public": np.zeros((3, 4))}, "10 public rows"),
         ({"public": np.vstack([np.ones((1, 20)), np.full((2, 20), np.nan)])}, "two candidates"),
         ({"public": FAILED}, "every candidate has a public loss that is not"),

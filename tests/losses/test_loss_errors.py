@@ -53,6 +53,7 @@ def own(result: Any) -> NamedLoss:
     [
         (lambda: squared_error([1.0, 2.0], [1.0]), r"y has shape \(2,\) and prediction has shape \(1,\)"),
         (lambda: squared_error([1.0], np.array([[1.0]])), r"prediction has shape \(1, 1\)"),
+        (lambda: squared_error(Unreadable(), [1.0]), "y cannot be read as an array.*Unreadable"),
         (lambda: huber_loss([1.0], [1.0], c=0.0), "c must be .* got 0.0"),
         (lambda: pinball_loss([1.0], [1.0], quantile=1.0), "quantile=1.0"),
         (lambda: log_loss([1], [0.5], labels=[0, 1], eps=0.0), "eps=0.0"),
