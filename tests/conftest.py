@@ -51,7 +51,8 @@ def pytest_collection_finish() -> None:
 def levels_of_loggers() -> None:
     """Undo what examples and benchmarks, run in this process, set for Optuna's loggers and ours."""
     set_level(logging.getLogger(optuna.__name__), optuna.logging.INFO)
-    set_level(logging.getLogger("dptune"), logging.NOTSET)
+    for name in ("dptune", "optuna.study"):
+        set_level(logging.getLogger(name), logging.NOTSET)
 
 
 @pytest.fixture

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import runpy
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,17 +40,4 @@ def run_shorter(name: str, folder: Path, patch: pytest.MonkeyPatch, *arguments: 
     script = folder / f"{name}.py"
     script.write_text(code)
     patch.setattr(sys, "argv", [str(script), str(folder), *arguments])
-    with levels_kept():
-        return runpy.run_path(str(script), run_name="__main__")
-
-
-@contextmanager
-def levels_kept() -> Iterator[None]:
-    """Undo what a script says about loggers."""
-    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
-    levels = [one.level for one in loggers]
-    try:
-        yield
-    finally:
-        for one, level in zip(loggers, levels, strict=True):
-            one.setLevel(level)
+    return runpy.run_path(str(script), run_name="__main__")

@@ -16,9 +16,9 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
-from page_tools import PAGES, ROOT, blocks, page, run
+from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
 from scipy.stats import loguniform
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
@@ -34,10 +34,6 @@ from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, DPFTSSampler, LDPTGPSampler, LocalObjective, SelectionObjective
 from dptune_sklearn import PrivateSearch
 
-X, Y = load_breast_cancer(return_X_y=True)
-X = (X - X.mean(axis=0)) / X.std(axis=0)
-TRAIN = X[400:].copy(), Y[400:].copy()  # apart from the private rows, or an objective could reach them
-ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
     "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_public_study.py",

@@ -13,8 +13,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
-from page_tools import blocks, page, run
-from sklearn.datasets import load_breast_cancer
+from page_tools import ROWS, X, Y, blocks, page, run
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
@@ -43,9 +42,6 @@ from dptune_sklearn import StopsEarly
 
 PAGE = "docs/what-breaks-the-promise.md"
 (EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, ASKED, MIXES, LOOKING, RANGES, DTYPES) = range(12)
-X, Y = load_breast_cancer(return_X_y=True)
-X = (X - X.mean(axis=0)) / X.std(axis=0)
-ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
 FITTED = LogisticRegression().fit(ROWS["X_train"], ROWS["y_train"])
 SPACE = {"C": optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)}
 
@@ -57,6 +53,11 @@ def block(number: int, *names: Any, **known: Any) -> dict[str, Any]:
 
 def opened(folder: Path) -> dptune.PrivacyLedger:
     return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=1.0))
+
+
+def searching(folder: Path) -> CentredSampler:
+    privatizer = dptune.LossPrivatizer(opened(folder), n=400, clip=(0.0, 1.0))
+    return CentredSampler(privatizer, SPACE, n_trials=8)
 
 
 def test_early_stopping_on_private_rows_prints_what_stopping_on_public_rows_does_not(capsys: Any) -> None:
@@ -76,7 +77,7 @@ def test_what_is_handed_to_libraries_that_are_not_installed(tmp_path: Path, caps
     assert wrong["validation_data"][0] is ROWS["X_val"]
     assert rows == (ROWS["X_train"], ROWS["y_train"])
     assert "validation_data" not in right
-    sampler = CentredSampler(dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), SPACE, n_trials=8)
+    sampler = searching(tmp_path)
     study = optuna.create_study(sampler=sampler)
     study.optimize(
         sampler.objective(lambda trial: np.full(400, trial.suggest_float("C", 1e-3, 1e3, log=True) / 1e3)), 8
@@ -95,7 +96,7 @@ def test_wrong_and_right_in_scikit_learn_run(tmp_path: Path) -> None:
     trial = optuna.trial.FixedTrial({"threshold": 0.4})
     tuned = (f1_score, FixedThresholdClassifier, TunedThresholdClassifierCV)
     assert 0 < block(THRESHOLDS, *tuned, grid=[0.2, 0.5], trial=trial, model=FITTED)["threshold"] < 1
-    sampler = CentredSampler(dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), SPACE, n_trials=8)
+    sampler = searching(tmp_path)
     block(FOLDS, cross_val_score, model=FITTED, X_private=X[:60], y_private=Y[:60], sampler=sampler)
 
 
@@ -113,7 +114,7 @@ def test_a_visit_is_not_a_patient(tmp_path: Path) -> None:
 
 
 def test_a_public_report_shows_whatever_it_is_given(tmp_path: Path) -> None:
-    sampler = CentredSampler(dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), SPACE, n_trials=8)
+    sampler = searching(tmp_path)
     X_stop, y_stop = X[400:450], Y[400:450]
     network = MLPClassifier(4, max_iter=2).partial_fit(X[450:], Y[450:], classes=[0, 1])
 
