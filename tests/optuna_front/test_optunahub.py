@@ -17,11 +17,7 @@ PACKAGE = REGISTRY / "samplers/private_tuning"
 
 
 def load(name):
-    """Load a package of a local registry: with optunahub, or the same way where it is not installed."""
-    if importlib.util.find_spec("optunahub"):
-        import optunahub
-
-        return optunahub.load_local_module(name, registry_root=str(REGISTRY))
+    """Load a package of a local registry, as optunahub.load_local_module does."""
     spec = importlib.util.spec_from_file_location(f"hub_{name.replace('/', '_')}", REGISTRY / name / "__init__.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 from sklearn.dummy import DummyClassifier
@@ -109,26 +108,6 @@ def test_a_spent_ledger_refuses_before_training(tmp_path, kind, known):
 
 
 # ---- the search space -------------------------------------------------------------------------------------
-
-
-@BOTH
-def test_step_int_log_and_choices_are_tuned_on_their_grid(tmp_path, kind):
-    space = {"i": IntDistribution(1, 9, step=2), "l": IntDistribution(1, 100, log=True)}
-    space |= {"s": FloatDistribution(0, 1, step=0.25), "c": CategoricalDistribution(["a", "b"])}
-    sampler = SAMPLERS[kind](open_privatizer(tmp_path), space, n_trials=30, seed=0, warn_independent_sampling=False)
-    study = create(None, sampler)
-
-    @sampler.objective
-    def losses(trial):
-        i, big = trial.suggest_int("i", 1, 9, step=2), trial.suggest_int("l", 1, 100, log=True)
-        assert i in (1, 3, 5, 7, 9)
-        assert trial.suggest_float("s", 0, 1, step=0.25) in (0, 0.25, 0.5, 0.75, 1)
-        worse = (trial.suggest_categorical("c", ["a", "b"]) == "a") / 10
-        return np.full(N, abs(i - 7) / 8 + abs(np.log(big / 10)) / 5 + worse)
-
-    study.optimize(losses, n_trials=14)
-    assert all(t.state == TrialState.COMPLETE for t in study.trials)
-    assert sampler.recommend(study)["i"] in (1, 3, 5, 7, 9)
 
 
 @pytest.mark.parametrize("warn", [True, False])

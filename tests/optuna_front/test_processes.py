@@ -22,7 +22,7 @@ PLACES = {  # where a process dies: before or after a call
 }
 
 
-def work(folder, opener, where, at):
+def work(folder, opener, where, at, planned):
     """Optimise the study; die at the so-manieth call."""
     calls = itertools.count(1)
 
@@ -42,12 +42,12 @@ def work(folder, opener, where, at):
 
         setattr(owner, name, dying)
     folder = Path(folder)
-    sampler = OPEN[opener](open_privatizer(folder))
+    sampler = OPEN[opener](open_privatizer(folder), n_trials=planned)
     create(stored(folder), sampler).optimize(objective_of(sampler), n_trials=40)
 
 
-def start(folder, opener, where=None, at=0):
-    return start_forked(f"from test_processes import *\nwork({str(folder)!r}, {opener!r}, {where!r}, {at})")
+def start(folder, opener, where=None, at=0, planned=24):
+    return start_forked(f"from test_processes import *\nwork({str(folder)!r}, {opener!r}, {where!r}, {at}, {planned})")
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_pat
 
 @pytest.mark.parametrize("opener", OPEN)
 def test_two_processes_on_one_study_share_questions_and_budget(tmp_path, opener):
-    sampler = OPEN[opener](open_privatizer(tmp_path))
+    sampler = OPEN[opener](open_privatizer(tmp_path), n_trials=12)
     study = create(stored(tmp_path), sampler)
-    ended = [worker.wait() for worker in [start(tmp_path, opener) for _ in range(2)]]
+    ended = [worker.wait() for worker in [start(tmp_path, opener, planned=12) for _ in range(2)]]
     assert [one.returncode for one in ended] == [0, 0], ended
     run, ledger = sampler.run_of(study), open_ledger(tmp_path)
     assert run.complete

@@ -204,13 +204,6 @@ def loading(folder, load):
     return create(None, optuna.samplers.RandomSampler(seed=0)), objective, called
 
 
-class Unreadable(tuple):
-    def __iter__(self):
-        raise RuntimeError(SECRET)
-
-    __len__ = __iter__
-
-
 def raising(error):
     def load():
         raise error(f"row 17 has income {SECRET}")
@@ -223,7 +216,6 @@ ODD = [np.full((N, 3), SECRET), (*DATA, DATA[1]), DATA[:1], (DATA[0], DATA[1][1:
 UNUSABLE = {
     "fails": (raising(FileNotFoundError), "FileNotFoundError"),
     "exits": (raising(SystemExit), "SystemExit"),
-    "a pair that cannot be read": (lambda: Unreadable(DATA), r"\(X, y\).*Unreadable"),
     "no answers": (lambda: (DATA[0], iter(DATA[1])), f"{N} rows"),
     **{f"odd {i}": (lambda odd=odd: odd, rf"\(X, y\)|{N} rows|\({N}, 1\)") for i, odd in enumerate(ODD)},
 }
