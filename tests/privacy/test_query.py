@@ -59,6 +59,14 @@ def test_the_kind_of_clip_is_part_of_the_question() -> None:
     clips = (Ball(1.0), Interval(-1.0, 1.0), Interval(0.0, 1.0))
     assert len({share(**one).digest(), *(base(**one, clip=clip).digest() for clip in clips)}) == 4
     assert base() != "a query" != share()
+    for query, words in (
+        (base(weights=[[1.0, -1.0]], clip=clips[1]), "difference of the losses at two"),
+        (base(**one, clip=clips[1]), "loss of one evaluated point"),
+        (base(clip=Box(0.0, 1.0)), "mean clipped losses of 2"),
+        (base(clip=Box(0.0, 1.0), centred=True), "losses of 2 evaluated points, less each person's median"),
+        (base(), "linear statistic"),
+    ):
+        assert words in query.statistic
     assert (Ball(1.5).diameter, Interval(-1.0, 2.5).diameter) == (3.0, 3.5)
     assert share().clip == Interval(0.0, 1.0)  # a contribution to a share lies between none and one
 
