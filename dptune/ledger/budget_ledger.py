@@ -104,7 +104,7 @@ class BudgetLedger(DurableLedger):
     def _store_limits(self, filter: GdpFilter) -> None:
         if (stored := filter.stored()) is not None:
             with self._database.transaction(write=False) as connection:  # a part of the one that writes
-                decisions.store_limits(connection, stored)
+                decisions.decide(connection, decisions.LIMITS, stored)
 
     @repeated
     def raise_budget(self, budget: Budget) -> None:
@@ -132,14 +132,14 @@ class BudgetLedger(DurableLedger):
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
             self._store_limits(self.filter.raised(budget))
             act = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": state.mark.seq}
-            decisions.store_raise(connection, act)
+            decisions.decide(connection, decisions.RAISE, act)
         self._refresh()
 
     @repeated
     def raises(self) -> list[dict[str, Any]]:
         """Return how the budget was raised, as plain JSON data, in order."""
         with self._transaction(write=False) as (connection, _):
-            return decisions.raises(connection)
+            return decisions.decided(connection, decisions.RAISE)
 
     def _raised_at(self, state: LedgerState) -> list[dict[str, Any]]:
         """Return the raises since the last charge; the next one has them in its hash."""
@@ -175,8 +175,8 @@ class BudgetLedger(DurableLedger):
     def _refresh(self) -> Budget:
         """Read the present budget and its filter."""
         with self._database.transaction(write=False) as connection:  # a part of the one that asks
-            self._raises = decisions.raises(connection)
-            fixed = decisions.limits(connection) if self._pair else []
+            self._raises = decisions.decided(connection, decisions.RAISE)
+            fixed = decisions.decided(connection, decisions.LIMITS) if self._pair else []
         row = self._row
         first = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
         self.budget = Budget(**self._raises[-1]["to"]) if self._raises else first

@@ -15,14 +15,13 @@ from dptune._checks import json_data
 from dptune.ledger import entries, schema
 from dptune.ledger.entries import WHOLE
 
-_RAISE = "budget/"  # with a number: a fact about the whole ledger
-_LIMITS = "limits/"  # the same
+RAISE, LIMITS = "budget/", "limits/"  # with a number: facts about the whole ledger
 FIXES = "limits"  # in the description of the charge that has fixed them
 RAISED = "raises"  # in that of the first charge after a raise
 
 _f = schema.facts.c
 _OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
-_RAISES, _ALL_LIMITS = (_OF_ALL.where(_f.name.startswith(name)) for name in (_RAISE, _LIMITS))  # at every look
+_DECIDED = {kind: _OF_ALL.where(_f.name.startswith(kind)) for kind in (RAISE, LIMITS)}  # at every look
 _d = sa.cast(schema.charges.c.description, sa.Text)
 _SAID = (  # descriptions that may say limits or raises
     sa.select(schema.charges.c.description)
@@ -31,28 +30,15 @@ _SAID = (  # descriptions that may say limits or raises
 )
 
 
-def raises(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Return how the budget was raised, in order."""
-    return [value["is"] for value in connection.execute(_RAISES).scalars()]
+def decided(connection: sa.Connection, kind: str) -> list[dict[str, Any]]:
+    """Return the raises, or the limits, in order; the last ones hold."""
+    return [value["is"] for value in connection.execute(_DECIDED[kind]).scalars()]
 
 
-def limits(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Return the limits as they were fixed, in order; the last ones hold."""
-    return [value["is"] for value in connection.execute(_ALL_LIMITS).scalars()]
-
-
-def store_raise(connection: sa.Connection, act: Mapping[str, object]) -> None:
-    """Store a raise."""
-    _store(connection, _RAISE, len(raises(connection)), "a raise", act)
-
-
-def store_limits(connection: sa.Connection, stored: Mapping[str, object]) -> None:
-    """Store limits."""
-    _store(connection, _LIMITS, len(limits(connection)), "limits", stored)
-
-
-def _store(connection: sa.Connection, kind: str, so_far: int, name: str, value: Mapping[str, object]) -> None:
-    entries.fixed(connection, WHOLE, f"{kind}{so_far + 1:06}", lambda: json_data(name, dict(value)))
+def decide(connection: sa.Connection, kind: str, value: Mapping[str, object]) -> None:
+    """Store a raise, or limits."""
+    name = f"{kind}{len(decided(connection, kind)) + 1:06}"
+    entries.fixed(connection, WHOLE, name, lambda: json_data("a decision", dict(value)))
 
 
 def contradiction(connection: sa.Connection, pending: Sequence[Mapping[str, Any]]) -> str:
@@ -62,8 +48,8 @@ def contradiction(connection: sa.Connection, pending: Sequence[Mapping[str, Any]
         pending: raises since the last charge, which no charge vouches for yet.
     """
     said = connection.execute(_SAID).scalars().all()
-    stored = limits(connection)
-    if [act for each in said for act in each.get(RAISED, [])] + list(pending) != raises(connection):
+    stored = decided(connection, LIMITS)
+    if [act for each in said for act in each.get(RAISED, [])] + list(pending) != decided(connection, RAISE):
         return "its raises are not those that its charges say"
     fixed = [each[FIXES] for each in said if FIXES in each]
     if not fixed and not stored:

@@ -54,12 +54,12 @@ from dptune.local import UserLedger
 folder, ledger, users = map(Path, sys.argv[1:])
 user, libc = os.geteuid(), ctypes.CDLL(None)
 new_mounts, new_user = 0x20000, 0x10000000  # a name space of its own, so that nothing has to be undone
-if libc.unshare(new_mounts | (new_user if user else 0)) != 0:
+private = 0x44000  # with all below
+if libc.unshare(new_mounts | (new_user if user else 0)) != 0 or libc.mount(None, b"/", None, private, None) != 0:
     print("nobody may mount", flush=True)
     os._exit(0)
 if user:
     Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-libc.mount(None, b"/", None, 0x44000, None)  # private, with all below
 (folder / "folder").mkdir()
 for here, name in ((ledger, "a space.db"), (users, "back\slash.db"), (folder, "folder")):
     there = folder / name

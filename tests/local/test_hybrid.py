@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,18 +150,6 @@ def test_it_is_charged_and_stated_as_one_of_ours(tmp_path: Any) -> None:
     assert (ledger.private("ann"), ledger.private("bob")) == (True, False)
     for made in (lambda epsilon: HybridRandomizer(epsilon, 1.0), lambda epsilon: HybridReplies(epsilon, 1.0, 1.0)):
         refused(InputError, "epsilon", *(partial(made, epsilon) for epsilon in (0.0, 1e-9, 31.0, math.nan, "1")))
-
-
-def test_copies_draw_anew_and_seeded_ones_are_not_copied() -> None:
-    randomizer = HybridRandomizer(1.0, (0.0, 2.0), invalid=2.0)
-    for copied in (pickle.loads(pickle.dumps(randomizer)), copy.deepcopy(randomizer)):
-        assert copied.describe() == randomizer.describe()
-    assert "NOT PRIVATE" not in repr(randomizer)
-    seeded = InsecureHybrid(1.0, 1.0, insecure_seed=3)
-    assert "NOT PRIVATE" in repr(seeded)
-    refused(TypeError, "seeded", lambda: pickle.dumps(seeded))
-    again = InsecureHybrid(1.0, 1.0, insecure_seed=3)
-    assert [seeded.randomize(0.2) for _ in range(9)] == [again.randomize(0.2) for _ in range(9)]
 
 
 def test_the_curator_knows_the_moments_and_cuts_nothing() -> None:

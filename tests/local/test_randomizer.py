@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import pickle
@@ -21,6 +22,7 @@ from refusals import refused
 from scipy.stats import chi2, kstest, laplace
 
 from dptune.errors import InputError
+from dptune.local import HybridRandomizer, InsecureHybrid
 from dptune.local.randomizer import GRID, InsecureRandomizer, LocalRandomizer
 
 MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
@@ -159,13 +161,22 @@ def test_any_two_values_stay_within_epsilon(a: float, b: float) -> None:
     assert abs(grid_point(randomizer, a) - grid_point(randomizer, b)) <= Fraction(0.7)
 
 
-def test_the_insecure_variant_is_reproducible_and_says_so() -> None:
-    a, b = (InsecureRandomizer(1.0, 2.0, insecure_seed=3) for _ in range(2))
-    assert [a.randomize(0.5) for _ in range(5)] == [b.randomize(0.5) for _ in range(5)]
-    assert "NOT PRIVATE" in repr(a)
-    assert not a.private
-    assert a.describe()["private"] is False
-    assert "NOT PRIVATE" not in repr(LocalRandomizer(1.0, 2.0))
+@pytest.mark.parametrize(
+    ("secure", "seeded"), [(LocalRandomizer, InsecureRandomizer), (HybridRandomizer, InsecureHybrid)]
+)
+def test_copies_draw_anew_and_a_seeded_variant_is_not_copied_and_says_what_it_is(secure: Any, seeded: Any) -> None:
+    randomizer = secure(0.7, (1.0, 4.0), invalid=2.0)
+    for twin in (pickle.loads(pickle.dumps(randomizer)), copy.deepcopy(randomizer)):
+        assert twin.describe() == randomizer.describe()
+        assert [twin.randomize(3.0) for _ in range(20)] != [randomizer.randomize(3.0) for _ in range(20)]
+    a, b = (seeded(1.0, 2.0, insecure_seed=3) for _ in range(2))
+    assert [a.randomize(0.5) for _ in range(9)] == [b.randomize(0.5) for _ in range(9)]
+    refused(TypeError, "same noise", lambda: pickle.dumps(a), lambda: copy.copy(a))
+    assert (randomizer.private, a.private, a.describe()["private"]) == (True, False, False)
+    assert ("NOT PRIVATE" in repr(a), "NOT PRIVATE" in repr(randomizer)) == (True, False)
+
+
+def test_the_seeded_variant_has_the_same_law() -> None:
     audit_law(lambda epsilon, bound: InsecureRandomizer(epsilon, bound, insecure_seed=1))
 
 
@@ -204,14 +215,6 @@ def test_whatever_a_value_raises_is_no_number_and_an_interrupt_passes_bare() -> 
     with pytest.raises(KeyboardInterrupt) as caught:
         LocalRandomizer(1.0, 1.0).randomize(RaisesInFloat(KeyboardInterrupt))
     assert (caught.value.args, caught.value.__context__) == ((), None)
-
-
-def test_a_randomizer_travels_to_another_process_and_seeded_noise_does_not() -> None:
-    randomizer = LocalRandomizer(0.5, (1.0, 4.0), invalid=2.0)
-    twin = pickle.loads(pickle.dumps(randomizer))
-    assert twin.describe() == randomizer.describe()
-    assert len({twin.randomize(3.0), twin.randomize(3.0), randomizer.randomize(3.0)}) == 3
-    refused(TypeError, "same noise", lambda: pickle.dumps(InsecureRandomizer(1.0, 1.0, insecure_seed=0)))
 
 
 BLOCKED = ["numpy", "scipy", "sqlalchemy", "optuna", "ray", "sklearn", "pandas", "matplotlib", "dp_accounting"]
