@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from ray import tune
@@ -39,6 +40,9 @@ class NoNoise(LocalRandomizer):
 
     def randomize(self, value):
         return self.clamp(value)
+
+    def __reduce__(self):  # it has no seed that two copies would share
+        return partial(NoNoise, self.epsilon, (self.low, self.high), invalid=self.invalid), ()
 
 
 def satisfaction(config):
