@@ -51,7 +51,6 @@ from benchmarks.report import DOCS
 from dptune.choice import Report
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.bins import Bins, edges_of
-from dptune.choice.report.cells import cells_loss
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.reporting import KEY
 
@@ -197,7 +196,7 @@ def floor(scores: Array, positive: Array, mu: float) -> float:
 
 def codes_of(plan: ReportPlan, y: Array, answers: Array) -> Array:
     """In which cells people are, for a model's answers about them."""
-    cells = cells_loss(plan.asked(), plan.cells(), plan.sizes)
+    cells = plan.loss()
     return cells(y, answers, labels=list(plan.labels) or None)
 
 

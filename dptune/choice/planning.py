@@ -333,7 +333,7 @@ class Outlook:
 def outlook(
     public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **details: Any
 ) -> Outlook:
-    """Return what can be said before anything is spent; ``known`` are the other fields of an ``Outlook``."""
+    """Return what can be said before anything is spent; ``details`` are the other fields of an ``Outlook``."""
     noise = None if default is None or not plan.share else plan.noise(2 * plan.estimate_radius * weight)
     chosen, alone = simulate(public, n, plan.eta, plan.public_weight, plan.finalists, [plan.radius], plan.law)
     expected = None

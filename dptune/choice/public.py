@@ -54,7 +54,7 @@ class PublicLosses:
 
     @classmethod
     def of(cls, public: npt.ArrayLike, interval: tuple[float, float] | None) -> PublicLosses:
-        """Return the losses in their range, which is ``known`` or follows from them.
+        """Return the losses in their range, which is ``interval`` or follows from them.
 
         Raises:
             InputError: they are not a matrix of numbers, or fewer than two candidates have losses.

@@ -81,36 +81,26 @@ def cells_loss(asked: Asked, cells: Any, sizes: Sequence[int]) -> NamedLoss:
     return NamedLoss("a report", function, asked.output, uses_labels=asked.labels is not None, checked=True)
 
 
-def decided(asked: Asked, scores: Vector) -> Indices:
-    """Return the class of the largest probability (n,), -1 where one is NaN; of "predict" the class itself."""
-    if asked.output == "predict":
-        return scores.astype(np.intp)
-    return np.where(np.isfinite(scores).all(axis=1), np.argmax(np.nan_to_num(scores), axis=1), -1)
+def in_two_classes(codes: Indices, scores: Vector, positive: int, bins: Bins) -> list[Indices]:
+    """Return the cells (n,) of (true class, score bin), the negative class first."""
+    place = bins.of(scores)
+    return [np.where((codes >= 0) & (place >= 0), (codes == positive) * bins.count + place, -1)]
 
 
-def in_two_classes(asked: Asked, bins: Bins) -> Any:
-    """Return the cells of (true class, score bin), the negative class first."""
+def in_many_classes(codes: Indices, scores: Vector, k: int, each: Sequence[Bins]) -> list[Indices]:
+    """Return the cells (n,) of (true class, decided class), and of (is it class j, bin of its probability) for each j.
 
-    def cells(codes: Indices, scores: Vector) -> list[Indices]:
-        place = bins.of(scores)
-        return [np.where((codes >= 0) & (place >= 0), (codes == asked.positive) * bins.count + place, -1)]
-
-    return cells
-
-
-def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
-    """Return the cells of (true class, decided class), and of (is it class j, bin of its probability) for each j."""
-    k = len(asked.labels or ())
-
-    def cells(codes: Indices, scores: Vector) -> list[Indices]:
-        decisions = decided(asked, scores)
-        blocks = [np.where((codes >= 0) & (decisions >= 0), codes * k + decisions, -1)]
-        for j, bins in enumerate(each):
-            place = bins.of(scores[:, j])
-            blocks.append(np.where((codes >= 0) & (place >= 0), (codes == j) * bins.count + place, -1))
-        return blocks
-
-    return cells
+    Scores are probabilities (n, k), of which the largest decides, or decided classes (n,).
+    """
+    decided = scores
+    if scores.ndim > 1:
+        decided = np.where(np.isfinite(scores).all(axis=1), np.argmax(np.nan_to_num(scores), axis=1), -1)
+    decided = decided.astype(np.intp)
+    blocks = [np.where((codes >= 0) & (decided >= 0), codes * k + decided, -1)]
+    for j, bins in enumerate(each):
+        place = bins.of(scores[:, j])
+        blocks.append(np.where((codes >= 0) & (place >= 0), (codes == j) * bins.count + place, -1))
+    return blocks
 
 
 def with_groups(codes: Vector, groups: Indices, own: Sequence[int], sizes: Sequence[int]) -> Vector:

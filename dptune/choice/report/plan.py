@@ -15,12 +15,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from dptune._arrays import Indices, Vector
 from dptune.choice.report.binning import choose
 from dptune.choice.report.bins import Bins
-from dptune.choice.report.cells import Asked, column_of, in_many_classes, in_two_classes
+from dptune.choice.report.cells import Asked, cells_loss, column_of, in_many_classes, in_two_classes
 from dptune.choice.report.public_rows import PublicScores
 from dptune.choice.report.regression import Ranges
 from dptune.errors import InputError
+from dptune.losses.named import NamedLoss
 from dptune.privacy.table import TableQuery
 
 MOST_CURVES = 8  # classes, above which only the confusion matrix is released
@@ -136,13 +138,16 @@ class ReportPlan:
             return (2 * self.bins[0].count,)
         return len(self.labels) ** 2, *(0 for _ in self.bins)
 
-    def cells(self) -> Any:
-        """Return (true classes, scores) -> the cell of each example in every block, as if all were of one group."""
+    def loss(self) -> NamedLoss:
+        """Return the code of each example's cells, as if all were of one group, as a loss."""
+        return cells_loss(self.asked(), self._cells, self.sizes)
+
+    def _cells(self, codes: Indices, scores: Vector) -> list[Indices]:
         if self.ranges is not None:
-            return self.ranges.cells
-        return (
-            in_two_classes(self.asked(), self.bins[0]) if self.two_classes else in_many_classes(self.asked(), self.bins)
-        )
+            return self.ranges.cells(codes, scores)
+        if self.positive is not None:
+            return in_two_classes(codes, scores, self.positive, self.bins[0])
+        return in_many_classes(codes, scores, len(self.labels), self.bins)
 
 
 def _with_unknown(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -18,7 +18,7 @@ from typing import Any
 from dptune._checks import at_least, nothing_charged, shown, text
 from dptune._checks import positive as positive_number
 from dptune._numbers import real
-from dptune.choice.report.cells import cells_loss, group_codes, read_codes, with_groups
+from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import how_to_ask, public_scores
 from dptune.choice.report.result import Report
@@ -146,7 +146,7 @@ def _prepared(
     wanted = make_plan(
         model,
         of_public,
-        mu=price or _mu_of(stored),
+        mu=price or float(getattr(ReportPlan.read(stored), "mu", 1.0)),
         n=privatizer.n,
         largest_weight=privatizer.largest_weight,
         threshold=threshold,
@@ -207,17 +207,11 @@ def _with_like(data: Any, public: Any) -> Any:
 
 def _function(plan: ReportPlan, examples: Any, reaches: Callable[[Any], Any], rows: int) -> EstimatorLosses:
     """Return what asks a model for the cells of the private examples, which ``reaches`` must not reach."""
-    loss = cells_loss(plan.asked(), plan.cells(), plan.sizes)
-    return EstimatorLosses(reaches, loss, examples, rows, trains_in_public=True)
+    return EstimatorLosses(reaches, plan.loss(), examples, rows, trains_in_public=True)
 
 
 def _itself(model: Any, **_: Any) -> Any:
     return model
-
-
-def _mu_of(stored: Any) -> float:
-    plan = ReportPlan.read(stored)
-    return 1.0 if plan is None else plan.mu
 
 
 def _agreed(stored: Any, wanted: ReportPlan, name: str, mu: float | None, *, bins: bool) -> ReportPlan:
