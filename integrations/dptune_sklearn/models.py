@@ -125,12 +125,12 @@ def _difference(public: Sequence[Any], private: Sequence[Any]) -> str:
     if isinstance(public, range):
         return f"X has {len(public)}, X_val has {len(private)}"
     only = {"X": [name for name in public if name not in private], "X_val": [n for n in private if n not in public]}
-    named = [f"only {table} has {_named(names)}" for table, names in only.items() if names]
+    named = [
+        f"only {table} has {', '.join(map(repr, names[:10]))}" + (f" and {len(names) - 10} more" if names[10:] else "")
+        for table, names in only.items()
+        if names
+    ]
     return "; ".join(named) or "the order differs: give X_val[X.columns]"
-
-
-def _named(columns: Sequence[Any]) -> str:
-    return ", ".join(map(repr, columns[:10])) + (f" and {len(columns) - 10} more" if len(columns) > 10 else "")
 
 
 def _missing(y: Any) -> list[int]:

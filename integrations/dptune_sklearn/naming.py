@@ -34,12 +34,11 @@ def what_is_searched(estimator: Any) -> Any:
     if not is_search(estimator):
         return estimator
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _HOW}
-    return type(estimator), settings, _candidates(estimator) if has_run(estimator) else None
-
-
-def _candidates(search: Any) -> Any:
-    results = results_of(search)
-    return results["params"], {name: scores for name, scores in results.items() if name.startswith("mean_test_")}
+    if not has_run(estimator):
+        return type(estimator), settings, None
+    results = results_of(estimator)
+    scores = {name: scores for name, scores in results.items() if name.startswith("mean_test_")}
+    return type(estimator), settings, (results["params"], scores)
 
 
 def stands_for(estimator: Any, loss: str | NamedLoss, training: TrainingRows) -> Mapping[str, str]:

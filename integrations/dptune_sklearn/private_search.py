@@ -206,7 +206,10 @@ class PrivateSearch(WrappedEstimator):
         spend = self._strategy()
         _remember(self, X_val)
         training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
-        models = Models(self._searched(), training, private, self.loss, self.n_jobs, search=self.estimator)
+        estimator = self.estimator.estimator if self.wraps_search else self.estimator
+        if self.cv is not None:
+            estimator = seeded(estimator, self.random_state)
+        models = Models(estimator, training, private, self.loss, self.n_jobs, search=self.estimator)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
         self._means = stands_for(self.estimator, self.loss, training) if self.name else {}
         ledger = self._ledger()
@@ -341,12 +344,6 @@ class PrivateSearch(WrappedEstimator):
             )
         return decide
 
-    def _searched(self) -> Any:
-        """Return the estimator whose parameters are searched; for a public search everything in it is seeded."""
-        if self.cv is None:
-            return self.estimator
-        return seeded(self.estimator.estimator if self.wraps_search else self.estimator, self.random_state)
-
     def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
         return self._ledger().statement(delta=delta)
@@ -368,14 +365,13 @@ class PrivateSearch(WrappedEstimator):
             "sigma": [each["sigma"] for each in descriptions],
             "value": [charge.value for charge in charges],
             "private": [charge.private for charge in charges],
-            "params": [self._asked_at(charge.key, charge.note) for charge in charges],
+            "params": [
+                UserSpace(self.space).user(charge.note["parameters"])
+                if charge.key == FINAL or charge.key.startswith(VALUE)
+                else None
+                for charge in charges
+            ],
         }
-
-    def _asked_at(self, key: str, note: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What the estimator was given where a value or the estimate was asked for; None: a release of other things."""
-        if key != FINAL and not key.startswith(VALUE):
-            return None
-        return UserSpace(self.space).user(note["parameters"])
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""

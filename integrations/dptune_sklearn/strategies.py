@@ -87,10 +87,11 @@ def select(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Mo
             if (fit := next(fits, None)) is None:
                 raise InputError(_fewer_than_two([model for _, model in begun_fits]))
             begun_fits.append(fit)
-    loss, most = as_loss(search.loss).name, as_loss(search.loss).most
-    bound = None if most == math.inf else most
-    default_losses = partial(_usual_losses, models, first or {})
-    privatizer.choose_clip(default_losses, loss=loss, most=bound, mu=search.mu, choice_share=choice)
+    loss = as_loss(search.loss)
+    most = None if loss.most == math.inf else loss.most
+    privatizer.choose_clip(
+        lambda: models.losses(models.fitted(first or {})), loss=loss.name, most=most, mu=search.mu, choice_share=choice
+    )
     mu = usual_share(ledger, search.mu, choice_share=choice) if begun is None else float(begun["mu"])
     if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
@@ -142,10 +143,6 @@ def _shown_by_a_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: flo
     return f"{shown} The released loss has noise of standard deviation {sigma:.3g}."
 
 
-def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
-    return models.losses(models.fitted(default))
-
-
 def propose(
     method: dptune.search.Method, search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Models
 ) -> SearchResult:
@@ -186,13 +183,13 @@ def sample(sampler: Any, search: SearchSettings, privatizer: dptune.LossPrivatiz
         charges = [] if study.trials else charges_of(privatizer.ledger, search.name_, prefix=VALUE)
         for charge in charges:
             if charge.value is not None:
-                at = dict(charge.note["parameters"])
-                (value,) = charge.value
-                noise = charge.description["sigma"]
-                details = {SIGMA: noise}
-                study.add_trial(
-                    optuna.trial.create_trial(params=at, distributions=distributions, value=value, user_attrs=details)
+                trial = optuna.trial.create_trial(
+                    params=dict(charge.note["parameters"]),
+                    distributions=distributions,
+                    value=charge.value[0],
+                    user_attrs={SIGMA: charge.description["sigma"]},
                 )
+                study.add_trial(trial)
         _drive(run, models, where, ask=ask, tell=tell)
     return _ended(run, models, where)
 
@@ -245,7 +242,8 @@ def _runs(
         return SearchRequest(method, privatizer, mu, search.random_state, *arguments)
 
     def _default_losses() -> dptune.privacy.PerExampleLosses | None:
-        return _usual_losses(models, where.user(usual) if usual is not None and not moved else search.default or {})
+        used = where.user(usual) if usual is not None and not moved else search.default or {}
+        return models.losses(models.fitted(used))
 
     space = None if method is VALUES else where.space
     wanted = request(search.n_trials, search.mu)
