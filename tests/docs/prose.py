@@ -67,16 +67,16 @@ def is_proof(path: Path) -> bool:
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    name = os.path.relpath(path, ROOT)
+    name, proof = os.path.relpath(path, ROOT), is_proof(path)
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         for number, line in enumerate(text.splitlines(), 1):
-            figures = is_proof(path) and line.startswith("|")  # printed by a benchmark, and compared with it
+            figures = proof and line.startswith("|")  # printed by a benchmark, and compared with it
             if len(line) > WIDEST and not figures and not re.fullmatch(r"\s*\S+", line):
                 yield Fault(name, number, f"{len(line)} characters", line[:60])
     found = markdown_sentences(text) if path.suffix == ".md" else python_sentences(text)
     for each in found:
-        if each.words > LONGEST and not is_proof(path):
+        if each.words > LONGEST and not proof:
             yield Fault(name, each.line, f"{each.words} words", each.text)
         if phrase := BANNED.search(each.text):
             yield Fault(name, each.line, f"phrase {phrase[0]!r}", each.text)
