@@ -94,7 +94,7 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(le
 
 def test_workers_with_too_few_trials_each_say_what_is_missing(ledger):
     workers = [start(ledger) for _ in range(8)]
-    for i in range(TRIALS + 2 * POPULATION):
+    for i in range(TRIALS + 4):
         trial(workers[i % 8], str(i))
     assert re.search(r"0 of 4 generations.*n_jobs", workers[0].still_missing())
     with pytest.warns(UserWarning, match=r"centre of the search space.*0 of 4 generations.*n_jobs"):

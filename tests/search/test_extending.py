@@ -216,7 +216,7 @@ def audit_interleaving(path, steps):
 BUSY = [(0, "trial"), (1, "trial")] * 20 + [(0, "raise"), (1, "extend"), (0, "extend")] + [(0, "trial")] * 14
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 @example(steps=BUSY)
 def test_two_processes_that_extend_never_fork_or_undercount_the_budget(fast_path, steps):

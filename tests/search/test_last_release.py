@@ -150,6 +150,20 @@ def test_a_run_of_which_one_trial_only_can_be_evaluated_ends_without_a_choice_an
     assert not start().complete
 
 
+def test_a_default_that_cannot_be_trained_is_compared_with_nothing_until_a_restart_trains_it(fast_path):
+    start = starting(SELECTION_RUN, fast_path / "ledger.db")
+    run = start()
+    run.finish("good", good := {"a": 0.3, "b": 1.0}, losses_of(good, 50))
+    for i in range(run.plan.trials - 1):
+        x = run.ask(i)
+        run.finish(f"{i}", x, None if x == pytest.approx(DEFAULT) else losses_of(x, 50))
+    assert run.complete
+    assert keys(run.ledger) == ["choice"]
+    assert run.recommend().improvement is None
+    made_up_for(again := start(), 2)
+    check_end(again)
+
+
 def test_progress_counts_answers(fast_path):
     """A generation that is paid and has no answer is used up, and is not called done."""
     start = starting(MIXED_RUN, fast_path / "ledger.db")
