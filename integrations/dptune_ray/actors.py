@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import ray
@@ -34,8 +35,12 @@ class Actor:
     """Serves an object that knows nothing of Ray; ``parts`` are its class and the arguments of that."""
 
     def __init__(self, *parts: bytes) -> None:
-        kind, args = cloudpickle.loads(b"".join(parts))
-        self.served = kind(*args)
+        self._kind, self._args = cloudpickle.loads(b"".join(parts))
+
+    @cached_property
+    def served(self) -> Any:
+        """The object, made when it is first asked: what its class refuses is an answer."""
+        return self._kind(*self._args)
 
     def call(self, method: str, *args: Any, **further: Any) -> Any:
         """Return what the method returns, which is public, or the public error that it raised."""
@@ -44,8 +49,7 @@ class Actor:
         except dptune.DptuneError as error:
             return without_traceback(error)
         except Exception as error:  # noqa: BLE001 - its text could quote a private value
-            name = type(self.served).__name__.lower()
-            return dptune.DptuneError(f"the {name} failed with {type(error).__name__}.")
+            return dptune.DptuneError(f"the {self._kind.__name__.lower()} failed with {type(error).__name__}.")
 
 
 def in_parts(kind: type, *args: Any) -> list[bytes]:

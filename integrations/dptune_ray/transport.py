@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,42 +26,28 @@ MOST = 8192  # numbers in a message: 64 KiB
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
 
 
-class Server:
+class Server(InProcess):
     """The trusted server in its actor; knows nothing of Ray. Arguments as of :meth:`RayTransport.serve`."""
 
     def __init__(self, ledger: dptune.ledger.PlanLedger, settings: FTSSettings, timeout: float) -> None:
-        self._about = ledger, settings, timeout
+        super().__init__(FTSServer(ledger, settings), timeout=timeout)
+        self._about = repr(ledger), settings, timeout
         self._life = secrets.token_hex(8)  # another one after a restart
 
-    @cached_property
-    def inner(self) -> InProcess:
-        """The server, made when it is first asked: what its ledger refuses is an answer."""
-        ledger, settings, timeout = self._about
-        return InProcess(FTSServer(ledger, settings), timeout=timeout)
-
     def begin(self, ledger: str, settings: FTSSettings, timeout: float) -> None:
-        if (ledger, settings, timeout) != (repr(self._about[0]), *self._about[1:]):
+        if (ledger, settings, timeout) != self._about:
             raise dptune.errors.BudgetMismatch(
                 "a federation of this name with another ledger, settings or timeout is running; use another name."
             )
-        _ = self.inner
 
-    def open_round(self) -> int:
-        return self.inner.open_round()
-
-    def rounds(self) -> int:
-        return self.inner.rounds()
-
-    def settings(self) -> dict[str, object]:
-        return self.inner.settings()
-
-    def submit(self, message: Message) -> str:
-        self.inner.submit(message)
+    def take(self, message: Message) -> str:
+        """Take a message; return which life of the server this is."""
+        self.submit(message)
         return self._life
 
-    def poll(self, t: int) -> tuple[str, Matrix | None]:
+    def look(self, t: int) -> tuple[str, Matrix | None]:
         """Return which life of the server this is, and the broadcast of round ``t``, released if it is due, or None."""
-        return self._life, self.inner.poll(t)
+        return self._life, self.poll(t)
 
 
 class RayTransport(Transport):
@@ -117,7 +102,7 @@ class RayTransport(Transport):
         """Send a message, and keep it until its round is released; raises what :meth:`FTSServer.submit` raises."""
         self._waiting[message.agent] = "", message
         try:
-            self._waiting[message.agent] = self._client.call(Server.submit, message), message
+            self._waiting[message.agent] = self._client.call(Server.take, message), message
         except AlreadySent:
             raise  # by an earlier life of this agent, or a repeated call: kept, should the server be restarted
         except dptune.DptuneError:
@@ -135,7 +120,7 @@ class RayTransport(Transport):
             return self._latest[1]
         pause = _FIRST_PAUSE
         while True:
-            life, released = self._client.call(Server.poll, t)
+            life, released = self._client.call(Server.look, t)
             if released is not None:
                 self._latest = t, released
                 return self._latest[1]
@@ -148,7 +133,7 @@ class RayTransport(Transport):
         for agent, (had, message) in self._waiting.items():
             if message.round == t and had != life:
                 with suppress(AlreadySent, RoundClosed, dptune.PlanComplete):
-                    self._client.call(Server.submit, message)
+                    self._client.call(Server.take, message)
                 self._waiting[agent] = life, message
 
     def __reduce__(self) -> tuple[object, ...]:

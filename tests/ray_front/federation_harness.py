@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from ray.tune.utils import flatten_dict
 
-from dptune.federated import FTSServer, InProcess, Message
+from dptune.federated import FTSServer, Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
@@ -30,19 +30,19 @@ def serve(folder, timeout=LONG):
     return RayTransport.serve(open_plan(folder), SETTINGS, timeout=timeout)
 
 
-def seeded(folder):
-    """Return a server whose noise and samples are those of any other such one."""
-    server = FTSServer(open_plan(folder), SETTINGS, noise=SeededNoise(5), samples=SeededSample(5))
-    return InProcess(server, timeout=LONG)
+class Seeded(Server):
+    """Its noise and samples are those of any other such one."""
+
+    def __init__(self, ledger, *about):
+        super().__init__(ledger, *about)
+        self.server = FTSServer(ledger, SETTINGS, noise=SeededNoise(5), samples=SeededSample(5))
 
 
-def new_life(local_actors, folder, served=None):
-    """Put a new life of the server, which serves this one, in the place of the one that runs; return it."""
+def new_life(local_actors, folder, kind=Server):
+    """Put a new life of the server in the place of the one that runs; return it."""
     (name,) = local_actors
-    local_actors[name] = Actor(*in_parts(Server, open_plan(folder), SETTINGS, LONG))
-    if served is not None:
-        local_actors[name].served.inner = served
-    return local_actors[name].served.inner.server
+    local_actors[name] = Actor(*in_parts(kind, open_plan(folder), SETTINGS, LONG))
+    return local_actors[name].served.server
 
 
 def value(agent, config):

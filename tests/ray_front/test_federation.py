@@ -28,12 +28,12 @@ from federation_harness import (
     LONG,
     ROUNDS,
     SETTINGS,
+    Seeded,
     a_message,
     new_life,
     open_plan,
     open_searches,
     result_of,
-    seeded,
     serve,
     step,
     value,
@@ -58,7 +58,7 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, loc
     folders = [fast_path / "optuna", fast_path / "ray"]
     for folder in folders:
         folder.mkdir()
-    transport = seeded(folders[0])
+    transport = Seeded(open_plan(folders[0]), SETTINGS, LONG)
     studies = [
         optuna.create_study(sampler=DPFTSSampler(transport, SETTINGS, distributions, agent=n, seed=1))
         for n in range(SETTINGS.agents)
@@ -68,7 +68,7 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, loc
         for n, study in enumerate(studies):
             study.optimize(lambda t, n=n: value(n, suggested(t)), 1)
     transport = serve(folders[1])
-    new_life(local_actors, folders[1], seeded(folders[1]))
+    new_life(local_actors, folders[1], Seeded)
     searches = open_searches(folders[1], transport)
     configs = step(searches, points)
     for study, visited, search in zip(studies, configs, searches, strict=True):
@@ -159,7 +159,7 @@ def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept
     with pytest.raises(dptune.errors.AlreadySent):
         transport.submit(a_message(0, size=2.0))
     (server,) = local_actors.values()
-    assert np.array_equal(server.served.inner.server._messages[0], np.ones(SETTINGS.M))
+    assert np.array_equal(server.served.server._messages[0], np.ones(SETTINGS.M))
     with pytest.raises(dptune.errors.MessageRefused):
         transport.submit(Message(1, 0, np.full(SETTINGS.M, np.nan)))
     assert [*transport._waiting] == [0]
@@ -189,7 +189,7 @@ def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(fast_path, local_ac
         folder = fast_path / f"{lost}"
         folder.mkdir()
         transport = serve(folder)
-        new_life(local_actors, folder, seeded(folder))
+        new_life(local_actors, folder, Seeded)
         host = a_host(transport)
         assert host.advance(at) == at
         if lost:
