@@ -22,8 +22,8 @@ def test_the_announced_noise_is_that_of_the_charges(ledger, method, levels):
     space = None if method is VALUES else SPACE
     about = {} if levels == 1 else {"default": {"a": 0.25, "b": 0.25}}
     about |= {"rung_share": 0.3, "rungs": 2} if method is CENTRED else {}
-    run = SearchRun(method, privatizer, scope="run", space=space, trials=40, **about)
-    for i in range(100):
+    run = SearchRun(method, privatizer, scope="run", space=space, trials=20, **about)
+    for i in range(60):
         if run.complete:
             break
         x = {"a": 0.5, "b": i / 100} if space is None else run.ask()

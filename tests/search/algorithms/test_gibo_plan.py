@@ -40,12 +40,12 @@ def test_defaults_follow_from_public_facts():
     assert planned(plan_gibo, d=3, n=500, mu=1.0, theta0=(0.1, 0.2, 0.3)).settings.starts == 0
 
 
-@pytest.mark.parametrize(("cells", "d"), [(3, 10), (8, 1), (10, 5)])
+@pytest.mark.parametrize(("cells", "d"), [(3, 8), (8, 1), (10, 4)])
 def test_a_coarse_grid_does_not_swallow_the_design(cells, d):
     """Without noise a quadratic's minimum is found; designs inside one cell would never leave the start."""
     space = Space({f"i{j:02d}": Int(0, cells - 1) for j in range(d)})
     assert worst_distance(space) < 1e-9
-    if d == 10:
+    if d == 8:
         assert worst_distance(space, lengthscale=LENGTHSCALE) > 0.02  # the test can fail: without the cells it does
 
 
@@ -55,7 +55,7 @@ def worst_distance(space, **settings):
     for seed in range(2):
         target = space.encode(space.decode(np.random.default_rng(seed).uniform(size=len(space))))
         curator = Curator(4, (0.0, 1.0), seed=seed, private=False, mu=1e4)
-        run = SearchRun(GIBO, curator, scope="s", space=space, seed=seed, **settings)
+        run = SearchRun(GIBO, curator, scope="s", space=space, seed=seed, monitor_share=0.0, **settings)
         for trial in range(run.plan.trials):
             found = run.ask()
             run.finish(str(trial), found, np.full(4, np.mean((space.encode(found) - target) ** 2)))
