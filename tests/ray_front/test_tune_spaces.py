@@ -66,8 +66,8 @@ def test_nested_dicts_are_named_by_their_path_and_come_back_nested():
     assert spaces.flat({**config, "n": np.int64(3), "data": object()}) == {"model/depth": 4, "rate": 0.5, "n": 3}
     lists = {"layers": (np.int64(3), [2.5]), "steps": [{"k": 1}], "data": [object()], "codes": {1: [2]}, "s": [{3}]}
     assert spaces.flat(lists) == {"layers": [3, [2.5]], "steps": [{"k": 1}], "codes/1": [2]}
-    objects = spaces.domains_of({"o": tune.choice([object(), 1]), "one": tune.choice([1]), "k": 1})
-    assert spaces.to_space(objects, choices=True) is None
+    fixed = {"one": tune.choice([1]), "three": tune.randint(3, 4), "k": 1}
+    assert spaces.to_space(spaces.domains_of({"o": tune.choice([object(), 1]), **fixed}), choices=True) is None
     assert spaces.rounded(tune.choice([[8], [8, 8]]), (8, 8)) == [8, 8]
     assert spaces.without({"a": {"b": 1, "c": 2}, "d": 3}, {"a/b", "d"}) == {"a": {"c": 2}}
 
