@@ -76,8 +76,7 @@ def test_a_public_search_proposes_and_private_people_decide(fast_path, kind, fit
     assert "private choice" in search.summary() == search.best_params_.summary()
     assert "mu = 4" in str(search.statement(delta=1e-3))
     spent = search.ledger.spent()
-    for again in (pickle.loads(pickle.dumps(search)), *([] if fitted else [clone(search)])):
-        assert again.fit(*PUBLIC, **VAL).best_params_ == search.best_params_
+    assert pickle.loads(pickle.dumps(search)).fit(*PUBLIC, **VAL).best_params_ == search.best_params_
     assert search.ledger.spent() == spent
 
 
