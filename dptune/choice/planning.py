@@ -157,9 +157,10 @@ def plan(
         weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
         default: place of the user's own candidate. Without it nothing is estimated.
     """
-    if Shares.of(rest, wanted, 0.0).mu <= 0:
-        return ChoicePlan(0.0, 0.0, rest.divides, (), 1.0, 1.0, wanted.public_weight, rest.divides)
     share = wanted.estimate_share
+    some = 0.0 if default is None else USUAL_SHARE if share is None else share
+    if Shares.of(rest, wanted, some).mu <= 0:  # then it is 0 for every other share above 0, too
+        return ChoicePlan(0.0, some, False, (), 1.0, 1.0, wanted.public_weight, False)
     if default is None:
         share = 0.0
     elif share is None:

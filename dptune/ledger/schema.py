@@ -144,7 +144,10 @@ def _absolute(url: sa.URL, text: str) -> sa.URL:
         raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
     if url.query:
         raise InputError(f"the URL of a ledger in SQLite has no settings; got {', '.join(url.query)}.")
-    return url.set(database=str(Path(url.database).resolve()))
+    try:
+        return url.set(database=str(Path(url.database).resolve()))
+    except RuntimeError as error:  # up to Python 3.12: a loop of links
+        raise InputError(f"the ledger's path cannot be used: {error}.") from None
 
 
 _SQLITE = {"timeout": 60, "check_same_thread": False}  # threads take turns

@@ -61,11 +61,19 @@ def log_run(
 class MLflowRun:
     """The MLflow run of one run of a ledger, begun or, by its tag, found again."""
 
-    def __init__(self, ledger: PrivacyLedger, name: str, **where: Unpack[Where]) -> None:
-        self._ledger, self._delta = ledger, where.get("delta")
-        ledger.statement(delta=self._delta)  # refuses a missing delta
-        self._client = _client(where.get("tracking_uri"))
-        self._experiment = self._experiment_named(where.get("experiment") or name)
+    def __init__(
+        self,
+        ledger: PrivacyLedger,
+        name: str,
+        *,
+        delta: float | None = None,
+        tracking_uri: str | None = None,
+        experiment: str | None = None,
+    ) -> None:  # named: another place to write to must not be taken for a misspelt one
+        self._ledger, self._delta = ledger, delta
+        ledger.statement(delta=delta)  # refuses a missing delta
+        self._client = _client(tracking_uri)
+        self._experiment = self._experiment_named(experiment or name)
         mark = hashlib.sha256(f"{ledger.identity} {name}".encode()).hexdigest()[:32]
         runs = self._client.search_runs([self._experiment], f"tags.`{RUN}` = '{mark}'")
         self.id: str = runs[0].info.run_id if runs else self._begin(name, {RUN: mark})

@@ -39,6 +39,7 @@ from dptune.choice.proposals import (
     check_options,
     choose_among,
 )
+from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 
 _logger = logging.getLogger(__name__)
 UNNAMED = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")  # ends the name that Tune gives to an experiment without one
@@ -75,6 +76,7 @@ def choose(
             :func:`dptune.choice.proposals.choose_among`.
     """
     check_options(options)
+    write_memory_of_cmaes()  # here, where private rows are read, and not in the tasks: a later search may be pickled
     candidates = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]
     experiment = Path(results.experiment_path).name
     name = None if UNNAMED.search(experiment) else experiment

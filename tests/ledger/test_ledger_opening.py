@@ -17,7 +17,7 @@ from ledger_tools import pay
 from refusals import refused
 
 from dptune import CENTRED, Budget, BudgetExhausted, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.errors import BudgetMismatch
+from dptune.errors import BudgetMismatch, DptuneError
 
 EXACT = Budget.approximate_dp(4.0, 1e-7)
 BELOW = Budget(EXACT.mu * (1 - 5e-10), 4.0, 1e-7)  # of another root finder
@@ -54,6 +54,12 @@ def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptur
     caplog.clear()
     PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
     assert caplog.text == ""
+
+
+def test_a_loop_of_links_is_refused(fast_path: Path) -> None:
+    (fast_path / "x.db").symlink_to(fast_path / "y.db")
+    (fast_path / "y.db").symlink_to(fast_path / "x.db")
+    refused(DptuneError, "x.db", partial(PrivacyLedger, fast_path / "x.db", EXACT))
 
 
 def test_a_place_without_a_folder_or_a_ledger_and_a_file_of_something_else_are_refused(tmp_path: Path) -> None:

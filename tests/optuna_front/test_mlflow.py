@@ -15,6 +15,7 @@ from noises import CannedNoise, NoNoise
 import dptune
 from dptune.privacy.noise import SeededNoise
 from dptune_mlflow import MLflowCallback, log_run
+from dptune_mlflow.run import MLflowRun
 from dptune_optuna import CentredSampler
 from harness import (
     FRONTS,
@@ -198,6 +199,8 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path, where):
     ):
         with pytest.raises(dptune.InputError, match=says):
             use()
+    with pytest.raises(TypeError, match="experimnt"):  # it would be written to another place
+        MLflowRun(unknown._runs.request.ledger, "svm", **where, experimnt="ours")
 
 
 def test_without_mlflow_the_extra_is_named(tmp_path, where, monkeypatch):

@@ -153,7 +153,7 @@ def _prepared(
         by=groups_of(public[0], by),
         bins=number,
     )
-    examples, reaches = _with_like(data, public[0]), partial(_itself, fitted=model, public=public)
+    examples, reaches = _with_like(data, public[0]), partial(_itself, model=model, public=public)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
     if stored is None:
@@ -210,7 +210,7 @@ def _function(plan: ReportPlan, examples: Any, reaches: Callable[[Any], Any], ro
     return EstimatorLosses(reaches, plan.loss(), examples, rows, trains_in_public=True)
 
 
-def _itself(model: Any, **_: Any) -> Any:
+def _itself(model: Any, /, **_: Any) -> Any:
     return model
 
 

@@ -99,6 +99,8 @@ class Foreign:
 
 
 TABLE = np.concatenate([PUBLIC[0], PRIVATE[0]]), np.concatenate([PUBLIC[1], PRIVATE[1]])
+KEEPS = LogisticRegression().fit(*PUBLIC)
+KEEPS.kept = PRIVATE[0]
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +139,9 @@ def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
         ({"model": RIDGE, "public": ANSWERS, "positive": 1}, "no classes_"),
         ({"model": RIDGE, "public": (PUBLIC[0], np.full(300, np.nan))}, "finite|NaN"),
         ({"model": Foreign()}, "scores="),
-        ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
+        ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private.* through public: "),
         ({"data": lambda: (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
+        ({"model": KEEPS}, "can reach the private.* through model: kept"),
         ({"mine": "ledger.db"}, "LossPrivatizer"),
     ],
 )

@@ -12,9 +12,11 @@ import cmaes
 import numpy as np
 import pytest
 
+from dptune.errors import InputError
 from dptune.privacy.seal import uninitialised
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 from dptune_optuna import objective
+from dptune_ray import choice
 
 LEFT = 1234.56789  # in memory, by whatever was there before
 USUAL = {"mean": np.zeros(2), "sigma": 1.0}
@@ -75,3 +77,11 @@ def test_a_process_that_imports_the_front_end_is_safe(monkeypatch: pytest.Monkey
     assert written
     # whoever unpickles an objective imports the shield
     assert {"dptune_optuna.shield"} <= {getattr(held, "__module__", "") for held in vars(objective).values()}
+
+
+def test_the_process_of_a_choice_in_ray_is_safe_before_it_reads_private_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(choice, "write_memory_of_cmaes", lambda: written.append("choice"))
+    with pytest.raises(InputError, match="results must be"):
+        choice.choose(None, None, loss="log_loss", data=written.clear)
+    assert written
