@@ -76,7 +76,7 @@ def agree_on_plan(
         stored = ledger.fix_plan(scope, begin)
     if not isinstance(stored, dict) or "seed" not in stored:
         raise BudgetMismatch(
-            f"the name {scope!r} belongs to a choice or another release, not to a run: give the study a new name."
+            f"the name {scope!r} belongs to a choice or another release, not to a run. Give the run another name."
         )
     _agree_on_people(privatizer, scope)
     drawn = stored["seed"] if seed is None else seed
@@ -88,7 +88,7 @@ def agree_on_plan(
         raise BudgetMismatch(
             f"the run {scope!r} was planned with other settings or another search space, which are fixed when a run "
             f"begins. {_difference(wanted, stored)} Continue it with its own settings, extend it when it is complete "
-            "(docs/optuna.md), or give a new study a new name."
+            "(docs/resume.md), or give a new run a new name."
         )
     return plan
 

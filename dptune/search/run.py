@@ -145,7 +145,7 @@ class SearchRun(AskingRun):
             if self.used_up:
                 over = (
                     f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read "
-                    "or spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= "
+                    "or spent. Read its recommendation, extend it (docs/resume.md), or start another study with a mu= "
                     "of its own, as for a function that has changed."
                 )
                 raise PlanComplete(over if self.complete else f"{over} {self._rounds_made()}")
