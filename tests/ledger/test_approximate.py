@@ -22,7 +22,6 @@ from dptune.ledger.approximate import (
     largest_plan,
 )
 from dptune.ledger.gdp import (
-    bounded_range_from_mu,
     epsilon_from_mu,
     mu_from_bounded_range,
     mu_from_epsilon,
@@ -106,24 +105,6 @@ def test_no_order_of_two_choices_and_a_gaussian_costs_more(a: float, b: float, m
         assert after(middle, a, np.array([epsilon]))[0] <= composed_delta(mu, a + b, epsilon) + 1e-5
 
 
-@pytest.mark.parametrize(("mu", "eta"), PAIRS)
-def test_dp_accounting_composes_the_same(mu: float, eta: float) -> None:
-    """Its convolution of a Gaussian with the law of a choice's log-ratio, on a grid, rounded up."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    step = 1e-3
-    loss = np.arange(-math.ceil(eta / step), math.ceil(eta / step) + 1) * step
-    weights = np.exp(loss / 2) * (np.abs(loss) <= eta + step / 2)
-    choice = pld.from_two_probability_mass_functions(
-        {i: math.log(w / weights.sum()) for i, w in enumerate(weights[::-1]) if w},
-        {i: math.log(w / weights.sum()) for i, w in enumerate(weights) if w},
-        value_discretization_interval=step,
-    )
-    both = choice.compose(pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=step))
-    for delta in DELTAS:
-        assert composed_epsilon(mu, eta, delta) == pytest.approx(both.get_epsilon_for_delta(delta), abs=4e-3)
-
-
 @given(MUS, ETAS, st.sampled_from(DELTAS))
 def test_it_is_never_above_gdp_nor_below_its_parts(mu: float, eta: float, delta: float) -> None:
     both = composed_epsilon(mu, eta, delta)
@@ -142,16 +123,6 @@ def test_the_largest_plan_fits_and_no_larger_one(epsilon: float, delta: float, s
     larger = divided(mu * (1 + 1e-6), share)
     assert composed_delta(*larger, epsilon) > delta
     assert largest_mu(eta, epsilon, delta) >= gaussian
-
-
-def test_the_figures_of_the_page() -> None:
-    """docs/privacy.md, at delta = 1e-5: what one choice may have, and mixed spaces with .665 of mu^2 for theirs."""
-    for epsilon, used, allowed in ((1, 0.428, 1.005), (3, 1.154, 3.006), (4.3772, 1.614, 4.383)):
-        assert bounded_range_from_mu(mu_from_epsilon(epsilon, 1e-5)) == pytest.approx(used, abs=5e-4)
-        assert divided(largest_plan(1.0, epsilon, 1e-5), 1.0)[1] == pytest.approx(allowed, abs=6e-4)
-    for mu, claimed, composed in ((0.27, 1.008, 0.793), (0.5, 1.993, 1.544), (1, 4.377, 3.313), (2, 9.997, 7.302)):
-        assert epsilon_from_mu(mu, 1e-5) == pytest.approx(claimed, abs=5e-4)
-        assert composed_epsilon(*divided(mu, 0.665), 1e-5) == pytest.approx(composed, abs=5e-4)
 
 
 def test_planted_bugs_claim_less_than_an_adversary_attains() -> None:

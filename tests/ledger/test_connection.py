@@ -159,8 +159,7 @@ def test_the_users_ledger_waits_for_the_disk(fast_path: Path, write: bool) -> No
     assert found == [3, 1]
 
 
-BAD_PLACES = ["postgresql+asyncpg://u@h/d", "sqlite+aiosqlite:///x.db", "postgresql://u@h:port/d", "mysql://u@h/d"]
-BAD_PLACES += ["://", "", "a\0b", 7, None, "oracle+x://h/d", "sqlite:///x.db?nonsense=1", "postgresql://u@h:99999/d"]
+BAD_PLACES = ["postgresql+asyncpg://u@h/d", "postgresql://u@h:port/d", "mysql://u@h/d", "sqlite:///x.db?nonsense=1"]
 IN_MEMORY = ["sqlite:///:memory:", ":memory:", "sqlite:///file:x?mode=memory&uri=true"]
 
 

@@ -136,13 +136,6 @@ def test_what_is_no_number_of_its_range_is_refused_by_name(name: str) -> None:
         refused(InputError, "mu must lie", partial(Budget.gdp, mu))
 
 
-def test_a_numpy_scalar_is_the_number_it_holds() -> None:
-    assert Budget.gdp(np.float32(0.5)) == Budget.gdp(0.5)
-    budget = Budget.approximate_dp(np.int64(4), np.float64(1e-5))
-    assert budget == Budget.approximate_dp(4.0, 1e-5)
-    assert {type(v) for v in (budget.mu, budget.stated_epsilon, budget.stated_delta)} == {float}
-
-
 def test_a_stated_pair_is_one_that_mu_implies() -> None:
     mu = Budget.approximate_dp(4.0, 1e-5).mu
     assert Budget(mu / 2, 4.0, 1e-5).stated_epsilon == 4.0

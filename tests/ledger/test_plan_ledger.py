@@ -121,12 +121,6 @@ def test_a_plan_names_the_setting_it_refuses() -> None:
         refused(InputError, "delta", *(partial(epsilon, plan, delta) for delta in (0.0, 1.0)))
 
 
-def test_a_plan_of_numpy_numbers_is_plain_data() -> None:
-    plan = SubsampledGaussianPlan(np.float32(0.25), np.int64(2), np.int64(3))
-    assert plan == SubsampledGaussianPlan(0.25, 2.0, 3)
-    assert json.dumps(dataclasses.asdict(plan)) == '{"q": 0.25, "z": 2.0, "steps": 3}'
-
-
 def test_missing_extra_says_what_to_install() -> None:
     done = run_forked(f"""
 import sys

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -252,22 +250,6 @@ def test_whatever_is_spent_within_a_filter_stays_within_that_of_removal(mus: lis
 
 def test_planted_bug_half_of_mu_is_too_little_for_a_choice() -> None:
     assert mu_from_bounded_range(bounded_range_from_mu(2.0) / 2) > 1.02 * 2.0 / 2
-
-
-@pytest.mark.parametrize(("mu", "before", "now"), [(1.0, 5.086, 3.13), (0.5, 3.114, 2.49)])
-def test_the_figures_of_the_page(mu: float, before: float, now: float, fast_path: Path) -> None:
-    """docs/research/training.md; dp-accounting with half of mu is below, and with all of it far above."""
-    train = TrainingLedger(fast_path / "train.db", ONE, n=900)
-    val = PrivacyLedger(fast_path / "val.db", Budget.gdp(mu))
-    joint = join([train, val], delta=DELTA)
-    assert joint.epsilon == pytest.approx(now, abs=0.01)
-    assert "at half the price of replacing" in joint.adjacency
-    for share, reference in ((1.0, before), (0.5, None)):
-        accountant = PLDAccountant(value_discretization_interval=1e-3)
-        accountant.compose(SelfComposedDpEvent(PoissonSampledDpEvent(0.05, GaussianDpEvent(2.0)), 400))
-        composed = accountant.compose(GaussianDpEvent(1 / (share * mu))).get_epsilon(DELTA)
-        assert composed == pytest.approx(reference or now, abs=0.02)
-        assert (composed > joint.epsilon) == (share == 1.0)
 
 
 def test_two_ledgers_of_one_selection_are_one_plan_in_any_order(fast_path: Path) -> None:

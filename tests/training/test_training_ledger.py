@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import optuna
@@ -117,14 +113,6 @@ def test_a_ledger_that_was_made_or_raised_after_another_was_charged_is_warned_of
     assert after.epsilon > before.epsilon
     assert "'two' was made or raised after another was charged" in str(after.warnings)
     assert join([one, two, late], disjoint=True, delta=DELTA).late == ()
-
-
-def test_of_equal_times_the_order_is_unknown(train: TrainingLedger, fast_path: Path) -> None:
-    with closing(sqlite3.connect(fast_path / "train.db")) as database:
-        (made,) = database.execute("SELECT created_at FROM dptune_ledger").fetchone()
-    for charged, after in ((made, True), (f"{made[:-6]}1+00:00", False), (None, False)):
-        other: Any = SimpleNamespace(span=lambda charged=charged: charged and (charged, charged))
-        assert train.planned_after(other) is after
 
 
 def test_a_run_that_trains_on_private_people_is_named_and_their_ledger_missed(

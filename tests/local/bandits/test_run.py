@@ -143,13 +143,10 @@ def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
     assert session.tell(0, here, 1.0)
     before = state(session)
     assert not session.tell(0, here, 2.0)
-    for reply in (math.nan, math.inf, -math.inf, 1e100):
+    for reply in (math.nan, -math.inf, 1e100, None, "0.5"):
         assert not session.tell(1, here, reply)
-    for reply in (None, "0.5"):
-        assert not session.tell(1, here, reply)
-    numbers = (-1, -5, 1.5, True, None)
-    refused(dptune.InputError, "number", *(partial(session.tell, number, here, 0.5) for number in numbers))
-    for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {}, {"x": "a", "n": 3}, {"x": None, "n": 3}):
+    refused(dptune.InputError, "number", *(partial(session.tell, number, here, 0.5) for number in (-1, 1.5, None)))
+    for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {"x": "a", "n": 3}):
         assert not session.tell(1, parameters, 0.5)
     assert state(session) == before
     assert session.tell(1, {"unknown": "a", **here}, 0.5)
@@ -198,12 +195,11 @@ def test_a_small_space_is_searched_whole_and_a_large_one_by_distinct_rounded_poi
 
 
 def test_a_bad_option_of_a_run_is_refused_by_name() -> None:
-    bad = {"centre": [math.nan], "count": [0], "algorithm": ["tgp"], "maximize": ["no", None, 1]}
-    bad |= {"candidates": [[], [{"x": 0.0}], [{"x": 5.0, "n": 1}]]}
-    for name, values in bad.items():
-        refused(dptune.InputError, name, *(partial(make, **{name: value}) for value in values))
-    for name, values in {"after": [0], "radius": [2.0, 0.0], "count": [0]}.items():
-        refused(dptune.InputError, name, *(partial(Refinement, **{"after": 1, name: value}) for value in values))
+    bad = {"centre": math.nan, "count": 0, "algorithm": "tgp", "maximize": "no", "candidates": [{"x": 5.0, "n": 1}]}
+    for name, value in bad.items():
+        refused(dptune.InputError, name, partial(make, **{name: value}))
+    for name, value in {"after": 0, "radius": 2.0, "count": 0}.items():
+        refused(dptune.InputError, name, partial(Refinement, **{"after": 1, name: value}))
 
 
 # ---- users asked at the same time --------------------------------------------------------------------------
