@@ -1,4 +1,4 @@
-"""What the three share: storage, lost and late replies, more candidates, refusals, theorem constants, learning."""
+"""What the three share: storage, lost and late replies, more candidates, refusals, theorem constants; and their parts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import refused
 
+from benchmarks.ldp.problems import HeavyTailedReplies
 from dptune.errors import InputError
 from dptune.local import InsecureRandomizer
-from dptune.local.bandits.ata import LDPATA
+from dptune.local.bandits.ata import LDPATA, TruncatedSums
 from dptune.local.bandits.bandit import LDPSettings, LocalBandit
 from dptune.local.bandits.moma import LDPMoMA
 from dptune.local.bandits.replies import LaplaceReplies
 from dptune.local.bandits.tgp import LDPTGP
+from dptune.search.gp.kernels import RBF, Matern52
+from dptune.search.gp.nystroem import NystroemVariance, draw_dictionary
 from dptune.search.gp.points import local_candidates, sobol_candidates
 
 ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
@@ -113,3 +118,98 @@ def test_beta_bounds_every_reply_that_was_not_cut() -> None:
         assert bandit.beta() == pytest.approx(REPLIES.B + width * root + math.sqrt(REPLIES.bias(t)))
     cut_off = sum(REPLIES.second_moment / s for s in range(2, 101, 2))
     assert cut_off <= REPLIES.bias(50)
+
+
+# ---- truncated sums, Nystroem features, candidates and reply models by themselves -----------------------------
+
+plays = st.lists(
+    st.tuples(st.integers(0, 3), st.floats(-100, 100) | st.sampled_from([0.0, 1e90, -1e90])), min_size=1, max_size=120
+)
+
+
+@given(plays, st.floats(0.5, 40.0), st.integers(0, 2**32 - 1))
+def test_truncated_sums_equal_the_sum_over_all_replies(told: list[tuple[int, float]], b: float, seed: int) -> None:
+    sums, rng = TruncatedSums(4, b), np.random.default_rng(seed)
+    for j, y in told:
+        sums.add(j, y)
+    counts = np.bincount([j for j, _ in told], minlength=4)
+    U = rng.uniform(-1, 1, (5, 4)) / np.sqrt(np.maximum(counts, 1))
+    U[0] = 0.0
+    U[1] = np.sign(U[1]) / np.sqrt(np.maximum(counts, 1))
+    columns, replies = np.array([j for j, _ in told]), np.array([y for _, y in told])
+    products = U[:, columns] * replies
+    literal = np.where(np.abs(products) <= b, products, 0.0).sum(axis=1)
+    np.testing.assert_allclose(sums.cut(U, b), literal, atol=1e-8, rtol=1e-8)
+
+
+def test_memory_of_truncated_sums_does_not_grow_with_t() -> None:
+    rng, replies = np.random.default_rng(0), LaplaceReplies(1.0, 1.0, 1.0)
+    sums, kept = TruncatedSums(2, math.sqrt(replies.second_moment / math.log(4 * 2 * 50_000 / 0.1))), []
+    for t in range(1, 10_001):
+        sums.add(t % 2, 1.0 + rng.laplace(0, replies.L))
+        kept.append(len(sums))
+    assert max(kept[1_000:]) <= max(kept[:1_000]) <= 128
+
+
+@pytest.mark.parametrize("kernel", [RBF(5.0), Matern52(0.2)])
+def test_deviations_are_never_negative_nor_not_a_number(kernel: RBF) -> None:
+    X = np.concatenate([np.linspace(0, 1, 60), np.linspace(0, 1, 60) + 1e-9])[:, None]  # near-duplicates
+    K = kernel(X, X)
+    state = NystroemVariance(K, lam=1e-6, q=50.0, redraw=0.1, seed=1)
+    rng = np.random.default_rng(0)
+    for j in rng.integers(0, len(X), 200):
+        state.play(int(j))
+        variance = state.variance(state.inverse_root())
+        assert np.isfinite(variance).all()
+        assert (variance >= 0).all()
+        assert (variance <= np.diag(K) * (1 + 1e-6)).all()
+
+
+def test_the_dictionary_is_public_seeded_and_has_the_stated_law() -> None:
+    counts, variance = np.array([0, 1, 3, 50]), np.array([1.0, 0.2, 0.1, 2.0])
+    drawn = [draw_dictionary(counts, variance, q=0.5, seed=1, number=n) for n in [*range(2000), 7]]
+    shares = np.array([np.isin(np.arange(4), one) for one in drawn]).mean(axis=0)
+    np.testing.assert_allclose(shares, 1 - (1 - np.minimum(0.5 * variance, 1)) ** counts, atol=0.04)
+    assert shares[0] == 0
+    np.testing.assert_array_equal(drawn[7], drawn[-1])
+
+
+def test_candidates_are_in_the_cube_and_seeded() -> None:
+    design = sobol_candidates(3, 100, seed=2)
+    assert design.shape == (100, 3)
+    assert ((design >= 0) & (design <= 1)).all()
+    np.testing.assert_array_equal(design, sobol_candidates(3, 100, seed=2))
+    near = local_candidates([0.95, 0.5, 0.0], 0.1, 64)
+    assert (np.abs(near - [0.95, 0.5, 0.0]) <= 0.1).all()
+    assert ((near >= 0) & (near <= 1)).all()
+    refused(InputError, "radius", *(partial(local_candidates, [0.5], bad, 4) for bad in (0.0, 1.5, math.nan)))
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-13])
+def test_rounding_does_not_bring_eigenvalues_below_lambda(lam: float) -> None:
+    """Where little was played V is lambda, which is lost in the rounding of what was played much."""
+    X = np.linspace(0, 1, 40)[:, None]
+    K = RBF(0.3)(X, X)
+    state = NystroemVariance(K, lam=lam, q=1e9, redraw=math.inf, seed=1)
+    state.rest_on(np.arange(40))
+    state.counts[::10] = 10**12
+    state.rest_on(state.features.members)
+    assert np.linalg.eigvalsh(state.V)[0] < lam / 2, "the case does not need the floor"
+    variance = state.variance(state.inverse_root())
+    assert np.isfinite(variance).all()
+    assert (variance <= np.diag(K) * (1 + 1e-6)).all()
+
+
+def test_moments_and_truncation_of_replies() -> None:
+    ldp = LaplaceReplies(0.5, B=2.0, R=1.0)
+    assert ldp.L == 12.0
+    assert ldp.second_moment == pytest.approx(4 + 1 + 8 * 9 / 0.25)
+    assert (ldp.truncation(1), ldp.bias(0), ldp.bias(1)) == (3.0, 0.0, ldp.second_moment)
+    assert sum(ldp.second_moment / t for t in range(1, 1001)) <= ldp.bias(1000)
+    noise = np.random.default_rng(0).laplace(0, ldp.L, 200_000)
+    for t in (2, 10, 100):  # b_t is passed with probability 1/t at most
+        assert (np.abs(3.0 + noise) > ldp.truncation(t)).mean() <= 1 / t * 1.1
+    heavy = HeavyTailedReplies(v=4.0, B=1.0)
+    assert heavy.truncation(16) == 4.0
+    assert sum((4.0 / heavy.truncation(t)) ** 2 for t in range(1, 1001)) <= heavy.bias(1000)
+    refused(InputError, "epsilon", *(partial(LaplaceReplies, bad, 1.0, 1.0) for bad in (0.0, -1.0, math.inf, math.nan)))
