@@ -168,21 +168,6 @@ def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> No
     assert spent.remaining(budget) == 0.0
 
 
-@given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)
-def test_the_filter_is_the_comparison_of_squares(mus: list[float], mu: float, budget: float) -> None:
-    spent = Spent.of(mus)
-    total = spent.plus(mu).mu
-    if total <= budget * (1 - 1e-12):
-        assert spent.admits(mu, budget)
-    if total > budget * (1 + 1e-12):
-        assert not spent.admits(mu, budget)
-    left = spent.remaining(budget)
-    assert left <= budget
-    if left > budget * 1e-5:
-        assert spent.admits(left * (1 - 1e-9), budget)
-        assert not spent.admits(left * (1 + 1e-9) + budget * 1e-6, budget)
-
-
 # ---- bounded range, in 60 digits -------------------------------------------------------------------------
 
 

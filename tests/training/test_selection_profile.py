@@ -77,16 +77,6 @@ def test_a_profile_that_forgets_how_often_an_output_wins_is_found() -> None:
     assert seen > bound.delta(0.5)
 
 
-@pytest.mark.parametrize("repeats", LAWS, ids=str)
-def test_pure_privacy_costs_what_liu_and_talwar_say(repeats: Repeats) -> None:
-    """An epsilon-DP repeat: (2 + eta) epsilon for truncated negative binomials."""
-    pure = 0.3
-    known = (2 + repeats.shape) * pure if repeats.shape is not None else pure + repeats.mean * math.expm1(pure)
-    p = np.array([1, math.exp(pure)]) / (1 + math.exp(pure))
-    bound = SelectionProfile(repeats, lambda s: profile_of(p, p[::-1], s), most=5.0)
-    assert bound.epsilon(1e-9) <= known * 1.01
-
-
 def gaussian(mu: float, s: np.ndarray) -> np.ndarray:
     return np.asarray(norm.cdf(mu / 2 - s / mu) - np.exp(s) * norm.cdf(-mu / 2 - s / mu))
 
