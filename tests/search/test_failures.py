@@ -9,6 +9,7 @@ from runs import CENTRED_RUN, VALUES_RUN, readable
 
 from dptune import InputError
 from dptune.errors import AllTrialsFailed, TrialFailed
+from dptune.search import drive
 
 
 def finish(run, i, losses=None):
@@ -40,3 +41,16 @@ def test_a_run_that_has_succeeded_once_pays_for_a_failure_in_another_process_too
     finish(VALUES_RUN.start(ledger), 0, np.zeros(VALUES_RUN.n))
     finish(VALUES_RUN.start(ledger), 1)
     assert len(ledger.charges("run")) == 2
+
+
+def test_drive_completes_a_run_though_trials_fail_and_ends_unpaid_where_all_do(ledger):
+    hopeless, run, told = CENTRED_RUN.start(ledger, trials=24), CENTRED_RUN.start(ledger, trials=24), []
+    refused(AllTrialsFailed, "data=", lambda: drive(hopeless, lambda points: [None for _ in points]))
+    assert ledger.spent() == 0
+    drive(
+        run,
+        lambda points: [None if at["a"] > 0.9 else np.full(CENTRED_RUN.n, at["a"]) for at in points],
+        tell=lambda name, value: told.append(value),
+    )
+    assert run.complete
+    assert len(told) >= run.trials

@@ -72,6 +72,8 @@ def test_disjoint_people_pay_the_larger_epsilon_and_the_same_people_the_composit
     assert tuned_twice.epsilon == pytest.approx(epsilon_from_mu(1.3, DELTA))
     assert tuned_twice.adjacency == REPLACE_ONE
     assert "n of 'validation data' is not stated" in tuned_twice.warnings[0]
+    one_name = join([val, PrivacyLedger(fast_path / "other.db")], disjoint=True, delta=DELTA)
+    assert any("same people" in warning for warning in one_name.warnings)
 
 
 def test_what_cannot_be_added_or_charged_so_is_refused(
