@@ -141,9 +141,6 @@ def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs() 
         assert invoke(*shlex.split(example[1].replace("report.png", "report.svg")), *dark).strip()
     assert "#1e2129" in Path("report.svg").read_text()
     report(model, privatizer, name="2nd", **about)
-    for options, error in {
-        ("--name", "other"): "no report named 'other'; it has ['2nd', 'report']",
-        (): "Give the name of one of them: ['2nd', 'report']",
-    }.items():
-        assert error in str(CliRunner().invoke(app, ["report", "ledger.db", *options]).exception)
+    unnamed = CliRunner().invoke(app, ["report", "ledger.db"])
+    assert "Give the name of one of them: ['2nd', 'report']" in str(unnamed.exception)
     assert invoke("report", "ledger.db", "--name", "report") == f"{found}\n"

@@ -1,17 +1,13 @@
-"""The comparison with the frontier: its rule and design, what it measures, and the arithmetic of its tables."""
+"""The comparison with the frontier: its rule, its design and its methods."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.frontier import report
-from benchmarks.frontier.design import CONSTANT, EXTERNAL, SPLITS, in_order
+from benchmarks.frontier.design import SPLITS, in_order
 from benchmarks.frontier.headroom import kept, taken
-from benchmarks.frontier.losses import Losses
-from benchmarks.frontier.methods import GP, METHODS, NUMERIC, OURS, OWN, START, TPE
+from benchmarks.frontier.methods import GP, METHODS, NUMERIC, OURS, OWN
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.people import SLOTS
 from benchmarks.frontier.tasks import NEW, OLD, TASKS, FrontierTask
@@ -71,33 +67,3 @@ def test_the_gaussian_process_that_is_told_the_noise_finds_the_bottom() -> None:
         found = METHODS[GP](made, mu, 20, 0)[OWN]
         assert made.space.contains(found)
     assert made.losses(found).mean() <= made.losses({"x": 0.3, "y": 0.6}).mean() + 1e-3  # people's, not the bowl's
-
-
-# ---- comparisons -----------------------------------------------------------------------------------------------------
-
-
-def results(ours: float, *, default: float = 1.2) -> list[dict[str, Any]]:
-    """Of every task: default, constant 1.0, two limits at .5 and .6, and ours."""
-    found: dict[tuple[str, float | None], dict[str, float]] = {
-        (START, None): {OWN: default, CONSTANT: 1.0},
-        (TPE, None): {"best value": 0.5},
-        (GP, None): {OWN: 0.6},
-        (OURS, None): {OWN: 0.55},
-        (OURS, 1.0): {OWN: ours},
-    }
-    places = [(name, n, seed) for name, kind in TASKS.items() for n in kind.people for seed in range(3)]
-    return [
-        {"task": name, "n": n, "mu": mu, "method": method, "seed": seed}
-        | {"test_loss": {reading: loss * (1 + 1e-3 * seed) for reading, loss in losses.items()}}
-        for name, n, seed in places
-        for (method, mu), losses in found.items()
-    ]
-
-
-def test_shares_are_of_the_better_of_default_and_constant_and_the_outcome_is_over_the_best_external_search() -> None:
-    place = ("krr-fair", 300)
-    losses = Losses(results(0.55))
-    assert losses.share_kept(place, 1.0) == pytest.approx(0.45 / 0.5)
-    assert Losses(results(0.55, default=0.8)).share_kept(place, 1.0) == pytest.approx(0.25 / 0.3)
-    assert report.over_external(losses, 300, 1.0) == pytest.approx((1.1, 1.1, 1.1))
-    assert OURS not in EXTERNAL

@@ -1,19 +1,19 @@
-"""The simulated runs answer as the package does, and every method and figure of the benchmark runs end to end."""
+"""The simulated runs answer as the package does, every method runs, and the tasks' losses equal scikit-learn's."""
 
-from dataclasses import replace
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 import pytest
 from noises import NoNoise
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVR
 
 from benchmarks import loops
 from benchmarks.curator import Curator
+from benchmarks.data import Split, split_table
 from benchmarks.measurements import private as bench_private
-from benchmarks.report import run_missing
-from benchmarks.tasks import Task
+from benchmarks.tasks import Task, kernel_ridge_task, svr_task, values
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 from dptune.search.algorithms.centred_plan import CENTRED
@@ -21,6 +21,14 @@ from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.algorithms.method import Method
 
 N = 70
+
+
+@pytest.fixture
+def task() -> Task:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    table = np.column_stack([X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)])
+    return kernel_ridge_task(split_table("tiny", table, n=N, seed=1, n_train=60, n_test=50))
 
 
 @pytest.fixture
@@ -71,16 +79,40 @@ def test_a_run_is_reproducible_and_uses_at_most_its_trials(task: Task, method: s
     assert first.test_loss == pytest.approx(task.test_loss(first.u))
 
 
-def seed_once(folder: Path, cell: bench_private.Cell) -> float:
-    """A measurement that fails if it is made again."""
-    (folder / f"{cell.seed} {cell.method}").touch(exist_ok=False)
-    return float(cell.seed)
+# ---- tasks --------------------------------------------------------------------------------------------------
+
+POINTS = [np.linspace(0.1, 0.9, 7), np.random.default_rng(3).random(7)]
 
 
-def test_a_benchmark_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    asked = [replace(next(iter(bench_private.cells(1))), seed=seed) for seed in range(4)]
-    kept = partial(run_missing, partial(seed_once, tmp_path), jobs=1, name="private", out=tmp_path)
-    first = kept(asked[:2])
-    again = kept(asked)
-    assert again[:2] == first
-    assert [result["test_loss"] for result in again] == [0.0, 1.0, 2.0, 3.0]
+_rng = np.random.default_rng(0)
+_X = _rng.normal(3.0, 5.0, size=(300, 6))
+TABLE = np.column_stack([_X, np.sin(_X[:, 0]) + _X[:, 1] + 40.0])
+
+
+@pytest.fixture
+def split() -> Split:
+    return split_table("tiny", TABLE, n=90, seed=1, n_train=60, n_test=50)
+
+
+def test_rows_are_standardised_by_the_public_training_rows_and_none_is_in_two_parts(split):
+    rows = np.concatenate([split.X_train, split.X_val, split.X_test])
+    assert len(np.unique(rows, axis=0)) == len(rows) == 60 + 90 + 50
+    np.testing.assert_allclose(split.X_train.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(split.X_train.std(axis=0), 1)
+    np.testing.assert_allclose([split.y_train.mean(), split.y_train.std()], [0, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("u", POINTS)
+def test_the_losses_equal_scikit_learns(split, u):
+    task = kernel_ridge_task(split)
+    *scales, ridge = values(task.parameters, u)
+    X, X_val, X_test = (Z / np.array(scales) for Z in (split.X_train, split.X_val, split.X_test))
+    model = KernelRidge(kernel="rbf", gamma=0.5, alpha=ridge).fit(X, split.y_train)
+    np.testing.assert_allclose(task.losses(u), (model.predict(X_val) - split.y_val) ** 2, rtol=1e-7, atol=1e-10)
+    assert task.test_loss(u) == pytest.approx(np.mean((model.predict(X_test) - split.y_test) ** 2), rel=1e-7)
+    task, u = svr_task(split), np.append(u, [0.6, 0.2])
+    *scales, epsilon, C, gamma = values(task.parameters, u)
+    X, X_val = (Z / np.array(scales) for Z in (split.X_train, split.X_val))
+    model = SVR(kernel="rbf", gamma=gamma, C=C, epsilon=epsilon, tol=1e-9).fit(X, split.y_train)
+    off = np.abs(model.predict(X_val) - split.y_val)
+    np.testing.assert_allclose(np.sqrt(task.losses(u)), off, atol=5e-3)  # libsvm stops at tol 1e-3

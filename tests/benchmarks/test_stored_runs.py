@@ -1,4 +1,4 @@
-"""Pages say what the stored runs say; the arithmetic of their tables."""
+"""Pages say what the stored runs say."""
 
 from __future__ import annotations
 
@@ -63,43 +63,3 @@ def test_the_page_of_pruning_has_the_table_and_savings_and_ratios_of_the_two_way
             error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
             assert f"{1 - np.mean([one['epochs'] / usual['epochs'] for usual, one in pairs]):.0%}" in seen
             assert f"{np.mean(ratios):.2f} ± {error:.2f}".replace("0.", ".") in seen
-
-
-# ---- arithmetic ------------------------------------------------------------------------------------------------------
-
-
-def result(method: str, loss: float, task: str = "tree") -> dict[str, Any]:
-    about = {"task": task, "n": 300, "mu": 1.0, "seed": 0, "method": method}
-    return {**about, "test_loss": {"own": loss, "best value": loss}}
-
-
-def test_a_run_is_worse_from_half_a_percent_above_the_default_on() -> None:
-    runs = [result("start", 1.0, task) for task in ("tree", "bowl")]
-    runs += [result("package", 1.006), result("package", 1.004, "bowl")]
-    runs += [result("values, TPE", 2.0, task) for task in ("tree", "bowl")]
-    assert tails.harm(runs) == (
-        "On 2 kinds of loss the search ends more than .5% worse than the library's default in 50% of runs, TPE in "
-        "100%. For the worst kind of loss it is 100% of runs."
-    )
-
-
-def test_ratios_are_over_the_search_without_a_choice_and_harm_is_counted_from_the_default() -> None:
-    losses = dict.fromkeys((*many_numbers.VARIANTS, many_numbers.ALONE, "default"), 1.0) | {many_numbers.NONE: 1.25}
-    about = {"task": "LightGBM, nwtco", "n": 300, "mu": 0.5, "test_loss": losses}
-    (row,) = many_numbers.table([{**about, "seed": seed} for seed in range(3)]).splitlines()[2:]
-    assert row.split(" | ")[3:5] == ["3 of 3 worse", "0.80 ± 0.00, 0 of 3 worse"]
-
-
-def test_an_automatic_clip_is_compared_with_fixed_ones_by_split() -> None:
-    fixed = {"0.01": (8, 8), "0.03": (4, 4), "0.1": (1, 4), "0.3": (1, 1), "1.0": (2, 4.5), "3.0": (6, 6)}
-    about = {"task": "tree, log", "n": 300, "mu": 1.0, "default": 2.0}
-    runs = [
-        {**about, "method": method, "seed": seed, "test_loss": losses[seed], "clip": (4.0, 0.3)[seed]}
-        for method, losses in {**fixed, clips.AUTOMATIC: (1, 1.21)}.items()
-        for seed in (0, 1)
-    ]
-    text = clips.report(runs)
-    # geometric means 8, 4, 2, 1, 3, 6 of fixed clips: best 1, median sqrt(3 * 4), worst 8; sqrt(1 * 1.21) automatic
-    assert "| tree, log | 300 | 1 | 1.100 | 3.464 | 8.000 | 0.500 | 0.3 | 2.15 |" in text
-    error = 1.1 * np.std([0.0, math.log(1.21)], ddof=1) / math.sqrt(2)
-    assert f"automatic 1.100 ± {error:.3f}, median guess 3.464 ±" in text

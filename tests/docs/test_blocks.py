@@ -10,11 +10,12 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
 import pytest
+import sqlalchemy as sa
 from optuna.distributions import FloatDistribution
 from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
 from scipy.stats import loguniform
@@ -30,9 +31,13 @@ from benchmarks.choose import __main__ as budgets
 from dptune.cli import app
 from dptune.cli.releases import release_rows
 from dptune.cli.shared import budget_and_spent
+from dptune.ledger import schema
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, DPFTSSampler, LDPTGPSampler, LocalObjective, SelectionObjective
 from dptune_sklearn import PrivateSearch
+
+if TYPE_CHECKING:
+    from conftest import PostgresqlServer
 
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
@@ -40,7 +45,6 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/optuna.md#a-search-that-knows-the-noise": "tests/optuna_front/test_known_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
     "docs/resume.md": "tests/optuna_front/test_resumed_studies.py",
-    "docs/postgresql.md": "tests/docs/test_postgresql_page.py",
 }
 KEYS = re.compile(r"^(?:Plan|Spends|Shows|Risk|Stop|Chosen|Public rows predicted|Budget left|Next)\b", re.MULTILINE)
 READ = {  # page -> why its blocks are compiled here, and not run
@@ -54,7 +58,8 @@ PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
        "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
        "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run",
-       "docs/cli.md#certificates", ALONE, SPACES, SELECTION, PRUNING, PRIVATE}  # fmt: skip
+       "docs/cli.md#certificates", ALONE, SPACES, SELECTION, PRUNING, PRIVATE,
+       "docs/postgresql.md"}  # fmt: skip
 
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -257,3 +262,26 @@ def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     code = code.replace("MedianPruner()", "MedianPruner(n_startup_trials=8)")  # else noise may stop all that comes
     exec(code, known)
     assert known["sampler"].run_of(known["study"]).complete
+
+
+def test_the_page_on_postgresql_sets_up_a_ledger_with_the_least_rights(postgresql_server: PostgresqlServer) -> None:
+    names: dict[str, Any] = {}
+    for language, code in blocks(page("docs/postgresql.md#set-up"), "sql", "python"):
+        if language == "sql":
+            postgresql_server.run(code)
+            continue
+        here = f"@/postgres?host={postgresql_server.folder}&options"
+        exec(code.replace("@db.example.org/dptune?options", here), names)
+    made = names["ledger"]
+    assert (made.dataset, made.budget) == ("patients 2025", dptune.Budget.gdp(1.0))
+    of_two = dptune.LossPrivatizer(made, n=2, clip=(0.0, 1.0))
+    of_two.observe("x", [0.0, 1.0])
+    released = of_two.release(of_two.mean_query("x", 0.5), scope="s", key="1")
+    made.raise_budget(dptune.Budget.gdp(2.0))
+    reader = dptune.PrivacyLedger(postgresql_server.url(user="reader", schema="patients"))
+    assert reader.find("s", "1").value == (released.scalar,)
+    with pytest.raises(dptune.LedgerError, match="permission denied"):
+        reader.fix("s", "name", 1)
+    for statement in ("UPDATE dptune_ledger SET mu = 9", "DELETE FROM dptune_charges", "TRUNCATE dptune_facts"):
+        with schema.connect(made.url).connect() as connection, pytest.raises(sa.exc.DBAPIError, match=r"only|denied"):
+            connection.exec_driver_sql(statement)

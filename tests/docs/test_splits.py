@@ -23,7 +23,6 @@ from dptune.losses.estimator import estimator_losses
 
 N = 200
 RECIPE = next(code for _, code in blocks(page("docs/sklearn.md"), "python") if "patients.csv" in code)
-CAREFREE = RECIPE.replace(", dtype=str", "")  # the private half with types of its own
 TOGETHER = """
 import pandas as pd
 from sklearn.model_selection import train_test_split
@@ -58,20 +57,11 @@ def losses(folder: Path, recipe: str, places: dict[int, Any], column: str) -> np
     return estimator_losses("log_loss", MODEL, made["X_val"], made["y_val"], like=made["X_train"])
 
 
-@pytest.mark.parametrize(
-    ("recipe", "public", "cell", "column"),
-    [
-        (RECIPE, "?", "?", "score"),
-        (RECIPE, 1.5, "Bern", "score"),
-        (RECIPE, 1.5, "", "sick"),
-        (CAREFREE, 1.5, "1e400", "score"),
-        (CAREFREE, "?", "TRUE", "sick"),
-    ],
-)
-def test_one_odd_private_cell(tmp_path: Path, recipe: str, public: Any, cell: str, column: str) -> None:
+@pytest.mark.parametrize(("public", "cell", "column"), [("?", "?", "score"), (1.5, "Bern", "score"), (1.5, "", "sick")])
+def test_one_odd_private_cell(tmp_path: Path, public: Any, cell: str, column: str) -> None:
     train, val = train_test_split(range(1, N + 1), test_size=0.6, random_state=0)
     odd = {train[3]: public} if column == "score" else {}
-    a, b = (losses(tmp_path, recipe, odd | each, column) for each in ({}, {val[5]: cell}))
+    a, b = (losses(tmp_path, RECIPE, odd | each, column) for each in ({}, {val[5]: cell}))
     assert np.isfinite(a).all()
     assert np.delete(a, 5).tobytes() == np.delete(b, 5).tobytes()
 

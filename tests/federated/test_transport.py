@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from federated_audits import PLAN, SETTINGS, full_disk, server
+from refusals import refused
 
 from dptune import InputError, LedgerError, PlanComplete
 from dptune.federated import FTSServer, InProcess, Message, Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
+from dptune.federated.settings import FTSSettings
+from dptune.ledger.plan_ledger import PlanLedger
+from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.privacy.noise import SeededNoise, SeededSample
 
 GOOD = np.arange(10.0)
 
@@ -114,19 +117,10 @@ def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(in_step
 
 def test_what_does_not_fit_together_is_refused_by_name(one: FTSServer, hasty: InProcess) -> None:
     other = FTSModel(replace(SETTINGS, seed=1, S=9.0))
-    refused: list[tuple[str, Callable[[], object]]] = [
-        ("FTSServer", lambda: InProcess(PLAN, timeout=1.0)),
-        ("InProcess", lambda: participants(one)),
-        (
-            r"other settings of \['S', 'features', 'seed'\].*version of NumPy",
-            lambda: Participant(FTSAgent(other, 0, seed=1), hasty),
-        ),
-    ]
-    for timeout in (0.0, math.nan, math.inf, 10**400, "60"):
-        refused.append(("timeout", lambda timeout=timeout: InProcess(one, timeout=timeout)))
-    for words, call in refused:
-        with pytest.raises(InputError, match=words):
-            call()
+    refused(InputError, "InProcess", lambda: participants(one))
+    refused(InputError, "timeout", lambda: InProcess(one, timeout=0.0))
+    differs = r"other settings of \['S', 'features', 'seed'\].*version of NumPy"
+    refused(InputError, differs, lambda: Participant(FTSAgent(other, 0, seed=1), hasty))
 
 
 # ---- sharing that is lost --------------------------------------------------------------------------------
@@ -192,3 +186,54 @@ def test_an_agent_whose_round_is_drawn_and_not_recorded_has_it_recorded(one: FTS
     assert (one.open_round, one.sent) == (1, {0})
     assert len(heard) == 1
     assert len(one.ledger.charges()) == 1
+
+
+# ---- whole federations: a message that helps, and a golden trajectory -------------------------------------
+
+OF_SIX = FTSSettings(agents=6, d=2, M=30, own_features=40, regions=(2, 1), S=4.0, initial=3, candidates=64, seed=2)
+
+
+def value(x: np.ndarray, n: int = 0) -> float:
+    return float(np.sin(4 * x[0] + 0.1 * n) * np.cos(3 * x[1]))
+
+
+def test_many_agents_teach_a_newcomer_through_the_noise(fast_path: Path) -> None:
+    """With 400 agents, one broadcast at epsilon = 1 recommends a point near the common top."""
+    settings = FTSSettings(agents=400, d=2, M=30, initial=8)
+    plan = SubsampledGaussianPlan(q=1.0, z=4.0, steps=1)
+    one = FTSServer(PlanLedger(fast_path / "many.db", plan, n=400), settings)
+    assert one.ledger.statement(delta=1e-4).epsilon < 1.0
+    transport, model = InProcess(one, timeout=600.0), FTSModel(settings)
+    for n in range(400):
+        participant = Participant(FTSAgent(model, n, seed=1), transport)
+        for _ in range(8):
+            x = participant.ask()
+            participant.tell(x, value(x, n % 3))
+    newcomer = FTSAgent(model, 0, seed=9)
+    assert value(newcomer.ask(0, transport.fetch(0)), 1) > 0.8
+
+
+GOLDEN = [
+    [[0.5, 0.35413], [0.40614, 0.0]],
+    [[0.5, 0.35413], [0.35066, 0.0]],
+    [[0.5, 0.35413], [1.0, 0.06759]],
+    [[0.5, 0.35413], [0.12011, 0.09736]],
+    [[0.5, 0.35413], [0.465, 0.0]],
+    [[0.5, 0.35413], [0.95727, 0.0]],
+]
+
+
+def test_golden_trajectory(fast_path: Path) -> None:
+    """Seeded, so NOT PRIVATE: the points of six agents in four rounds, as first computed."""
+    ledger = PlanLedger(fast_path / "golden.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=4), n=6)
+    transport, model = (
+        InProcess(FTSServer(ledger, OF_SIX, noise=SeededNoise(5), samples=SeededSample(5)), timeout=600.0),
+        FTSModel(OF_SIX),
+    )
+    agents = [Participant(FTSAgent(model, n, seed=4), transport) for n in range(6)]
+    for _ in range(OF_SIX.initial + 4):
+        for n, one in enumerate(agents):
+            x = one.ask()
+            one.tell(x, value(x, n))
+    points = np.array([one.agent.X[OF_SIX.initial :] for one in agents])  # (6, 4, 2)
+    assert np.allclose(points[:, [0, 3]], GOLDEN, atol=1e-3), points[:, [0, 3]].round(5).tolist()

@@ -137,15 +137,11 @@ ABOUT_0 = ConfigRecord({"agent": 0})
 ODD: dict[str, dict[str, Any]] = {
     "weights that are not numbers": {"dptune": ABOUT_0, "weights": ArrayRecord([np.full(20, np.nan)])},
     "weights of another length": {"dptune": ABOUT_0, "weights": ArrayRecord([np.zeros(3)])},
-    "no array": {"dptune": ABOUT_0, "weights": ArrayRecord([])},
     "two arrays": {"dptune": ABOUT_0, "weights": ArrayRecord([np.zeros(20), np.zeros(20)])},
     "bytes": {"dptune": ABOUT_0, "weights": ArrayRecord({"0": Array("float64", (20,), "numpy.ndarray", b"secret")})},
-    "another library's": {"dptune": ABOUT_0, "weights": ArrayRecord({"0": Array("float64", (20,), "torch", b"")})},
     "metrics as weights": {"dptune": ABOUT_0, "weights": MetricRecord({"0": 1.0})},
-    "the agent as text": {"dptune": ConfigRecord({"agent": "0"}), "weights": ArrayRecord([np.zeros(20)])},
     "another agent's number": {"dptune": ConfigRecord({"agent": 3}), "weights": ArrayRecord([np.zeros(20)])},
     "no number": {"dptune": ConfigRecord(), "weights": ArrayRecord([np.zeros(20)])},
-    "weights as number": {"dptune": ArrayRecord([np.zeros(1)]), "weights": ArrayRecord([np.zeros(20)])},
     "nothing": {},
 }
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from example_tools import run_shorter
 from outsourced_tools import MemoryLedger, curator
 from scipy.stats import binom, norm
 
+from dptune.ledger.gdp import mu_from_epsilon
 from dptune.privacy.noise import NoiseSource, OpenDPNoise
 
 DEMONSTRATION = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "outsourced_attack.py"))
@@ -70,3 +73,17 @@ def test_the_best_attack_on_ours_stays_below_what_is_promised_and_comes_near_it(
 def test_noise_that_is_too_small_is_found(tmp_path: Path) -> None:
     assert binom.sf(LIMIT, 2 * PAIRS, norm.cdf(2 * MU * math.sqrt(0.9) / 2)) > 0.99
     assert right_guesses(tmp_path, noise=HalfTheNoise()) > LIMIT
+
+
+def test_the_demonstration_prints_what_the_attacks_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_shorter("outsourced_attack", tmp_path, monkeypatch)
+    printed = capsys.readouterr().out
+    assert printed.count("advantage 1.00 in 50 pairs") == 2
+    ours = re.search(r"dptune: advantage (-?[\d.]+) .* to (\S+)\n.*allows (\d\.\d+)", printed)
+    assert ours is not None
+    advantage, error, allowed = map(float, ours.groups())
+    assert allowed == pytest.approx(2 * norm.cdf(mu_from_epsilon(3, 1e-5) / 2) - 1, abs=5e-4)
+    assert advantage < 0.8  # with probability 1 - 1e-7
+    assert error > 0.5

@@ -1,15 +1,19 @@
-"""What crosses the shared folder: the table, queries and public answers; what does not fit is refused by name."""
+"""What crosses the shared folder: the table, queries and public answers, between threads and two processes."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from audit_tools import start_forked
+from example_tools import EXAMPLES
 from outsourced_tools import TABLE, curator, measure
 
 from dptune import InputError, PrivacyLedger
@@ -60,19 +64,28 @@ def test_what_does_not_fit_is_refused_by_name(ledger: PrivacyLedger, tmp_path: P
         ("is the curator running", empty.table),
         ("is the modeler running", lambda: empty.query(1, 5)),
         ("in words", lambda: PublicOutputs(measure, because=" ")),
-        ("function", lambda: PublicOutputs(1.0, because="known")),
-        ("maximise", lambda: PublicOutputs(measure, because="known", maximise="no")),
         ("finite number", lambda: PublicOutputs(lambda row: math.nan, because="known").answer(0)),
         ("not the file", lambda: wrote("table.npy", other, shared.table)),
         ("does not describe", lambda: wrote("table.json", json.dumps({"sigma": 1}).encode(), shared.table)),
     ]
-    for query in (b'{"row": 7}', b'{"row": -1}', b'{"row": 1.5}', b'{"row": "1"}', b"{}", b"[1]", b"no"):
-        refused.append(
-            (
-                "query-000001",
-                lambda query=query: wrote("query-000001.json", query, lambda: made.serve(shared, rounds=1)),
-            )
-        )
+    for query in (b'{"row": 7}', b'{"row": "1"}', b"no"):
+        asked = partial(wrote, "query-000001.json", query, partial(made.serve, shared, rounds=1))
+        refused.append(("query-000001", asked))
     for words, call in refused:
         with pytest.raises(InputError, match=words):
             call()
+
+
+def test_curator_and_modeler_meet_in_a_folder(tmp_path: Path) -> None:
+    scripts = ((EXAMPLES / f"outsourced_{half}.py").read_text() for half in ("curator", "modeler"))
+    curator, modeler = (start_forked(script, str(tmp_path)) for script in scripts)
+    halves = modeler.wait(), curator.wait()
+    assert [half.returncode for half in halves] == [0, 0], halves
+    told, statement = (half.stdout for half in halves)
+    assert "NOT covered: a larger change" in told
+    assert "epsilon = 3 at delta = 1e-05" in statement
+    assert "declared public by the user" in statement
+    assert "NOT PRIVATE" not in statement
+    recommended = float(re.findall(r"posterior mean ([\d.]+)", told)[0])
+    best, mean = (float(x) for x in re.findall(r"(?:yield|mean) ([\d.]+)", statement.splitlines()[-1]))
+    assert recommended > (best + mean) / 2

@@ -1,0 +1,121 @@
+"""Runs of seconds of the benchmarks: what they run is what they say, by the package's own mechanisms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.curator import Curator
+from benchmarks.federated.problems import FederatedProblem
+from benchmarks.federated.runs import Method, run
+from benchmarks.measurements import scale, spaces
+from benchmarks.outsourced import __main__ as outsourced
+from benchmarks.public.measure import CV, DEFAULT, EXACT, RANDOM, Cell, measure, rivals
+from benchmarks.public.tables import TRIALS, Table
+from benchmarks.space_tasks import KINDS, space_task
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.federated.settings import FTSSettings
+from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.privacy.mechanism import NoisyMin
+from dptune.privacy.noise import OpenDPNoise
+
+points = np.random.default_rng(0).random((80, 2))
+TINY = FederatedProblem("tiny", points, np.array([np.sin(3 * points[:, 0] + 0.1 * n) for n in range(4)]))
+SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=20, initial=2)
+PLAN = SubsampledGaussianPlan(q=0.5, z=1.0, steps=2)
+METHODS = [
+    (Method("TS", change={"joint": 0.0}), 0),
+    (Method("not private"), 4),
+    (Method("private", PLAN), 2),
+    (Method("noise", PLAN, silent=True), 2),
+    (Method("random", PLAN, random_query=True), 2),
+]  # -> broadcasts in four rounds
+
+
+def test_a_federated_run_of_every_kind() -> None:
+    for method, broadcasts in METHODS:
+        result = run(TINY, SETTINGS, method, seed=1, rounds=4)
+        assert len(result["curve"]) == 5
+        assert (np.diff(result["curve"]) >= 0).all()
+        assert result["curve"][-1] <= TINY.values.max(axis=1).mean() + 1e-12
+        assert len(result["informed"]) == broadcasts
+        assert run(TINY, SETTINGS, method, seed=1, rounds=4) == result, "a run can be repeated"
+
+
+def test_the_outsourced_benchmark_runs_every_method() -> None:
+    rows = np.random.default_rng(0).normal(size=(80, 3))
+    problem = outsourced.supplied("small", rows, np.array([[-4.0, -4.0], [4.0, 4.0]]))
+    for method in outsourced.METHODS:
+        curve = outsourced.regrets(problem, method, seed=0)
+        assert curve.shape == (outsourced.ROUNDS,)
+        assert (np.diff(curve) <= 0).all()
+        assert curve[-1] >= 0
+
+
+def table(seed: int = 0) -> Table:
+    """The first candidate is bad, and of TPE's trials the last is the best of all people; random ones are like it."""
+    rng = np.random.default_rng(seed)
+    level = np.r_[np.linspace(0.9, 0.3, TRIALS), rng.uniform(0.3, 0.9, TRIALS - 1)][:, None]
+    public, private = (
+        np.abs(level + 0.1 * rng.standard_normal((len(level), rows)) + 0.3 * rng.standard_normal(rows))
+        for rows in (300, 1000)
+    )
+    return Table(public, private, level[:, 0], (0.0, 2.0), 0.8)
+
+
+def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> None:
+    found = measure(Cell("bowl", 0, False, 1000, "epsilon = 4", 0), table())
+    assert found["verdict"] == "better"
+    assert abs(found["improvement"] - found["cut"]) < 3 * found["half"]
+    assert found["loss"] < 0.5
+    told = rivals(table(), 1000, "epsilon = 4")
+    assert told[EXACT] <= told[CV] + 0.1 <= told[DEFAULT]
+    assert told[EXACT] <= told[RANDOM] <= told[DEFAULT]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_task_takes_its_default_and_random_configurations(name: str) -> None:
+    task = space_task(name, 50, 0)
+    assert task.space.contains(task.default)
+    for parameters in spaces.candidates(task, 2, 1):
+        losses = task.losses(parameters)
+        assert losses.shape == (50,)
+        assert np.isfinite(losses).all()
+        assert task.clip[0] <= task.test_loss(parameters) <= task.clip[1]
+
+
+def test_the_simulated_choice_is_the_exponential_mechanism_of_the_package(tmp_path: Path) -> None:
+    n, names = 70, ("a", "b", "c")
+    privatizer = LossPrivatizer(PrivacyLedger(str(tmp_path / "x.db"), Budget.gdp(mu=1.0)), n=n, clip=(0.0, 3.0))
+    curators = [Curator(n, (0.0, 3.0), seed=seed, private=True) for seed in range(400)]
+    for j, name in enumerate(names):
+        for either in (privatizer, *curators):
+            either.observe(name, np.full(n, 1.0 + 0.02 * j))
+    query = privatizer.means_query(names, 0.5)
+    assert query == curators[0].means_query(names, 0.5)
+    noise = NoisyMin(OpenDPNoise()).scale(query, privatizer.sensitivity(query))
+    law = np.exp(-np.array([1.0, 1.02, 1.04]) / noise)
+    chosen = np.bincount([int(curator.choose(query)[0]) for curator in curators], minlength=3)
+    assert np.abs(chosen / 400 - law / law.sum()).max() < 0.12
+
+
+@pytest.mark.parametrize("subject", ["optuna gibo", "run centred"])
+def test_a_trial_makes_few_transactions_on_one_connection(subject: str) -> None:
+    cost = scale.measure(subject, (30, 60))
+    assert cost.connections == 1
+    assert 0 < max(cost.transactions.values()) <= 7
+
+
+def test_what_is_counted_is_what_was_opened(tmp_path) -> None:
+    import sqlalchemy as sa
+
+    with scale.counted() as count:
+        engine = sa.create_engine(f"sqlite:///{tmp_path / 'x.db'}", poolclass=sa.pool.NullPool)
+        for _ in range(3):
+            with engine.begin() as connection:
+                connection.execute(sa.text("select 1"))
+    with engine.begin():
+        pass
+    assert (count.connections, count.transactions) == (3, 3)
