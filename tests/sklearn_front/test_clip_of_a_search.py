@@ -89,10 +89,9 @@ def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast
 
 
 def test_a_corrected_search_uses_the_clip_again_but_not_with_another_loss(fast_path):
-    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
-    clips = []
+    ledger, clips = ledger_in(fast_path), []
     for space, loss in ((SPACE, "mse"), ({"alpha": loguniform(1e-4, 1e4)}, "mse"), (SPACE, "mae")):
-        how = {"loss": loss, "n_trials": 2, "method": "selection", "mu": 0.4, "cv": None}
+        how = {"loss": loss, "n_trials": 2, "method": "selection", "mu": 2.0, "cv": None}
         search = PrivateSearch(Ridge(), space, ledger=ledger, **how).fit(*PUBLIC, **VAL)
         clips.append(search.released_["value"][0])
     assert clips[0] == clips[1] != clips[2]
