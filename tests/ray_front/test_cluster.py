@@ -14,14 +14,13 @@ import pytest
 import ray
 from ray import tune
 from ray.tune import Callback, TuneError
-from ray.tune.search.optuna import OptunaSearch
 from ray.tune.utils import merge_dicts
 
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.repeats import repeat_and_select as in_one_process
-from dptune_ray import PrivateSearcher, repeat_and_select
-from ray_harness import folder_bytes, found, open_ledger, open_privatizer, open_search, tuner, wait_until
-from ray_people import EVERYTHING, SECRET, losses, losses_of_everything
+from dptune_ray import repeat_and_select
+from ray_harness import folder_bytes, found, open_ledger, open_privatizer, open_search, tuner
+from ray_people import EVERYTHING, SECRET, losses_of_everything
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -78,46 +77,6 @@ def test_a_run_from_end_to_end(fast_path):
     assert estimate.private
     assert search.estimate(trainable, whole) == estimate
     assert ledger.spent() <= 1.0
-
-
-class EndInside(tune.Stopper):
-    """Ends the run, as a time budget does, once a trial is inside the function that does not return."""
-
-    def __init__(self, inside, opened):
-        self.inside, self.opened = inside, opened
-
-    def __call__(self, trial_id, result):
-        return False
-
-    def stop_all(self):
-        return self.inside.exists() and not self.opened.exists()
-
-
-@pytest.mark.slow
-def test_a_run_that_tune_ended_inside_a_trial_is_restored_and_completed_and_its_vault_started_again(fast_path):
-    first, inside, opened = (fast_path / name for name in ("first", "inside", "opened"))
-
-    def gated(config):
-        if first.exists() and not opened.exists():
-            inside.touch()
-            time.sleep(600)
-        first.touch()
-        return losses(config)
-
-    search = PrivateSearcher(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=3)
-    trainable = search.trainable(gated)
-    tuner(trainable, search, fast_path, num_samples=3, run={"stop": EndInside(inside, opened)}).fit()
-    before = [c for c in open_ledger(fast_path).charges() if c.value]
-    assert len(before) == len(open_ledger(fast_path).charges()) == 1
-    opened.touch()
-    search.vault.stop()  # as ray.shutdown, or the end of another searcher of this name that had started it
-    wait_until(lambda: not search._client.runs())
-    results = tune.Tuner.restore(str(fast_path / "experiment"), trainable, resume_unfinished=True).fit()
-    after = open_ledger(fast_path).charges()
-    assert {c.key: c.value for c in before}.items() <= {c.key: c.value for c in after}.items()
-    assert sorted(r.metrics["loss"] for r in results if "loss" in r.metrics) == sorted(values_in(fast_path))
-    assert search.estimate(trainable, search.recommend(), early=True).private
-    assert open_ledger(fast_path).spent() <= 1.0
 
 
 N, LAW, MARKER = 20, Repeats.poisson(12), "one more repeat"

@@ -90,7 +90,7 @@ def test_what_tune_says_of_completion_twice_late_or_never_is_not_needed_and_a_li
 
 
 @on_all_that_pay
-def test_copies_restored_states_and_fresh_starts_know_the_same_and_hold_no_actor(fast_path, front):
+def test_copies_restored_states_and_fresh_starts_know_the_same_and_hold_no_actor(fast_path, local_actors, front):
     search = front.begun(fast_path)
     stale = cloudpickle.dumps(search)
     search.save(str(fast_path / "state"))
@@ -104,6 +104,8 @@ def test_copies_restored_states_and_fresh_starts_know_the_same_and_hold_no_actor
     assert isinstance(others[0].suggest("next"), dict)
     with pytest.raises(dptune.InputError, match="of the run 'run', not of 'another'"):
         front.opened(fast_path, name="another").restore(str(fast_path / "state"))
+    local_actors.clear()  # as when ray.shutdown has ended the vault
+    assert isinstance(search.suggest("later"), dict)
 
 
 @on_all_that_pay

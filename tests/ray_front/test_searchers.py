@@ -16,7 +16,7 @@ from by_hand import Half, begin, finish, local, on_both, open_private, run
 from dptune_ray import DPGIBOSearch, worker
 from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
-from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import losses, people
 
 pytestmark = local
@@ -55,17 +55,6 @@ def test_nothing_private_of_a_run_is_pickled(tmp_path, opened):
     for loss in private:
         assert np.float64(loss).tobytes() not in written
         assert np.float32(loss - 2).tobytes() not in written  # rows are kept centred, in float32
-
-
-def test_a_search_space_with_functions_and_objects_is_restored(tmp_path):
-    space = {**SPACE, "late": tune.sample_from(lambda config: config["x"] + 1), "o": tune.choice([Half, Searcher])}
-    search = begin(open_search(open_privatizer(tmp_path), param_space=None), space=space)
-    search.save(str(tmp_path / "state"))
-    fresh = open_search(open_privatizer(tmp_path), param_space=None)
-    fresh.restore(str(tmp_path / "state"))
-    config = fresh.suggest("a")
-    assert config["late"] == config["x"] + 1
-    assert config["o"] in (Half, Searcher)
 
 
 @on_both
@@ -118,14 +107,6 @@ def test_other_searchers_work_on_values_in_both_directions(tmp_path, mode):
     assert told_values(inner) == values
     assert inner._ot_study.best_value == (min if mode == "min" else max)(values)
     assert search.recommend() in [trial.params for trial in inner._ot_study.trials]
-
-
-def test_a_public_objective_may_report_what_it_likes(tmp_path):
-    inner = OptunaSearch(seed=1)
-    search = begin(open_private(open_privatizer(tmp_path), inner, unprotected="allow"))
-    search.suggest("a")
-    search.on_trial_complete("a", {"loss": 0.25, "training_iteration": 1})
-    assert inner._ot_study.best_value == 0.25
 
 
 @pytest.mark.parametrize(("state", "known"), [(None, 0), ({"open": ["t9"], "known": ["t0", "t1"]}, 2)])
@@ -228,23 +209,6 @@ def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path):
     assert search.vault.finish("d", flat(search.suggest("d")), None) == pytest.approx(clip[0], abs=1e-6)
 
 
-def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
-    search = begin(open_centred(open_privatizer(tmp_path)))
-    configs, values = run(search, 3)
-    assert values == [np.inf] * 3  # nothing is released yet
-    for _ in range(4):
-        assert finish(search, "t1", configs[1]) == values[1]
-    assert open_ledger(tmp_path).charges() == []  # three points are no generation
-    configs += run(search, 1, first=3)[0]
-    for i, config in enumerate(configs):  # their generation is released: they are no points of the next
-        finish(search, f"t{i}", config)
-    assert finish(search, "t1", configs[1]) == values[1]
-    run(search, 3, first=4)
-    assert len(open_ledger(tmp_path).charges()) == 2
-    run(search, 1, first=7)
-    assert len(open_ledger(tmp_path).charges()) == 4
-
-
 def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path, local_actors):
     search = begin(open_centred(open_privatizer(tmp_path)))
     configs, values = run(search, 7)
@@ -264,14 +228,6 @@ def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path,
         late.vault.call(Vault.check, "new", {})
     assert late.suggest("new") == Searcher.FINISHED
     assert open_ledger(tmp_path).spent() == spent
-
-
-def test_a_run_whose_vault_is_lost_again_and_again_is_completed_within_its_budget(tmp_path, local_actors):
-    for first in range(0, 100, 5):  # of each five trials the fifth is lost
-        if not run(restarted(tmp_path, local_actors), 5, first=first)[0]:
-            break
-    assert len(open_ledger(tmp_path).charges()) == 6
-    assert open_ledger(tmp_path).spent() <= 1.0
 
 
 @pytest.mark.parametrize(("mode", "function", "worst"), [("min", losses, np.inf), ("max", scores, -np.inf)])

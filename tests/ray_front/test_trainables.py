@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
-import logging
 import pickle
 import signal
 import sys
@@ -18,17 +16,16 @@ import pytest
 from audit_tools import run_forked
 from ray import cloudpickle, tune
 from ray.tune.experiment import Experiment
-from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from by_hand import CONFIG, a_trial, begin, local, made, open_private, value_of
+from by_hand import CONFIG, begin, local, made, open_private, value_of
 from dptune_ray import worker
 from dptune_ray.actors import ActorClient
 from dptune_ray.federated import Host
 from dptune_ray.vault import LossesMissing, Upload
 from dptune_ray.vault_client import IN_FLIGHT, ROWS
 from dptune_ray.worker import Call, PickledFunction, WorkerTrial, losses_at, resources
-from ray_harness import open_centred, open_ledger, open_privatizer
+from ray_harness import open_ledger, open_privatizer
 from ray_people import N, losses
 
 TOP_LEVEL = "the top level of a module may say anything"
@@ -72,20 +69,6 @@ def test_whatever_the_function_raises_is_a_failure_and_what_it_returned_cannot_i
     config = {"nested": {"x": 1}}
     assert losses_at(lambda given: given["nested"].update(x=1234.5) or [0.0], config) == [0.0]
     assert config == {"nested": {"x": 1}}  # Tune writes it to every result
-
-
-def test_tune_keeps_no_log_files_of_a_trial(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
-    handlers = copy.copy(logging.getLogger("ray").handlers)
-    files = {tune_trainable.STDOUT_FILE: "out", tune_trainable.STDERR_FILE: "err"}
-    one = made_trainable()({**CONFIG, **files})
-    assert one.reset({**CONFIG, **files})
-    print("on the driver's console", flush=True)
-    logging.getLogger("ray").error("private")
-    assert logging.getLogger("ray").handlers == handlers
-    assert "on the driver's console" in capfd.readouterr().out
-    one.stop()
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_a_trainable_is_tried_out_may_ask_for_resources_and_has_a_name_of_its_run(tmp_path):
@@ -252,16 +235,3 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts(tmp_path, local_acto
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
     with pytest.raises(LossesMissing):  # nothing is held any more
         inner.finish(Upload(names[-1], ("c",), (n,)), "c", CONFIG)
-
-
-@local
-@pytest.mark.parametrize("opened", [open_centred, open_private])
-def test_a_result_shows_the_noise_of_a_released_value_and_nothing_else(tmp_path, opened):
-    search = begin(opened(open_privatizer(tmp_path)))
-    trainable = search.trainable(losses)
-    result = a_trial(trainable, "a", search.suggest("a")).step()
-    paid = open_ledger(tmp_path).find("run", "value/a")
-    assert result.keys() == {"loss", "done"} | ({"sigma"} if paid else set())
-    assert (paid is None) == (opened is open_centred)  # it has no release of its own
-    if paid is not None:
-        assert (result["loss"], result["sigma"]) == (paid.value[0], paid.description["sigma"])

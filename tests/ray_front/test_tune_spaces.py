@@ -56,20 +56,11 @@ def test_every_value_tune_draws_is_a_point_of_the_space_and_every_point_is_a_val
             assert round(config[kind], 9) in drawn
 
 
-def test_nested_dicts_are_named_by_their_path_and_come_back_nested():
-    space = {"model": {"depth": tune.randint(1, 9), "kind": "tree"}, "rate": tune.uniform(0, 1), "n": 3}
-    domains = spaces.domains_of(space)
-    assert list(domains) == ["model/depth", "rate"]
-    assert list(spaces.to_space(domains)) == ["model/depth", "rate"]
-    config = spaces.resolve(domains, {"model/depth": 4, "rate": 0.5}, space, np.random.default_rng(0))
-    assert config == {"model": {"depth": 4}, "rate": 0.5}
-    assert spaces.flat({**config, "n": np.int64(3), "data": object()}) == {"model/depth": 4, "rate": 0.5, "n": 3}
+def test_plain_values_are_named_by_their_path_and_objects_left_out():
+    config = {"model": {"depth": 4}, "rate": 0.5, "n": np.int64(3), "data": object()}
+    assert spaces.flat(config) == {"model/depth": 4, "rate": 0.5, "n": 3}
     lists = {"layers": (np.int64(3), [2.5]), "steps": [{"k": 1}], "data": [object()], "codes": {1: [2]}, "s": [{3}]}
     assert spaces.flat(lists) == {"layers": [3, [2.5]], "steps": [{"k": 1}], "codes/1": [2]}
-    fixed = {"one": tune.choice([1]), "three": tune.randint(3, 4), "k": 1}
-    assert spaces.to_space(spaces.domains_of({"o": tune.choice([object(), 1]), **fixed}), choices=True) is None
-    assert spaces.rounded(tune.choice([[8], [8, 8]]), (8, 8)) == [8, 8]
-    assert spaces.without({"a": {"b": 1, "c": 2}, "d": 3}, {"a/b", "d"}) == {"a": {"c": 2}}
 
 
 def opened(folder, kind, way, space=EVERYTHING):
