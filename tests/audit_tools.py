@@ -25,6 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import sqlalchemy as sa
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from noises import CannedNoise, NoNoise
 from scipy.stats import norm
 
@@ -34,7 +36,8 @@ from dptune.audit.evidence import MISTAKE, complaints
 from dptune.audit.own import FreeLedger
 from dptune.ledger import schema
 from dptune.privacy import Ball, MeanQuery
-from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.mechanism import GaussianMechanism, Mechanism
+from dptune.privacy.noise import NoiseSource, OpenDPNoise
 
 Array = npt.NDArray[np.float64]
 
@@ -79,7 +82,34 @@ def small_sensitivity(prefix: str, factor: Callable[[LossPrivatizer], float]) ->
 # ---- noise-off sensitivity ---------------------------------------------------------------------------
 
 
-def noiseless(query: MeanQuery, losses: Array, *, failed: Sequence[str] = (), **settings: Any) -> tuple[Array, float]:
+ANY_LOSS = st.one_of(
+    st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
+    st.floats(-10, 10),
+    st.floats(width=64),
+)
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, points: st.SearchStrategy[int]) -> tuple[Array, Array, dict[str, Any]]:
+    """Losses (m, rows) at "a", "b", ..., the same with one person replaced, and what ``noiseless`` takes of them."""
+    rows, m, low = draw(st.integers(1, 9)), draw(points), draw(st.floats(-1e3, 1e3))
+    chosen: dict[str, Any] = {"clip": (low, low + draw(st.floats(1e-2, 1e4)))}
+    chosen["dtype"] = draw(st.sampled_from([np.float32, np.float64]))
+    groups = np.arange(rows)
+    people = draw(st.sampled_from(["rows", "groups", "weights"]))
+    if people == "groups":
+        groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
+    elif people == "weights":
+        chosen["person_weights"] = draw(arrays(np.float64, rows, elements=st.floats(1e-3, 1e3)))
+    chosen["failed"] = draw(st.lists(st.sampled_from("abcdefgh"[:m]), unique=True))
+    losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
+    replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))
+    return losses, np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses), chosen
+
+
+def noiseless(
+    query: MeanQuery, losses: Array, *, failed: Sequence[str] = (), mechanism: Any = GaussianMechanism, **settings: Any
+) -> tuple[Array, float]:
     """Return the statistic of one release and the sigma its noise would have had; losses are (m, rows).
 
     Points in ``failed`` are observed as failures, whatever their losses.
@@ -94,7 +124,7 @@ def noiseless(query: MeanQuery, losses: Array, *, failed: Sequence[str] = (), **
             privatizer.observe_failure(name)
         else:
             privatizer.observe(name, row)
-    privatizer.release(query, scope="audit", key="1")
+    privatizer.release(query, scope="audit", key="1", mechanism=mechanism)
     return noise.statistic, noise.sigma
 
 
@@ -193,12 +223,19 @@ def _in_child(work: Callable[[], float]) -> float:
 # ---- a lower bound on mu, from outside -----------------------------------------------------------------
 
 
-def answers(query: MeanQuery, losses: Array, count: int, clip: tuple[float, float]) -> Array:
+def answers(
+    query: MeanQuery,
+    losses: Array,
+    count: int,
+    clip: tuple[float, float],
+    mechanism: Callable[[NoiseSource], Mechanism] = GaussianMechanism,
+) -> Array:
     """Return ``count`` answers (count, p) about the same people."""
     privatizer = LossPrivatizer(FreeLedger(), n=losses.shape[1], clip=clip)
     for name, row in zip(query.points, losses, strict=True):
         privatizer.observe(name, row)
-    return np.array([privatizer.release(query, scope="box", key=str(t)).value for t in range(count)])
+    released = (privatizer.release(query, scope="box", key=str(t), mechanism=mechanism) for t in range(count))
+    return np.array([each.value for each in released])
 
 
 def audit_lower_bound(kind: str, *, mu: float, count: int) -> float:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from audit_tools import MISTAKE, FreeLedger, lower_bound
+from audit_tools import MISTAKE, answers, lower_bound
 from scipy.stats import chi2, norm
 
-from dptune import LossPrivatizer
+from dptune.privacy import Box, MeanQuery
 from dptune.privacy.mechanism import Mechanism, NoisyMin
 from dptune.privacy.noise import NoiseSource
 
@@ -22,12 +22,9 @@ Making = Callable[[NoiseSource], Mechanism]
 
 def released(losses: Array, mu: float, count: int, clip: tuple[float, float], making: Making = NoisyMin) -> Array:
     """Return ``count`` releases about the same people, (count, p); losses are (m, n)."""
-    privatizer = LossPrivatizer(FreeLedger(), n=losses.shape[1], clip=clip)
-    points = [f"x{j}" for j in range(len(losses))]
-    for point, row in zip(points, losses, strict=True):
-        privatizer.observe(point, row)
-    query = privatizer.means_query(points, mu)
-    return np.array([privatizer.release(query, scope="s", key=str(t), mechanism=making).value for t in range(count)])
+    m = len(losses)
+    query = MeanQuery(tuple(f"x{j}" for j in range(m)), np.eye(m), Box(*clip, m), mu)
+    return answers(query, losses, count, clip, making)
 
 
 def softmax(losses: Array, mu: float, clip: tuple[float, float]) -> Array:

@@ -1,4 +1,4 @@
-"""Every reader of a ledger counts what was charged and never recorded; every epsilon belongs to its delta."""
+"""Every reader of a ledger counts what was charged and never recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from federated_audits import server
 from matplotlib.figure import Figure
-from scipy.stats import norm
 from typer.testing import CliRunner
 
 from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger, SearchRun
@@ -148,28 +147,3 @@ def test_what_the_readers_of_the_crashed_ledger_say_is_right(fast_path: Path) ->
     killed(users, fast_path / "u.db", charged=True)
     with pytest.raises(CapReached):
         UserLedger(fast_path / "u.db").reply(LocalRandomizer(0.75, 1.0), 0.3, user="ann", key="3")
-
-
-# ---- a statement at another delta: its text is held by tests/ledger/test_second_delta.py ----------------------
-
-
-def delta_of(epsilon: float, mu: float) -> float:
-    """The smallest delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1)."""
-    return float(norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2))
-
-
-@pytest.mark.parametrize("delta", [1e-9, 1e-5])
-def test_every_epsilon_of_a_statement_belongs_to_the_delta_beside_it(fast_path: Path, delta: float) -> None:
-    ledger = PrivacyLedger(fast_path / "c.db", Budget.approximate_dp(4.0, 1e-6))
-    privatizer = LossPrivatizer(ledger, n=500, clip=(0.0, 1.0))
-    privatizer.observe("x", np.zeros(500))
-    privatizer.release(privatizer.mean_query("x", 0.4), scope="s", key="k")
-    told = ledger.statement(delta=delta).to_dict()
-    assert (told["delta"], told["stated"]["delta"]) == (delta, 1e-6)
-    for epsilon, beside, mu in (
-        (told["budget"]["epsilon"], delta, ledger.budget.mu),
-        (told["spent"]["epsilon"], delta, ledger.spent()),
-        (told["stated"]["epsilon"], 1e-6, ledger.budget.mu),
-        (told["stated"]["spent_epsilon"], 1e-6, ledger.spent()),
-    ):
-        assert delta_of(epsilon, mu) == pytest.approx(beside, rel=1e-6)

@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import audit_pair, audit_reaches, audit_scalar_sensitivity, audit_vector_sensitivity
+from audit_tools import audit_pair, audit_reaches, audit_scalar_sensitivity, audit_vector_sensitivity, neighbours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dptune.privacy import Ball, Box, Interval, MeanQuery, NormQuery
 
-ANY_LOSS = st.one_of(
-    st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
-    st.floats(-10, 10),
-    st.floats(width=64),
-)
 NAMES = tuple("abcdefgh")
 
 
@@ -62,16 +57,8 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
 
     Weights are arbitrary or centring, some points have failed, and losses may be saturated.
     """
-    rows, m, mu = draw(st.integers(1, 9)), draw(st.integers(1, 6)), draw(st.floats(1e-3, 20))
-    low = draw(st.floats(-1e3, 1e3))
-    clip = (low, low + draw(st.floats(1e-2, 1e4)))
-    chosen: dict[str, Any] = {"clip": clip, "dtype": draw(st.sampled_from([np.float32, np.float64]))}
-    groups = np.arange(rows)
-    people = draw(st.sampled_from(["rows", "groups", "weights"]))
-    if people == "groups":
-        groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
-    elif people == "weights":
-        chosen["person_weights"] = draw(arrays(np.float64, rows, elements=st.floats(1e-3, 1e3)))
+    losses, neighbour, chosen = draw(neighbours(st.integers(1, 6)))
+    m, mu, clip = len(losses), draw(st.floats(1e-3, 20)), chosen["clip"]
     kind = draw(st.sampled_from(["scalar", "vector", "share"]))
     p = 1 if kind == "scalar" else draw(st.integers(1, 6))
     elements = st.floats(-1e6, 1e6) | st.floats(-1e200, 1e200)
@@ -83,10 +70,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     region, centred = draw(st.sampled_from(regions)), draw(st.booleans())
     share, mean = partial(NormQuery, NAMES[:m], W, radius, *rules), partial(MeanQuery, NAMES[:m], W, region, *rules)
     query = share() if kind == "share" else mean(centred=centred)
-    chosen["failed"] = draw(st.lists(st.sampled_from(NAMES[:m]), unique=True))
-    losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
-    replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))
-    return query, losses, np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses), chosen
+    return query, losses, neighbour, chosen
 
 
 @settings(max_examples=100, deadline=None)

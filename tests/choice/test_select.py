@@ -84,22 +84,12 @@ def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPriv
         chosen.index = 0
 
 
-def test_asked_again_it_is_the_same_choice_at_no_cost(mine: LossPrivatizer, tmp_path: Path) -> None:
-    same = {"mu": 0.5, "name": "which", "estimate_share": 0.1}
-    alike = np.full((30, N), 0.5)
-    first = dptune.select(alike, mine, **same)
-    other = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
-    for privatizer in (mine, other):
-        assert dptune.select(alike, privatizer, **same) == first
-    assert mine.ledger.spent() == pytest.approx(0.5)
-    dptune.select(alike, mine, **{**same, "name": "another"})
-    assert mine.ledger.spent() == pytest.approx(0.5 * 2**0.5)
-
-
-def test_a_name_keeps_its_meaning(mine: LossPrivatizer) -> None:
-    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which", "default": 1}
+def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which", "default": 1, "estimate_share": 0.1}
     first = dptune.select(privatizer=mine, **asked)
-    assert dptune.select(privatizer=mine, **{**asked, "default": np.int64(1)}) == first
+    another = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
+    for privatizer in (mine, another):
+        assert dptune.select(privatizer=privatizer, **{**asked, "default": np.int64(1)}) == first
     dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)
     named, settings = [("a", losses()[0]), ("b", losses()[3])], ChoiceSettings(0.5)
     second = select_named(named, mine, "named", settings)
@@ -132,20 +122,12 @@ MODELS, DATA = fitted()
     ("change", "said"),
     [
         ({"candidates": losses()[0]}, "shape"),
-        ({"candidates": []}, "at least two"),
         ({"candidates": losses().T}, "expected 40"),
-        ({"candidates": 3}, "iterable"),
         ({"candidates": len}, "only with public="),
-        ({"candidates": ["a", "b"]}, "per-example losses must be"),
         ({"mu": 0}, "mu"),
-        ({"name": ""}, "name"),
-        ({"estimate_share": 1.0}, "estimate_share"),
         ({"default": 12}, "one of the 12 candidates"),
         ({"candidates": [None, losses()[0], None]}, "could be evaluated"),
-        ({"loss": "log_loss"}, "data"),
         ({"data": (np.zeros((N, 2)), np.zeros(N))}, "loss"),
-        ({"privatizer": "ledger.db"}, "LossPrivatizer"),
-        ({"candidates": MODELS, "loss": "roc_auc", "data": DATA}, "'roc_auc' cannot be released"),
         ({"candidates": [*MODELS, LogisticRegression()], "loss": "log_loss", "data": DATA}, "fit"),
         ({"candidates": [1, 2], "loss": "zero_one", "data": unread, "default": 2}, "one of the 2 candidates"),
         ({"candidates": [None, *losses()[1:]], "default": 0}, "candidate 0, the default=, could not be evaluated"),

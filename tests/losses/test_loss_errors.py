@@ -44,50 +44,34 @@ class Shaped:
         return np.zeros(self.shape)
 
 
-def own(result: Any) -> NamedLoss:
-    return NamedLoss("own", lambda y, prediction: result)
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: squared_error([1.0, 2.0], [1.0]), r"y has shape \(2,\) and prediction has shape \(1,\)"),
-        (lambda: squared_error([1.0], np.array([[1.0]])), r"prediction has shape \(1, 1\)"),
         (lambda: squared_error(Unreadable(), [1.0]), "y cannot be read as an array.*Unreadable"),
         (lambda: huber_loss([1.0], [1.0], c=0.0), "c must be .* got 0.0"),
         (lambda: pinball_loss([1.0], [1.0], quantile=1.0), "quantile=1.0"),
-        (lambda: log_loss([1], [0.5], labels=[0, 1], eps=0.0), "eps=0.0"),
         (lambda: log_loss([1], np.array([[0.5, 0.5]]), labels=[0, 1, 2]), r"proba has shape \(1, 2\) for 3 labels"),
-        (lambda: log_loss([1], np.array([0.5]), labels=[0, 1, 2]), r"proba has shape \(1,\)"),
         (lambda: log_loss([1], [0.5], labels=[1, 1]), "distinct"),
-        (lambda: log_loss([1], [0.5], labels=[]), "at least one"),
-        (lambda: log_loss([1], [0.5], labels=[[0], [1]]), "plain values"),
         (lambda: hinge_loss([1], [0.5], labels=[0, 1, 2]), "exactly two"),
         (lambda: zero_one_loss([1, 2], [1]), "same people"),
         (lambda: per_example_loss("roc_auc_ovr_weighted"), "'roc_auc_ovr_weighted' cannot be released.* log_loss"),
         (lambda: per_example_loss("f1"), "'f1' cannot be released.* accuracy"),
-        (lambda: per_example_loss("neg_median_absolute_error"), "cannot be released.* absolute_error"),
         (lambda: per_example_loss("neg_root_mean_squared_error"), "cannot be released.* take the root of the released"),
         (lambda: per_example_loss("acuracy"), r"Did you mean 'accuracy'\?.* neg_log_loss"),
         (lambda: per_example_loss(squared_error), r"a function is not .* a loss\. Did you mean 'squared_error'"),
         (lambda: per_example_loss("mse", c=1.0), "no option"),
         (lambda: per_example_loss("pinball"), "quantile="),
         (lambda: per_example_loss("log_loss")([1], [0.5]), "labels="),
-        (lambda: NamedLoss("", squared_error), "name must be a text"),
         (lambda: NamedLoss("own", [0.5]), "function must be a function"),
         (lambda: NamedLoss("own", len, "transform"), "output must be one of .*predict_proba.* got 'transform'"),
-        (lambda: NamedLoss("own", len, uses_labels="no"), "uses_labels must be True or False"),
-        (lambda: estimator_losses(own([0.5, 0.5]), RIDGE, X, Y), "one loss per"),
-        (lambda: estimator_losses(own([]), RIDGE, X, Y), "one loss per"),
+        (lambda: estimator_losses(NamedLoss("own", lambda *_: [0.5, 0.5]), RIDGE, X, Y), "one loss per"),
         (lambda: estimator_losses("mse", RIDGE, X, Y[1:]), r"X has 40 rows and y has shape \(39,\)"),
         (lambda: estimator_losses("mse", RIDGE, X, Unreadable()), "cannot be read as an array.*Unreadable"),
         (lambda: estimator_losses("mse", RIDGE, X[:, :2], Y), "fitted on 3 columns"),
-        (lambda: estimator_losses("mse", LinearRegression(), X, Y), "not fitted"),
         (lambda: estimator_losses("mse", LinearRegression(), X.tolist(), Y), "fitted"),
         (lambda: estimator_losses("mse", make_pipeline(StandardScaler(), Ridge()), sparse.csr_array(X), Y), "fitted"),
-        (lambda: estimator_losses("log_loss", Shaped(N, 1), X, Y), r"public row with shape .* needs \(1, 2\)"),
         (lambda: estimator_losses("log_loss", Shaped(N, 2, 1), X, Y), r"public row with shape .* needs \(1, 2\)"),
-        (lambda: losses_function(len, "mse", (X, Unreadable()), rows=N), "cannot be read as an array.*Unreadable"),
         (lambda: losses_function(len, "mse", (X, Y), rows=N, training="secret"), '"public" or "private"'),
         (lambda: BoosterModel({}), "a booster of XGBoost or LightGBM is expected; got dict"),
     ],

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noises import NoNoise
+from watched import Watched
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
@@ -26,23 +27,8 @@ from dptune.privacy.noise import SeededNoise
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
 
 
-class Watched(PrivacyLedger):
-    """Notes its charges, and dies before it records while ``dies``."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Budget.gdp(1.0))
-        self.happened: list[str] = []
-        self.dies = False
-
-    def charge(self, *asked: Any, **options: Any) -> Any:
-        paid = super().charge(*asked, **options)
-        self.happened.append("charge")
-        return paid
-
-    def record(self, *given: Any, **options: Any) -> Any:
-        if self.dies:
-            raise KeyboardInterrupt
-        return super().record(*given, **options)
+def watched(path: Path) -> Watched:
+    return Watched(path, Budget.gdp(1.0))
 
 
 class Reads(LossPrivatizer):
@@ -64,7 +50,7 @@ class ReadsEarly(Reads):
 
 @pytest.fixture
 def ledger(fast_path: Path) -> Watched:
-    return Watched(fast_path / "ledger.db")
+    return watched(fast_path / "ledger.db")
 
 
 def auto(ledger: PrivacyLedger, kind: type[LossPrivatizer] = LossPrivatizer, **change: Any) -> LossPrivatizer:
@@ -75,10 +61,10 @@ def auto(ledger: PrivacyLedger, kind: type[LossPrivatizer] = LossPrivatizer, **c
 
 def killed(ledger: Watched, **options: Any) -> None:
     """Choose, and die before anything is recorded."""
-    ledger.dies = True
+    ledger.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         auto(ledger).choose_clip(losses(), **options)
-    ledger.dies = False
+    ledger.error = None
 
 
 def losses(scale: float = 1.0, n: int = 100, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -155,17 +141,17 @@ def audit_once(ledger: PrivacyLedger, clip: AutoClip) -> None:
 def test_it_is_chosen_once_and_a_restart_reads_it(ledger: Watched, fast_path: Path) -> None:
     audit_once(ledger, AutoClip())
     with pytest.raises((AssertionError, InputError)):
-        audit_once(Watched(fast_path / "planted.db"), Anew())
+        audit_once(watched(fast_path / "planted.db"), Anew())
 
 
 def test_nothing_is_read_before_it_is_paid_and_a_quantile_that_is_would_be_found(
     ledger: Watched, fast_path: Path
 ) -> None:
     auto(ledger, Reads).choose_clip(losses())
-    assert ledger.happened == ["charge", "read"]
-    planted = Watched(fast_path / "planted.db")
+    assert ledger.happened == ["charge", "read", "record"]
+    planted = watched(fast_path / "planted.db")
     auto(planted, ReadsEarly).choose_clip(losses())
-    assert planted.happened == ["read", "charge", "read"]
+    assert planted.happened == ["read", "charge", "read", "record"]
 
 
 def test_a_kill_between_charge_and_record_costs_once(ledger: Watched) -> None:
@@ -182,10 +168,8 @@ def test_what_cannot_be_chosen_is_refused_before_a_model_is_trained_and_unspent(
 
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: auto(ledger).choose_clip(train, mu=0.1), "100 people's losses at this price"),
-        (lambda: auto(ledger).choose_clip(train, most=1e31), "most"),
         (lambda: auto(ledger).choose_clip(lambda: None), "the default configuration failed"),
         (lambda: auto(ledger, clip="automatic"), "clip must be a pair of numbers"),
-        (lambda: auto(ledger, clip=AutoClip), "clip must be a pair of numbers"),
         (lambda: auto(ledger).observe("a", losses()), "choose_clip"),
         (lambda: auto(ledger).mean_query("a", 0.1), "choose_clip"),
     ]
@@ -250,7 +234,7 @@ def test_another_process_that_was_first_is_no_conflict(ledger: Watched) -> None:
 def test_people_whose_loss_is_no_number_do_not_move_the_clip_and_no_error_tells_of_them(
     odd: float, ledger: Watched, fast_path: Path
 ) -> None:
-    other = auto(Watched(fast_path / "other.db"), noise=NoNoise())
+    other = auto(watched(fast_path / "other.db"), noise=NoNoise())
     some = np.where(np.arange(100) < 10, odd, losses())
     assert other.choose_clip(some)[1] <= auto(ledger, noise=NoNoise()).choose_clip(losses())[1] < 20
     assert auto(other.ledger, clip=AutoClip("all")).choose_clip(np.full(100, odd))[1] > 0
@@ -334,14 +318,10 @@ CERTAIN = np.logaddexp(0.0, -RNG.normal(3.0, 4.0, 300))  # log losses of a model
 LIES: dict[str, tuple[Any, float, float | None, float, float]] = {
     # losses, mu, the largest loss there is, chances of a clip above 8 times the largest, below half the .95 quantile
     "hinge": (HINGE, 0.5, None, 0.02, 0.001),
-    "hinge, more budget": (HINGE, 1.156, None, 0.01, 0.001),
     "log losses, capped": (2 * CERTAIN, 0.5, -math.log(EPS), 0.05, 0.005),
-    "small losses, capped": (0.3 * FEW, 0.5, -math.log(EPS), 0.05, 0.005),
     "log losses": (CERTAIN, 1.0, None, 0.05, 0.005),
     "few people, small unit": (FEW * 1e-3, 0.5, None, 0.06, 0.001),
-    "few people, large unit": (FEW * 1e6, 0.5, None, 0.06, 0.001),
     "half a normal law": (NORMAL, 1.0, None, 0.01, 0.01),
-    "none far from the others": (0.5 + 0.1 * NORMAL, 1.0, None, 0.01, 0.01),
     "all the same": (np.full(300, 0.7), 0.5, None, 0.08, 0.01),
     "all the same, large unit": (np.full(1000, 1e4), 1.0, None, 0.08, 0.01),
 }

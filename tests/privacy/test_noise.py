@@ -12,7 +12,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from noises import NoNoise
-from scipy.stats import binom, kstest
+from scipy.stats import kstest
 
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import noise as module
@@ -113,21 +113,6 @@ def test_every_noise_but_opendps_stamps_every_charge(privatizer: Callable[..., L
 
 
 # ---- secret samples: Bernoulli(q), independent, never more often than q, unseeded --------------------
-
-DRAWS, N, MISTAKE = 3000, 30, 1e-7
-
-
-@pytest.mark.parametrize("q", [0.02, 0.35, 0.9])
-def test_each_agent_is_drawn_with_probability_q_on_its_own(q: float) -> None:
-    drawn = np.array([SecretSample().draw(N, q) for _ in range(DRAWS)])  # (draws, N)
-    low, high = binom.ppf([MISTAKE, 1 - MISTAKE], DRAWS * N, q)
-    assert low <= drawn.sum() <= high
-    for count in drawn.sum(axis=0):
-        assert binom.ppf(MISTAKE, DRAWS, q) <= count <= binom.isf(MISTAKE, DRAWS, q)
-    for count in (drawn[:, 1:] & drawn[:, :-1]).sum(axis=0):  # two agents together
-        assert binom.ppf(MISTAKE, DRAWS, q * q) <= count <= binom.isf(MISTAKE, DRAWS, q * q)
-    sizes = drawn.sum(axis=1)  # the size of the sample is binomial, not fixed
-    assert 0.8 < sizes.var() / (N * q * (1 - q)) < 1.25
 
 
 def test_the_probability_is_rounded_down_and_its_ends_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:

