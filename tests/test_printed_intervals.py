@@ -187,10 +187,3 @@ def test_populations_that_differ_are_named_beyond_three_deviations() -> None:
     for far in (3 - 1e-6, 3 + 1e-6, -3 + 1e-6, -3 - 1e-6):
         found = of_value(0.5 + far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
         assert ("Noise does not explain the difference" in found.summary()) is (abs(far) > 3)
-
-
-def test_without_a_release_no_verdict_is_given() -> None:
-    for default, verdict in ((0, "the default"), (None, "no default")):
-        found = Selection(0, 4, None, 1.0, "exponential selection", True, default=default, people=N)
-        assert found.verdict == verdict
-        assert not RANGE.search(found.summary())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.frontier.design import SPLITS, in_order
 from benchmarks.frontier.headroom import kept, taken
-from benchmarks.frontier.methods import GP, METHODS, NUMERIC, OURS, OWN
+from benchmarks.frontier.methods import GP, METHODS, NUMERIC, OWN
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.people import SLOTS
-from benchmarks.frontier.tasks import NEW, OLD, TASKS, FrontierTask
+from benchmarks.frontier.tasks import NEW, OLD, FrontierTask
 from dptune import Categorical, Float, Space
 
 
@@ -36,16 +35,6 @@ def test_the_new_tasks_are_those_of_the_rule_and_defaults_lie_in_their_spaces() 
     for slot, people in chosen.items():
         model, inputs = MODELS[SLOTS[slot][0]], len(people.inputs)
         assert model.space(inputs).contains(model.default(inputs))
-
-
-def test_every_cell_stands_in_the_design_once() -> None:
-    cells = list(in_order())
-    assert len(cells) == len(set(cells))
-    assert not [cell for cell in cells if cell.method in NUMERIC and TASKS[cell.task].d is None]
-    mine = {(cell.task, cell.n, cell.mu, cell.seed) for cell in cells if cell.method == OURS}
-    for name, kind in NEW.items():
-        places = [(n, mu, seed) for n in kind.people for mu in (1.0, 0.5, 0.25, 2.0) for seed in range(SPLITS)]
-        assert all((name, *place) in mine for place in places)
 
 
 # ---- methods ---------------------------------------------------------------------------------------------------------

@@ -23,14 +23,6 @@ from dptune.losses.estimator import estimator_losses
 
 N = 200
 RECIPE = next(code for _, code in blocks(page("docs/sklearn.md"), "python") if "patients.csv" in code)
-TOGETHER = """
-import pandas as pd
-from sklearn.model_selection import train_test_split
-table = pd.read_csv("patients.csv")
-public, private = train_test_split(table, test_size=0.6, random_state=0)
-X_train, y_train = public.drop(columns="sick"), public["sick"]
-X_val, y_val = private.drop(columns="sick"), private["sick"]
-"""
 MODEL = make_pipeline(
     make_column_transformer(
         (make_pipeline(SimpleImputer(), StandardScaler()), make_column_selector(dtype_include="number")),
@@ -64,12 +56,6 @@ def test_one_odd_private_cell(tmp_path: Path, public: Any, cell: str, column: st
     a, b = (losses(tmp_path, RECIPE, odd | each, column) for each in ({}, {val[5]: cell}))
     assert np.isfinite(a).all()
     assert np.delete(a, 5).tobytes() == np.delete(b, 5).tobytes()
-
-
-def test_one_table_read_as_a_whole_is_seen(tmp_path: Path) -> None:
-    _, val = train_test_split(range(1, N + 1), test_size=0.6, random_state=0)
-    a, b = (losses(tmp_path, TOGETHER, each, "score") for each in ({}, {val[5]: "?"}))
-    assert np.sum(np.delete(a, 5) != np.delete(b, 5)) > N / 4
 
 
 # ---- shown scripts: no private row scales or selects public rows ----------------------------------------
