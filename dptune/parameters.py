@@ -50,7 +50,7 @@ class Float:
     def encode(self, value: float) -> float:
         """Return u in [0, 1] of a value in [low, high]."""
         if self.step is not None and self.cells is not None:
-            return (round((value - self.low) / self.step) + 0.5) / self.cells
+            return float(np.rint((value - self.low) / self.step) + 0.5) / self.cells  # also of a value that is NaN
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
         return 0.5 if low == high else (at - low) / (high - low)  # logarithms of ends that are close may be equal
 

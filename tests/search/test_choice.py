@@ -5,10 +5,9 @@ import pickle
 import numpy as np
 import pytest
 from refusals import refused
-from runs import MIXED_RUN, MIXED_SPACE, SPACE, at, keys, losses_of, spend_elsewhere
+from runs import MIXED_RUN, MIXED_SPACE, SELECTION_RUN, SPACE, at, keys, losses_of, spend_elsewhere
 
-from dptune import Budget, BudgetExhausted, Float, LossPrivatizer, PlanComplete, SearchRun, Space
-from dptune.search import SELECTION
+from dptune import Budget, BudgetExhausted, Float, PlanComplete, Space
 
 N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
 start = MIXED_RUN.start
@@ -95,41 +94,24 @@ def test_a_point_that_failed_here_is_not_asked_for_again(ledger):
 CANDIDATES = 20
 
 
-def selection(ledger, *, space=MIXED_SPACE, **settings):
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    return SearchRun(SELECTION, privatizer, scope="run", space=space, mu=3.0, seed=1, trials=CANDIDATES, **settings)
+def selection(ledger, **settings):
+    return SELECTION_RUN.start(ledger, mu=3.0, seed=1, trials=CANDIDATES, **settings)
 
 
-def candidate(run, number, *, fails=False):
+def candidate(run, number):
     point = run.ask(number, trial=str(number))
-    assert run.finish(str(number), point, None if fails else losses_of(point, N)) == np.inf
+    assert run.finish(str(number), point, losses_of(point, N)) == np.inf
     return point
 
 
-def test_one_choice_is_paid_when_all_candidates_are_in(ledger):
-    run = selection(ledger)
-    points = [candidate(run, i) for i in range(CANDIDATES - 1)]
-    assert ledger.spent() == 0
-    assert not run.complete
-    candidate(run, CANDIDATES - 1, fails=True)  # counts, and is not chosen
-    assert run.complete
-    assert keys(ledger, "choice") == ["choice"]
-    assert ledger.spent() ** 2 == pytest.approx(9 * 0.95)
-    best = run.recommend()
-    assert dict(best) in points
-    refused(PlanComplete, None, lambda: run.check("another"))
-    again = selection(ledger)  # another process
-    assert dict(again.recommend()) == dict(best)
-    assert again.complete
-
-
 def test_the_default_is_the_first_candidate_kept_by_its_odds_and_processes_share_the_sequence(ledger):
-    run, again = (selection(ledger, space=SPACE, default=SPACE.centre()) for _ in range(2))
+    run, again = (selection(ledger, default=SPACE.centre()) for _ in range(2))
     assert run.ask(0) == again.ask(3) == pytest.approx(SPACE.centre())  # each chooses among its own points
     assert run.ask(7) == again.ask(7) != run.ask(8)
     with pytest.warns(UserWarning, match="no answer is released yet"):
         assert dict(run.recommend()) == pytest.approx(SPACE.centre())
     for i in range(CANDIDATES):
+        assert (ledger.spent(), run.complete) == (0, False)
         candidate(run, i)
     note = ledger.find("run", "choice").note
     assert sorted(note["prior"]) == [1.0] * (CANDIDATES - 1) + [10.0 * (CANDIDATES - 1)]

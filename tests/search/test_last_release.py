@@ -1,11 +1,10 @@
 """The last releases of a run, each met by an error or a kill at each step: they are made up for, and paid once."""
 
-import numpy as np
 import pytest
 from refusals import refused
 from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, WatchedLedger, at, keys, losses_of, readable, trial
 
-from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, select
+from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, SearchRun
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
@@ -174,21 +173,3 @@ def test_progress_counts_answers(fast_path):
     assert progress["complete"] is progress["chosen"] is False
     made_up_for(run := start(), 30)
     check_end(run, lost=4)
-
-
-@pytest.mark.parametrize("step", ["before the charge", "charged", "drawn"])
-def test_a_choice_among_losses_is_paid_once(fast_path, step):
-    def choose(*steps):
-        ledger = WatchedLedger(fast_path / "ledger.db", Budget.gdp(30.0))
-        ledger.meets = lambda now, key: fail() if now in steps else None
-        candidates = np.vstack([np.full(80, level) for level in (3.0, 0.5, 2.0)])
-        return select(candidates, LossPrivatizer(ledger, n=80, clip=(0.0, 4.0)), mu=9.0, name="mine").index
-
-    def fail():
-        raise FULL
-
-    for _ in range(2):
-        refused(LedgerError, "disk full", lambda: choose(step))
-    assert choose() == 1
-    (charge,) = PrivacyLedger(fast_path / "ledger.db").charges()
-    assert charge.mu == 9.0

@@ -1,13 +1,11 @@
 """What a plan is expected to give, from public numbers: the announced noise is the noise that is drawn."""
 
-from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 import pytest
-from refusals import refused
 
-from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.search import VALUES, PublicFacts
 from dptune.search.answer import Estimate
 from dptune.search.outlook import forecast, noises, space_of, warning
@@ -84,15 +82,6 @@ def test_what_is_announced_is_of_the_run_itself(ledger):
     for trial in range(8):
         run.finish(str(trial), run.ask(), np.linspace(0.1, 0.9, 50))
     assert "makes 4 trials.\n" in request.announcement(run.extend(trials=12, mu=1.5))
-
-
-def test_what_makes_no_plan_is_refused_by_name():
-    def plan(n=100, clip=(0.0, 1.0), mu=1.0, dimensions=2):
-        forecast(n, clip, space_of(dimensions), mu=mu, trials=50)
-
-    for name, wrong in (("n", 0), ("n", 1.5), ("clip", (1.0, 1.0)), ("clip", (0.0, np.inf)), ("mu", -1.0)):
-        refused(InputError, name, partial(plan, **{name: wrong}))
-    refused(InputError, "dimensions", lambda: plan(dimensions=0))
 
 
 def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_of_trials_it_is(fast_path):

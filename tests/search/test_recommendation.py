@@ -1,14 +1,30 @@
 """What a run recommends, and what it says beside it: the improvement over the defaults, and its interval."""
 
 import json
+import math
 import pickle
 from functools import partial
 
 import numpy as np
 import pytest
 from refusals import refused
+from runs import VALUES_RUN
 
-from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import (
+    CENTRED,
+    GIBO,
+    Budget,
+    BudgetExhausted,
+    Float,
+    InputError,
+    Int,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
+from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
 from dptune.search import VALUES
 from dptune.search.answer import Estimate, at_edge, best_of_values, features
@@ -154,16 +170,39 @@ def test_categories_conditions_and_constants_become_coordinates():
     assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, None)  # few are taken as they are
 
 
-def test_a_run_of_values_recommends_by_a_model_and_compares_with_the_defaults(fast_path):
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(8.0)), n=N, clip=(0.0, 1.0))
-    default = {"a": 0.9, "b": 1.0, "kind": "tree"}
-    run = SearchRequest(VALUES, privatizer, settings={"trials": 30}, default=default).begin("run", None)
-    for i in range(30):
-        x = {"a": i / 30, "b": 1.0, "kind": "tree" if i % 2 else "line"}
-        run.finish(str(i), x, losses(x))
-    best = run.recommend()
-    assert abs(best["a"] - 0.3) < 0.15
-    assert best.hint.value == pytest.approx(0.36, abs=0.1)
-    assert not best.distinguishable
-    run.estimate(best, losses(best), default=losses(default))
-    assert run.recommend().distinguishable
+# ---- values for any sampler: a budget divided among the trials, and no steps ---------------------------------
+
+
+def values(ledger, **change):
+    return VALUES_RUN.start(ledger, **{"scope": "values", "trials": 5, **change})
+
+
+def test_a_value_run_divides_its_budget_among_its_trials(ledger):
+    run = values(ledger)
+    for i in range(5):
+        assert not run.complete
+        run.check(str(i))
+        value = run.finish(str(i), {"kind": "rbf", "C": i}, np.full(VALUES_RUN.n, 0.5))
+        assert ledger.find("values", f"value/{i}").value == (value,)
+    assert run.complete
+    assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 5, "values_lost": 0}
+    refused(PlanComplete, None, lambda: values(ledger).check("5"))
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+    run.estimate({"kind": "rbf", "C": 1}, np.full(VALUES_RUN.n, 0.5))
+    assert ledger.spent() == pytest.approx(4.0)
+    assert run.privatizer.points() == ()
+    refused(BudgetMismatch, r"Other: .*trials \(it has 5\)\.", lambda: values(ledger, trials=6))
+    refused(BudgetExhausted, "read again free", lambda: values(ledger, scope="another"))
+
+
+def test_a_run_of_values_proposes_nothing_recommends_nothing_before_its_first_value_and_counts_them(ledger):
+    run = values(ledger)
+    assert "recommended" not in run.progress()
+
+    for wrong in ({"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}):
+        refused(InputError, next(iter(wrong)), partial(values, ledger, scope="bad", **wrong))
+    refused(InputError, "'values'", run.ask)
+    refused(InputError, "no value was released yet", run.recommend)
+    run.finish("0", {"C": 1}, np.full(VALUES_RUN.n, 0.5))
+    words = r"1 of 5 planned trials have a value\. Resume the run with more trials"
+    refused(InputError, words, lambda: run.check_estimate({"C": 1}))

@@ -8,9 +8,8 @@ import pytest
 from noises import NoNoise
 from planning import planned
 from refusals import refused
-from runs import WatchedLedger, at
 
-from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, SearchRun, Space
+from dptune import CENTRED, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.errors import PlanComplete, TrialFailed
 from dptune.ledger.events import GaussianRelease
 from dptune.search.algorithms.centred_plan import plan_centred
@@ -27,9 +26,9 @@ def losses(x, step):
     return LEVELS + (x - 0.3) ** 2 / 2 + 0.3 / step
 
 
-def make_run(folder, *, noise=False, mu=1.0, **settings):
-    ledger = WatchedLedger(folder / "ledger.db", Budget.gdp(mu))
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=None if noise else NoNoise())
+def make_run(folder, **settings):
+    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(1.0))
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=NoNoise())
     chosen = {"scope": "run", "trials": TRIALS, "population": 4, "rung_share": 0.2, "rungs": 2, **settings}
     return SearchRun(CENTRED, privatizer, space=SPACE, seed=1, **chosen)
 
@@ -169,21 +168,3 @@ def test_a_failed_report_is_the_upper_clip(tmp_path):
     assert run.rungs.stops("a")
     (generation,) = run.ledger.charges("run", prefix="generation/")
     assert asked(run)[0].value == pytest.approx([C * generation.note["radius"] / run.plan.settings.radius])
-
-
-def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_else(tmp_path):
-    run = make_run(tmp_path, noise=True)
-    a_generation(run)
-    run.rungs.report("a", {"x": 0.9}, losses(0.9, 1), 1)
-    at(run.ledger, "drawn", "rung/a/1", LedgerError("no space left on the device"))
-    refused(LedgerError, "no space left", lambda: run.rungs.stops("a"))
-    (charge,) = asked(run)
-    spent = run.ledger.spent()
-    assert charge.value is None, "it was charged before it was drawn"
-    again = make_run(tmp_path, noise=True)  # a process that begins after a kill: the losses are gone
-    again.rungs.report("a", {"x": 0.9}, losses(0.9, 1), 1)
-    assert not again.rungs.stops("a")
-    told = [run.rungs.stops("a") for _ in range(3)]
-    (charge,) = asked(run)
-    assert told == 3 * [charge.value[0] > EARLIER * charge.description["sigma"]]
-    assert run.ledger.spent() == spent

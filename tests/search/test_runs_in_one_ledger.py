@@ -3,31 +3,23 @@
 import math
 import pickle
 from dataclasses import replace
-from functools import partial
 
-import numpy as np
 import pytest
 from audit_tools import dump
 from refusals import refused
-from runs import GIBO_RUN, losses_of, trial, trials
+from runs import GIBO_RUN, VALUES_RUN, losses_of, trial, trials
 
-from dptune import GIBO, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.errors import BudgetMismatch, BudgetPlanned
-from dptune.privacy.noise import SeededNoise
-from dptune.search import VALUES, Method
+from dptune import GIBO, BudgetExhausted, InputError
+from dptune.errors import BudgetPlanned
+from dptune.search import Method
 from dptune.search.agreement import check_start
 
 start, N, TRIALS = GIBO_RUN.start, 20, 16
 
 
-def values_run(ledger, scope, **change):
-    privatizer = LossPrivatizer(PrivacyLedger(ledger.url.database), **{"n": N, "clip": (0.0, 1.0), **change})
-    return SearchRun(VALUES, privatizer, scope=scope, space=None, trials=3)
-
-
 def test_a_new_run_leaves_what_others_have_planned(ledger):
     first = start(ledger, mu=3.0)
-    assert values_run(ledger, "given up").plan.mu == 4.0  # it keeps nothing before its first charge
+    assert VALUES_RUN.start(ledger, scope="given up").plan.mu == 4.0  # it keeps nothing before its first charge
     trials(first, TRIALS)
     refused(BudgetExhausted, None, lambda: start(ledger, scope="greedy", mu=3.5))
     second = start(ledger, scope="second")
@@ -68,15 +60,3 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
     refused(BudgetPlanned, "'run'", lambda: particular.start(ledger, scope="late"))
     refused(InputError, "steps", lambda: start(ledger, scope="wrong", steps=0))
     assert ledger.fact("late", "plan") is None
-
-
-def test_a_run_keeps_its_privatizer(ledger):
-    values_run(ledger, "values")
-    for other, change in (
-        ("clip", {"clip": (5.0, 50.0)}),
-        ("dtype", {"dtype": np.float64}),
-        ("private", {"noise": SeededNoise(0)}),
-        ("rows", {"n": None, "groups": np.arange(2 * N) // 2}),
-    ):
-        refused(BudgetMismatch, f"another privatizer .other {other}", partial(values_run, ledger, "values", **change))
-    values_run(ledger, "values")

@@ -156,18 +156,8 @@ BUGS = {
     "an improvement of the default": (FinalEstimate, "_about", an_improvement_of_everything, audit_about),
     "no stamp": (Estimate, "compared", no_stamp, audit_stamp),
     "no stamp in summaries": (Recommendation, "summary", lambda self: SUMMARY(self).replace("NOT", ""), audit_stamp),
-    "noise of one loss": (
-        FinalEstimate,
-        "_about",
-        improvement_with(lambda found, _: {"sigma": found.sigma}),
-        audit_intervals,
-    ),
-    "the other sign": (
-        FinalEstimate,
-        "_about",
-        improvement_with(lambda _, one: {"value": -one.value}),
-        audit_intervals,
-    ),
+    "noise of one loss": (FinalEstimate, "_about", NOISE_OF_ONE_LOSS, audit_intervals),
+    "the other sign": (FinalEstimate, "_about", OTHER_SIGN, audit_intervals),
     "a loss below its clip": (Estimate, "shown", lambda self: (self.value, *self.interval()), audit_intervals),
 }
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from cmaes import CMA
 
-from benchmarks.curator import Curator
-from dptune import CENTRED, InputError, SearchRun
+from dptune import InputError
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.search import CentredCMA, CentredSettings, Tuning
 from dptune.search.algorithms.centred import Generation
@@ -151,20 +150,6 @@ def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means():
         assert np.array_equal(algorithm.means[-1], plain.mean)
 
 
-def test_it_finds_the_optimum_without_noise_and_comes_near_it_with():
-    space = Space({f"x{j}": Float(0.0, 1.0) for j in range(4)})
-    start, best = (sphere(np.full(4, x)).mean() for x in (0.5, 0.7))
-    for private, left in ((False, 0.02), (True, 0.3)):
-        curator = Curator(N, (0.0, 2.0), seed=1, private=private, mu=4.0)
-        settings = {"trials": 64, "population": 8, "tuning": {"quantile": 0.5}}
-        search = SearchRun(CENTRED, curator, scope="s", space=space, seed=3, **settings)
-        for trial in range(64):
-            found = search.ask()
-            search.finish(str(trial), found, sphere(space.encode(found)))
-        assert sphere(search.algorithm.recommend()).mean() - best < left * (start - best), private
-        assert search.algorithm.radius < search.plan.settings.radius / 2  # it shrinks as people agree
-
-
 @pytest.mark.parametrize("candidates", [1, 40])
 def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(candidates):
     algorithm, other = (CentredCMA(make(generations=4, candidates=candidates, seed=seed)) for seed in (3, 4))
@@ -194,10 +179,8 @@ def test_whole_numbers_are_proposed_on_their_cells():
 @pytest.mark.parametrize(
     "change",
     [
-        {"d": 0}, {"d": True}, {"generations": 0}, {"population": 3}, {"population": "8"}, {"mu": np.inf}, {"mu": True},
-        {"radius": -1.0}, {"radius": 1e31}, {"quantile": 1.0}, {"rate": 0.0}, {"radius_share": "b"}, {"references": -1},
-        {"sigma": np.nan}, {"candidates": 0}, {"average": 0}, {"spread": None}, {"steps": (0.1,)}, {"steps": "0000"},
-        {"steps": (2.0, 0, 0, 0)}, {"seed": 1.5}, {"floor": 1.1}, {"saturated": -0.1}, {"most_explored": 0.5},
+        {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": np.inf}, {"radius": 1e31}, {"quantile": 1.0},
+        {"radius_share": "b"}, {"references": -1}, {"steps": (2.0, 0, 0, 0)}, {"floor": 1.1}, {"most_explored": 0.5},
     ],
 )  # fmt: skip
 def test_settings_are_checked_by_name(change):

@@ -1,11 +1,13 @@
-"""Regression on groups of values, each known up to a constant."""
+"""Regression on groups of values, each known up to a constant, and hyperparameters fitted to one's own data."""
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
+from scipy.optimize import approx_fprime, check_grad
 from scipy.stats import multivariate_normal
 
+from dptune.search.gp.fit import Hyperparameters, fit, negative_log_likelihood
 from dptune.search.gp.grouped import OFFSET, Group, GroupedRegression
+from dptune.search.gp.kernels import RBF
 
 RNG = np.random.default_rng(0)
 
@@ -76,17 +78,6 @@ def test_a_constant_added_to_a_group_changes_nothing():
     assert second.mean(new) == pytest.approx(first.mean(new), abs=1e-9)
 
 
-def test_a_shared_point_ties_two_groups_together():
-    low, high, shared = np.full((1, 1), 0.05), np.full((1, 1), 0.95), np.full((1, 1), 0.5)
-    tied = [
-        Group(np.concatenate([low, shared]), np.array([-1.0, 1.0]), 1e-3),
-        Group(np.concatenate([shared, high]), np.array([-1.0, 1.0]), 1e-3),
-    ]
-    model = GroupedRegression(1)
-    model.fit(tied)
-    assert model.mean(high)[0] - model.mean(low)[0] == pytest.approx(4.0, rel=0.2)
-
-
 def test_it_finds_the_coordinates_that_matter_and_beats_the_noise():
     sigma, truth = 0.3, lambda X: np.sin(3 * X[:, 0]) + X[:, 1] ** 2
     model = GroupedRegression(6)
@@ -126,3 +117,41 @@ def test_equal_values_are_no_problem(sigma):
     model.fit([Group(RNG.random((5, 2)), np.zeros(5), sigma)])
     assert model.mean(RNG.random((3, 2))) == pytest.approx(np.zeros(3), abs=1e-9)
     assert np.isfinite(model.samples(RNG.random((3, 2)), 2, RNG)).all()
+
+
+# ---- hyperparameters fitted to one's own data ----------------------------------------------------------------
+
+RNG_OF_FIT = np.random.default_rng(2)
+X = RNG_OF_FIT.random((40, 2))
+SQUARES = (X.T[:, :, None] - X.T[:, None, :]) ** 2
+THETA = np.log([0.3, 0.8, 1.3, 0.05])
+y = np.sin(7 * X[:, 0]) + 0.05 * RNG_OF_FIT.standard_normal(40)
+
+
+def loss(theta):
+    return negative_log_likelihood(theta, SQUARES, y)[0]
+
+
+def test_the_likelihood_is_the_normal_density_and_its_gradient_exact():
+    l1, l2, v, s2 = np.exp(THETA)
+    C = RBF((l1, l2), v)(X, X) + s2 * np.eye(40)
+    constant = 20 * np.log(2 * np.pi)
+    assert np.isclose(loss(THETA) + constant, -multivariate_normal.logpdf(y, cov=C), rtol=1e-10)
+    gradient = negative_log_likelihood(THETA, SQUARES, y)[1]
+    assert np.allclose(gradient, approx_fprime(THETA, loss, 1e-7), rtol=1e-3, atol=1e-3)
+
+
+def test_a_coordinate_that_does_not_matter_gets_a_long_scale():
+    standardised = (y - y.mean()) / y.std()
+    found = fit(X, standardised, Hyperparameters.prior(2))
+    assert found.lengthscale[1] > 3 * found.lengthscale[0]
+    assert found.noise < 0.1
+    again = fit(X, standardised, found)
+    assert np.allclose(again.lengthscale, found.lengthscale, rtol=0.2)
+
+
+def test_few_or_constant_observations_stay_within_bounds():
+    for m in (1, 4):
+        found = fit(X[:m], np.zeros(m), Hyperparameters.prior(2))
+        assert np.isfinite(found.lengthscale).all()
+        assert 0.02 <= found.lengthscale.min() <= found.lengthscale.max() <= 5.0 + 1e-9
