@@ -1,4 +1,4 @@
-"""kill -9 at every point of a release and in the middle of a run; races for the last of a budget and for one fact."""
+"""kill -9 at every point of a release; races for the last of a budget and for one fact."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from audit_tools import audit_crash, run_forked, start_forked
+from audit_tools import audit_crash, start_forked
 from ledger_tools import Urls, pay
 
 from dptune import Budget, BudgetExhausted, PrivacyLedger
-from dptune.ledger import Charge, schema
+from dptune.ledger import schema
 
 KILLS = [("sqlite", "before draw"), ("sqlite", "before record"), ("sqlite", "after record")]
 
@@ -20,63 +20,6 @@ KILLS = [("sqlite", "before draw"), ("sqlite", "before record"), ("sqlite", "aft
 @pytest.mark.parametrize(("new_url", "where"), [*KILLS, ("postgresql", "before record")], indirect=["new_url"])
 def test_a_killed_release_is_paid_once_and_answered_once(where: str, fast_path: Path, url: str) -> None:
     audit_crash(fast_path, where, url=url)
-
-
-RUN = """
-import os, signal, sys
-import numpy as np
-from dptune import GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.privacy.noise import OpenDPNoise
-
-folder, kill_at, url = sys.argv[1], int(sys.argv[2]), sys.argv[3]  # number of the draw at which the process dies
-class Mortal(OpenDPNoise):
-    draws = 0
-    def add_gaussian(self, statistic, sigma):
-        noisy = super().add_gaussian(statistic, sigma)
-        with open(folder + "/drawn", "a") as file:
-            file.write("draw" + chr(10))
-        self.draws += 1
-        if self.draws == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return noisy
-
-ledger = PrivacyLedger(url, Budget.gdp(mu=2.0))
-privatizer = LossPrivatizer(ledger, n=40, clip=(0.0, 1.0), noise=Mortal())
-space = Space({"a": Float(0.0, 1.0), "b": Float(1e-3, 1e3, log=True)})
-run = SearchRun(GIBO, privatizer, scope="run", space=space, steps=5, batch=3, starts=4, clip=0.5)
-print(run.progress()["steps_done"], flush=True)
-people = np.linspace(0.1, 0.9, 40)
-done = sum(c.key.startswith("value/") for c in ledger.charges("run"))
-for trial in range(done, 200):  # a trial that was lost is not made again: its name is used up
-    if run.complete:
-        break
-    run.check(str(trial))
-    x = run.ask()
-    run.finish(str(trial), x, (x["a"] - people) ** 2)
-print(run.progress()["steps_done"], run.algorithm.theta.tolist())
-"""
-
-
-def test_a_run_killed_again_and_again_resumes_where_it_was(fast_path: Path) -> None:
-    url, recorded, by_key, spent = str(fast_path / "ledger.db"), dict[str, object](), dict[str, Charge](), 0.0
-    for kill_at in (1, 9, 5, 10_000):
-        done = run_forked(RUN, str(fast_path), str(kill_at), url)
-        assert done.returncode == (0 if kill_at == 10_000 else -9), done.stdout
-        lines = done.stdout.splitlines()
-        assert int(lines[0]) == sum(key.startswith("step/") for key in recorded), "it did not continue where it was"
-        ledger = PrivacyLedger(url)
-        by_key = {c.key: c for c in ledger.charges("run")}
-        assert all(by_key[key].value == value for key, value in recorded.items()), "a recorded value changed"
-        recorded = {key: c.value for key, c in by_key.items() if c.value is not None}
-        assert len((fast_path / "drawn").read_text().split()) == len(by_key), "draws and charges differ"
-        assert spent < ledger.spent() <= 2.0
-        spent = ledger.spent()
-    assert len(by_key) - len(recorded) == 3, "each kill left one paid charge without a value"
-    lost = [key for key, charge in by_key.items() if key.startswith("step/") and charge.value is None]
-    assert int(lines[-1].split()[0]) == 5 - len(lost)
-    again = run_forked(RUN, str(fast_path), "10000", url)
-    assert again.stdout.splitlines()[-1] == lines[-1], "a finished run is finished"
-    assert ledger.spent() == spent
 
 
 # ---- races -----------------------------------------------------------------------------------------------

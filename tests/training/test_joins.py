@@ -196,19 +196,6 @@ def test_a_selection_beside_a_gaussian_is_the_integral_of_its_profile(fast_path:
     assert found < 0.8 * renyi_epsilon([ledger.plan, Gaussian(removal_mu(0.5))], DELTA)
 
 
-def test_two_selections_and_a_divided_ledger_cost_more_than_the_selections_alone(fast_path: Path) -> None:
-    selections = [
-        TrainingLedger(fast_path / f"s{i}.db", SelectionPlan(LAW, score_mu=mu), n=300, dataset=f"s{i}")
-        for i, mu in enumerate((0.2, 0.3))
-    ]
-    for i, ledger in enumerate(selections):
-        ledger.begin_selection(f"question {i}", secure=True)
-    ledgers = [*selections, Kinds(fast_path).make("divided")]
-    whole = join(ledgers, delta=DELTA).epsilon
-    assert join(selections, delta=DELTA).epsilon < 0.99 * whole
-    assert whole < sum(ledger.statement(delta=DELTA / 3).epsilon for ledger in ledgers), "basic composition"
-
-
 # ---- removing a person, and one selection that two ledgers pay for ----------------------------------------
 
 ONE = TrainingPlan(2.0, 0.05, 400)
