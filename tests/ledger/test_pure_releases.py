@@ -130,7 +130,7 @@ def test_choice_and_estimate_take_the_whole_promise_and_not_a_bit_more(ledger: P
         BudgetExhausted,
         None,
         lambda: choice(ledger, 0.01, key="more"),
-        lambda: estimate(ledger, 1e-6, key="more"),
+        lambda: estimate(ledger, 1e-9, key="more"),
         lambda: step(ledger, 0.05),
         lambda: ledger.charge("run", "old", old, digest="old"),
     )
