@@ -60,33 +60,6 @@ def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
     assert mine != theirs
 
 
-def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, capfd):
-    values = [SECRET]
-
-    def measure(trial):
-        values.append(SECRET * trial.suggest_float("x", 0, 1))
-        return values[-1] if trial.number % 2 else np.array([SECRET, 2.0])
-
-    text = study_of("tgp", tmp_path / "a", measure, usual(), sqlite=True) + "".join(capfd.readouterr())
-    written = b"".join(path.read_bytes() for path in (tmp_path / "a").iterdir())
-    for value in filter(None, values):
-        bits = np.float64(value).tobytes()
-        assert repr(value) not in text
-        for found in (repr(value).encode(), bits, bits[::-1]):  # the last is SQLite's order of bytes
-            assert found not in written
-
-
-def test_a_reply_is_the_clamped_value_plus_noise(caplog):
-    study = create(None, open_sampler("tpe"))
-    caplog.clear()
-    for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, 1.0)]:
-        objective = LocalObjective(lambda trial, value=value: at_x(trial, value), almost_exact())
-        assert objective(study.ask()) == pytest.approx(middle, abs=1e-4)
-    assert randomizers_of(study) == [almost_exact().describe()]
-    assert (almost_exact().describe()["mechanism"], almost_exact().describe()["private"]) == ("CTL", False)
-    assert caplog.messages
-    assert all("NOT PRIVATE" in message for message in caplog.messages)
-
 
 # ---- a cap, and a reply that is paid once ---------------------------------------------------------------
 

@@ -133,15 +133,6 @@ def light(trial):
     return model.fit(X[:80], Y[:80], eval_X=X[80:], eval_y=Y[80:], eval_metric="binary_logloss", callbacks=[stopping])
 
 
-def boosted(trial):
-    import xgboost
-    from optuna_integration import xgboost as callbacks
-
-    rate = trial.suggest_float("rate", 0.01, 0.5, log=True)
-    stopping = callbacks.XGBoostPruningCallback(trial, "validation_0-logloss")
-    model = xgboost.XGBClassifier(n_estimators=5, learning_rate=rate, callbacks=[stopping], eval_metric="logloss")
-    return model.fit(X[:80], Y[:80], eval_set=[(X[80:], Y[80:])], verbose=False)
-
 
 X = np.random.default_rng(3).normal(size=(120, 3))  # public
 Y = (X[:, 0] + np.random.default_rng(4).normal(size=120) > 0).astype(int)

@@ -102,26 +102,6 @@ def test_every_way_to_train_is_the_same_choice_as_the_losses_given_as_an_array(t
     assert study.user_attrs == {}
 
 
-def test_an_objective_with_a_native_booster_and_a_pruning_callback_needs_one_added_line(tmp_path):
-    import lightgbm
-    from optuna_integration.lightgbm import LightGBMPruningCallback
-
-    held_out = (PUBLIC[0][30:], PUBLIC[1][30:])
-
-    def objective(trial):
-        train, test = lightgbm.Dataset(PUBLIC[0][:30], PUBLIC[1][:30]), lightgbm.Dataset(*held_out)
-        params = {"objective": "binary", "metric": "auc", "verbosity": -1, "min_child_samples": 5}
-        params["learning_rate"] = trial.suggest_float("learning_rate", 1e-3, 0.3, log=True)
-        callbacks = [LightGBMPruningCallback(trial, "auc")]
-        booster = lightgbm.train(params, train, num_boost_round=5, valid_sets=[test], callbacks=callbacks)
-        dptune_optuna.candidate(trial, booster, held_out=held_out)
-        return -log_loss(held_out[1], booster.predict(held_out[0]))
-
-    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=4))
-    study.optimize(objective, n_trials=8)
-    assert chosen(tmp_path, study, objective, public=None).params in [trial.params for trial in study.trials]
-    assert open_ledger(tmp_path).spent() > 0
-
 
 def test_several_objectives_propose_their_pareto_front_first():
     values = [[0.9, 9.0], [0.5, 5.0], [0.8, 1.0], [0.1, 0.5], [0.85, 2.0]]

@@ -140,15 +140,6 @@ def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_tr
     assert len(open_ledger(tmp_path).charges()) == 2
 
 
-def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_first(tmp_path):
-    sampler, study, objective = ran("gibo", tmp_path, storage=stored(tmp_path))
-    calls = []
-    for again in (open_sampler(open_privatizer(tmp_path)), DPGIBOSampler(open_privatizer(tmp_path), n_trials=24)):
-        with pytest.raises(dptune.errors.BudgetPlanned, match=r"'study'.*storage=.*mu=.*a new ledger .* adds to what"):
-            optuna.create_study(sampler=again).optimize(again.objective(calls.append), n_trials=3)
-    assert calls == []
-    objective.estimate(study, sampler.recommend(study))
-
 
 # ---- the ledger of a study ------------------------------------------------------------------------------
 
@@ -198,20 +189,9 @@ def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_traini
 
 # ---- settings: NumPy's numbers like Python's, and nothing that would fail later ----------------------------
 
-PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25, "seed": 3}
-NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25), "seed": np.int64(3)}
+
 LDP = {"space": SPACE, "settings": dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2))}
 
-
-def test_numpys_numbers_begin_the_same_run(tmp_path):
-    for settings in (NUMPY, PLAIN, NUMPY):  # one that goes on was planned alike
-        sampler, study, objective = begun("gibo", tmp_path, **settings, storage=stored(tmp_path))
-        study.optimize(objective, n_trials=2)
-        assert type(sampler.n_trials) is int
-    assert [t.state.name for t in study.trials] == ["COMPLETE"] * 6
-    json.dumps(study.user_attrs)
-    numpys = {"patience": np.int64(3), "centre": np.float32(0.0), "count": np.int8(9), "seed": np.int64(1)}
-    create(None, LDPTGPSampler(**LDP, **numpys)).ask(SPACE)
 
 
 def of_front(kind, **wrong):

@@ -47,23 +47,6 @@ def test_the_estimator_as_it_was_given_chooses_the_clip_and_the_answer_stays(fas
     assert search.best_score_ == -search.best_loss_.value < 0
 
 
-def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(fast_path):
-    """As much as with a clip that is given, but for the clip's share."""
-
-    def eta(name, **settings):
-        ledger = dptune.PrivacyLedger(fast_path / name, dptune.Budget.approximate_dp(1.0, 1e-5))
-        settings = {"loss": "mse", "n_trials": 12, "method": "selection", "cv": None, **settings}
-        search = PrivateSearch(Ridge(), SPACE, ledger=ledger, **settings).fit(*PUBLIC, **VAL)
-        assert ledger.filter.holder == search.name_
-        assert ledger.statement().epsilon == pytest.approx(1.0, rel=1e-6)
-        assert ledger.statement().spent_epsilon <= 1.0 + 1e-9
-        return sum(charge.eta for charge in ledger.charges())
-
-    given, chosen = eta("given.db", clip=(0.0, 1e8)), eta("chosen.db")
-    assert 0.9 * given < chosen < given
-    assert chosen > 0.58  # in GDP .40, with no clip to pay
-
-
 @pytest.mark.filterwarnings("ignore:A candidate could not be trained")
 @pytest.mark.parametrize(
     ("method", "budget"),
@@ -86,16 +69,6 @@ def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast
     with pytest.raises(dptune.BudgetExhausted):
         fit("svd", "lsqr", "cholesky")  # nothing is left; the clip is not asked for again
     assert [charge.key for charge in ledger.charges()].count("clip") == 1
-
-
-def test_a_corrected_search_uses_the_clip_again_but_not_with_another_loss(fast_path):
-    ledger, clips = ledger_in(fast_path), []
-    for space, loss in ((SPACE, "mse"), ({"alpha": loguniform(1e-4, 1e4)}, "mse"), (SPACE, "mae")):
-        how = {"loss": loss, "n_trials": 2, "method": "selection", "mu": 2.0, "cv": None}
-        search = PrivateSearch(Ridge(), space, ledger=ledger, **how).fit(*PUBLIC, **VAL)
-        clips.append(search.released_["value"][0])
-    assert clips[0] == clips[1] != clips[2]
-    assert [charge.key for charge in ledger.charges()].count("clip") == 2
 
 
 def test_a_pipeline_routes_and_transforms_the_private_rows(fast_path):

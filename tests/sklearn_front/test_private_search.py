@@ -21,7 +21,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from dptune.search.outlook import risk_in_words
 from dptune_sklearn.spaces import candidates
 from sklearn_tools import (
     METHODS,
@@ -230,24 +229,6 @@ def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
 # ---- what is said ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:.*will learn little")
-def test_a_choice_prints_its_clip_its_noise_and_the_risk_of_every_division(fast_path, capsys):
-    """This choice takes little of the budget. Another run may charge first, and take all of it for a choice."""
-    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.approximate_dp(1.0, 1e-5))
-    before = risk_in_words(dptune.LossPrivatizer(ledger, n=60, clip=(0.0, 2.0)))
-    assert "at most 74 times" in before
-    settings = {"mu": 0.05, "default": {"C": 1.0}, "verbose": 1}
-    search = search_in(fast_path, "selection", ledger=ledger, **settings).fit(*PUBLIC, **VAL)
-    said = capsys.readouterr().out
-    assert before in said
-    assert "at most 56 times" in risk_in_words(dptune.LossPrivatizer(search.ledger, n=60, clip=(0.0, 2.0)))
-    assert "of the ledger's epsilon=1 at delta=1e-05. Each loss is clipped to (0, 2)." in said
-    assert "the best model in 95% of runs, if its mean loss is lower than the others' by" in said
-    sigma = float(said.split("noise of standard deviation ")[1].split(".\n")[0])
-    estimate = search.released_["release"].index("estimate")
-    assert sigma == pytest.approx(search.released_["sigma"][estimate], rel=0.01)
-
-
 # ---- other searchers ------------------------------------------------------------------------------------
 
 
@@ -315,13 +296,6 @@ def test_a_default_of_another_parameter_is_a_candidate(fast_path):
     search = search_in(fast_path, "selection", KNeighborsClassifier(), **settings).fit(*PUBLIC, **VAL)
     assert search.best_params_.keys() in ({"n_neighbors"}, {"weights"})
     assert search.ledger.fact(search.name_, "plan")["candidates"] == 4
-
-
-def test_a_zero_beside_a_logarithmic_range_is_compared_at_the_nearest_point(fast_path):
-    search = search_in(fast_path, param_distributions={"tol": loguniform(1e-6, 1e-1)}, default={"tol": 0.0})
-    with pytest.warns(UserWarning, match=r"nearest point: tol=1e-06 for 0\.0\."):
-        search.fit(*PUBLIC, **VAL)
-    assert search.best_params_.defaults == pytest.approx({"tol": 1e-6})
 
 
 @pytest.mark.filterwarnings("ignore:A candidate could not be trained")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -240,3 +242,13 @@ def test_bad_input_is_refused_with_the_reason_and_costs_nothing(fast_path, searc
     with pytest.raises(error, match=said):
         wrapped(fast_path, search(), **settings).fit(*PUBLIC, **VAL)
     assert ledger_in(fast_path).charges() == []
+
+
+def test_the_page_counts_the_lines_of_its_differences_whose_new_side_is_python():
+    page = (Path(__file__).parents[2] / "docs" / "sklearn.md").read_text()
+    told = re.findall(r"^\| [^|]+ \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    differences = [block.split("```")[0].splitlines() for block in page.split("```diff\n")[1:]]
+    counted = [(sum(line[0] == "-" for line in one), sum(line[0] == "+" for line in one)) for one in differences]
+    assert [(int(out), int(put)) for out, put in told] == counted != []
+    for one in differences:
+        compile("\n".join(line[1:] for line in one if line[0] != "-"), "sklearn.md", "exec")

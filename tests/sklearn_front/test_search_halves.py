@@ -40,46 +40,31 @@ FRAME = pd.DataFrame(PRIVATE[0], columns=list("abc"))
 FRAMES = r"both as data frames, or both as arrays.* Put the steps before it into the estimator"  # as a Pipeline does
 MISSING = r"y has 2 missing answers, the first in row 7.* omit these rows from X"
 SHARES = "X_val or y_val shares memory with"
-OTHER = "log_loss or brier .*dptune.report"  # instead of an area under a curve
 MISTAKES = [
     ({}, {}, "X_val is None: give fit X_val= and y_val=, private rows"),
     ({}, {"X_val": PRIVATE[0], "y_val": PRIVATE[1][:9]}, "as many rows"),
-    ({}, {**VAL, "groups": [1, 2]}, "as many rows"),
-    ({}, {"X_val": PRIVATE[0]}, "y_val is None: give fit"),
     ({}, {"X_val": FRAME, "y_val": PRIVATE[1]}, FRAMES),
     ({}, frames(FRAME.rename(columns={"c": "d"})), "order: only X has 'c'; only X_val has 'd'. Nothing"),
     ({}, frames(FRAME[["b", "a", "c"]]), r"order differs: give X_val\[X.columns\]. Nothing"),
-    ({}, frames(FRAME[["a", "b"]]), "order: only X has 'c'. Nothing"),
     ({}, {"X_val": PRIVATE[0][:, :2], "y_val": PRIVATE[1]}, r"X has 3, X_val has 2\. Nothing"),
     ({"cv": 5, "method": "centred"}, VAL, "method='centred' asks private people .* Leave method= out, or give cv="),
     ({"cv": 5, "settings": {"final_share": 0.1}}, VAL, "no setting 'final_share'; allowed: estimate_share"),
     ({"cv": 5, "warm_start": True}, VAL, "warm_start= needs cv=None"),
     ({"method": "selection", "warm_start": True}, VAL, "made once"),
-    ({"method": "selection", "settings": {"final_share": 0.1}}, VAL, "no setting 'final_share'"),
     ({"settings": {"poplation": 4}}, VAL, "no option 'poplation'"),
     ({"report_share": 0.1}, VAL, "report_share= goes with cv="),
     ({"scoring": "roc_auc"}, VAL, "scoring= is refused with cv=None: .* Give loss="),
     ({"method": "grid"}, VAL, "'selection', a dptune.search.Method or an Optuna sampler"),
-    ({"param_distributions": {}}, VAL, "param_distributions"),
-    ({"param_distributions": {"C": []}}, VAL, "param_distributions"),
     ({"method": "selection", "param_distributions": {"C": []}}, VAL, "is empty: give it a value to try"),
     ({"method": "selection", "param_distributions": {"C": [1.0]}}, VAL, "at least two candidates; got 1"),
     ({"param_distributions": [SPACE, {"CC": SPACE["C"]}]}, VAL, r"has 'CC', which .* Did you mean 'C'\?"),
     ({"loss": None}, VAL, "needs loss=, what is minimised"),
-    ({"loss": "logloss"}, VAL, "not the name of a loss. Did you mean 'log_loss'"),
-    ({"loss": "neg_log_los"}, VAL, "Did you mean 'neg_log_loss'"),
-    ({"loss": "roc_auc"}, VAL, OTHER),
-    ({"loss": roc_auc_score}, VAL, OTHER),
-    ({"loss": make_scorer(roc_auc_score)}, VAL, OTHER),
-    ({"loss": "f1"}, VAL, "log_loss or accuracy"),
-    ({"loss": "r2"}, VAL, "squared_error"),
+    ({"loss": make_scorer(roc_auc_score)}, VAL, "log_loss or brier .*dptune.report"),
     ({"cv": 3, "estimator": INNER, "param_distributions": {"estimator__C": [1, 2]}}, VAL, "be searched by another"),
     ({"estimator": Peeks()}, {**VAL, "eval_set": [PRIVATE]}, f"{SHARES} an option of fit: eval_set.*early stop"),
     ({}, {**VAL, "X": PRIVATE[0], "y": PRIVATE[1]}, f"{SHARES} [Xy], which is public: .* give copies"),
     ({}, with_missing(np.nan), MISSING),
     ({"cv": 3}, with_missing(None), MISSING),
-    ({}, with_missing(pd.NA), MISSING),
-    ({"cv": 3}, with_missing(pd.NaT), MISSING),
 ]
 
 
@@ -92,12 +77,6 @@ def test_mistakes_are_refused_with_a_remedy_before_anything_is_trained_or_paid(f
     assert search.ledger.count() == 0
     for private in (f"{abs(PRIVATE[0][0, 0]):.4f}", str(PRIVATE[1])[1:12]):
         assert private not in str(refused.value)
-
-
-def test_missing_private_answers_are_not_refused(fast_path):
-    y_val = PRIVATE[1].astype(float)
-    y_val[3] = np.nan
-    assert search_in(fast_path, "selection").fit(*PUBLIC, X_val=PRIVATE[0], y_val=y_val).best_params_
 
 
 def test_answers_in_a_column_are_a_vector(fast_path):

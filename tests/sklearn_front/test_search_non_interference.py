@@ -1,31 +1,43 @@
 """With canned answers, nothing that a search shows depends on the private rows: attributes, pickles, repr, logs.
 
-Neighbours differ in one person: another one, NaN, infinity, an unknown label. Odd cells of every other kind, in
-everything that holds rows, are in test_neighbouring_tables.py.
+Neighbours differ in one person: another one, NaN, infinity, an unknown label; then in one odd cell or answer, in what
+users hold rows in. tests/losses/test_one_cell_one_row.py has many more readers and cells.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
 import pickle
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from audit_tools import dump
+from every_logger import every_logger, without_clocks
 from scipy.sparse import csr_array
 from scipy.stats import loguniform
-from sklearn.linear_model import LogisticRegression
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, _search, _validation
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
+import dptune
+from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.seal.private import reveal
 from dptune_sklearn import PrivateSearch, decide, public_search
 from dptune_sklearn.models import Models
-from search_transcripts import can_answers, left_behind
 from sklearn_tools import PUBLIC, ledger_in, rows, search_in
 
 N, WHO, SECRET = 30, 7, 1234.56789
@@ -59,28 +71,47 @@ def search_of(which: str, folder: Path) -> PrivateSearch:
     return search_in(folder, method, ledger=ledger, **settings, **({"clip": clip} if clip else {}))
 
 
-def transcript(folder: Path, container: str, which: str, kind: str, searched: type[PrivateSearch]) -> list[str]:
-    X, y = PUBLIC
-    X_val, y_val = neighbour(container, kind)
-    fit = {"X": CONTAINERS[container](X), "y": y, "X_val": X_val, "y_val": y_val}
-    return left_behind(folder, lambda folder: searched(**search_of(which, folder).get_params(deep=False)), fit, SECRET)
-
-
 @pytest.fixture
 def canned(monkeypatch) -> None:
     """Answers are constants, and so is the clock, which cv_results_ shows of public training."""
-    can_answers(monkeypatch)
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, statistic, sigma: np.full(len(statistic), 0.25))
+    monkeypatch.setattr(OpenDPNoise, "noisy_argmin", lambda self, statistic, scale: 1)
     for module in (_validation, _search, public_search):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 0.0, perf_counter=lambda: 0.0))
+
+
+def left_behind(folder: Path, search_in: Callable[[Path], PrivateSearch], fit: dict[str, Any]) -> list[str]:
+    """Lines of logs, warnings, attributes, the ledger and the pickle; the secret is in none of them, nor in files."""
+    folder.mkdir()
+    with every_logger() as lines, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        search = search_in(folder).fit(**fit)
+    shown = {name: value for name, value in vars(search).items() if name.endswith("_")}
+    told = [repr(search), repr(shown), search.best_params_.summary(), str(search.statement(delta=1e-3))]
+    told += [repr(sorted(vars(search))), *(f"{one.category.__name__}: {one.message}" for one in warned)]
+    pickled = pickle.dumps(search)
+    everything = [*lines, *told, *map(repr, dump(search.ledger)), pickled.decode("latin-1")]
+    assert len(lines) > 50
+    files = b"".join(path.read_bytes() for path in folder.iterdir())
+    for text in ("\n".join(everything).encode(), files, pickled):
+        assert str(SECRET).encode() not in text
+        assert np.float64(SECRET).tobytes() not in text
+    return without_clocks(everything, folder)
+
+
+def assert_alike(folder: Path, search_in: Callable[[Path], PrivateSearch], *fits: dict[str, Any]) -> None:
+    mine, *others = (left_behind(folder / str(number), search_in, fit) for number, fit in enumerate(fits))
+    for theirs in others:
+        assert [pair for pair in itertools.zip_longest(mine, theirs) if pair[0] != pair[1]] == []
 
 
 def assert_nothing_interferes(
     folder: Path, container: str, which: str, *kinds: str, searched: type[PrivateSearch] = PrivateSearch
 ) -> None:
-    mine = transcript(folder / "0", container, which, "same", searched)
-    for number, kind in enumerate(kinds, 1):
-        theirs = transcript(folder / str(number), container, which, kind, searched)
-        assert [pair for pair in itertools.zip_longest(mine, theirs) if pair[0] != pair[1]] == []
+    X, y = PUBLIC
+    people = [neighbour(container, kind) for kind in ("same", *kinds)]
+    fits = [{"X": CONTAINERS[container](X), "y": y, "X_val": X_val, "y_val": y_val} for X_val, y_val in people]
+    assert_alike(folder, lambda folder: searched(**search_of(which, folder).get_params(deep=False)), *fits)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +134,105 @@ def assert_nothing_interferes(
 )
 def test_neighbours_leave_the_same_search(fast_path, canned, container, which, kinds):
     assert_nothing_interferes(fast_path, container, which, *kinds)
+
+
+# ---- one odd cell or answer: NumPy, pandas and CSV choose a type by all cells ------------------------------------------
+
+Table = dict[str, list[Any]]
+
+
+def table(n: int, seed: int) -> Table:
+    """Return columns as plain lists: whole numbers, numbers, text; and answers."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 90, n)
+    columns = {"age": age.tolist(), "dose": rng.normal(size=n).tolist()}
+    return columns | {
+        "city": np.where(age > 50, "Bern", "Basel").tolist(),
+        "sick": (age + rng.normal(0, 20, n) > 55).astype(int).tolist(),
+    }
+
+
+def rows_of(*names: str) -> Callable[[Table], list[Any]]:
+    return lambda table: [list(row) for row in zip(*(table[name] for name in names), strict=True)]
+
+
+def frame(table: Table) -> pd.DataFrame:
+    return pd.DataFrame({name: table[name] for name in ("age", "dose", "city")})
+
+
+def read_again(table: Any) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(table.to_csv(index=False)))
+
+
+def beside_text(table: Table) -> Any:
+    """Whole floats beside text: NumPy makes text of all, and objects where one city is None."""
+    return np.array([[float(age // 10), city] for age, city in zip(table["age"], table["city"], strict=True)])
+
+
+def array(table: Table) -> Any:
+    return np.array(numbers(table))
+
+
+numbers, mixed = rows_of("age", "dose"), rows_of("age", "dose", "city")
+ENCODER = OneHotEncoder(handle_unknown="ignore")
+BY_TYPE = make_column_transformer(
+    (SimpleImputer(), make_column_selector(dtype_include="number")),
+    (ENCODER, make_column_selector(dtype_exclude="number")),
+)
+BY_PLACE = make_column_transformer((SimpleImputer(), [0, 1]), (OneHotEncoder(), [2]))
+PLAIN = SimpleImputer()
+LONG = f"a longer text {SECRET}"
+
+# how rows are held -> what transforms them, rows, answers, the column of the odd cell, and that cell
+HELD: dict[str, tuple[Any, Callable[[Table], Any], Callable[[list[Any]], Any], str, Any]] = {
+    "frame": (BY_TYPE, frame, list, "age", "?"),
+    "csv": (BY_TYPE, lambda table: read_again(frame(table)), list, "age", "n/a"),
+    "whole floats beside text": (ENCODER, beside_text, list, "city", None),
+    "category": (BY_TYPE, lambda table: frame(table).astype({"city": "category"}), list, "city", np.nan),
+    "nullable": (BY_TYPE, lambda table: frame(table).convert_dtypes(), list, "age", 3.5),
+    "array": (PLAIN, array, list, "age", LONG),
+    "objects": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), list, "city", "?"),
+    "list": (PLAIN, numbers, list, "age", "n/a"),
+    "series": (CountVectorizer(), lambda table: pd.Series(table["city"]), list, "city", None),
+    "answer, array": (PLAIN, array, np.array, "sick", LONG),
+    "answer, objects": (PLAIN, array, lambda y: np.array(y, dtype=object), "sick", 3.5),
+    "answer, category of texts": (PLAIN, array, lambda y: pd.Series(map(str, y), dtype="category"), "sick", LONG),
+    "answer, csv": (PLAIN, array, lambda y: read_again(pd.DataFrame({"y": y}))["y"], "sick", "?"),
+    "answer, list of numbers": (PLAIN, array, list, "dose", "n/a"),
+}
+
+
+def assert_an_odd_cell_is_silent(folder: Path, held: str, searched: type[PrivateSearch] = PrivateSearch) -> None:
+    transformer, hold, answers, column, odd = HELD[held]
+    target = "dose" if column == "dose" else "sick"
+    public, private = table(40, 1), table(12, 2)
+    other = private | {column: [odd if i == WHO else cell for i, cell in enumerate(private[column])]}
+    y = answers(public[target]) if column == target else public[target]
+    fits = [{"X": hold(public), "y": y, "X_val": hold(one), "y_val": answers(one[target])} for one in (private, other)]
+    model, C, loss = (Ridge(), "alpha", "mse") if target == "dose" else (LogisticRegression(), "C", "log_loss")
+    pipeline = make_pipeline(transformer, model)
+    settings = {"loss": loss, "clip": (0.0, 2.0), "n_trials": 2, "method": "selection", "cv": None}
+    space = {f"{pipeline.steps[-1][0]}__{C}": loguniform(1e-2, 1e2)}
+    assert_alike(folder, lambda folder: searched(pipeline, space, ledger=ledger_in(folder), **settings), *fits)
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_one_odd_private_cell_leaves_the_same_search(fast_path, canned, held):
+    assert_an_odd_cell_is_silent(fast_path, held)
+
+
+class Refuses(PrivateSearch):
+    """Text beside numbers is a mistake that one person can make for everybody: it must not be what is refused."""
+
+    def fit(self, X: Any, y: Any, **options: Any) -> PrivateSearch:
+        if np.asarray(options["y_val"]).dtype.kind != np.asarray(y).dtype.kind:
+            raise dptune.InputError("y_val holds text, and y numbers")
+        return super().fit(X, y, **options)
+
+
+def test_a_refusal_by_the_kind_of_private_answers_is_seen(fast_path, canned):
+    with pytest.raises(dptune.InputError):
+        assert_an_odd_cell_is_silent(fast_path, "answer, array", searched=Refuses)
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------

@@ -1,18 +1,19 @@
-"""A report of what a search has found: the same release as ``dptune.report``, from the search's ledger."""
+"""What a search has found, in a report and in MLflow: released values, from the search's ledger."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import numpy as np
 import pytest
-from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune.choice import stored_report
+from dptune_mlflow import log_run
 from dptune_sklearn import PrivateSearch
 
 
@@ -69,15 +70,21 @@ def test_a_report_after_a_choice_has_the_share_that_was_left_or_names_the_remedy
     assert search.ledger.count(f"{search.name_} report") == 0
 
 
-def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:
-    search = search_in(fast_path, 1000.0, report_share=0.5).fit(*PUBLIC, **PRIVATE)
-    usual = DummyClassifier(strategy="most_frequent").fit(*PUBLIC)
-    found = search.report(*PUBLIC, **PRIVATE, model=usual, mu=500.0)
-    exact = np.mean(usual.predict(PRIVATE["X_val"]) == PRIVATE["y_val"])
-    assert found.accuracy_score.value == pytest.approx(exact, abs=0.01)  # the noise: sqrt(2) / 500 of 250 people
-    for rows, error, said in (
-        (PUBLIC, dptune.errors.BudgetMismatch, "the model"),  # the name is taken by the report of the default
-        ((PRIVATE["X_val"], PRIVATE["y_val"]), dptune.InputError, "shares memory with [Xy], which is public"),
-    ):
-        with pytest.raises(error, match=said):
-            search.report(*rows, **PRIVATE)
+def test_a_fitted_search_is_one_run_of_mlflow_however_often_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    search = search_in(tmp_path, 2.0, cv=None, n_trials=8).fit(*PUBLIC, **PRIVATE)
+    where = {"delta": 1e-5, "tracking_uri": f"file:{tmp_path}/mlruns"}
+    found = {"recommended": search.best_params_, "estimate": search.best_loss_}
+    written = [log_run(search.ledger, search.name_, **found, **where) for _ in range(2)]
+    client = mlflow.MlflowClient(where["tracking_uri"])
+    run, loss = client.get_run(written[0]), search.best_loss_
+    assert written == [run.info.run_id] * 2
+    assert run.data.tags["recommended.C"] == str(search.best_params_["C"])
+    assert (run.data.metrics["loss"], run.data.metrics["loss_sigma"]) == (loss.value, loss.sigma)
+    of_improvement = run.data.metrics["improvement_low"], run.data.metrics["improvement_high"]
+    assert of_improvement == loss.improvement.interval()
+    table = Path(client.download_artifacts(written[0], "released.csv")).read_text().splitlines()
+    assert [line.split(",")[1] for line in table[1:]] == search.released_["release"]
