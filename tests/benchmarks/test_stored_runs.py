@@ -13,7 +13,8 @@ from benchmarks.frontier import report as frontier
 from benchmarks.frontier.losses import Losses
 from benchmarks.measurements import clips, many_numbers
 from benchmarks.measurements.tails import report as tails
-from benchmarks.optuna import pruning
+from benchmarks.optuna import extending, pruning
+from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
 from benchmarks.public import report, searches
 from benchmarks.public.measure import PEOPLE, read
 from benchmarks.report import DOCS
@@ -63,3 +64,10 @@ def test_the_page_of_pruning_has_the_table_and_savings_and_ratios_of_the_two_way
             error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
             assert f"{1 - np.mean([one['epochs'] / usual['epochs'] for usual, one in pairs]):.0%}" in seen
             assert f"{np.mean(ratios):.2f} ± {error:.2f}".replace("0.", ".") in seen
+
+
+def test_the_page_of_optuna_has_the_table_of_extended_studies() -> None:
+    measured = stored("extending")
+    seeds = sorted({result["seed"] for result in measured})
+    cells = [Cell(t, m, k, w, s) for s in seeds for t in TASKS for m in METHODS for k in TRIALS for w in WAYS]
+    assert missing("research/optuna.md", extending.table(measured, cells)) == []

@@ -74,7 +74,6 @@ def test_a_spent_budget_and_a_complete_plan_end_a_study_that_catches_everything(
     assert len(other.trials) <= 1
 
 
-
 # ---- fewer trials than planned --------------------------------------------------------------------------
 
 

@@ -60,7 +60,6 @@ def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
     assert mine != theirs
 
 
-
 # ---- a cap, and a reply that is paid once ---------------------------------------------------------------
 
 
@@ -111,7 +110,7 @@ def test_another_randomiser_is_refused_before_anything_is_measured(tmp_path, fir
     assert study.trials[-1].state == TrialState.COMPLETE
 
 
-def test_not_private_never_disappears_however_two_processes_begin():
+def test_not_private_never_disappears_however_two_processes_begin(caplog):
     class Late(optuna.Study):
         """Between the first one's look and its writing another process begins."""
 
@@ -128,6 +127,7 @@ def test_not_private_never_disappears_however_two_processes_begin():
         objective(late.ask())
     assert calls == []
     assert any(described["private"] is False for described in randomizers_of(study))
+    assert "NOT PRIVATE" in caplog.text
 
 
 @pytest.mark.parametrize(("direction", "wins", "loses"), [("minimize", None, 5.0), ("maximize", 10.0, None)])

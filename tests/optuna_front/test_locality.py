@@ -1,8 +1,5 @@
 """Noise off, real answers: replacing one person moves a value by at most what the noise covers."""
 
-import time
-import warnings
-
 import numpy as np
 import optuna
 import pytest
@@ -52,7 +49,6 @@ def test_a_person_the_model_fails_on_moves_the_value_by_one_share(tmp_path, fitt
     neighbour = X.copy()
     neighbour[7, 3] = bad
     assert moved(tmp_path, X, neighbour, y, model) <= RANGE / N * (1 + 1e-6)
-
 
 
 def test_an_opaque_function_that_one_person_can_make_raise_breaks_the_promise(tmp_path, fitted):

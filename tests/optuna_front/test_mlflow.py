@@ -165,11 +165,6 @@ def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path, where):
     assert str(SECRET) not in records(tmp_path)
 
 
-def released(privatizer, scope, mu):
-    privatizer.observe("x", np.zeros(N))
-    privatizer.release(privatizer.mean_query("x", mu), scope=scope, key="1")
-
-
 def test_runs_of_one_name_in_two_ledgers_or_of_two_names_in_one_are_two(tmp_path, where):
     """Each keeps its own numbers, whichever is written last, and is found again."""
     ids, client, where["experiment"] = {}, MlflowClient(where["tracking_uri"]), "all"

@@ -57,12 +57,13 @@ def users_function(data, kind):
     return losses
 
 
-def transcript_of(folder, front, data, kind, noise=CannedNoise, privatizer=None, trials=TRIALS, **stored):
+def transcript_of(
+    folder, front, data, kind, noise=CannedNoise, privatizer=open_privatizer, trials=TRIALS, clip=(0.0, 4.0), **more
+):
     def run(storage):
-        made, function = privatizer or open_privatizer, users_function(data, kind)
-        made = made(folder, noise=noise())
+        made, function = privatizer(folder, noise=noise(), clip=clip), users_function(data, kind)
         if front in OPEN:
-            sampler = OPEN[front](made, n_trials=12)
+            sampler = OPEN[front](made, n_trials=12, default={"x": 0.0, "y": 0.1})
             objective = sampler.objective(function)
         else:
             sampler = optuna.samplers.TPESampler(seed=2) if front == "tpe" else optuna.samplers.CmaEsSampler(seed=2)
@@ -72,7 +73,7 @@ def transcript_of(folder, front, data, kind, noise=CannedNoise, privatizer=None,
         if front in OPEN:
             objective.estimate(study, sampler.recommend(study), early=True)
 
-    return transcript(folder, run, **stored)
+    return transcript(folder, run, **more)
 
 
 def assert_transcripts_equal(tmp_path, front, kind, **how):
@@ -90,6 +91,7 @@ def assert_transcripts_equal(tmp_path, front, kind, **how):
         ("gibo", "raise", {}),
         ("centred", "nan", {"sqlite": True, "trials": 4}),
         ("centred", "prune", {}),
+        ("centred", "inf", {"clip": "auto"}),
         ("tpe", "inf", {}),
         ("cmaes", "array", {}),
     ],
@@ -108,8 +110,8 @@ class Leaking(dptune.LossPrivatizer):
         return dptune.Released(raw, released.charge, released.sigma)
 
 
-def leaking(folder, noise):
-    return Leaking(open_ledger(folder), n=N, clip=(0.0, 4.0), noise=noise)
+def leaking(folder, **sources):
+    return Leaking(open_ledger(folder), n=N, **sources)
 
 
 def leak_exception(function, trial, take):

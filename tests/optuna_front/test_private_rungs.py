@@ -71,19 +71,6 @@ def test_transcripts_of_neighbouring_data_are_byte_identical(tmp_path, kind, ans
     assert mine.count("rung/") > 0
 
 
-def test_a_decision_from_the_raw_mean_is_found(tmp_path, monkeypatch):
-    def leak(self, trial):
-        asked = self.question(trial)
-        held = self.run.privatizer._held
-        return bool(asked and held.combine(asked.query.points, asked.query.weights, slice(7, 8))[0, 0] > 0)
-
-    monkeypatch.setattr("dptune.search.rungs.Rungs.stops", leak)
-    data = people()
-    data[7] = -people()[7] * 30
-    mine, theirs = transcripts(tmp_path, data)
-    assert mine != theirs
-
-
 def test_with_a_named_loss_the_model_is_reported_and_nothing_is_kept_of_a_failed_trial(tmp_path):
     rng = np.random.default_rng(0)
     X, X_train = rng.normal(size=(N, 3)), rng.normal(size=(40, 3))

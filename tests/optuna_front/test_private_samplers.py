@@ -30,7 +30,6 @@ from harness import (
     people_s_losses,
     point,
     ran,
-    spend_elsewhere,
     stored,
 )
 
@@ -94,19 +93,6 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
     assert not calls
 
 
-@pytest.mark.parametrize(("kind", "known"), [("gibo", True), ("centred", False)], ids=["space", "no space"])
-def test_a_spent_ledger_refuses_before_training(tmp_path, kind, known):
-    sampler, calls = SAMPLERS[kind](open_privatizer(tmp_path), SPACE if known else None, n_trials=24, seed=1), []
-    study = create(None, sampler)
-    if known:
-        study.optimize(objective_of(sampler), n_trials=3)
-    spend_elsewhere(open_privatizer(tmp_path), open_ledger(tmp_path).remaining() * (0.999999 if known else 1.0))
-    with pytest.raises(dptune.BudgetExhausted) as caught:
-        study.optimize(sampler.objective(calls.append), n_trials=1)
-    assert not calls
-    assert not known or caught.value.left < caught.value.asked
-
-
 # ---- the search space -------------------------------------------------------------------------------------
 
 
@@ -147,22 +133,6 @@ def test_without_a_space_the_first_trial_of_each_study_fixes_it(tmp_path):
         assert again.run_of(restarted).space.describe() == sampler.run_of(study).space.describe()
 
 
-@pytest.mark.filterwarnings("ignore:trial .* did not suggest")  # if the one with more parameters was first
-def test_of_two_first_trials_with_different_parameters_one_begins_the_run(tmp_path):
-    sampler = DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20, seed=0)
-    private, study = people(), create(None, sampler)
-
-    @sampler.objective
-    def losses(trial):
-        if trial.number % 2:
-            trial.suggest_float("only_sometimes", 0, 1)
-        return losses_at(private, trial.suggest_float("x", -1, 1), 1.0)
-
-    study.optimize(losses, n_trials=8, n_jobs=4)
-    assert set(sampler.run_of(study).space) in ({"x"}, {"x", "only_sometimes"})
-    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
-
-
 # ---- what is shown and what is answered -------------------------------------------------------------------
 
 
@@ -184,48 +154,33 @@ def test_the_answer_is_compared_with_the_defaults_and_its_loss_is_released_once(
     assert not trained
 
 
-def test_a_seeded_run_says_so_everywhere_from_its_first_trial_on(tmp_path, caplog):
+def test_a_seeded_run_says_so_in_its_study_and_in_each_line_of_the_log(tmp_path, caplog):
     sampler = open_sampler(open_privatizer(tmp_path, noise=SeededNoise(3)))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=7)
-    statement = open_ledger(tmp_path).statement(delta=1e-3)
-    assert study.user_attrs["dptune:private"] is statement.to_dict()["private"] is False
-    note = study._storage.get_study_system_attrs(study._study_id)["dashboard:note_str:0"]
-    for said in (str(statement), statement.to_markdown(), repr(sampler.run_of(study).privatizer), note):
-        assert "NOT PRIVATE" in said
-    lines = [record for record in caplog.records if record.name == "optuna.dptune"]
+    assert study.user_attrs["dptune:private"] is False
+    assert "NOT PRIVATE" in study._storage.get_study_system_attrs(study._study_id)["dashboard:note_str:0"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "optuna.dptune"]
     assert lines
-    assert all("NOT PRIVATE" in record.getMessage() for record in lines)
-    assert [record.levelname for record in lines].count("WARNING") == 1
+    assert all("NOT PRIVATE" in line for line in lines)
 
 
 # ---- PrivateObjective: any sampler, on privatised values --------------------------------------------------
 
 
 @pytest.mark.parametrize("sampler", [TPESampler, CmaEsSampler])
-def test_every_sampler_gets_released_values_only(tmp_path, sampler):
+def test_every_sampler_gets_released_values_only_and_a_copy_continues_the_plan(tmp_path, sampler):
     privatizer = open_privatizer(tmp_path)
     objective = PrivateObjective(people_s_losses, privatizer, n_trials=12)
     study = create(None, sampler(seed=0))
-    study.optimize(objective, n_trials=12)
+    study.optimize(objective, n_trials=8)
+    study.optimize(pickle.loads(pickle.dumps(objective)), n_trials=4)
     assert [t.value for t in study.trials] == [c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/")]
     assert open_ledger(tmp_path).spent() == pytest.approx(np.sqrt(0.95))
     assert objective.recommend(study) in [t.params for t in study.trials]
     assert privatizer.points() == ()
     objective.estimate(study, study.best_params)
     assert open_ledger(tmp_path).spent() == pytest.approx(1.0)
-
-
-def test_threads_pay_once_each_and_a_copy_continues_the_same_plan(tmp_path):
-    objective = PrivateObjective(people_s_losses, open_privatizer(tmp_path), n_trials=16)
-    study = create(stored(tmp_path), RandomSampler())
-    study.optimize(objective, n_trials=12, n_jobs=4)
-    study.optimize(copy := pickle.loads(pickle.dumps(objective)), n_trials=4)
-    assert copy.n_trials == pickle.loads(pickle.dumps(objective)).n_trials == 16
-    done = [t for t in study.trials if t.value is not None]
-    assert {t.value for t in done} == {c.value[0] for c in open_ledger(tmp_path).charges()}
-    assert len(done) == 16
-    assert open_ledger(tmp_path).spent() <= 1.0
 
 
 def test_a_fitted_estimator_and_a_named_loss_are_enough_and_private_training_is_said(tmp_path, caplog):

@@ -1,24 +1,57 @@
-"""A finished study of public rows, and one private choice among what it proposes."""
+"""A finished study of public rows, and one private choice among what it proposes; what that leaves behind."""
 
 import contextlib
+import pickle
 import re
 from pathlib import Path
 
 import numpy as np
 import optuna
 import pytest
-from noises import NoNoise
+from noises import CannedNoise, NoNoise
+from optuna.distributions import FloatDistribution
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold
-from sklearn.svm import SVC
 
 import dptune
 import dptune_optuna
+from dptune.choice import public_choice
 from dptune.privacy.noise import SeededNoise
 from dptune_optuna.choice import CHOICE, parameters_of, ranked
-from harness import open_ledger, stored
-from public_studies import CS, PEOPLE, PUBLIC, ROWS, N, chosen, logit, study_of
+from harness import open_ledger, stored, transcript
+
+ROWS, N = 60, 80
+_rng = np.random.default_rng(7)
+X = _rng.normal(size=(ROWS + N, 3))
+Y = (X[:, 0] + 0.5 * _rng.normal(size=ROWS + N) > 0).astype(int)
+PUBLIC, PEOPLE = (X[:ROWS].copy(), Y[:ROWS].copy()), (X[ROWS:].copy(), Y[ROWS:].copy())
+del X, Y
+SPACE = {"C": FloatDistribution(1e-5, 1e3, log=True)}
+CS = [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0]
+
+
+def study_of(parameters=None, values=None, directions=("minimize",), storage=None):
+    """A finished study with these trials; by default the strength of a logistic regression."""
+    study = optuna.create_study(directions=list(directions), study_name="logit", storage=storage)
+    parameters = [{"C": C} for C in CS] if parameters is None else parameters
+    values = [abs(np.log(C)) for C in CS] if values is None else values
+    for params, value in zip(parameters, values, strict=True):
+        value = {"values" if isinstance(value, list) else "value": value}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=SPACE, **value))
+    return study
+
+
+def logit(trial, X, y):
+    return LogisticRegression(C=trial.suggest_float("C", 1e-5, 1e3, log=True)).fit(X, y)
+
+
+def chosen(folder, study=None, train=logit, **about):
+    about = {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "progress": False, "cv": 3, **about}
+    if "privatizer" not in about:
+        about.setdefault("ledger", open_ledger(folder))
+    return dptune_optuna.choose(study_of() if study is None else study, train, **about)
+
 
 # ---- what is chosen, and where it stands -----------------------------------------------------------------
 
@@ -102,7 +135,6 @@ def test_every_way_to_train_is_the_same_choice_as_the_losses_given_as_an_array(t
     assert study.user_attrs == {}
 
 
-
 def test_several_objectives_propose_their_pareto_front_first():
     values = [[0.9, 9.0], [0.5, 5.0], [0.8, 1.0], [0.1, 0.5], [0.85, 2.0]]
     study = study_of([{"C": C} for C in CS[:5]], values, ["maximize", "minimize"])
@@ -146,26 +178,18 @@ def unseeded(trial):
         ({"study": lambda: optuna.create_study()}, "no completed trial with a finite value"),
         ({"study": lambda: study_of([{"C": 1.0}] * 2, [0.1, 0.2])}, "two configurations or more; got 1"),
         ({"train": lambda trial, X: None}, "it takes 2"),
-        ({"train": "logit"}, "must be a function"),
         ({"public": None}, r"needs public=\(X, y\)"),
-        ({"train": lambda trial: 0.5}, "leave public= out"),
         (
             {"train": lambda trial: 0.5, "public": None},
             "6 of 6 configurations could not be trained.*did not hand a model over",
         ),
         ({"train": lambda trial, X, y: 1 / 0}, "6 of 6 .*Nothing was charged.*ZeroDivisionError: division by zero"),
         ({"train": unseeded, "public": None}, r"different public rows.*random_state"),
-        ({"loss": "roc_auc"}, "cannot be released"),
-        ({"train": lambda trial, X, y: SVC(C=trial.params["C"]).fit(X, y)}, "needs predict_proba"),
-        ({"ledger": None}, "give ledger=, or privatizer="),
-        ({"n": 3}, "must have 3 rows"),
         ({"data": lambda: PEOPLE}, "give n="),
         ({"default": [1.0]}, "must be a dict"),
-        ({"cv": 1}, "cv|folds|n_splits"),
         ({"cv": KFold(2).split(PUBLIC[0][:10])}, "in a test fold"),
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
         ({"name_": "x"}, "no option 'name_'; it has loss, data"),
-        ({"n_jobs": 0}, "n_jobs"),
         ({"data": (PUBLIC[0], PUBLIC[1])}, "can reach the private data"),
     ],
 )
@@ -258,3 +282,71 @@ def test_the_page_runs(tmp_path, capsys):
         exec(code.replace("n_trials=50", "n_trials=5"), names)
     assert "one private choice" in capsys.readouterr().out
     assert names["ledger"].count("svm (choice)") >= 1
+
+
+# ---- what a choice leaves behind: released and public facts only ---------------------------------------
+
+FEW = CS[1:5]  # what is searched, and how bad each is
+
+
+class Counting(LogisticRegression):
+    """Counts what it is asked, as scikit-learn's trees of neighbours do."""
+
+    def predict_proba(self, X):
+        self.asked_ = getattr(self, "asked_", 0) + len(X)
+        return super().predict_proba(X)
+
+
+def test_the_model_that_is_returned_was_never_asked_about_private_rows(tmp_path):
+    choice = chosen(tmp_path, None, lambda trial, X, y: Counting(C=trial.params["C"]).fit(X, y))
+    assert not hasattr(choice.model, "asked_")
+
+
+def shown(folder, data, capfd, noise=CannedNoise):
+    """Everything that a choice leaves: storage, ledger, log lines, console, files, and what is returned."""
+
+    def run(storage):
+        trained = []
+
+        def train(trial, X, y):
+            trained.append(f"trained C={trial.params['C']} on {len(y)} rows")
+            return logit(trial, X, y)
+
+        privatizer = dptune.LossPrivatizer(open_ledger(folder, 0.5), n=N, noise=noise())
+        study = study_of([{"C": C} for C in FEW], FEW, storage=storage)
+        choice = chosen(folder, study, train, privatizer=privatizer, default={"C": 1e-4}, data=data)
+        returned = [choice.summary(), repr(choice), repr(pickle.dumps(choice.model))]
+        files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
+        return "\n".join([*trained, *returned, *files, *capfd.readouterr()])
+
+    return transcript(folder, run)
+
+
+def neighbour(kind):
+    X, y = PEOPLE[0].copy(), PEOPLE[1].copy()
+    if kind == "label":
+        y[7] = 1 - y[7]
+    elif kind == "wrong":  # the more a model is sure, the worse
+        X[7] = [8.0 - 16.0 * y[7], 0.0, 0.0]
+    else:
+        X[7] = {"far": 1e6, "nan": np.nan}[kind]
+    return X, y
+
+
+def test_neighbouring_data_leave_byte_identical_transcripts_which_noise_off_would_not(tmp_path, capfd):
+    mine = shown(tmp_path / "a", PEOPLE, capfd)
+    for kind in ("far", "nan", "label"):
+        assert shown(tmp_path / kind, neighbour(kind), capfd) == mine, kind
+    assert "NOT PRIVATE" in mine  # canned noise is called what it is
+    theirs = (PEOPLE[0], 1 - PEOPLE[1])
+    assert shown(tmp_path / "c", PEOPLE, capfd, NoNoise) != shown(tmp_path / "d", theirs, capfd, NoNoise)
+
+
+def test_a_radius_that_private_losses_decide_is_seen_in_the_transcripts(tmp_path, capfd, monkeypatch):
+    found, box = [], public_choice.Box
+    models = [LogisticRegression(C=C).fit(*PUBLIC) for C in (*FEW, 1e-4)]
+    for name, (X, y) in (("a", PEOPLE), ("b", neighbour("wrong"))):
+        r = -np.log(models[0].predict_proba(X)[np.arange(N), y]).mean()
+        monkeypatch.setattr(public_choice, "Box", lambda low, high, m, r=r: box(low - r, high + r, m))
+        found.append(shown(tmp_path / name, (X, y), capfd))
+    assert found[0] != found[1]

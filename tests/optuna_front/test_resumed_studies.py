@@ -2,16 +2,13 @@
 
 import contextlib
 import gc
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 import dptune
-from benchmarks.optuna import extending
-from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
-from harness import SPACE, create, front, keys, objective_of, open_centred, open_privatizer, ran, stored
+from harness import SPACE, create, front, keys, open_privatizer, ran, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -36,17 +33,6 @@ def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_p
         objective.extend(study, n_trials=12, mu=1.0)
     with pytest.raises(dptune.BudgetExhausted):
         objective.extend(study, n_trials=48, mu=1.4)
-
-
-def test_a_new_study_starts_from_another_of_the_same_ledger(tmp_path):
-    sampler, study, _ = ran("centred", tmp_path, n_trials=12, mu=0.5)
-    later = open_centred(open_privatizer(tmp_path), n_trials=12, mu=0.5, start_from="study")
-    again = create(None, later, "new")
-    again.optimize(objective_of(later), n_trials=1)
-    old, new = sampler.run_of(study), later.run_of(again)
-    assert new.algorithm.t == old.algorithm.t == 3
-    assert new.recommend() == pytest.approx(old.recommend())
-    assert open_privatizer(tmp_path).ledger.count("new") == 0
 
 
 PLANNED, POPULATION = 8, 4
@@ -92,9 +78,7 @@ def test_as_many_trials_as_planned_are_too_few_after_a_restart_and_it_says_why(t
     assert keys(tmp_path, "generation/") == ["generation/1"]  # the rest is unspent
 
 
-ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs/resume.md").read_text()
-RESEARCH = (ROOT / "docs/research/optuna.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/resume.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -109,11 +93,3 @@ def test_the_page_runs(tmp_path, capsys):
     assert run.scope == "first, extended"
     assert run.complete
     assert run.ledger.spent() <= 1.0
-
-
-def test_the_table_is_what_the_stored_runs_say():
-    stored = [json.loads(line) for line in (ROOT / "docs/results/extending.jsonl").read_text().splitlines()]
-    seeds = sorted({result["seed"] for result in stored})
-    cells = [Cell(t, m, k, w, s) for s in seeds for t in TASKS for m in METHODS for k in TRIALS for w in WAYS]
-    assert len(seeds) >= 20
-    assert extending.table(stored, cells) in RESEARCH

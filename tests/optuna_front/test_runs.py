@@ -1,11 +1,8 @@
 """What holds for every private run in Optuna: its space, its loss, its name, the ledger's other runs, its settings."""
 
-import contextlib
-import json
 import shutil
 
 import numpy as np
-import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution
 from optuna.samplers import RandomSampler
@@ -23,11 +20,9 @@ from harness import (
     losses_at,
     open_ledger,
     open_privatizer,
-    open_sampler,
     people,
     people_s_losses,
     point,
-    ran,
     stored,
 )
 
@@ -121,13 +116,11 @@ def test_a_study_keeps_its_loss(tmp_path):
 # ---- names ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("swallows", [False, True])
-def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_trained(tmp_path, swallows):
+def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_trained(tmp_path):
     trained = []
 
     def losses(trial):
-        with contextlib.suppress(Exception) if swallows else contextlib.nullcontext():
-            trial.suggest_float("x", -1, 1)
+        trial.suggest_float("x", -1, 1)
         trained.append(trial.params)
         return np.zeros(N)
 
@@ -136,9 +129,8 @@ def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_tr
         create(None, RandomSampler(seed=seed)).optimize(objective, n_trials=2)
     with pytest.raises(dptune.errors.KeyConflict, match=r"storage=.*new name"):
         create(None, RandomSampler(seed=1)).optimize(objective, n_trials=2)
-    assert len(trained) == 4 + swallows
+    assert len(trained) == 4
     assert len(open_ledger(tmp_path).charges()) == 2
-
 
 
 # ---- the ledger of a study ------------------------------------------------------------------------------
@@ -187,19 +179,14 @@ def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_traini
     assert open_ledger(tmp_path).count() == 0
 
 
-# ---- settings: NumPy's numbers like Python's, and nothing that would fail later ----------------------------
+# ---- settings -------------------------------------------------------------------------------------------
 
 
 LDP = {"space": SPACE, "settings": dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=0.8, R=0.2))}
 
 
-
 def of_front(kind, **wrong):
     return lambda privatizer: front(kind, privatizer, **wrong)
-
-
-def over(space):
-    return lambda privatizer: CentredSampler(privatizer, space)
 
 
 def local(**wrong):
@@ -210,32 +197,23 @@ def local(**wrong):
     ("make", "says"),
     [
         (of_front("gibo", mu=True), "mu must"),
-        (of_front("centred", n_trials=10.0), "n_trials must"),
-        (of_front("gibo", seed="x"), "seed must"),
-        (of_front("gibo", final_share="a"), "final_share must"),
         (of_front("centred", foo=1), "CentredSampler has no option 'foo'; it has n_trials, mu, seed, "),
         (of_front("centred", method=dptune.GIBO), "CentredSampler has a method of its own"),
-        (of_front("gibo", trials=20), "DPGIBOSampler has no option 'trials'; .*steps, batch, .*monitor_share"),
         (of_front("centred", default=[0.5]), "default must be a dict"),
-        (of_front("gibo", warn_independent_sampling="no"), "warn_independent_sampling must be True or False"),
         (of_front("centred", unprotected="yes"), 'unprotected must be "refuse" or "allow"'),
         (of_front("centred", n_trials=20, population=50), "n_trials.*population"),
-        (of_front("centred", tuning={"steps": 20}), "steps.*n_trials"),
-        (of_front("values", n_trials=0), "n_trials"),
         (of_front("values", about={"loss": "log_loss"}), "data="),
-        (of_front("values", about={"loss": "roc_auc", "data": ([[0.0]], [0])}), "roc_auc"),
         (lambda _: front("values", "ledger.db"), "LossPrivatizer"),
-        (lambda _: front("centred", "ledger.db"), "LossPrivatizer"),
         (lambda privatizer: PrivateSampler(privatizer, SPACE), "PrivateSampler needs method="),
-        (over(["x"]), "got list"),
-        (over({**SPACE, "b": (0.0, 1.0)}), r"'b'.*Optuna distribution.*got \(0.0, 1.0\)"),
-        (over({"k": CategoricalDistribution(["only"])}), "more than one value to search"),
+        (
+            lambda privatizer: CentredSampler(privatizer, {"b": (0.0, 1.0)}),
+            r"'b'.*Optuna distribution.*got \(0.0",
+        ),
+        (lambda privatizer: CentredSampler(privatizer, {"k": CategoricalDistribution(["only"])}), "than one value"),
         (local(settings=None), "LDPTGPSampler needs settings"),
         (local(space={"k": CategoricalDistribution(["a", "b"])}), "no float or int"),
         (local(space=None, candidates=[{"x": 0.0, "y": 1.0}]), "give space="),
-        (local(candidates=[{"x": 2.0, "y": 1.0}]), "inside the space"),
         (local(patience=-1), "patience"),
-        (local(count=0), "count"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(tmp_path, make, says):

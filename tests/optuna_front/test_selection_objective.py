@@ -115,19 +115,6 @@ def test_what_cannot_be_used_is_refused_early(mine):
         SelectionObjective(function, mine, mu=1.0).select(study_of())
 
 
-def test_more_trials_after_a_choice_need_another_name(mine):
-    objective, study = SelectionObjective(function, mine, mu=1.0), study_of(RandomSampler(seed=0))
-    study.optimize(objective, n_trials=3)
-    objective.select(study)
-    study.optimize(objective, n_trials=2)
-    with pytest.raises(dptune.errors.BudgetMismatch):
-        objective.select(study)
-    with pytest.raises(dptune.errors.BudgetMismatch):
-        SelectionObjective(function, mine, mu=1.0, default=dict(study.trials[0].params)).select(study)
-    objective.select(study, name="with two more")
-    assert mine.ledger.spent() == pytest.approx(2**0.5)
-
-
 DEFAULT = {"kind": "ugly", "x": 0.5}
 
 

@@ -136,7 +136,7 @@ def test_neighbours_leave_the_same_search(fast_path, canned, container, which, k
     assert_nothing_interferes(fast_path, container, which, *kinds)
 
 
-# ---- one odd cell or answer: NumPy, pandas and CSV choose a type by all cells ------------------------------------------
+# ---- one odd cell or answer: NumPy, pandas and CSV choose a type by all cells ----------------------------------------
 
 Table = dict[str, list[Any]]
 
@@ -207,7 +207,7 @@ def assert_an_odd_cell_is_silent(folder: Path, held: str, searched: type[Private
     target = "dose" if column == "dose" else "sick"
     public, private = table(40, 1), table(12, 2)
     other = private | {column: [odd if i == WHO else cell for i, cell in enumerate(private[column])]}
-    y = answers(public[target]) if column == target else public[target]
+    y = list(answers(public[target])) if column == target else public[target]
     fits = [{"X": hold(public), "y": y, "X_val": hold(one), "y_val": answers(one[target])} for one in (private, other)]
     model, C, loss = (Ridge(), "alpha", "mse") if target == "dose" else (LogisticRegression(), "C", "log_loss")
     pipeline = make_pipeline(transformer, model)
