@@ -13,7 +13,7 @@ from sklearn.dummy import DummyClassifier
 import dptune
 from dptune.ledger import entries
 from dptune.privacy.noise import SeededNoise
-from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective
+from dptune_optuna import DPGIBOSampler, PrivateObjective
 from harness import (
     OPEN,
     SPACE,
@@ -34,7 +34,6 @@ from harness import (
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-SAMPLERS = {"gibo": DPGIBOSampler, "centred": CentredSampler}
 BOTH = pytest.mark.parametrize("kind", OPEN)
 
 

@@ -1,7 +1,6 @@
 """SelectionObjective: a study sees a constant, and one trial is chosen at the end, for one price."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import optuna
@@ -13,7 +12,6 @@ from dptune_optuna import SelectionObjective
 from harness import stored
 
 N = 30
-Make = Callable[..., dptune.LossPrivatizer]
 
 
 def function(trial):
