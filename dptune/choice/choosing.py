@@ -83,7 +83,7 @@ def select(
             Without it noise did so in 23% of choices where losses have tails (docs/research/measurements.md).
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
             With ``public``: of the improvement; default what public rows say is needed to show it.
-        public_weight, finalists, report_share: see :class:`dptune.choice.PublicChoice`; they need ``public``.
+        public_weight, finalists, report_share: see :class:`dptune.PublicChoice`; they need ``public``.
 
     Raises:
         InputError: a setting, or the shape of the losses, is not usable, or the candidate at ``default`` could not be

@@ -242,7 +242,7 @@ class _Reader:
                 self.read(constant)
 
     def _version(self, module: str) -> tuple[str, ...]:
-        return (_version(module.partition(".")[0]),) if self._how["versions"] and _installed(module) else ()
+        return (_version(module.partition(".")[0]),) if self._how["versions"] else ()
 
 
 _CLONED = getattr(BaseEstimator, "__sklearn_clone__", None)
@@ -291,7 +291,7 @@ def _folders() -> list[str]:
 
 @functools.cache
 def _version(top: str) -> str:
-    """Return the version of the installed package that a module belongs to."""
+    """Return the version of the package that a module belongs to, the user's own, too; "" if it has none."""
     if top in sys.stdlib_module_names:
         return platform.python_version()
 

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.svm import SVC
 
 import dptune
 from dptune.errors import BudgetMismatch
-from dptune_sklearn.digest import digest
+from dptune_sklearn.digest import _version, digest
 from named_searches import digests, grid, name_of_search, own_loss
 from named_searches import own as own_estimator
 from sklearn_tools import PUBLIC, VAL, ledger_in, rows, search_in
@@ -46,6 +47,22 @@ def test_what_decides_an_answer_is_part_of_the_name_which_is_the_same_wherever_i
 )
 def test_what_decides_no_answer_is_no_part_of_the_name(first, second):
     assert name_of_search(**first) == name_of_search(**second)
+
+
+def test_the_version_of_the_users_own_package_stands_for_the_code_in_its_modules(monkeypatch):
+    names = []
+    for version in ("1.0", "2.0"):
+        package = types.ModuleType("package_of_the_user")
+        package.part, package.__version__ = types.ModuleType("package_of_the_user.part"), version
+        monkeypatch.setitem(sys.modules, "package_of_the_user", package)
+        monkeypatch.setitem(globals(), "package_of_the_user", package)
+        _version.cache_clear()
+        names.append(digest(FunctionTransformer(_in_a_part)))
+    assert names[0] != names[1]
+
+
+def _in_a_part(X):
+    return package_of_the_user.part.function(X)  # noqa: F821 - of the test
 
 
 class Handle:
