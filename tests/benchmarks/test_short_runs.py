@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +12,21 @@ import pytest
 from benchmarks.curator import Curator
 from benchmarks.federated.problems import FederatedProblem
 from benchmarks.federated.runs import Method, run
+from benchmarks.frontier.headroom import kept, taken
+from benchmarks.frontier.methods import GP, NUMERIC, OWN
+from benchmarks.frontier.methods import METHODS as FRONTIER
+from benchmarks.frontier.models import MODELS
+from benchmarks.frontier.people import SLOTS
+from benchmarks.frontier.tasks import NEW, OLD, FrontierTask
+from benchmarks.ldp.__main__ import EPSILONS, synthetic
+from benchmarks.ldp.runs import ALGORITHMS, ORDER_WISE, THEOREM, checkpoints, play
+from benchmarks.ldp.runs import DEFAULT as MULTIPLIER
 from benchmarks.measurements import scale, spaces
 from benchmarks.outsourced import __main__ as outsourced
 from benchmarks.public.measure import CV, DEFAULT, EXACT, RANDOM, Cell, measure, rivals
 from benchmarks.public.tables import TRIALS, Table
 from benchmarks.space_tasks import KINDS, space_task
-from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune import Budget, Categorical, Float, LossPrivatizer, PrivacyLedger, Space
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune.privacy.mechanism import NoisyMin
@@ -106,3 +117,54 @@ def test_a_trial_makes_few_transactions_on_one_connection(subject: str) -> None:
     cost = scale.measure(subject, (30, 60))
     assert cost.connections == 1
     assert 0 < max(cost.transactions.values()) <= 7
+
+
+@pytest.mark.parametrize(("algorithm", "variant"), list(zip(ALGORITHMS, cycle((MULTIPLIER, ORDER_WISE, THEOREM)))))
+def test_a_local_run_is_reproducible(algorithm: str, variant: Any) -> None:
+    made = synthetic("Matern 2.5", EPSILONS[2], 0)
+    curves = [play(algorithm, *made, 200, 0, variant)[0] for _ in range(2)]
+    np.testing.assert_array_equal(*curves)
+    assert (np.diff(curves[0]) >= 0).all()
+    assert len(curves[0]) == len(checkpoints(200))
+
+
+# ---- the frontier --------------------------------------------------------------------------------
+
+
+def bowl(*, plain: bool = True) -> FrontierTask:
+    numbers = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
+    space = Space(numbers if plain else {**numbers, "kind": Categorical(["good", "bad"])})
+    people = np.random.default_rng(0).normal(0, 0.1, 300)
+
+    def loss(p: dict[str, object]) -> float:
+        return (p["x"] - 0.3) ** 2 + (p["y"] - 0.6) ** 2 + 0.3 * (p.get("kind") == "bad")
+
+    return FrontierTask(space, None, 300, (0.0, 2.0), lambda p: np.abs(loss(p) + people), loss)
+
+
+def test_the_new_tasks_are_those_of_the_rule_and_defaults_lie_in_their_spaces() -> None:
+    chosen = {slot: people for slot, people in taken(kept()).items() if people}
+    assert set(taken(kept())) == set(SLOTS)  # nothing was left unmeasured
+    assert [kind.data for kind in NEW.values()] == [people.name for people in chosen.values()]
+    assert not {kind.data for kind in NEW.values()} & {kind.data for kind in OLD.values()}
+    for slot, people in chosen.items():
+        model, inputs = MODELS[SLOTS[slot][0]], len(people.inputs)
+        assert model.space(inputs).contains(model.default(inputs))
+
+
+@pytest.mark.parametrize("method", [name for name in FRONTIER if name != GP])
+def test_every_method_of_the_frontier_recommends_points_of_the_space(method: str) -> None:
+    made = bowl(plain=method in NUMERIC)
+    for mu in (1.0, None):
+        for parameters in FRONTIER[method](made, mu, 16, 0).values():
+            assert made.space.contains(parameters)
+
+
+@pytest.mark.torch
+def test_the_gaussian_process_that_is_told_the_noise_finds_the_bottom() -> None:
+    pytest.importorskip("botorch")
+    made = bowl()
+    for mu in (1.0, None):
+        found = FRONTIER[GP](made, mu, 20, 0)[OWN]
+        assert made.space.contains(found)
+    assert made.losses(found).mean() <= made.losses({"x": 0.3, "y": 0.6}).mean() + 1e-3  # people's, not the bowl's

@@ -11,6 +11,10 @@ import pytest
 
 from benchmarks.frontier import report as frontier
 from benchmarks.frontier.losses import Losses
+from benchmarks.ldp import __main__ as ldp
+from benchmarks.ldp.problems import KERNELS
+from benchmarks.ldp.runs import RESULTS, load
+from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from benchmarks.measurements import clips, many_numbers
 from benchmarks.measurements.tails import report as tails
 from benchmarks.optuna import extending, pruning
@@ -71,3 +75,17 @@ def test_the_page_of_optuna_has_the_table_of_extended_studies() -> None:
     seeds = sorted({result["seed"] for result in measured})
     cells = [Cell(t, m, k, w, s) for s in seeds for t in TASKS for m in METHODS for k in TRIALS for w in WAYS]
     assert missing("research/optuna.md", extending.table(measured, cells)) == []
+
+
+def test_the_page_of_local_privacy_shows_the_stored_runs_and_nothing_else() -> None:
+    page, data = (DOCS / "research/ldp.md").read_text(), load("ldp_multiplier")
+    stems = sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")})
+    assert stems == ["ldp_real_10000", "ldp_regret_10000", "ldp_regret_100000", "ldp_regret_hybrid_10000"]
+    blocks = [*map(ldp.side_by_side, stems), multiplier_tables(data), plays_table(data), paired_table(data)]
+    blocks += [multiplier_tables(load("ldp_multiplier_hybrid")), ldp.mechanisms_table(load("ldp_mechanisms"))]
+    printed = [line for block in blocks for line in block.splitlines() if line.startswith("| ")]
+    assert len(printed) > 40
+    assert len(KERNELS) * len(ldp.EPSILONS) == RUNS_PER_SEED
+    assert [line for line in printed if line not in page] == []
+    rows = page[page.index("*λ=matched") : page.index("**Does MoMA win")].splitlines()
+    assert [line for line in rows if line.startswith("| ") and line not in printed] == []

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from cli_tools import invoke
+from prose import ROOT, markdown_files
 from sklearn.datasets import load_breast_cancer
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
+PAGES = markdown_files()
 X, Y = load_breast_cancer(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 TRAIN = X[400:].copy(), Y[400:].copy()  # apart from the private rows, or an objective could reach them
