@@ -17,7 +17,7 @@ from audit_tools import Bug, planted
 from every_logger import every_logger, without_clocks
 from noises import CannedNoise
 
-from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space, select
+from dptune import Budget, LossPrivatizer, PrivacyLedger, select
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.losses import estimator
 from dptune.privacy.stored_losses import StoredLosses
@@ -46,16 +46,6 @@ def by_privatizer(folder: Path, values: np.ndarray) -> None:
 
 def by_select(folder: Path, values: np.ndarray) -> None:
     select([values, values], holder(folder), mu=0.5, name="s")
-
-
-def by_rung(folder: Path, values: np.ndarray) -> None:
-    privatizer = holder(folder)
-    plan = {"trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}
-    run = SearchRun(CENTRED, privatizer, scope="run", space=Space({"x": Float(0.0, 1.0)}), seed=1, **plan)
-    for trial in "ab":
-        run.rungs.report(trial, {"x": 0.3}, values, 1)
-        run.rungs.stops(trial)
-        run.finish(trial, {"x": 0.3}, values)
 
 
 def by_repeat(folder: Path, values: np.ndarray) -> None:
@@ -89,7 +79,7 @@ def by_model(folder: Path, values: np.ndarray) -> None:
 
 
 ALL_OF_THEM, SOME = [by_privatizer, by_repeat, by_device], ["one NaN", "beyond the clip"]
-WAYS = [*ALL_OF_THEM, by_select, by_rung, by_model]
+WAYS = [*ALL_OF_THEM, by_select, by_model]
 Way = Callable[[Path, np.ndarray], None]
 
 

@@ -195,7 +195,6 @@ def takes_part(self: Unfinished, trial: str) -> None:
 
 
 BUGS: dict[str, Bug] = {
-    "raw mean": planted(Rungs, "decide", lambda _: lambda self, asked: raw_mean(asked)),
     "raw mean after the charge": planted(
         Rungs, "decide", lambda true: lambda self, asked: [true(self, asked), raw_mean(asked)][1]
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from noises import NoNoise
+from scipy.stats import norm
 
 import dptune
 from dptune.privacy import TableQuery
@@ -60,3 +61,11 @@ def spend(p: dptune.LossPrivatizer, mu: float, scope: str) -> None:
 def half_the_scale(mechanism: type[NoisyMin]) -> type[NoisyMin]:
     """Planted: it takes the sensitivity of one mean for that of a difference of two."""
     return type("HalfTheScale", (mechanism,), {"scale": lambda self, *asked: mechanism.scale(self, *asked) / 2})
+
+
+def softmax(losses: np.ndarray, mu: float, clip: tuple[float, float]) -> np.ndarray:
+    """Return the probabilities (m,) of the definition: exp(-eta u_j / (2 Delta)), Delta = (high - low) / n."""
+    eta = 2 * (norm.logcdf(mu / 2) - norm.logcdf(-mu / 2))
+    score = -eta * np.clip(losses, *clip).mean(axis=1) * losses.shape[1] / (2 * (clip[1] - clip[0]))
+    weights = np.exp(score - score.max())
+    return np.asarray(weights / weights.sum())

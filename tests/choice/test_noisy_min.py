@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import neighbours, noiseless
-from choice_tools import half_the_scale
+from audit_tools import MISTAKE, answers, lower_bound, neighbours, noiseless
+from choice_tools import half_the_scale, softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noises import NoNoise
-from selection_audits import audit_law, audit_worst_pair
+from scipy.stats import chi2
 
 from dptune import InputError, LossPrivatizer
 from dptune._arrays import Vector
@@ -25,6 +25,47 @@ from dptune.privacy.noise import SLACK, NoiseSource
 from dptune.privacy.query import Box, MeanQuery, smallest_price
 
 Making = Callable[[NoiseSource], Mechanism]
+
+
+def released(
+    losses: np.ndarray, mu: float, count: int, clip: tuple[float, float], making: Making = NoisyMin
+) -> np.ndarray:
+    """Return ``count`` releases about the same people, (count, p); losses are (m, n)."""
+    m = len(losses)
+    query = MeanQuery(tuple(f"x{j}" for j in range(m)), np.eye(m), Box(*clip, m), mu)
+    return answers(query, losses, count, clip, making)
+
+
+def audit_law(
+    making: Making = NoisyMin, *, count: int = 600, mu: float = 1.0, seed: int = 0, prior: tuple[float, ...] = (1,) * 6
+) -> None:
+    """The index has the exact law, with the public prior that ``making`` has, and nothing but the index is released."""
+    rng, clip = np.random.default_rng(seed), (0.5, 2.5)
+    losses = np.clip(rng.uniform(0.4, 1.0, (6, 1)) + rng.normal(0, 0.3, (6, 20)), 0, 3)
+    found = released(losses, mu, count, clip, making)
+    assert found.shape == (count, 1), f"released {found.shape[1]} numbers, not one index"
+    assert set(found.ravel().tolist()) <= set(range(6)), "released something that is no index"
+    weights = softmax(losses, mu, clip) * np.array(prior)
+    expected = count * weights / weights.sum()
+    seen = np.bincount(found.ravel().astype(int), minlength=6)
+    distance = float(np.sum((seen - expected) ** 2 / expected))
+    assert chi2.sf(distance, 5) > MISTAKE, f"chi-square {distance:.1f}: not the law of the exponential mechanism"
+
+
+def audit_worst_pair(making: Making = NoisyMin, *, mu: float = 3.0, count: int = 1200, least: float = 0.7) -> float:
+    """What an adversary proves about the worst pair is at most the claimed mu, and more than ``least`` of it.
+
+    Two candidates; person 0 likes the first and hates the second, the neighbour does the opposite.
+    """
+    people = np.full((2, 5), 0.5)
+    people[:, 0] = -np.inf, np.inf
+    a, b = (released(pair, mu, count, (0.0, 1.0), making)[:, 0] for pair in (people, people[::-1]))
+    bound = lower_bound(a, b, 0.5)
+    assert bound <= mu, f"an adversary proves mu >= {bound:.3f}, but only {mu:.3f} was paid"
+    assert bound > least * mu, (
+        f"the audit proves only mu >= {bound:.3f} of {mu:.3f}: it is blind or the noise too large"
+    )
+    return bound
 
 
 @pytest.mark.parametrize(("making", "least"), [(NoisyMin, 0.7), (PermuteAndFlip, 0.5)])

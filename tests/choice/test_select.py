@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from choice_tools import softmax
 from scipy.stats import binomtest
-from selection_audits import softmax
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 

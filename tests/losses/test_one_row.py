@@ -159,12 +159,9 @@ class Spoiled:
 
 SPOILS: dict[str, Callable[[np.ndarray], Any]] = {
     "a row less": lambda answers: answers[:-1],
-    "a row more": lambda answers: np.append(answers, 0.0),
-    "a column": lambda answers: answers[:, None],
     "two columns": lambda answers: np.stack([answers, answers], axis=1),
     "complex": lambda answers: answers * 1j,
     "text": lambda answers: answers.astype(str),
-    "dates": lambda answers: answers.astype("datetime64[s]"),
     "a number": lambda answers: 1.0,
     "nothing": lambda answers: None,
 }

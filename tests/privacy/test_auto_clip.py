@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -116,32 +115,15 @@ def test_it_is_charged_recorded_and_stated(ledger: Watched) -> None:
     assert auto_clip.STATISTIC in str(ledger.statement(delta=1e-5))
 
 
-class Anew(AutoClip):
-    """Planted: a clip of each later trial."""
-
-    @property
-    def scope(self) -> str:
-        return f"{super().scope}/{next(CALLS)}"
-
-
-CALLS = itertools.count()
-
-
-def audit_once(ledger: PrivacyLedger, clip: AutoClip) -> None:
+def test_it_is_chosen_once_and_a_restart_reads_it(ledger: Watched) -> None:
     """Whoever asks later, with whatever losses, is told the first choice, and nobody trains or pays again."""
-    first = auto(ledger, clip=clip).choose_clip(losses())
-    again = auto(ledger, clip=clip)
+    first = auto(ledger).choose_clip(losses())
+    again = auto(ledger)
     assert again.knows_clip
     assert again.interval.high == first[1]
     assert again.choose_clip(lambda: pytest.fail("nobody has to train again")) == first
-    assert auto(ledger, clip=clip).choose_clip(losses(1e6)) == first  # another model's losses change nothing
+    assert auto(ledger).choose_clip(losses(1e6)) == first  # another model's losses change nothing
     assert ledger.count() == 1
-
-
-def test_it_is_chosen_once_and_a_restart_reads_it(ledger: Watched, fast_path: Path) -> None:
-    audit_once(ledger, AutoClip())
-    with pytest.raises((AssertionError, InputError)):
-        audit_once(watched(fast_path / "planted.db"), Anew())
 
 
 def test_nothing_is_read_before_it_is_paid_and_a_quantile_that_is_would_be_found(
@@ -152,14 +134,6 @@ def test_nothing_is_read_before_it_is_paid_and_a_quantile_that_is_would_be_found
     planted = watched(fast_path / "planted.db")
     auto(planted, ReadsEarly).choose_clip(losses())
     assert planted.happened == ["read", "charge", "read", "record"]
-
-
-def test_a_kill_between_charge_and_record_costs_once(ledger: Watched) -> None:
-    killed(ledger)
-    assert ledger.spent() == pytest.approx(PRICE)
-    assert not auto(ledger).knows_clip
-    auto(ledger).choose_clip(losses())
-    assert ledger.spent() == pytest.approx(PRICE)
 
 
 def test_what_cannot_be_chosen_is_refused_before_a_model_is_trained_and_unspent(ledger: Watched) -> None:
@@ -212,6 +186,8 @@ def test_one_name_has_one_kind_of_loss(ledger: Watched) -> None:
 
 def test_a_charge_is_answered_at_its_own_price_only(ledger: Watched) -> None:
     killed(ledger, most=36.0, mu=0.2)
+    assert ledger.spent() == pytest.approx(0.2 * PRICE)
+    assert not auto(ledger).knows_clip
     weighted = auto(ledger, person_weights=np.r_[3.0, np.ones(99)])
     with pytest.raises(KeyConflict):  # the same scale of noise would be a larger mu
         weighted.choose_clip(losses(), most=36.0, mu=0.5881328833479337)

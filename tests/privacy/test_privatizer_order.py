@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import threading
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
 from noises import NoNoise
-from watched import Watched
+from watched import Draws, Watched
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.errors import KeyConflict
@@ -22,18 +19,6 @@ from dptune.ledger import schema
 from dptune.ledger.events import GaussianRelease
 from dptune.privacy.mechanism import AnyQuery, GaussianMechanism, NoisyMin
 from dptune.privacy.noise import SeededNoise
-
-
-class Draws(NoNoise):
-    """Noise off; notes that it was asked."""
-
-    def __init__(self, happened: list[str]) -> None:
-        super().__init__()
-        self.happened = happened
-
-    def add_gaussian(self, statistic: Any, sigma: float) -> Any:
-        self.happened.append("draw")
-        return super().add_gaussian(statistic, sigma)
 
 
 @pytest.fixture
@@ -135,20 +120,6 @@ def test_a_retry_with_another_prior_is_another_question(mine: LossPrivatizer) ->
 
 
 # ---- after the draw ------------------------------------------------------------------------------------
-
-
-def test_threads_with_one_key_get_one_value(fast_path: Path) -> None:
-    mine = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(10.0)), n=4, clip=(0.0, 1.0))
-    mine.observe("x", [0.5] * 4)
-    barrier = threading.Barrier(6)
-
-    def release(_: int) -> float:
-        barrier.wait()
-        return mine.release(mine.mean_query("x", 1.0), scope="s", key="1").scalar
-
-    with ThreadPoolExecutor(6) as pool:
-        assert len(set(pool.map(release, range(6)))) == 1
-    assert mine.ledger.spent() == 1.0
 
 
 def test_a_draw_that_could_not_be_recorded_is_the_one_a_retry_publishes(fast_path: Path) -> None:

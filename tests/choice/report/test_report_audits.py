@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from noises import CannedNoise, NoNoise
 from report_tools import MODEL, PUBLIC, people, privatizer
 from scipy import stats
+from watched import Draws, Watched
 
 import dptune
-from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, InputError, LossPrivatizer
 from dptune.privacy import TableQuery
 from dptune.privacy.stored_losses import People
 from dptune.privacy.table import code_of
@@ -128,22 +129,15 @@ def test_counts_of_a_million_people_are_exact() -> None:
 
 
 def test_a_table_charges_then_reads_then_draws_then_records(tmp_path: Path) -> None:
-    happened: list[str] = []
-
-    def logged(kind: type, *names: str) -> Any:
-        def told(name: str) -> Any:
-            return lambda *given, **options: (happened.append(name), getattr(kind, name)(*given, **options))[1]
-
-        return type(kind.__name__, (kind,), {name: told(name) for name in names})
-
     def read() -> Any:
         happened.append("read")
         return np.zeros(ROWS)
 
-    ledger = logged(PrivacyLedger, "charge", "record")(tmp_path / "ledger.db", Budget.gdp(2.0))
-    mine = LossPrivatizer(ledger, n=ROWS, clip=(0, 1), noise=logged(NoNoise, "add_gaussian")())
+    ledger = Watched(tmp_path / "ledger.db", Budget.gdp(2.0))
+    happened = ledger.happened
+    mine = LossPrivatizer(ledger, n=ROWS, clip=(0, 1), noise=Draws(happened))
     released = mine.release_table(query(), read, scope="s", key="k")
-    assert happened == ["charge", "read", "add_gaussian", "record"]
+    assert happened == ["charge", "read", "draw", "record"]
     assert mine.release_table(query(), read, scope="s", key="k").value.tolist() == released.value.tolist()
     assert happened.count("read") == 1
     assert mine.ledger.spent() == 1.0

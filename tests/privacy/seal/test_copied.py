@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 from importlib import import_module
 from typing import Any
@@ -10,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 import dptune
 from dptune.losses.estimator import estimator_losses
@@ -38,19 +35,6 @@ class Remembers:
     def predict(self, rows: np.ndarray) -> np.ndarray:
         self.rows.extend(rows)
         return np.zeros(len(rows), dtype=int)
-
-
-def test_neighbours_count_no_query_in_the_model_that_is_kept() -> None:
-    model = KNeighborsClassifier().fit(X[TRAIN], Y[TRAIN])
-    before = pickle.dumps(model)
-    losses = estimator_losses("accuracy", model, *DATA)
-    piped = make_pipeline(FunctionTransformer(lambda rows: rows), model)  # pickle cannot store a lambda
-    estimator_losses("log_loss", piped, *DATA, like=X[TRAIN])
-    assert pickle.dumps(model) == before
-    assert model._tree.get_n_calls() == 0
-    model.predict(X[VAL])  # the counter that would have left
-    assert model._tree.get_n_calls() > 0
-    assert losses.tolist() == (model.predict(X[VAL]) != Y[VAL]).tolist()
 
 
 def test_every_way_to_ask_leaves_the_users_model_as_it_was(ledger: dptune.PrivacyLedger) -> None:

@@ -1,10 +1,12 @@
-"""A ledger that notes what happens to it."""
+"""A ledger and a source of noise that note what happens to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from noises import NoNoise
 
 from dptune import Budget, PrivacyLedger
 
@@ -32,3 +34,15 @@ class Watched(PrivacyLedger):
                 raise self.error  # noqa: B904 - its context is what is tested
         self.happened.append("record")
         return super().record(charge, value, **options)
+
+
+class Draws(NoNoise):
+    """Noise off; notes that it was asked."""
+
+    def __init__(self, happened: list[str]) -> None:
+        super().__init__()
+        self.happened = happened
+
+    def add_gaussian(self, statistic: Any, sigma: float) -> Any:
+        self.happened.append("draw")
+        return super().add_gaussian(statistic, sigma)
