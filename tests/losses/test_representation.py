@@ -5,6 +5,7 @@ NumPy, pandas and CSV readers choose a dtype by all cells; each container is mad
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from one_row import BAD, LABELS, TRAIN, N, X, Y, as_objects, mixed, same_for_oth
 from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -178,6 +180,36 @@ def test_unknown_categories_cost_one_public_row_each(kind: str) -> None:
 
 PEOPLE, PRIVATE = mixed(TRAIN), mixed(X)
 PEOPLE.loc[0, "age"] = np.nan
+PIPELINE = make_pipeline(
+    make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "visits"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["site", "grade"]),
+    ),
+    LogisticRegression(),
+).fit(PEOPLE, LABELS)
+
+
+@cache
+def losses_of_mixed_rows(as_objects: bool) -> np.ndarray:
+    frame = mixed(X).astype(object) if as_objects else mixed(X)
+    return estimator_losses("log_loss", PIPELINE, frame, Y, like=PEOPLE)
+
+
+@pytest.mark.parametrize("column", ["age", "visits", "site", "grade"])
+def test_one_odd_cell_of_a_mixed_frame(column: str) -> None:
+    for odd in (None, "?", 1.5, 10**400, ["a"]):
+        frame = mixed(X)
+        records = frame.to_dict("list")
+        records[column][BAD] = odd
+        neighbour = pd.DataFrame(records, columns=frame.columns)
+        b = estimator_losses("log_loss", PIPELINE, neighbour, Y, like=PEOPLE)
+        for a in map(losses_of_mixed_rows, (False, True)):
+            assert np.isfinite(a).all()
+            assert same_for_others(a, b), odd
+        if column == "age" and odd is None:
+            assert np.isfinite(b[BAD])  # imputed, as in the public rows
+        if column in ("age", "visits") and isinstance(odd, str):
+            assert np.isnan(b[BAD])
 
 
 def test_the_model_sees_the_dtypes_of_the_public_rows() -> None:
@@ -195,6 +227,18 @@ def test_the_model_sees_the_dtypes_of_the_public_rows() -> None:
     assert dtypes["site"] == PEOPLE["site"].dtype
     assert dtypes["grade"] == PEOPLE["grade"].dtype
     assert all(each == Looking.seen[0] for each in Looking.seen)
+
+
+@pytest.mark.parametrize("hold", [list, as_objects, pd.Series], ids=["list", "array", "series"])
+def test_texts(hold: Any) -> None:
+    words = np.where(LABELS == 1, "warm sunny day", "cold rain")
+    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(words, LABELS)
+    texts = np.where(Y == 1, "warm sunny day", "cold rain").tolist()
+    a = estimator_losses("log_loss", model, hold(texts), Y, like=["rain"])
+    assert a.mean() < 0.1
+    for odd in (None, 3, 1.5, np.nan, ["a"], b"x"):
+        b = estimator_losses("log_loss", model, hold(with_entry(texts, odd)), Y, like=["rain"])
+        assert same_for_others(a, b), odd
 
 
 def test_numbers_of_a_text_column_are_its_public_values() -> None:
