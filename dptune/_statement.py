@@ -159,4 +159,7 @@ def large_delta(delta: float, n: int | None) -> tuple[str, ...]:
     """Return the warning of a delta that is not below 1/n, if it is not."""
     if n is None or delta < 1 / n:
         return ()
-    return (f"delta = {delta:g} is not below 1/n = {1 / n:g}: choose a smaller delta.",)
+    return (
+        f"delta = {delta:g} is not below 1/n = {1 / n:g}: choose a smaller delta. A mechanism that "
+        "publishes one random person's record satisfies this one.",
+    )

@@ -24,7 +24,7 @@ from dptune._store import append_only
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import server
 
-VERSION = 3  # of these tables and of what they hold
+VERSION = 4  # of these tables and of what they hold
 metadata = sa.MetaData()
 
 ledger = sa.Table(
