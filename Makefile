@@ -43,7 +43,7 @@ $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it
 	touch $@
 
 test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch; a CPU will do
-	$(BIN)/python -m pytest -m torch tests/training/test_opacus.py tests/losses/test_models.py \
+	$(BIN)/python -m pytest -m "torch and not slow" tests/training/test_opacus.py tests/losses/test_models.py \
 		tests/optuna_front/test_known_noise.py tests/benchmarks/test_short_runs.py tests/test_examples.py
 
 $(VENV)-flower/.installed: pyproject.toml

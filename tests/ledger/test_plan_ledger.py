@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,17 +70,10 @@ def test_published_figures(q: float, z: float, classic: str, pld: str) -> None:
     assert f"{epsilon_pld(plan, DELTA):.3f}" == pld
 
 
-def test_epsilon_grows_with_steps_and_extremes_stay_numbers() -> None:
-    plan = SubsampledGaussianPlan(0.3, 1.5, 4)
-    assert epsilon_pld(plan, 1e-5) < epsilon_pld(dataclasses.replace(plan, steps=5), 1e-5)
-    assert epsilon_pld(plan, 1e-30) == math.inf
-
-
 def test_a_plan_names_the_setting_it_refuses() -> None:
     plan = SubsampledGaussianPlan(0.5, 1.0, 2)
-    bad = {"q": (0.0, 1.01, math.nan, "0.5"), "z": (0.0, math.inf, math.nan, None), "steps": (0, 1.5, True, "3")}
-    for name, values in bad.items():
-        refused(InputError, f"{name}=", *(partial(dataclasses.replace, plan, **{name: value}) for value in values))
+    for name, bad in {"q": 1.01, "z": 0.0, "steps": 1.5}.items():
+        refused(InputError, f"{name}=", partial(replace, plan, **{name: bad}))
     for epsilon in (epsilon_pld, epsilon_moments_accountant):
         refused(InputError, "delta", *(partial(epsilon, plan, delta) for delta in (0.0, 1.0)))
 

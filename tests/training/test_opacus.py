@@ -11,10 +11,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from training_tools import proved
 
 from dptune import InputError, PlanComplete, PrivacyError
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from dptune.training.profiles import epsilon_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -203,3 +206,36 @@ def test_odds_of_a_search_on_public_rows_cost_no_budget(tmp_path: Path) -> None:
     found = re.search(r"epsilon = ([0-9.]+) at delta = 1e-05, for each person", said)
     assert found
     assert float(found[1]) == pytest.approx(alone.epsilon, rel=1e-3)
+
+
+# ---- what outputs alone prove about two trainings that are both shown ---------------------------------------
+
+
+def shown(count: int, canary: float, noise: float) -> np.ndarray:
+    """The sums of two models. Everybody's gradient is 0 but the canary's, which is clipped."""
+    return np.array([trained(canary, noise) + trained(canary, noise) for _ in range(count)])
+
+
+def trained(canary: float, noise: float) -> float:
+    rows = torch.utils.data.TensorDataset(torch.tensor([[canary], *[[0.0]] * 7]))
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    model, optimizer, loader = opacus.PrivacyEngine().make_private(
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0), noise_multiplier=noise,
+        max_grad_norm=1.0, data_loader=torch.utils.data.DataLoader(rows, batch_size=4),
+    )  # fmt: skip
+    with watched(TrainingPlan(noise, 0.5, 1), 8, optimizer, loader):
+        (x,) = next(iter(loader))
+        model(x).sum().backward()
+        optimizer.step()
+    return float(model._module.weight)
+
+
+@pytest.mark.slow  # half a minute
+def test_a_lower_bound_is_below_the_claim_and_finds_a_twentieth_of_the_noise() -> None:
+    """With the bug Opacus is told a twentieth of the plan's noise, and nobody compares."""
+    claim, of_more_noise = (epsilon_of([TrainingPlan(noise, 0.5, 1, trainings=2)], 0.01) for noise in (0.4, 2.0))
+    found = proved(shown(500, 0.0, 0.4), shown(500, 1e6, 0.4), 0.01)
+    print(f"training: {found:.2f} of {claim:.2f} proved")
+    assert 0 < found <= claim
+    assert proved(shown(240, 0.0, 0.1), shown(240, 1e6, 0.1), 0.01) > of_more_noise
