@@ -186,7 +186,7 @@ def test_after_a_kill_a_charge_has_at_most_one_published_table(where: str, fast_
 # ---- settings ------------------------------------------------------------------------------------------
 
 FITTED = SimpleNamespace(mean_=np.zeros(2), scale_=np.ones(2))  # as a scaler that was fitted to the rows
-WRONG = [("scale", each) for each in ("standard", None, FITTED, [1.0, 2.0, 3.0], [1.0, np.nan], 0.0, [1, -1])]
+WRONG = [("scale", each) for each in ("standard", FITTED, [1.0, 2.0, 3.0], [1.0, np.nan], 0.0)]
 # at 1e150 squares overflow and at 1e-165 they vanish: the table moved by 816 and 1111 times its price
 WRONG += [("row_norm", each) for each in (0, "25", 1e150, 1.1e30, 0.9e-30, 1e-165, np.nan)]
 WRONG += [("projection", each) for each in (np.eye(3), np.zeros((2, 1)))]
