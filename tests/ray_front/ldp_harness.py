@@ -1,4 +1,4 @@
-"""Three kinds of LDP searchers with small settings, and their trials run by hand."""
+"""LDP searchers with small settings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from ray import tune
 
 import dptune
 from dptune.local.randomizer import LocalRandomizer
-from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler
-from dptune_ray import LDPATASearch, LDPMoMASearch, LDPTGPSearch
+from dptune_ray import LDPTGPSearch
 
-KINDS = {
-    LDPTGPSearch: LDPTGPSampler,
-    LDPATASearch: LDPATASampler,
-    LDPMoMASearch: LDPMoMASampler,
-}
 SPACE = {"x": tune.uniform(-1.0, 1.0), "n": tune.lograndint(1, 101)}
 SETTINGS = dptune.local.LDPSettings(
     dptune.local.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1

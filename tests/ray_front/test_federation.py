@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from typing import Any
 
 import numpy as np
 import optuna
@@ -19,28 +20,47 @@ from ray import cloudpickle
 import dptune
 from by_hand import local
 from dptune.federated import FTSServer, InProcess, Message
+from dptune.privacy.noise import SeededNoise, SeededSample
 from dptune_optuna import DPFTSSampler
 from dptune_ray import Federation, RayTransport
+from dptune_ray.actors import Actor, in_parts
 from dptune_ray.federated import AgentSpace, Host
 from dptune_ray.log import TrialLog
+from dptune_ray.transport import Server
 from dptune_ray.worker import PickledFunction
-from federation_harness import (
-    LONG,
-    ROUNDS,
-    SETTINGS,
-    Seeded,
-    a_message,
-    new_life,
-    open_plan,
-    open_searches,
-    result_of,
-    serve,
-    step,
-    value,
-)
+from federation_harness import LONG, ROUNDS, SETTINGS, open_plan, open_searches, result_of, serve, value
 from ray_harness import SPACE, found, wait_until
 
 pytestmark = local
+
+
+class Seeded(Server):
+    """Its noise and samples are those of any other such one."""
+
+    def __init__(self, ledger, *about):
+        super().__init__(ledger, *about)
+        self.server = FTSServer(ledger, SETTINGS, noise=SeededNoise(5), samples=SeededSample(5))
+
+
+def new_life(local_actors, folder, kind=Server):
+    """Put a new life of the server in the place of the one that runs; return it."""
+    (name,) = local_actors
+    local_actors[name] = Actor(*in_parts(kind, open_plan(folder), SETTINGS, LONG))
+    return local_actors[name].served.server
+
+
+def step(searches, trials):
+    configs: list[list[dict[str, Any]]] = [[] for _ in searches]
+    for k in trials:
+        for n, search in enumerate(searches):
+            config = search.suggest(f"a{n}t{k}")
+            configs[n].append(config)
+            search.on_trial_complete(f"a{n}t{k}", result_of(value(n, config), config))
+    return configs
+
+
+def a_message(n, size=1.0):
+    return Message(n, 0, np.full(SETTINGS.M, size))
 
 
 def observed(folder, agent):
@@ -156,7 +176,7 @@ def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept
     (server,) = local_actors.values()
     assert np.array_equal(server.served.server._messages[0], np.ones(SETTINGS.M))
     with pytest.raises(dptune.errors.MessageRefused):
-        transport.submit(Message(1, 0, np.full(SETTINGS.M, np.nan)))
+        transport.submit(a_message(1, size=np.nan))
     assert [*transport._waiting] == [0]
 
 

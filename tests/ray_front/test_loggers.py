@@ -1,9 +1,10 @@
-"""No logger of the driver or of a trial, at any level, tells neighbours apart on Ray: trials are run by hand."""
+"""No logger of the driver or of a trial, result or ledger tells neighbours apart on Ray: trials are run by hand."""
 
 from __future__ import annotations
 
 import itertools
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,12 +12,19 @@ from every_logger import every_logger, without_clocks
 from noises import CannedNoise
 
 import dptune
+import dptune_ray
 from by_hand import begin, local, open_private, played
-from ray_harness import open_centred, open_privatizer, open_search
+from ray_harness import open_centred, open_ledger, open_privatizer, open_search
 
 pytestmark = local
 ROWS, ODD, SECRET = 12, 5, 4711.25
-FRONTS = {"centred": open_centred, "gibo": open_search, "values": open_private}
+FRONTS = {
+    "centred": open_centred,
+    "gibo": open_search,
+    "values": open_private,
+    "rungs": partial(open_centred, n_trials=8, population=4, rung_share=0.2, rungs=2),
+}
+MOST = {"centred": 5, "gibo": 5, "values": 3, "rungs": 8}  # trials
 
 
 class Model:
@@ -46,6 +54,19 @@ def with_loss(entry):
     return {"function": lambda config: [config["x"] ** 2] * ODD + [entry] + [0.5] * (ROWS - ODD - 1)}
 
 
+def reporting(entry):
+    """A search whose function reports private losses before its end, one of them this."""
+
+    def losses(config):
+        for step in (1, 2, 3):
+            values = np.full(ROWS, config["x"] ** 2 + 0.5 / step)
+            values[ODD] = entry
+            dptune_ray.report_private(values, step)
+        return values
+
+    return {"function": losses}
+
+
 def raising(secret):
     """A search whose function raises half the time, and says what."""
 
@@ -59,23 +80,27 @@ def raising(secret):
 
 @pytest.fixture
 def audit(fast_path, local_actors):
-    """With canned answers, neighbours make the same lines, and not few."""
+    """With canned answers, neighbours make the same lines, and not few, results and charges."""
 
-    def audited(front, *halves, kind=dptune.LossPrivatizer):
-        transcripts = []
+    def audited(front, *halves, kind=dptune.LossPrivatizer, answer=0.25, mu=1.0):
+        transcripts, left = [], []
         for half in halves:
             local_actors.clear()
             folder = fast_path / str(len(transcripts))
             folder.mkdir()
             with every_logger() as lines:
-                canned = CannedNoise(5, answer=0.25)
-                search = begin(FRONTS[front](open_privatizer(folder, n=ROWS, noise=canned, kind=kind)))
-                played(search, search.trainable(half.pop("function"), **half), most=3 if front == "values" else 5)
+                canned = CannedNoise(5, answer=answer)
+                search = begin(FRONTS[front](open_privatizer(folder, mu=mu, n=ROWS, noise=canned, kind=kind)))
+                results = played(search, search.trainable(half.pop("function"), **half), MOST[front])
             transcripts.append(without_clocks(lines, folder))
+            charges = [(c.key, c.mu, c.value, dict(c.note)) for c in open_ledger(folder, mu).charges("run")]
+            left.append((repr(results), charges))
         for a, b in itertools.zip_longest(*transcripts):
             assert a == b, "a log line depends on private data"
+        assert left[0] == left[1]
         assert not any(str(SECRET) in line for line in transcripts[1])
         assert len(transcripts[0]) > 100
+        return charges
 
     return audited
 
@@ -88,6 +113,12 @@ def test_no_logger_tells_neighbours_apart_with_loss_and_data(audit, front, cell)
 @pytest.mark.parametrize(("front", "entry"), [("values", "n/a"), ("centred", None)])
 def test_no_logger_tells_neighbours_apart_when_losses_are_returned(audit, front, entry):
     audit(front, with_loss(0.5), with_loss(entry))
+
+
+@pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
+def test_no_logger_tells_neighbours_apart_whose_losses_are_reported(audit, answer):
+    charges = audit("rungs", reporting(0.5), reporting(np.nan), answer=answer, mu=40.0)
+    assert any(key.startswith("rung/") for key, *_ in charges)
 
 
 def test_no_logger_tells_what_a_function_that_returns_losses_raised(audit):

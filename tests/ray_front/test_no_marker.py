@@ -17,16 +17,7 @@ from ray import tune
 from ray.tune import TuneError
 
 from by_hand import open_private
-from ray_harness import (
-    folder_bytes,
-    found,
-    object_store_bytes,
-    open_centred,
-    open_ledger,
-    open_privatizer,
-    tuner,
-    wait_until,
-)
+from ray_harness import folder_bytes, found, object_store_bytes, open_centred, open_privatizer, tuner, wait_until
 from ray_people import BIG, SECRET, N, big_losses, losses_of_others, refused, talking
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -40,7 +31,8 @@ def markers(configs):
 
 @pytest.mark.parametrize(("function", "n", "samples"), [(talking, BIG, 8), (refused, N, 4)])
 def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, n, samples):
-    search = open_centred(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=8)
+    privatizer = open_privatizer(fast_path, n=n, dtype=np.float64)
+    search = open_centred(privatizer, n_trials=8)
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
     at_end["log_to_file"] = function is not refused  # trials of an actor that is used again reopen the files
     begun = tuner(search.trainable(function), search, fast_path, num_samples=samples, run=at_end)
@@ -48,7 +40,7 @@ def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, 
         with pytest.raises(TuneError, match=f"expected {N} per-example losses"):
             begun.fit()
         results: Any = ()
-        assert open_ledger(fast_path).charges() == []
+        assert privatizer.ledger.charges() == []
     else:
         results = begun.fit()
         assert results.num_errors == 0

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_logger import every_logger, without_clocks
-from noises import CannedNoise, NoNoise
+from noises import NoNoise
 from ray.exceptions import RaySystemError
 from sklearn.dummy import DummyClassifier
 
@@ -301,27 +300,3 @@ def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and
     for trial, (config, value) in enumerate(trials):
         np.testing.assert_equal(value_of(trainable, str(trial), config), value)  # NaN if it was stopped
     assert open_ledger(tmp_path, MU).spent() == spent
-
-
-@pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
-def test_neighbouring_people_make_the_same_lines_results_and_ledger(tmp_path, local_actors, answer):
-    transcripts = []
-    for name, person in (("a", 0.0), ("b", np.nan)):
-        local_actors.clear()
-        (tmp_path / name).mkdir()
-
-        def function(config, person=person):
-            for step in STEPS[:-1]:
-                losses = half_trained(config, step)
-                losses[7] = person
-                dptune_ray.report_private(losses, step)
-            return losses
-
-        with every_logger() as lines:
-            search = opened(tmp_path / name, noise=CannedNoise(5, answer=answer))
-            results = repr(played(search, search.trainable(function), most=8))
-        charges = open_ledger(tmp_path / name, MU).charges("run")
-        kept = [(c.key, c.mu, c.value, dict(c.note)) for c in charges]
-        transcripts.append((without_clocks(lines, tmp_path / name), results, kept))
-    assert transcripts[0] == transcripts[1]
-    assert any(key.startswith("rung/") for key, *_ in transcripts[0][2])
