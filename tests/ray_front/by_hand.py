@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
+from ray import tune
 from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders, resolve_placeholders
 from ray.tune.search import Searcher
 from ray.tune.utils import merge_dicts
 
+import dptune
 import dptune_ray
-from dptune_ray import PrivateSearcher
+from dptune.local.randomizer import LocalRandomizer
+from dptune_ray import LDPTGPSearch, PrivateSearcher
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at
 from ray_harness import SPACE, open_centred, open_privatizer, open_search, random_search
@@ -110,3 +116,39 @@ def reporting(config):
     for step in range(1, 4):
         dptune_ray.report_public(config["x"] / step, step)
     return losses(config)
+
+
+# ---- users' replies --------------------------------------------------------------------------------
+
+LDP_SPACE = {"x": tune.uniform(-1.0, 1.0), "n": tune.lograndint(1, 101)}
+LDP = dptune.local.LDPSettings(dptune.local.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1)
+SECRET = 0.87654321987
+
+
+def told(epsilon, half):
+    """Settings for the replies of a randomiser."""
+    return replace(LDP, replies=dptune.local.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
+
+
+ONE = told(1.0, 1.0)
+
+
+class NoNoise(LocalRandomizer):
+    """NOT PRIVATE: replies with the clamped value itself."""
+
+    private = False
+
+    def randomize(self, value):
+        return self.clamp(value)
+
+    def __reduce__(self):  # it has no seed that two copies would share
+        return partial(NoNoise, self.epsilon, (self.low, self.high), invalid=self.invalid), ()
+
+
+def satisfaction(config):
+    return float(1 - (config["x"] - 0.4) ** 2 - 0.1 * np.log(config["n"] / 10) ** 2)
+
+
+def open_ldp(folder, kind=LDPTGPSearch, **more):
+    settings = {"replies": folder / "replies.db", "name": "run", "count": 24, "seed": 1, **more}
+    return kind(settings.pop("settings", LDP), settings.pop("param_space", LDP_SPACE), **settings)

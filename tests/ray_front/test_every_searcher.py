@@ -17,13 +17,10 @@ from ray import cloudpickle
 from ray.tune.search import ConcurrencyLimiter
 
 import dptune
-from by_hand import OPENED, a_trial, begin, local, played, run
+from by_hand import LDP, LDP_SPACE, OPENED, NoNoise, a_trial, begin, local, open_ldp, played, run, satisfaction
 from dptune_optuna import CentredSampler, DPGIBOSampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_ray import DPFTSSearch, LDPMoMASearch, LDPTGPSearch
 from federation_harness import SETTINGS, result_of, serve, value
-from ldp_harness import SETTINGS as LDP
-from ldp_harness import SPACE as LDP_SPACE
-from ldp_harness import NoNoise, open_ldp, satisfaction
 from ray_harness import SPACE, open_centred, open_privatizer, open_search
 from ray_people import losses, losses_at, people
 

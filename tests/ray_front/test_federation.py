@@ -142,12 +142,6 @@ def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path, caplog
     assert caplog.text.count("could not send its message: ConnectionError") == 1
 
 
-def test_another_federation_of_this_name_is_refused(fast_path):
-    serve(fast_path)
-    with pytest.raises(dptune.errors.BudgetMismatch, match="of this name"):
-        serve(fast_path, timeout=5.0)
-
-
 # ---- the transport: nothing is lost with a server --------------------------------------------------------
 
 

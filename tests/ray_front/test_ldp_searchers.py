@@ -10,17 +10,16 @@ import pytest
 from ray import tune
 
 import dptune
-from by_hand import begin, local, played, value_of
+from by_hand import LDP_SPACE, ONE, SECRET, NoNoise, begin, local, open_ldp, played, satisfaction, told, value_of
 from dptune.local.randomizer import LocalRandomizer
 from dptune_ray import LDPMoMASearch
 from dptune_ray.collector import Collector, ReplyRequest
 from dptune_ray.log import TrialLog
-from ldp_harness import ONE, SECRET, SPACE, NoNoise, open_ldp, satisfaction, told
 from ray_harness import folder_bytes, found, object_store_bytes, tuner
 
 
 def begun(search, mode="max"):
-    return begin(search, mode, SPACE)
+    return begin(search, mode, LDP_SPACE)
 
 
 @local
@@ -123,7 +122,7 @@ def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster, fast_pa
         return SECRET
 
     ledger = dptune.local.UserLedger(fast_path / "users.db", cap=1.0)
-    space = {**SPACE, "user": tune.choice(["ann", "bob"])}
+    space = {**LDP_SPACE, "user": tune.choice(["ann", "bob"])}
     search = open_ldp(fast_path, LDPMoMASearch, param_space=space, settings=ONE)
     device = {"randomizer": LocalRandomizer(1.0, 1.0), "ledger": ledger, "user": lambda config: config["user"]}
     run = {"failure_config": tune.FailureConfig(max_failures=1)}

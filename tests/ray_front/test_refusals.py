@@ -12,19 +12,18 @@ from ray.tune.search import ConcurrencyLimiter, Repeater
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from by_hand import CONFIG, Half, begin, local, on_all, open_private, played, reporting, run
+from by_hand import LDP_SPACE, ONE, Half, NoNoise, begin, on_all, open_ldp, open_private, played, reporting, run, told
 from dptune.federated.settings import FTSSettings
 from dptune.privacy import PendingLosses
 from dptune_ray import CentredSearch, DPFTSSearch, DPGIBOSearch, Federation, PrivateSearcher, RayTransport
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import domains_of, flat
 from federation_harness import LONG, SETTINGS, open_plan, open_searches, serve, value
-from ldp_harness import ONE, NoNoise, open_ldp, satisfaction, told
-from ldp_harness import SPACE as LDP_SPACE
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
 from ray_people import EVERYTHING, Kernel, N, losses, losses_of_everything
 
-pytestmark = local
+pytestmark = pytest.mark.usefixtures("local_actors")
+MIDDLE = {"x": 0.0, "y": 0.1}
 ROWS = np.zeros((N, 1)), np.zeros(N)
 MIXED = {"x": tune.uniform(0, 1), "kernel": tune.choice([Kernel(1.0), 1])}
 DRAWN = {**SPACE, "data": {"rows": 3}, "kind": tune.choice(["a"])}
@@ -54,7 +53,7 @@ def estimated_without_share(folder):
     search.estimate(search.trainable(losses), search.recommend())
 
 
-def automatic(folder, function=None, mode="min", default=CONFIG, space=SPACE):
+def automatic(folder, function=None, mode="min", default=MIDDLE, space=SPACE):
     search = CentredSearch(open_privatizer(folder, clip="auto", n=300), space, n_trials=12, default=default)
     if function is not None:
         search.trainable(function, silent=False)
@@ -64,7 +63,7 @@ def automatic(folder, function=None, mode="min", default=CONFIG, space=SPACE):
 def replying(folder):
     """The randomiser's middle is 0.5."""
     search = open_ldp(folder, centre=0.4, settings=told(8.0, 1.5))
-    search.trainable(satisfaction, randomizer=NoNoise(8.0, (-1.0, 2.0)))
+    search.trainable(losses, randomizer=NoNoise(8.0, (-1.0, 2.0)))
     begin(search, "max", LDP_SPACE)
 
 
@@ -146,15 +145,11 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
         at, losses, space={**SPACE, "o": tune.choice([Half, Kernel])}
     ),
     # ---- users' replies
-    "patience": lambda at: open_ldp(at, patience=-1),
     "Leave centre= out": replying,
-    "give param_space": lambda at: open_ldp(at, param_space=None, candidates=[{"x": 0.1, "n": 3}]),
     "environment variable": lambda at: open_ldp(at, replies=None),
     "does not exist; create it": lambda at: TrialLog.at("replies", at / "no" / "replies.db", "run"),
-    "give randomizer=": lambda at: open_ldp(at).trainable(satisfaction, randomizer=None),
-    "user= together": lambda at: open_ldp(at, settings=ONE).trainable(
-        satisfaction, randomizer=NoNoise(1.0, 1.0), user="me"
-    ),
+    "give randomizer=": lambda at: open_ldp(at).trainable(losses, randomizer=None),
+    "user= together": lambda at: open_ldp(at, settings=ONE).trainable(losses, randomizer=NoNoise(1.0, 1.0), user="me"),
     "no reply yet": lambda at: open_ldp(at).recommend(),
     "has no numerical": lambda at: begin(open_ldp(at, param_space=None), "max", {"k": tune.choice([1, 2])}),
     # ---- federations
@@ -165,6 +160,7 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
         open_plan(at), FTSSettings(agents=4, d=2, M=10_000), timeout=LONG
     ),
     "from 1 to 4; got 5": lambda at: federation(at, hosts=5),
+    "of this name": lambda at: serve(at) and serve(at, timeout=5.0),
     "have other settings of": lambda at: federation(at, settings=FTSSettings(agents=4, d=2, M=40)),
 }
 

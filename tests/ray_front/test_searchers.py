@@ -209,9 +209,13 @@ def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path):
     assert search.vault.finish("d", flat(search.suggest("d")), None) == pytest.approx(clip[0], abs=1e-6)
 
 
-def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path, local_actors):
+def test_a_trial_that_runs_again_reports_the_same_and_its_losses_count_once_after_a_restart_too(tmp_path, local_actors):
     search = begin(open_centred(open_privatizer(tmp_path)))
     configs, values = run(search, 7)
+    for i, config in enumerate(configs):  # the first four are no points of the second generation
+        assert finish(search, f"t{i}", config) == values[i]
+    assert len(open_ledger(tmp_path).charges()) == 2
+    assert search.vault.call(Vault.sigma, "t0") is None  # it has no release of its own
     fresh = restarted(tmp_path, local_actors)
     for i in (4, 5, 6):  # their losses are gone, and are wanted for the second generation
         assert fresh.vault.call(Vault.check, f"t{i}", flat(configs[i])) is None  # to be trained again

@@ -18,11 +18,10 @@ from ray.tune.search.optuna import OptunaSearch
 from sklearn.dummy import DummyRegressor
 
 import dptune
-from by_hand import a_trial, begin, local, open_private, played, run
+from by_hand import NoNoise, a_trial, begin, local, open_ldp, open_private, played, run, told
 from dptune_ray import CentredSearch, DPGIBOSearch, SelectionSearch, spaces
 from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
-from ldp_harness import NoNoise, open_ldp, told
 from ray_harness import open_centred, open_ledger, open_privatizer, tuner
 from ray_people import EVERYTHING, Kernel, N, losses_of_everything, people
 
