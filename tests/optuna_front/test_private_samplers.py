@@ -13,7 +13,7 @@ from sklearn.dummy import DummyClassifier
 import dptune
 from dptune.ledger import entries
 from dptune.privacy.noise import SeededNoise
-from dptune_optuna import DPGIBOSampler, PrivateObjective
+from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective
 from harness import (
     OPEN,
     SPACE,
@@ -30,6 +30,7 @@ from harness import (
     people_s_losses,
     point,
     ran,
+    spend_elsewhere,
     stored,
 )
 
@@ -89,6 +90,14 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
     assert [t.state for t in study.trials].count(TrialState.PRUNED) == 1
     with pytest.raises(dptune.PlanComplete):
         sampler.objective(calls.append)(study.ask())
+    assert not calls
+
+
+def test_a_study_without_a_space_and_a_budget_is_refused_before_training(tmp_path):
+    sampler, calls = CentredSampler(open_privatizer(tmp_path), n_trials=24), []
+    spend_elsewhere(open_privatizer(tmp_path), 1.0)
+    with pytest.raises(dptune.BudgetExhausted):
+        create(None, sampler).optimize(sampler.objective(calls.append), n_trials=1)
     assert not calls
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import dptune
 from harness import SPACE, create, front, keys, open_privatizer, ran, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -29,10 +28,6 @@ def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_p
     assert ledger.spent() <= 1.0 + 1e-9
     assert sampler.recommend(study).keys() == SPACE.keys()
     assert objective.estimate(study, sampler.recommend(study)).sigma > 0
-    with pytest.raises(dptune.InputError):
-        objective.extend(study, n_trials=12, mu=1.0)
-    with pytest.raises(dptune.BudgetExhausted):
-        objective.extend(study, n_trials=48, mu=1.4)
 
 
 PLANNED, POPULATION = 8, 4
