@@ -1,19 +1,37 @@
-"""A run that starts from another's answers, or extends it: nothing is paid for what is learned, and budgets add up."""
+"""Several runs of one ledger: what a new one may plan with, and learns from another; their budgets add up."""
 
 import math
 import pickle
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from audit_tools import dump
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from refusals import refused
-from runs import CENTRED_RUN, GIBO_RUN, MIXED_RUN, SPACE, TOY, TOY_RUN, at, keys, readable, to_the_end, trial, trials
+from runs import (
+    CENTRED_RUN,
+    GIBO_RUN,
+    MIXED_RUN,
+    SPACE,
+    TOY,
+    TOY_RUN,
+    VALUES_RUN,
+    at,
+    keys,
+    losses_of,
+    readable,
+    to_the_end,
+    trial,
+    trials,
+)
 
 from dptune import (
     CENTRED,
+    GIBO,
     Budget,
     BudgetExhausted,
     InputError,
@@ -24,9 +42,10 @@ from dptune import (
     Space,
     select,
 )
-from dptune.errors import BudgetMismatch
+from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.ledger.gdp import Spent
-from dptune.search import VALUES, agreement, replay
+from dptune.search import Method, agreement, replay
+
 
 EXTENDED = "run, extended"
 
@@ -107,13 +126,13 @@ def test_an_answer_of_the_earlier_run_that_is_recorded_late_is_learned_in_its_pl
 
 
 def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(ledger):
-    run = SearchRun(VALUES, people(ledger), scope="run", space=None, mu=0.5, trials=4)
+    run = VALUES_RUN.start(ledger, mu=0.5, trials=4)
     for i in range(4):
-        run.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
+        run.finish(str(i), {"a": i / 10}, np.full(VALUES_RUN.n, i / 10))
     more = run.extend(trials=6, mu=0.8)
     refused(InputError, "before it is complete", lambda: more.extend(trials=8, mu=1.0))
     for i in range(4, 6):
-        more.finish(str(i), {"a": i / 10}, np.full(30, 1.0))
+        more.finish(str(i), {"a": i / 10}, np.full(VALUES_RUN.n, 1.0))
     assert more.complete
     assert more.recommend()["a"] < 0.35  # a trial of the first run
     assert [ledger.count(scope) for scope in ("run", EXTENDED)] == [4, 2]
@@ -247,3 +266,51 @@ def test_a_budget_that_forks_and_an_answer_newer_than_the_start_are_found(
     monkeypatch.setattr(owner, name, bug)
     with pytest.raises(AssertionError):
         audit(str(fast_path / "bug.db"))
+
+
+# ---- what a new run may plan with ----------------------------------------------------------------------------
+
+
+def test_a_new_run_leaves_what_others_have_planned(ledger):
+    first = GIBO_RUN.start(ledger, mu=3.0)
+    assert VALUES_RUN.start(ledger, scope="given up").plan.mu == 4.0  # it keeps nothing before its first charge
+    trials(first, GIBO_RUN.trials)
+    refused(BudgetExhausted, None, lambda: GIBO_RUN.start(ledger, scope="greedy", mu=3.5))
+    second = GIBO_RUN.start(ledger, scope="second")
+    assert second.plan.mu == pytest.approx(math.sqrt(16 - 9))  # what the first has planned and not spent stays its own
+    trials(second, 1)
+    before = dump(ledger)
+    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*new ledger") as planned:
+        GIBO_RUN.start(ledger, scope="again")
+    refused(BudgetExhausted, None, lambda: agreement.check_start(ledger, "again", None))
+    agreement.check_start(ledger, "run", None)  # has begun
+    assert planned.value.runs == ("run", "second")
+    assert pickle.loads(pickle.dumps(planned.value)).args == planned.value.args
+    assert dump(ledger) == before
+    assert GIBO_RUN.start(ledger).plan == first.plan  # it goes on as it was
+    first.estimate(first.recommend(), losses_of(first.recommend(), GIBO_RUN.n))
+    assert ledger.fact("again", "plan") is None
+
+
+def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledger):
+    trial(GIBO_RUN.start(ledger, mu=3.0), "0")
+    trial(GIBO_RUN.start(ledger, scope="beside", mu=math.sqrt(7) - 1e-3), "0")  # there is room
+    with pytest.warns(UserWarning, match=r"'takes' starts with mu=1\. Other runs \('beside', 'run'\)") as told:
+        GIBO_RUN.start(ledger, scope="takes", mu=1.0)
+    assert len(told) == 1
+    GIBO_RUN.start(ledger, scope="takes", mu=1.0)  # goes on, and says nothing
+    GIBO_RUN.start(ledger, scope="takes")
+
+
+def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_named_as_ever(ledger):
+    trial(GIBO_RUN.start(ledger, mu=math.sqrt(16 - 1e-10)), "0")
+
+    def plan(facts, **settings):
+        if facts.mu < 0.1:
+            raise InputError("mu is too small.")
+        return GIBO.planner(facts, **settings)
+
+    particular = replace(GIBO_RUN, method=Method("particular", plan, GIBO.algorithm))
+    refused(BudgetPlanned, "'run'", lambda: particular.start(ledger, scope="late"))
+    refused(InputError, "steps", lambda: GIBO_RUN.start(ledger, scope="wrong", steps=0))
+    assert ledger.fact("late", "plan") is None

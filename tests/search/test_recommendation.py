@@ -28,7 +28,6 @@ from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
 from dptune.search import VALUES
 from dptune.search.answer import Estimate, at_edge, best_of_values, features
-from dptune.search.request import SearchRequest
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 DEFAULT = {"a": 0.9, "b": 50.0}
@@ -128,14 +127,6 @@ def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not()
     space = Space({"C": Float(1e-3, 1e3, log=True), "depth": Int(1, 6), "x": Float(0.0, 1.0)})
     assert at_edge(space, {"C": 999.99, "depth": 6, "x": 0.5}) == ("C",)
     assert at_edge(space, {"C": 1.0, "depth": 1, "x": 0.001}) == ("x",)
-
-
-def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_path):
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
-    for wrong in ({"a": 0.5}, {"a": 2.0, "b": 1.0}, {}):
-        request = SearchRequest(CENTRED, privatizer, settings={"trials": 40}, default=wrong)
-        refused(InputError, "default=", partial(request.begin, "run", SPACE))
-    assert privatizer.ledger.fact("run", "plan") is None
 
 
 def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path):

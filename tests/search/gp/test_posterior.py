@@ -6,8 +6,6 @@ import mpmath
 import numpy as np
 import pytest
 from gp_tools import differences
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from refusals import refused
 
 from dptune.errors import InputError
@@ -61,23 +59,6 @@ def test_no_points_leave_the_prior_and_one_says_nothing_when_the_mean_is_unknown
         )
     one = GradientPosterior.from_points(kernel, NOISE, [[0.2, 0.3]])
     np.testing.assert_allclose(one.weights([0.5, 0.5], constant_mean=True), 0, atol=1e-15)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(0, 2), st.integers(0, 2**32 - 1))
-def test_growing_equals_factorising_at_once(blocks, which, seed):
-    rng = np.random.default_rng(seed)
-    D, kernel = rng.random((sum(blocks), 3)), KERNELS[which]
-    grown = GradientPosterior(kernel, NOISE, 3)
-    for X in np.split(D, np.cumsum(blocks)[:-1]):
-        grown.append(X)
-    theta, at_once = rng.random(3), GradientPosterior.from_points(kernel, NOISE, D)
-    for constant_mean in (False, True):
-        W = at_once.weights(theta, constant_mean=constant_mean)
-        np.testing.assert_allclose(grown.weights(theta, constant_mean=constant_mean), W, rtol=1e-7, atol=1e-7)
-    np.testing.assert_array_equal(grown.points, D)
-    assert len(grown) == len(D)
-    assert len(grown.jitter) == len(blocks)
 
 
 @every_kernel
