@@ -46,7 +46,6 @@ from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.ledger.gdp import Spent
 from dptune.search import Method, agreement, replay
 
-
 EXTENDED = "run, extended"
 
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from refusals import refused
-from runs import GIBO_RUN, SPACE, at, keys, losses_of, spend_elsewhere, to_the_end, trial, trials
+from runs import GIBO_RUN, SPACE, at, keys, losses_of, to_the_end, trial
 
-from dptune import BudgetExhausted, InputError, LedgerError, PlanComplete
+from dptune import InputError, LedgerError, PlanComplete
 from dptune.errors import KeyConflict
 
 start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
@@ -45,19 +45,6 @@ def test_the_same_trial_twice_is_paid_once(ledger):
     refused(KeyConflict, None, lambda: run.finish("0", elsewhere, losses_of(x, N)))
     refused(KeyConflict, "storage=", lambda: run.check("0", elsewhere))  # before a model is trained
     run.check("0", x)
-    assert ledger.spent() == spent
-
-
-@pytest.mark.parametrize(("monitor", "steps_before"), [(0.1, 0), (0.0, 1)])
-def test_no_model_is_trained_for_a_step_that_cannot_be_paid(ledger, monitor, steps_before):
-    """What is left pays values, and half a step, or half of the comparison of starts."""
-    run = start(ledger, monitor_share=monitor)
-    trials(run, STARTS * steps_before + steps_before)
-    plan = run.plan
-    step = plan.settings.step_mu if steps_before else plan.settings.start_mu
-    spend_elsewhere(run, math.sqrt(ledger.remaining() ** 2 - step**2 / 2))
-    spent = ledger.spent()
-    refused(BudgetExhausted, None, lambda: run.check("next"))
     assert ledger.spent() == spent
 
 

@@ -58,7 +58,7 @@ def check_end(run, *, lost=0):
     assert best.improvement.verdict == "better"
     assert losses_of(best, run.privatizer.n).mean() < losses_of(run.default or {}, run.privatizer.n).mean()
     assert progress["complete"] is progress["chosen"] is True
-    assert progress.get("generations_done", 4) == 4 - lost
+    assert (progress.get("generations_done", 4), progress.get("generations_lost", 0)) == (4 - lost, lost)
     assert run.privatizer.points() == ()
     view = RunView.of(run.ledger, "run")
     assert (view.complete, dict(view.recommend())) == (True, dict(best))
@@ -161,15 +161,3 @@ def test_a_default_that_cannot_be_trained_is_compared_with_nothing_until_a_resta
     assert run.recommend().improvement is None
     made_up_for(again := start(), 2)
     check_end(again)
-
-
-def test_progress_counts_answers(fast_path):
-    """A generation that is paid and has no answer is used up, and is not called done."""
-    start = starting(MIXED_RUN, fast_path / "ledger.db")
-    for t in range(1, 5):
-        met_by(Killed(), start, "drawn", f"generation/{t}")
-    progress = start().progress()
-    assert [progress[f"generations{name}"] for name in ("_done", "_lost", "")] == [0, 4, 4]
-    assert progress["complete"] is progress["chosen"] is False
-    made_up_for(run := start(), 30)
-    check_end(run, lost=4)

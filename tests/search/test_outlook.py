@@ -8,7 +8,7 @@ import pytest
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.search import VALUES, PublicFacts
 from dptune.search.answer import Estimate
-from dptune.search.outlook import forecast, noises, space_of, warning
+from dptune.search.outlook import noises, warning
 from dptune.search.request import SearchRequest
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -55,17 +55,6 @@ def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not():
     for n, mu, trials in ((300, 1.0, 28), (300, 0.5, 20), (1000, 1.0, 100)):  # as many as can be told apart
         assert VALUES.plan(PublicFacts(n, 1.0, mu), None, mu=mu, seed=0).trials == trials
     assert warned(306, 1.0, CENTRED) == ""
-
-
-def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_budget():
-    rows = forecast(300, (0.0, 3.0), space_of(4), mu=0.5, trials=100)
-    values = {(row["mu"], row["trials"]): row["sigma"] for row in rows if row["method"] == "values"}
-    assert len(values) == 9
-    assert values[0.5, 200] == pytest.approx(values[0.5, 100] * 2**0.5)
-    assert values[0.5, 200] == pytest.approx(values[0.25, 50])
-    assert values[1.0, 100] == pytest.approx(values[0.5, 100] / 2)
-    compared = forecast(300, (0.0, 3.0), space_of(4), mu=0.5, trials=100, default=True)  # two losses at the end
-    assert compared[0]["final estimate"] == pytest.approx(2**0.5 * rows[0]["final estimate"])
 
 
 def test_what_is_announced_is_of_the_run_itself(ledger):

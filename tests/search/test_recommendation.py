@@ -26,7 +26,6 @@ from dptune import (
 )
 from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
-from dptune.search import VALUES
 from dptune.search.answer import Estimate, at_edge, best_of_values, features
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
@@ -129,15 +128,12 @@ def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not()
     assert at_edge(space, {"C": 1.0, "depth": 1, "x": 0.001}) == ("x",)
 
 
-def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path):
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0)), n=N, clip=(0.0, 1.0))
-    run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=1)
-    broken = run.estimate({"a": 0.5}, np.full(N, np.nan), early=True)  # the upper clip, and noise about it
-    assert broken.at_clip is ("upper clip" in str(broken)) is (broken.interval()[1] >= 1.0)
-    refused(InputError, "confidence", lambda: broken.interval(1.0))
-    told = (Estimate.of_loss(value, 0.1, Interval(0.0, 2.0), private=True) for value in (1.9, 1.7, 2.5))
-    assert [estimate.at_clip for estimate in told] == [True, False, True]
-    assert not Estimate.of_loss(1.9, 1.0, Interval(0.0, 2.0), private=True).at_clip  # which says nothing
+def test_an_estimate_says_that_it_reaches_the_upper_clip_unless_its_noise_hides_that():
+    values = ((1.9, 0.1), (1.7, 0.1), (2.5, 0.1), (1.9, 1.0))
+    found = [Estimate.of_loss(value, sigma, Interval(0.0, 2.0), private=True) for value, sigma in values]
+    assert [estimate.at_clip for estimate in found] == [True, False, True, False]
+    assert ["upper clip" in str(estimate) for estimate in found] == [True, False, True, False]
+    refused(InputError, "confidence", lambda: found[0].interval(1.0))
 
 
 def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one():

@@ -190,7 +190,6 @@ def summary_of(folder, trials, **about):
         ({}, 12, r"the final estimate is not made yet(?s:.*)So far: (?s:.*)Next: 12 of 24 planned.* Resume the run"),
         ({"default": None}, 24, r"released: the run has no default=\.(?s:.*)\nNext: give the next"),
         ({"final_share": 0.0}, 24, r"released: final_share=0 reserves no budget for it\.(?s:.*)\nNext: leave"),
-        ({"choice_share": 0.0}, 24, r"released: the final estimate is not made yet\.(?s:.*)\nNext: call est"),
         ({"method": SELECTION}, 23, r"So far: .*, after 23 of 24 planned (?s:.*)\nNext: 23 of 24 .* made\. A process"),
         (
             {"method": SELECTION, "default": {"a": 0.3, "b": 0.0}},

@@ -3,10 +3,12 @@
 import copy
 import math
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import pytest
 from cmaes import CMA
+from refusals import refused
 
 from dptune import InputError
 from dptune.privacy import Ball, MeanQuery, NormQuery
@@ -176,16 +178,15 @@ def test_whole_numbers_are_proposed_on_their_cells():
 # ---- settings and plan ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": np.inf}, {"radius": 1e31}, {"quantile": 1.0},
-        {"radius_share": "b"}, {"references": -1}, {"steps": (2.0, 0, 0, 0)}, {"floor": 1.1}, {"most_explored": 0.5},
-    ],
-)  # fmt: skip
-def test_settings_are_checked_by_name(change):
-    with pytest.raises(InputError, match=next(iter(change))):
-        make(**change)
+def test_settings_are_checked_by_name():
+    for wrong in (
+        {"population": 3},
+        {"radius": 1e31},
+        {"steps": (2.0, 0, 0, 0)},
+        {"floor": 1.1},
+        {"most_explored": 0.5},
+    ):
+        refused(InputError, next(iter(wrong)), partial(make, **wrong))
 
 
 def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half():

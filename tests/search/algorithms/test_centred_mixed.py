@@ -64,14 +64,8 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings():
     assert plan.settings.tuning.saturation == 4
     assert plan.settings.tuning.steps == ()
     assert "space" not in plan.settings.describe()
-    algorithm = CENTRED.algorithm(plan.settings)
-    assert isinstance(algorithm, CentredMixed)
-    for slot in range(algorithm.batch):
-        algorithm.observe(str(slot), algorithm.ask(slot))
-    tuning, question = plan.settings.tuning, algorithm.question()
-    height = tuning.saturation * algorithm.radius / np.sqrt(algorithm.batch)
-    assert question.query.saturate_above == pytest.approx(height)
-    assert tuning.saturated == 1
+    assert isinstance(CENTRED.algorithm(plan.settings), CentredMixed)
+    assert plan.settings.tuning.saturated == 1
     for d, saturated in ((1, 0), (MANY, SATURATED)):  # with few numbers the search is careful
         numbers = Space({f"x{j}": Float(0, 1) for j in range(d)})
         tuning = planned(plan_centred, d=d, n=300, mu=1.0, trials=60, space=numbers).settings.tuning
