@@ -210,6 +210,8 @@ def test_a_bad_range_choice_or_condition_is_refused() -> None:
         lambda: Space({"a": Float(0, 1)}, when={"b": {"a": [1]}}),
         lambda: two(Float(0, 1), {"b": {"a": [1]}}),
         lambda: two(Int(0, 3), {"b": {"a": [7]}}),
+        lambda: two(Int(0, 3), {"b": {"a": 2}}),
+        lambda: two(Int(0, 3), {"b": "a"}),
         lambda: two(Int(0, 3), {"b": {"a": [2]}, "a": {"b": [1]}}, Int(0, 1)),
     ]
     for make in bad:

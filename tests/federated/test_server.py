@@ -151,9 +151,12 @@ def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused_by_name_before_anything_is_fixed_or_charged(fast_path: Path) -> None:
     one, other = server(fast_path, "one"), PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0))
+    quiet = PlanLedger(fast_path / "quiet.db", replace(PLAN, q=1e-200), n=7)
     refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
         (BudgetMismatch, "n=", made(one.ledger, agents=8)),
         (InputError, "PlanLedger", made(other)),
+        (InputError, "at most", made(one.ledger, agents=100_000)),
+        (InputError, "ask for noise", made(quiet)),
         (BudgetMismatch, "other settings", made(one.ledger, S=4.0)),
         (BudgetMismatch, "other settings", made(one.ledger, regions=())),
         (InputError, "in order; the next is 0", partial(one.release, 1)),
@@ -164,6 +167,7 @@ def test_what_does_not_fit_is_refused_by_name_before_anything_is_fixed_or_charge
         with pytest.raises(error, match=words):
             call()
     assert one.ledger.charges() == []
+    assert quiet.fix("federation", "settings", "nothing yet") == "nothing yet"
 
 
 def made(ledger: Any, **change: Any) -> Callable[[], FTSServer]:
