@@ -29,13 +29,12 @@ def open_privatizer(folder, *, mu=1.0, kind=dptune.LossPrivatizer, n=N, dtype=np
     return kind(open_ledger(folder, mu), n=n, clip=clip, dtype=dtype, **sources)
 
 
-def open_search(privatizer, **settings):
-    space = settings.pop("param_space", SPACE)
-    return DPGIBOSearch(privatizer, space, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+def open_search(privatizer, kind=DPGIBOSearch, param_space=SPACE, **settings):
+    return kind(privatizer, param_space, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
 def open_centred(privatizer, **settings):
-    return CentredSearch(privatizer, SPACE, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+    return open_search(privatizer, CentredSearch, **settings)
 
 
 def random_search(seed=0):

@@ -18,7 +18,7 @@ from ray import cloudpickle, tune
 from ray.tune.experiment import Experiment
 
 import dptune
-from by_hand import CONFIG, begin, local, made, open_private, value_of
+from by_hand import CONFIG, local, made, open_private, value_of
 from dptune_ray import worker
 from dptune_ray.actors import ActorClient
 from dptune_ray.federated import Host
@@ -197,24 +197,6 @@ def test_a_trial_of_a_complete_run_or_with_a_value_is_not_trained(tmp_path, capl
     assert len(calls) == 2
     assert len(open_ledger(tmp_path).charges()) == 2
     assert caplog.text.count("reports NaN") == caplog.text.count("complete, so the trial was not trained") == 1
-
-
-@local
-def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(tmp_path):
-    calls: list[Any] = []
-
-    def load():
-        raise FileNotFoundError("/data/of/person 7")
-
-    search = open_private(open_privatizer(tmp_path), n_trials=2)
-    begin(search)
-    trainable = search.trainable(loss="mse", data=load)(calls.append)
-    for evaluate in (lambda: value_of(trainable, "a"), lambda: worker.estimated(trainable, [CONFIG])):
-        with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
-            evaluate()
-        assert "person 7" not in "".join(traceback.format_exception(caught.value))
-        assert caught.value.__context__ is None
-    assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
 @local
