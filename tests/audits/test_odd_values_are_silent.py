@@ -44,10 +44,6 @@ def by_privatizer(folder: Path, values: np.ndarray) -> None:
     privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k")
 
 
-def by_select(folder: Path, values: np.ndarray) -> None:
-    select([values, values], holder(folder), mu=0.5, name="s")
-
-
 def by_repeat(folder: Path, values: np.ndarray) -> None:
     ledger = TrainingLedger(folder / "select.db", SelectionPlan(Repeats.poisson(3), score_mu=0.5), n=N)
     repeat_and_select(lambda: ({}, "", values), [ledger], clip=(0.0, 1.0))
@@ -79,7 +75,7 @@ def by_model(folder: Path, values: np.ndarray) -> None:
 
 
 ALL_OF_THEM, SOME = [by_privatizer, by_repeat, by_device], ["one NaN", "beyond the clip"]
-WAYS = [*ALL_OF_THEM, by_select, by_model]
+WAYS = [*ALL_OF_THEM, by_model]
 Way = Callable[[Path, np.ndarray], None]
 
 

@@ -105,29 +105,29 @@ def centring(m: int) -> np.ndarray:
 WIDE = (-50.0, 50.0)
 
 
-def audit_share(n: int = 20) -> None:
+def audit_share() -> None:
     """One person leaves the ball: 1/n, whoever the others are."""
     query = NormQuery(NAMES[:3], centring(3), 0.5, 0.7)
     for background in (0.0, 50.0, np.nan):
-        losses = np.full((3, n), background)
-        audit_reaches(query, *with_person(losses, 0.0, [0.0, 10.0, np.inf]), 1 / n, clip=WIDE)
+        losses = np.full((3, 20), background)
+        audit_reaches(query, *with_person(losses, 0.0, [0.0, 10.0, np.inf]), 1 / 20, clip=WIDE)
 
 
-def audit_centred_mean(n: int = 20) -> None:
+def audit_centred_mean() -> None:
     """Antipodal people reach 2C/n, at any common level."""
     query = MeanQuery(NAMES[:4], centring(4), Ball(0.5), 0.7)
     far = 10 * np.array([1.0, -1.0, 1.0, -1.0])
     for level in (-30.0, 0.0, 30.0):
-        audit_reaches(query, *with_person(np.full((4, n), level), level + far, level - far), 1.0 / n, clip=WIDE)
+        audit_reaches(query, *with_person(np.full((4, 20), level), level + far, level - far), 1 / 20, clip=WIDE)
 
 
-def audit_saturated_mean(n: int = 21) -> None:
+def audit_saturated_mean() -> None:
     """Losses cut at the person's own median reach 2C/n, and one person does not move where the others are cut."""
     query = MeanQuery(NAMES[:4], centring(4), Ball(0.5), 0.7, None, 1.0)
-    cut = with_person(np.zeros((4, n)), [-8.0, 0.0, 0.0, 0.0], [50.0, 0.0, 0.0, 0.0])  # the second to [1, 0, 0, 0]
-    audit_reaches(query, *cut, 1.0 / n, clip=WIDE)
+    cut = with_person(np.zeros((4, 21)), [-8.0, 0.0, 0.0, 0.0], [50.0, 0.0, 0.0, 0.0])  # the second to [1, 0, 0, 0]
+    audit_reaches(query, *cut, 1 / 21, clip=WIDE)
     wide = MeanQuery(NAMES[:4], centring(4), Ball(50.0), 0.7, None, 1.0)
-    audit_pair(wide, *with_person(np.tile([[0.0], [0.0], [20.0], [40.0]], n), -50.0, 50.0), clip=WIDE)
+    audit_pair(wide, *with_person(np.tile([[0.0], [0.0], [20.0], [40.0]], 21), -50.0, 50.0), clip=WIDE)
 
 
 def with_person(losses: np.ndarray, mine: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -168,8 +168,8 @@ def test_whichever_way_a_file_is_read(public: list[str], private: list[str]) -> 
         assert other == first
 
 
-OLD: dict[str, Callable[[Any], Any]] = {  # what was wrong once: each must be seen
-    "whole floats lose their point": lambda cell: str(cell) if isinstance(cell, str) else _as_once(cell),
+PLANTED: dict[str, Callable[[Any], Any]] = {  # readers that look at spelling: each must be seen
+    "whole floats lose their point": lambda cell: str(cell) if isinstance(cell, str) else _without_point(cell),
     "text is never a number": lambda cell: cell if isinstance(cell, str) else says(cell),
     "text that is public comes first": lambda cell: cell if cell in ("1.0", "1.50", "007", "TRUE") else says(cell),
     "float32 as it is": lambda cell: float(cell) if isinstance(cell, np.float32) else says(cell),
@@ -177,7 +177,7 @@ OLD: dict[str, Callable[[Any], Any]] = {  # what was wrong once: each must be se
 }
 
 
-def _as_once(cell: Any) -> Any:
+def _without_point(cell: Any) -> Any:
     said = says(cell)
     return str(int(said)) if isinstance(said, float) and said.is_integer() else said
 
@@ -195,7 +195,7 @@ def with_text(cells: np.ndarray) -> np.ndarray:
     ("public", "precision"), [(np.float32, np.float16), (np.float64, np.float32), (None, np.float32)]
 )
 def test_text_beside_cells_of_low_precision_moves_no_other_row(public: Any, precision: Any) -> None:
-    """A whole array of float32 kept its exact values, and beside one text each became the number that it printed as."""
+    """Also where NumPy makes text of what it would keep exactly."""
     cells, like = PRECISE.astype(precision), None if public is None else PRECISE.astype(public)
     odd = with_text(cells)
     tables = [read_rows(held, like) for held in (cells, odd, np.array(odd.tolist()))]
@@ -223,7 +223,7 @@ def test_a_text_among_answers_of_low_precision_moves_no_other_loss() -> None:
     assert [np.flatnonzero(losses[0] != other).tolist() for other in losses[1:]] == [[7], [7]]
 
 
-@pytest.mark.parametrize("bug", OLD)
+@pytest.mark.parametrize("bug", PLANTED)
 def test_a_reader_that_looks_at_spelling_is_seen(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     cases = [
         ("csv", ["1.0", "?", "1.50", "007", "TRUE"], [cell, "3"], 1, "Bern")
@@ -234,7 +234,7 @@ def test_a_reader_that_looks_at_spelling_is_seen(monkeypatch: pytest.MonkeyPatch
         ("array beside text", ["1"], ["nan"] * 2, 1, ""),
     ]
     assert not any(set(changed_rows(*case)) - {1} for case in cases)
-    monkeypatch.setattr(columns, "says", OLD[bug])
+    monkeypatch.setattr(columns, "says", PLANTED[bug])
     assert any(set(changed_rows(*case)) - {1} for case in cases)
 
 
