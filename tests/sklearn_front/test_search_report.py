@@ -8,6 +8,8 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
+from scipy.stats import loguniform
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
@@ -70,12 +72,28 @@ def test_a_report_after_a_choice_has_the_share_that_was_left_or_names_the_remedy
     assert search.ledger.count(f"{search.name_} report") == 0
 
 
+def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:
+    search = search_in(fast_path, 1000.0, report_share=0.5).fit(*PUBLIC, **PRIVATE)
+    usual = DummyClassifier(strategy="most_frequent").fit(*PUBLIC)
+    found = search.report(*PUBLIC, **PRIVATE, model=usual, mu=500.0)
+    exact = np.mean(usual.predict(PRIVATE["X_val"]) == PRIVATE["y_val"])
+    assert found.accuracy_score.value == pytest.approx(exact, abs=0.01)  # the noise: sqrt(2) / 500 of 250 people
+    for rows, error, said in (
+        (PUBLIC, dptune.errors.BudgetMismatch, "the model"),  # the name is taken by the report of the default
+        ((PRIVATE["X_val"], PRIVATE["y_val"]), dptune.InputError, "shares memory with [Xy], which is public"),
+    ):
+        with pytest.raises(error, match=said):
+            search.report(*rows, **PRIVATE)
+
+
 def test_a_fitted_search_is_one_run_of_mlflow_however_often_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    search = search_in(tmp_path, 2.0, cv=None, n_trials=8).fit(*PUBLIC, **PRIVATE)
+    settings = {"loss": "log_loss", "clip": (0.0, 2.0), "cv": None, "n_trials": 8, "default": {"C": 1e-3}}
+    settings["param_distributions"] = {"C": loguniform(1e-3, 1e2)}
+    search = search_in(tmp_path, 50.0, **settings).fit(*PUBLIC, **PRIVATE)  # little noise: the default is the worst
     where = {"delta": 1e-5, "tracking_uri": f"file:{tmp_path}/mlruns"}
     found = {"recommended": search.best_params_, "estimate": search.best_loss_}
     written = [log_run(search.ledger, search.name_, **found, **where) for _ in range(2)]
