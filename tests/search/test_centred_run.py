@@ -39,19 +39,6 @@ def test_a_generation_is_a_share_and_a_mean_which_asks_references_again(ledger):
         assert own.sigma == charge.description["sigma"]
 
 
-def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(ledger):
-    """Nothing but the generation's own price is left, and nothing more is asked for before its trials are trained."""
-    run = start(ledger, final_share=0.0)
-    at(run.ledger, "before the charge", EVERY[-1], KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        trials(run, TRIALS)
-    assert keys(ledger) == EVERY[:-1]
-    again = start(ledger, final_share=0.0)
-    trials(again, POPULATION, "again ")
-    assert again.complete
-    assert keys(ledger) == EVERY
-
-
 def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(ledger):
     """The first dies between its two releases; the second meets the share as a conflict and makes the generation."""
     first, second = start(ledger), start(ledger)

@@ -90,6 +90,7 @@ def test_the_same_process_makes_up_for_an_error_without_a_trial(fast_path, kind,
 @pytest.mark.parametrize(
     ("kind", "key", "step"),
     [
+        (CENTRED_RUN, "generation/4", "before the charge"),  # its share is paid
         (CENTRED_RUN, "generation/4", "charged"),
         (CENTRED_RUN, "choice", "charged"),
         (MIXED_RUN, "generation/4", "drawn"),
