@@ -149,22 +149,6 @@ def mean_of_last_losses(self: Rungs, trial: str) -> float:
     return float(losses(trial, 3).mean())
 
 
-def answers_of_other_incumbents(patch: pytest.MonkeyPatch) -> None:
-    """Answers about different incumbents are compared as if they were about one."""
-    true, by_answers, known = Rungs.decide, Rungs.standing, dict[str, float]()
-
-    def decide(self: Rungs, asked: Question) -> bool:
-        stops, trial = true(self, asked), str(asked.note["trial"])
-        known[trial] = self.run.ledger.find("run", asked.key).value[0]
-        return stops
-
-    def standing(self: Rungs, trial: str) -> float:
-        return known.get(trial, 0.0) if self.run.algorithm.t == 0 else by_answers(self, trial)
-
-    patch.setattr(Rungs, "decide", decide)
-    patch.setattr(Rungs, "standing", standing)
-
-
 def other_query(change: Callable[[Question], dict[str, Any]]) -> Bug:
     """Another question is asked under the same name."""
 
@@ -203,7 +187,6 @@ BUGS: dict[str, Bug] = {
     "cheaper": planted(RunPlan, "rung_mu", lambda true: property(lambda self: true.fget(self) / 2)),
     "stale incumbent": planted(Rungs, "incumbent", first_incumbent),
     "incumbent by losses": planted(Rungs, "standing", lambda _: mean_of_last_losses),
-    "answers of other incumbents": answers_of_other_incumbents,
     "the incumbent's last losses": other_query(last_losses_of_the_incumbent),
     "radius of the losses": other_query(radius_of_the_losses),
     "radius of the plan": planted(Centred, "radius_ratio", lambda _: 1.0),
