@@ -74,6 +74,22 @@ def test_a_spent_budget_and_a_complete_plan_end_a_study_that_catches_everything(
     assert len(other.trials) <= 1
 
 
+def test_a_study_whose_trials_all_fail_ends_unpaid(tmp_path):
+    _, study, objective = begun("gibo", tmp_path, lambda trial: point(trial) and 1 / 0)
+    with pytest.raises(dptune.errors.AllTrialsFailed):
+        study.optimize(objective)
+    assert open_ledger(tmp_path).spent() == 0
+
+
+def test_failures_between_successes_end_nothing(tmp_path):
+    def every_second(trial):
+        return 1 / 0 if trial.number % 2 else trained(trial)
+
+    _, study, objective = begun("values", tmp_path, every_second, PRIVATE, n_trials=MOST_FAILED + 2)
+    study.optimize(objective, catch=(Exception,), timeout=60)
+    assert objective.run_of(study).complete
+
+
 # ---- fewer trials than planned --------------------------------------------------------------------------
 
 

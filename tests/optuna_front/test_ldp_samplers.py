@@ -100,6 +100,14 @@ def test_lost_replies_and_odd_trials_block_nothing(tmp_path):
     assert open_sampler(patience=5).run_of(study).ask() == study.sampler.run_of(study).ask()
 
 
+def test_trials_that_run_at_the_same_time_are_spread():
+    for patience, different in ((1000, range(4, 21)), (0, [1])):
+        study = told(patience=patience)
+        for _ in range(20):
+            measured(study.ask())
+        assert len({tuple(p.values()) for p in points(study)}) in different
+
+
 def test_two_processes_on_one_study_are_one_run(tmp_path):
     study = told(storage=stored(tmp_path))
     code = f"from test_ldp_samplers import *\ntold(replies=15, storage=stored(pathlib.Path({str(tmp_path)!r})))"

@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib.util
+import inspect
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +29,14 @@ def test_it_holds_dptune_s_own_samplers():
     assert len(module.__all__) == 3
     assert all(getattr(module, name) is getattr(dptune_optuna, name) for name in module.__all__)
     assert issubclass(module.CentredSampler, optuna.samplers.BaseSampler)
+
+
+def test_its_page_shows_the_arguments_as_they_are():
+    shown = dict(re.findall(r"`(\w+Sampler)\((.*?), \*,", (PACKAGE / "README.md").read_text()))
+    assert shown.keys() == {"CentredSampler", "DPGIBOSampler"}
+    for name, arguments in shown.items():
+        first = [each.partition("=")[0] for each in arguments.split(", ")]
+        assert first == [*inspect.signature(getattr(dptune_optuna, name)).parameters][: len(first)]
 
 
 def test_its_example_runs(tmp_path, monkeypatch, capsys):

@@ -298,6 +298,13 @@ def test_a_default_of_another_parameter_is_a_candidate(fast_path):
     assert search.ledger.fact(search.name_, "plan")["candidates"] == 4
 
 
+def test_a_zero_beside_a_logarithmic_range_is_compared_at_the_nearest_point(fast_path):
+    search = search_in(fast_path, param_distributions={"tol": loguniform(1e-6, 1e-1)}, default={"tol": 0.0})
+    with pytest.warns(UserWarning, match=r"nearest point: tol=1e-06 for 0\.0\."):
+        search.fit(*PUBLIC, **VAL)
+    assert search.best_params_.defaults == pytest.approx({"tol": 1e-6})
+
+
 @pytest.mark.filterwarnings("ignore:A candidate could not be trained")
 @pytest.mark.parametrize(
     ("default", "said"), [(1.0, "must be a dict"), ({"C": -1.0}, "'C' parameter"), ({"D": 1}, "'D'")]
