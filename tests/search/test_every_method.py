@@ -166,7 +166,6 @@ def test_what_cannot_be_used_is_refused_by_name_and_costs_nothing(ledger):
     refused(InputError, "early must be", lambda: run.check_estimate(SPACE.centre(), early="no"))
     # its point would be forgotten with the estimate's
     refused(InputError, "'final'", lambda: run.check("final"), lambda: run.finish("final", SPACE.centre(), right))
-    wrong = [right[1:], right[:, None], 0.5, ["a"] * (TOY_RUN.n + 1)]
-    refused(InputError, "losses", *(partial(run.finish, "0", SPACE.centre(), losses) for losses in wrong))
+    refused(InputError, "losses", lambda: run.finish("0", SPACE.centre(), right[:, None]))
     assert keys(ledger) == []
     assert run.privatizer.points() == ()

@@ -1,10 +1,12 @@
 """The last releases of a run, each met by an error or a kill at each step: they are made up for, and paid once."""
 
+from functools import partial
+
 import pytest
 from refusals import refused
-from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, WatchedLedger, at, keys, losses_of, readable, trial
+from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, at, keys, losses_of, readable, trial
 
-from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, SearchRun
+from dptune import Budget, LedgerError, PlanComplete, PrivacyLedger
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
@@ -18,13 +20,7 @@ class Killed(BaseException):
 
 def starting(kind, url):
     default = MIXED_DEFAULT if kind is MIXED_RUN else DEFAULT
-
-    def start():
-        privatizer = LossPrivatizer(WatchedLedger(url, Budget.gdp(40.0)), n=kind.n, clip=(0.0, 1.0))
-        about = {"scope": "run", "space": kind.space, "default": default, "mu": 40.0, "seed": 1}
-        return SearchRun(kind.method, privatizer, **about, **kind.settings)
-
-    return start
+    return partial(kind.start, PrivacyLedger(url, Budget.gdp(40.0)), default=default, mu=40.0, seed=1)
 
 
 def met_by(error, start, step, key):
