@@ -71,14 +71,19 @@ def test_whatever_the_function_raises_is_a_failure_and_what_it_returned_cannot_i
     assert config == {"nested": {"x": 1}}  # Tune writes it to every result
 
 
-def test_a_trainable_is_tried_out_may_ask_for_resources_and_has_a_name_of_its_run(tmp_path):
+def test_a_trainable_is_tried_out_may_ask_for_resources_for_the_final_trial_too_and_has_a_name_of_its_run(tmp_path):
     search = open_private(open_privatizer(tmp_path), n_trials=2)
     trainable = search.trainable(losses)
     assert trainable.try_out(CONFIG) == "PerExampleLosses(<private values>)"
     with pytest.raises(ZeroDivisionError):
         search.trainable(lambda config: 1 / 0).try_out({})
-    asking = tune.with_resources(trainable, {"cpu": 2})
+    asking = tune.with_resources(trainable, {"cpu": 2, "gpu": 0.5, "memory": 1000, "fast": 1})
     assert issubclass(asking, trainable)
+    wanted = {"num_cpus": 2.0, "num_gpus": 0.5, "memory": 1000.0, "resources": {"fast": 1.0}}
+    assert resources(asking.default_resource_request(CONFIG)) == wanted
+    assert resources(None) == {"num_cpus": 1}
+    children = tune.PlacementGroupFactory([{}, {"CPU": 3}])
+    assert resources(children) == {"num_cpus": 0.0, "num_gpus": 0.0, "resources": {}}
     again, other = (open_private(open_privatizer(tmp_path), name=run).trainable(losses) for run in ("run", "other"))
     names = [Experiment.get_trainable_name(one) for one in (trainable, asking, again, other)]
     assert len({*names[:3]}) == 1  # by which Tune finds it again
@@ -168,16 +173,6 @@ def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked
     with pytest.raises(dptune.InputError, match=rf"could not be read .*\(.*{known}\)") as caught:
         one.setup(CONFIG)
     assert caught.value.__context__ is None
-
-
-def test_the_final_trial_gets_what_trials_get():
-    assert resources(None) == {"num_cpus": 1}
-    kind = made_trainable()
-    asked = tune.with_resources(kind, {"cpu": 2, "gpu": 0.5, "memory": 1000, "fast": 1})
-    wanted = {"num_cpus": 2.0, "num_gpus": 0.5, "memory": 1000.0, "resources": {"fast": 1.0}}
-    assert resources(asked.default_resource_request(CONFIG)) == wanted
-    children = tune.PlacementGroupFactory([{}, {"CPU": 3}])
-    assert resources(children) == {"num_cpus": 0.0, "num_gpus": 0.0, "resources": {}}
 
 
 @local
