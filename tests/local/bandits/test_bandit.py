@@ -1,4 +1,4 @@
-"""What the three share: more candidates, refusals, theorem constants; and their parts."""
+"""What the three share: more candidates, refusals, theorem constants, golden trajectories; and their parts."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ def run(bandit: LocalBandit, rounds: int, seed: int = 0) -> None:
     for _ in range(rounds):
         j = bandit.ask()
         bandit.tell(j, user.randomize(value(bandit.points[j])))
+
+
+GOLDEN = {
+    LDPTGP: [0, 10, 6, 21, 29, 16, 0, 19, 19, 0, 29, 29],
+    LDPATA: [0, 9, 14, 12, 12, 0, 22, 5, 10, 13, 7, 20],
+    LDPMoMA: [0, 29, 17, 9, 23, 13, 5, 20, 29, 24, 4, 14],
+}
+
+
+@ALL
+def test_golden_trajectory(algorithm: type[LocalBandit]) -> None:
+    bandit, asked = make(algorithm, exploration=0.5), []
+    for _ in range(60):
+        asked.append(bandit.ask())
+        bandit.tell(asked[-1], value(X[asked[-1]]))
+    assert asked[::5] == GOLDEN[algorithm]
 
 
 @ALL

@@ -1,4 +1,4 @@
-"""DP-GIBO against an independent dense reference, and its rules of conduct."""
+"""DP-GIBO against an independent dense reference, a golden trajectory, and its rules of conduct."""
 
 import math
 from functools import partial
@@ -14,6 +14,7 @@ from refusals import refused
 
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball
+from dptune.privacy.noise import SeededNoise
 from dptune.search import DPGIBO, AdaGrad, AdaGradNorm, GIBOSettings, GradientDescent
 from dptune.search.gp import RBF, Polynomial2
 
@@ -132,6 +133,30 @@ def test_the_query_is_what_lines_6_and_7_ask_for():
     assert query.weights.shape == (D, 4)
     constant = fill(DPGIBO(settings(constant_mean=True))).question()  # it ignores the level of a person's loss
     assert constant.query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
+
+
+# ---- golden trajectory -----------------------------------------------------------------------------------
+
+GOLDEN = [  # theta after 0, 1, 3 and 6 steps
+    [0.5, 0.5, 0.5],
+    [0.6, 0.6, 0.4],
+    [0.42081679, 0.53301476, 0.47563195],
+    [0.42081974, 0.58097309, 0.5251947],
+]
+
+
+def golden_run():
+    privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), noise=SeededNoise(11))
+    algorithm = DPGIBO(
+        settings(starts=4, start_mu=0.5, start_clip=1.0, theta0=None, rule=AdaGrad(0.1), constant_mean=True, memory=1)
+    )
+    run(algorithm, privatizer)
+    return np.array(algorithm.path)[[0, 1, 3, 6]]
+
+
+def test_golden_trajectory():
+    """Any change of designs, weights, clipping, noise scale, steps or seeds shows here; renew it knowingly."""
+    assert golden_run() == pytest.approx(np.array(GOLDEN), abs=1e-5)
 
 
 # ---- rules of conduct -----------------------------------------------------------------------------------
