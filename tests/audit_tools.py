@@ -5,8 +5,6 @@ The same functions run on the package (tests/audits, tests/accounting) and on pl
 ``LossPrivatizer.release``; what an audit replaces is the noise (off) or the ledger (in memory, for speed).
 """
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

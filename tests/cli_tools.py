@@ -1,7 +1,5 @@
 """The command line, in this process."""
 
-from __future__ import annotations
-
 from typer.testing import CliRunner
 
 from dptune.cli import app

@@ -1,7 +1,5 @@
 """Small fixtures shared by the suites: a ledger, a privatizer, a fast folder, a throw-away PostgreSQL server."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """What any logger of the process says, at every level, without what differs between two runs on the same data."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import re

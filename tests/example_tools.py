@@ -1,7 +1,5 @@
 """Run an example in this process, shorter than it stands: the whole of each is for the slow tests and `make demo`."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

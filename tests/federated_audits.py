@@ -4,8 +4,6 @@ The same functions run on the package (tests/federated/test_audits.py) and on pl
 an audit replaces is the noise (off, or canned) or the secret sample (chosen by the adversary), never the path.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Sources of noise for tests, given as ``noise=``; a release made with one is stamped NOT PRIVATE."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """A planner's plan for public facts that most tests do not care about."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """What is refused: the kind of error, and words that name the input or the remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

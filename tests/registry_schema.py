@@ -4,8 +4,6 @@ From schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-d
 057e5d81cf60150dd3307e0cf4504b957802fb3b (its descriptions, and the fields of bibliographies, are left out).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line and the figures: what is printed of every kind of ledger, plans of noise, errors of one line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

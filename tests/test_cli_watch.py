@@ -1,7 +1,5 @@
 """`dptune watch` of every kind of ledger and to the end of a run, `dptune report`, and the example of each help."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The examples run, shorter than they stand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -27,7 +25,7 @@ LENGTHS = {"opacus_public_odds": 120, **dict.fromkeys(("own_algorithm", "opacus_
 LENGTHS |= dict.fromkeys(("public_first_optuna", "sklearn_pipeline"), 60)
 
 
-def marked(path: Path) -> pytest.ParameterSet:
+def marked(path: Path):
     torch = path.stem.startswith(("torch", "skorch"))  # `make test-torch` runs them
     marks = [pytest.mark.torch] if torch else [pytest.mark.slow] if path.stem in SLOW else []
     return pytest.param(path.stem, marks=marks, id=path.stem)

@@ -1,7 +1,5 @@
 """The walls of design.md, read from the source: who may import what, and who may build a released value."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

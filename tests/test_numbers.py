@@ -1,7 +1,5 @@
 """A number is the same whether NumPy made it or not; what is none is refused by name, before anything is begun."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

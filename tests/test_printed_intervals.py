@@ -1,7 +1,5 @@
 """Every interval that is printed is the release and its noise's 97.5% quantile to either side, from the ledger."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

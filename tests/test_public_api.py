@@ -1,7 +1,5 @@
 """The public names, and what an installer, a citation manager and a package index read of the project."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Search spaces: maps to the cube and back."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

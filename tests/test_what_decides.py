@@ -3,8 +3,6 @@
 Settings are read off signatures and dataclasses, so that a new one without a case here fails.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import warnings

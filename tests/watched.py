@@ -1,7 +1,5 @@
 """A ledger and a source of noise that note what happens to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

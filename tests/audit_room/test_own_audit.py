@@ -1,7 +1,5 @@
 """`dptune audit`: what it finds in objectives that break the promise, and in noise that does."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

@@ -8,8 +8,6 @@ charge, and what is recorded is the last draw of its charge, so nothing was draw
 ``DPTUNE_KILLS=1000 pytest -m slow tests/audits/test_kill_minus_nine.py`` says how many kills.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -3,8 +3,6 @@
 What a framework shows, its loggers included, is in tests/optuna_front/test_non_interference.py and its like.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The lower bounds on mu are wrong once in 10^6 runs, by Clopper and Pearson.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

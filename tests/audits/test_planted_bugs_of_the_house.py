@@ -4,8 +4,6 @@ A release is made by ``SearchRun`` and ``LossPrivatizer``. SQLite's settings and
 tests/ledger/test_connection.py.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ model trained on it is: then everybody's losses at that point move. The audit se
 privatizer, under answers that no record decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

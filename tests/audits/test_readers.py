@@ -1,7 +1,5 @@
 """Every reader of a ledger counts what was charged and never recorded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

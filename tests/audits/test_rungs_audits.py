@@ -1,7 +1,5 @@
 """Decisions to stop trials by private losses: each is charged, drawn and decided as the plan says; planted bugs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ Who seeds whatever can be seeded sees nothing twice: not numpy's and Python's gl
 meanwhile without a seed of its own. And in the rooms where privacy is decided no file names an ordinary generator.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Noise off: replacing one person moves a release as far as the noise covers; shares have noise of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

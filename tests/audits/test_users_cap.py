@@ -1,7 +1,5 @@
 """A user's cap holds for arbitrary prices, in exact arithmetic, and when two writers meet at the worst moment."""
 
-from __future__ import annotations
-
 import sqlite3
 import tempfile
 from contextlib import closing

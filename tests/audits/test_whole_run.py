@@ -1,7 +1,5 @@
 """A whole run as one mechanism: what an adversary proves about mu from everything it released."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

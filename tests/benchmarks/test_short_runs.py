@@ -1,7 +1,5 @@
 """Runs of seconds of the benchmarks: what they run is what they say, by the package's own mechanisms."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages say what the stored runs say."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

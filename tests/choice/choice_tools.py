@@ -1,7 +1,5 @@
 """Losses, people and privatizers of the tests of choices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The exponential mechanism: its law, its sensitivity, what an adversary proves, what is paid; and planted bugs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial

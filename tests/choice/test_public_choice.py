@@ -1,7 +1,5 @@
 """A choice that public rows have prepared: its law, plan and finalists, its price, and what it does after a crash."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A choice that has all of a budget in (epsilon, delta): permute-and-flip, an estimate with Laplace noise, shares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`dptune.select`: what it takes, what it costs, what it refuses before anything is read or spent."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Code blocks of pages, and how they are run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ Rules: README, docs, errors, warnings, log lines, help texts and public docstrin
 Proofs and research pages are exempt from that rule alone.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Rules of all pages: links and prose; docs/architecture.md says what the code is."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

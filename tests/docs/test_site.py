@@ -6,8 +6,6 @@ Text of figures and tables can be read, too.
 where Chromium or the site is missing.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import http.server

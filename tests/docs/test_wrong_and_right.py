@@ -1,7 +1,5 @@
 """The blocks of docs/what-breaks-the-promise.md, wrong beside right, run as they stand; how pages split their rows."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

@@ -1,7 +1,5 @@
 """DP-FTS-DE's settings and agents: weights, exact sensitivity, choices, against word-for-word references."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The audits of the trusted server on the package, and on planted bugs, where each must fail."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sys

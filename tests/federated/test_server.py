@@ -1,7 +1,5 @@
 """The trusted server: what it takes and refuses, what it charges, and that its rounds survive everything."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

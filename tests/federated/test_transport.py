@@ -1,7 +1,5 @@
 """Messages and broadcasts within a process: rounds in step, late and dead agents, one thread or many."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

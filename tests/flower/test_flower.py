@@ -1,7 +1,5 @@
 """DP-FTS-DE over Flower's messages, in an environment of its own: `make test-flower`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

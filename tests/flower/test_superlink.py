@@ -1,7 +1,5 @@
 """The example over a real SuperLink with three SuperNodes: processes of their own, on this machine's loopback only."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The contract of the ledger runs on SQLite and on PostgreSQL: every test with a ``url``."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The kinds of ledgers, how each is made and charged, and what the tests of the budget pay with."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

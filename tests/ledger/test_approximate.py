@@ -1,7 +1,5 @@
 """What Gaussians and choices cost together: mpmath, dp-accounting, enumerated adversaries, planted bugs."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """One connection a process: opened late, shared by threads, never by processes; durable and append-only."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import json

@@ -1,7 +1,5 @@
 """The contract of every kind of ledger: made once, kept as it is, charged once for each question, never forked."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """GDP conversions against mpmath at 50 digits, the bridges from pure DP and bounded range, composition, the filter."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

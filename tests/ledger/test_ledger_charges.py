@@ -1,7 +1,5 @@
 """Charging: paid once per key, never past the budget, and counted exactly; what the first writer says holds."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re

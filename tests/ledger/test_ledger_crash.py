@@ -1,7 +1,5 @@
 """kill -9 at every point of a release; races for the last of a budget and for one fact."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

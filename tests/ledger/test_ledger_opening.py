@@ -1,7 +1,5 @@
 """Opening a ledger: made with a budget, reopened as it was, refused with another promise or in another place."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import resource

@@ -1,7 +1,5 @@
 """A ledger that was moved, replaced, or put back as an older copy: noticed by whoever has seen more, and by itself."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

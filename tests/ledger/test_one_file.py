@@ -1,7 +1,5 @@
 """One file, one ledger: a second name is refused, and a copy made inside the process takes no lock away."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """A budget in (epsilon, delta): divided before the first release, held to two limits, stated sharply, never over it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A ledger that holds one plan of subsampled releases, and its price: published figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run that takes all of a budget in (epsilon, delta) for pure releases: the mathematics, the filter, planted bugs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """A budget is raised in public, for good, and every statement says so."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -5,8 +5,6 @@ dp-accounting. A statement keeps no epsilon of another delta: not in its number,
 Its risk in words is that of the attacks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

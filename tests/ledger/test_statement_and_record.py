@@ -1,7 +1,5 @@
 """What a statement says, and a record for the public registry, which validates against its schema."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

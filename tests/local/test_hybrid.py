@@ -1,7 +1,5 @@
 """The hybrid mechanism: its law counted exactly, its moments, what it refuses. Every audit fails on a planted bug."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

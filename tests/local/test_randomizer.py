@@ -1,7 +1,5 @@
 """The randomiser keeps its promise: clamp, law, grid, reachability. Every audit fails on a planted bug."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

@@ -1,7 +1,5 @@
 """A user pays before the value is read, pays once per key, and is refused past the cap, whoever races."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Rows of N people, a neighbour whose row BAD holds a NaN, and entries that refuse to be looked at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Per-example losses, also of fitted estimators: their means are scikit-learn's metrics; no value makes one raise."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is refused of losses, models and rows: an error names public things only, and says what is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Losses of boosters and PyTorch modules, equal to those computed by hand; PyTorch's skipped without it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import numpy as np

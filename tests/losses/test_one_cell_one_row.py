@@ -4,8 +4,6 @@ The audit: private tables that differ in one cell are read as users read them, b
 columns. What a model is given of everybody else, and everybody else's losses, must keep every byte.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

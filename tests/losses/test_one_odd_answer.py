@@ -1,7 +1,5 @@
 """One person's odd answer, in a list or an array of objects, costs that person alone."""
 
-from __future__ import annotations
-
 import copy
 import io
 import itertools

@@ -3,8 +3,6 @@
 NumPy, pandas and CSV readers choose a dtype by all cells; each container is made as its users make it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, ClassVar
 

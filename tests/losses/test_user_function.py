@@ -1,7 +1,5 @@
 """What is raised by the public half is let through as it is; nothing is told of a private half."""
 
-from __future__ import annotations
-
 import pickle
 import traceback
 from typing import Any

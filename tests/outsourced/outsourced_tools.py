@@ -1,7 +1,5 @@
 """A curator, its table and its ledger in memory; what an export adds its noise to."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

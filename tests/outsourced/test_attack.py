@@ -1,7 +1,5 @@
 """The paper's transform is told apart and inverted; ours gives an attacker what mu-GDP allows and no more."""
 
-from __future__ import annotations
-
 import math
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The curator: what it pays for and when, what it refuses, what survives kill -9, what crosses the shared folder."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

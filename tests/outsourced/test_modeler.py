@@ -1,7 +1,5 @@
 """The modeler: rank-one updates equal a refit, the corrected kernel is a mean, beta is the paper's."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each audit passes on the package and fails on the package with one planted bug."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A clip that is chosen privately: its law, its price, its order, what one person moves, how near it comes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

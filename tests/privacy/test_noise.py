@@ -1,7 +1,5 @@
 """The noise sources and their scale; the law of the noise is audited in tests/audits/test_planted_bugs.py."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re

@@ -1,7 +1,5 @@
 """A privatizer's settings, copies and reprs, without a loss in them; and what a release computes before the noise."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """The order of a release, check, charge, read, draw, record, by any mechanism; and what an error on the way leaves."""
 
-from __future__ import annotations
-
 import math
 import traceback
 from functools import partial

@@ -1,7 +1,5 @@
 """MeanQuery and NormQuery: frozen, validated, serialisable, recognised by their digests."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Searches and their trials as Tune runs them, in this process and without a cluster."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """One small Ray cluster on loopback for all tests of a session, and vaults without any cluster."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A small federation on Ray: its settings, its server and its agents' searches."""
 
-from __future__ import annotations
-
 import numpy as np
 from ray.tune.utils import flatten_dict
 

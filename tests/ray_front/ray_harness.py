@@ -1,7 +1,5 @@
 """A small private problem for Ray Tune, its searches, and a search for values where none should be."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """A privatizer that kills. A vault imports it, so this module needs dptune alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -3,8 +3,6 @@
 A worker imports this for every trial: it needs Tune and NumPy alone.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A finished experiment of public rows in Tune, and one private choice among what it proposes."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs on a real cluster: from end to end, with failures, limits and restarts, and repeats of a training."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os

@@ -1,7 +1,5 @@
 """What every searcher promises, whatever it searches for: with a vault, by users' replies, or as an agent."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

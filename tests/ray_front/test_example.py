@@ -1,7 +1,5 @@
 """The examples of Ray Tune and the Python of its pages run, on the tests' cluster and on one of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

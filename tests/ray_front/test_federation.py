@@ -4,8 +4,6 @@ Where a test waits for rounds, the server's time-out is ten minutes: a round tha
 would hold the test up past its own limit.
 """
 
-from __future__ import annotations
-
 import pickle
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """kill -9 of the driver at five points of a run, then restore: what was paid stands, what was released is kept."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

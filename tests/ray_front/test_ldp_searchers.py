@@ -1,7 +1,5 @@
 """The LDP searchers: a trial's process is the user's device, the collector charges, and nobody else sees a value."""
 
-from __future__ import annotations
-
 import os
 import pickle
 

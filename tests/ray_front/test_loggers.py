@@ -1,7 +1,5 @@
 """No logger of the driver or of a trial, result or ledger tells neighbours apart on Ray: trials are run by hand."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from functools import partial

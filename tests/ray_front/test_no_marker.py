@@ -4,8 +4,6 @@ The private values are markers: a secret that the user's code puts into exceptio
 losses of every trial. They are looked for as text of eight digits, as float64 and in hexadecimal.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

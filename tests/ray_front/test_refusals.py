@@ -1,7 +1,5 @@
 """Mistakes that every front end of Ray refuses, in words that name the input and the remedy, and unpaid."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import ray

@@ -1,7 +1,5 @@
 """What trials report before their end: public numbers for schedulers, and private losses that stop trials."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import traceback

@@ -1,7 +1,5 @@
 """The searchers with a vault: what trials report, what is recommended and restored, what an inner searcher learns."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trials in this process: what the user's function raises, what Tune would keep of it, and what reaches the vault."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import signal

@@ -3,8 +3,6 @@
 Tune hides objects from searchers. What is refused is in test_refusals.py.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """A cluster of two nodes on this machine, with token authentication: the example, and a node lost in mid-round."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

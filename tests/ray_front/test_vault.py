@@ -1,7 +1,5 @@
 """The vault alone: what it answers, that it may be asked again, and that errors travel as public data."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

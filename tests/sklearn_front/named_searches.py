@@ -1,7 +1,5 @@
 """Objects and searches that differ in one thing each; as a program, it prints the second one's digest of each pair."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from types import ModuleType

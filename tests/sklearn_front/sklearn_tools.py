@@ -1,7 +1,5 @@
 """A small private problem for searches."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A search that is not told its clip; its score in scikit-learn's sign; rows that a pipeline passes on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn

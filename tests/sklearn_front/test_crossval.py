@@ -1,7 +1,5 @@
 """Cross-validated losses of public rows are those of scikit-learn's own cross-validation, row by row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

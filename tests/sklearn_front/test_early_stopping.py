@@ -1,7 +1,5 @@
 """Early stopping sees a part of the training rows, and nothing else."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import numpy as np

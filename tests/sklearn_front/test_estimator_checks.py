@@ -1,7 +1,5 @@
 """scikit-learn's own checks of estimators. Each exclusion has its reason, which docs/research/sklearn.md tells."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

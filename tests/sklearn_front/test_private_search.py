@@ -1,7 +1,5 @@
 """The contract of a search over its methods: it finds, pays once, and is the same after clone, pickle and a kill."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Public rows propose, private people decide: any public search, wrapped or made; what it shows and refuses."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Who is public and who is private: training rows, validation rows, groups, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

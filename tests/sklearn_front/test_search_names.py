@@ -1,7 +1,5 @@
 """Whatever decides an answer is part of a search's name; what cannot be read, or named so, is refused."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pickle

@@ -4,8 +4,6 @@ Neighbours differ in one person: another one, NaN, infinity, an unknown label; t
 users hold rows in. tests/losses/test_one_cell_one_row.py has many more readers and cells.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """What a search has found, in a report and in MLflow: released values, from the search's ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

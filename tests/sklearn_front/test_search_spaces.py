@@ -1,7 +1,5 @@
 """Lists, distributions and grids mean what they mean in scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import (

@@ -4,8 +4,6 @@ The reference knows each part by its densities and adds laws of the privacy loss
 code with `dptune.ledger.dominating`, which connects the dots of profiles, and none with dp-accounting.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Trainings with Opacus are held to their plan; where PyTorch and Opacus are not installed, these tests are skipped."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What plans of trainings cost, beside integrals, closed forms and the formulas of the papers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Repeat and select: what is shown, what never is, and audits that find planted bugs."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

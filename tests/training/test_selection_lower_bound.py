@@ -1,7 +1,5 @@
 """What an adversary proves about a whole selection from its outputs alone: below the claim, unless a bug is planted."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

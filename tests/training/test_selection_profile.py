@@ -1,7 +1,5 @@
 """The profile of repeat and select beside selections whose every probability is added up, in every order of outputs."""
 
-from __future__ import annotations
-
 import math
 from itertools import permutations
 from pathlib import Path

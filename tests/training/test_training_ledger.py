@@ -1,7 +1,5 @@
 """The ledger of planned trainings, and one statement for several ledgers."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ledgers of a selection: two whose number of repeats a test may know, and one that keeps nothing; what many prove."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

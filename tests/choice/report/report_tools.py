@@ -1,7 +1,5 @@
 """Models, people and privatizers of the tests of reports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reports without noise equal scikit-learn's metrics, also of odd private values; and how they look."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

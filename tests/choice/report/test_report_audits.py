@@ -1,7 +1,5 @@
 """A table of people by public cells, and a report of one: sensitivity, noise, order, transcripts; planted bugs."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

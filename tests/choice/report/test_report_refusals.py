@@ -1,7 +1,5 @@
 """A report that is asked twice is paid once; what is refused costs nothing, and says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

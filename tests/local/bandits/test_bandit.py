@@ -1,7 +1,5 @@
 """What the three share: more candidates, refusals, theorem constants, golden trajectories; and their parts."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

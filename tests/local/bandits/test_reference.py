@@ -4,8 +4,6 @@ Means and deviations agree to 1e-8 absolutely, where k(x, x) = 1. The chosen poi
 mean, deviation and beta, or one whose literal bound is within 1e-8 of it: rounding decides between equal bounds.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shared run of the LDP samplers: a function of the numbered replies, in whatever order they come."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The model that a user keeps is never asked about private rows: its copy is."""
 
-from __future__ import annotations
-
 import threading
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """Losses that wait, in an encrypted file, byte by byte: what they are without the key, and who may take them back."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import pickle

@@ -1,7 +1,5 @@
 """PerExampleLosses: what it takes, and that it gives nothing back."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

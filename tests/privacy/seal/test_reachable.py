@@ -1,7 +1,5 @@
 """A training function that can reach the private rows is refused, by whatever way; one that cannot passes."""
 
-from __future__ import annotations
-
 import functools
 import types
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a silence swallows, whatever other threads do meanwhile, and that everything speaks again afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import io

@@ -1,7 +1,5 @@
 """No optimizer of cmaes, which frameworks pickle and store, holds memory that nobody wrote."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 import runpy
