@@ -47,10 +47,8 @@ BINARY = np.where(RNG.uniform(size=40) < 0.4, "no", "yes")
         (pinball_loss(Y, F, quantile=0.1), metrics.mean_pinball_loss(Y, F, alpha=0.1)),
         (log_loss(KIND, P3, labels=ANIMALS), metrics.log_loss(KIND, P3, labels=ANIMALS)),
         (log_loss(BINARY, P1, labels=["no", "yes"]), metrics.log_loss(BINARY, P1, labels=["no", "yes"])),
-        (
-            brier_loss(KIND, P3, labels=ANIMALS),
-            ((P3 - (KIND[:, None] == ANIMALS)) ** 2).sum(axis=1).mean(),
-        ),
+        # scikit-learn has this one since 1.7
+        (brier_loss(KIND, P3, labels=ANIMALS), ((P3 - (KIND[:, None] == ANIMALS)) ** 2).sum(axis=1).mean()),
         (brier_loss(BINARY, P1, labels=["no", "yes"]), metrics.brier_score_loss(BINARY, P1, pos_label="yes")),
         (hinge_loss(BINARY, F, labels=["no", "yes"]), metrics.hinge_loss(BINARY, F, labels=["no", "yes"])),
         (zero_one_loss(KIND, np.roll(KIND, 1)), metrics.zero_one_loss(KIND, np.roll(KIND, 1))),
