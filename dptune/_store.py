@@ -187,7 +187,7 @@ def _mount_points() -> set[str]:
     """Return where file systems and single files are mounted; empty where the system does not say so."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
-            return {_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in mounts}
+            return {_OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in mounts}
     except (OSError, IndexError):
         return set()
 

@@ -356,7 +356,8 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
         budget: of choice and estimate together.
     """
     pair = budget if is_pair(budget) else None
-    rest, wanted = Allowance(budget.mu, budget.mu, (), pair), Wanted(None, 1.0, None, None)
+    rest = Allowance(budget.mu, budget.mu, (), pair)
+    wanted = Wanted(None, 1.0, None, None)
     drawn = Shares.of(rest, wanted, usual_share(rest, wanted, n)).noise(1 / n)
     named = {"method": "one private choice on public rows", "mu": Shares.of(rest, wanted, 0.0).mu, "trials": "any"}
     line = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}

@@ -96,7 +96,8 @@ class OutsourcedCurator:
             )
         if not isinstance(outputs, PublicOutputs):
             raise InputError("outputs must be PublicOutputs(measure, because=...); a query's answer is not protected.")
-        self.ledger, self.outputs = ledger, outputs
+        self.ledger = ledger
+        self.outputs = outputs
         self.row_norm = between("row_norm", row_norm, SMALLEST, LARGEST)
         self.change = largest_change(self.row_norm, max_change)
         self._cells = cells_of(table)  # (n, d), private; read after the charge only
@@ -133,7 +134,8 @@ class OutsourcedCurator:
         """
         exchange = _exchange(shared)
         event = self.event(mu)
-        digest, note = self._digest(event), {"rows": self.n}
+        digest = self._digest(event)
+        note = {"rows": self.n}
         charge = self.ledger.charge(_SCOPE, key, event, digest=digest, private=self.private, note=note)
         if charge.value is None:
             charge = self._draw_and_record(charge, event.sigma)

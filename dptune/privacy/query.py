@@ -132,10 +132,10 @@ class _Query:
         object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
         object.__setattr__(self, "mu", positive("mu", self.mu))
         for name in ("failed_above", "saturate_above"):
-            if (given := getattr(self, name)) is not None:
-                if real(given) is None:
-                    raise InputError(f"{name} must be finite, or None; got {given!r}.")
-                object.__setattr__(self, name, real(given))
+            if (limit := getattr(self, name)) is not None:
+                if real(limit) is None:
+                    raise InputError(f"{name} must be finite, or None; got {limit!r}.")
+                object.__setattr__(self, name, real(limit))
 
     @property
     def _region(self) -> object:

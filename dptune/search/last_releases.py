@@ -129,7 +129,8 @@ class LastReleases:
 
     def _choose_again(self, asked: Mapping[str, Any], held: Mapping[str, str | None]) -> None:
         """Answer a choice whose draw was lost with its process; None: a candidate's new evaluation has failed."""
-        run, privatizer = self._run, self._run.privatizer
+        run = self._run
+        privatizer = run.privatizer
         for name, point in held.items():
             if point is None:
                 privatizer.observe_failure(name)

@@ -105,7 +105,9 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
     late: tuple[str, ...] = ()
     if disjoint:
         curve: Curve = _Largest(tuple(part.curve for part in parts if part.curve is not None))
-        adjacency, accountant, conditions = _EACH_ITS_OWN, _LARGEST, CONDITIONS
+        adjacency = _EACH_ITS_OWN
+        accountant = _LARGEST
+        conditions = CONDITIONS
     else:
         _refuse_incomparable(parts)
         late = tuple(

@@ -85,7 +85,9 @@ def _losses(models: Models, model: Any, rows: int) -> Any:
 
 def _proposed(search: SearchSettings, models: Models) -> public_search.Proposed:
     """Let public rows propose; say so if nothing can be compared with."""
-    wrapped, seed, default = search.wraps_search, search.random_state, search.default or {}
+    wrapped = search.wraps_search
+    seed = search.random_state
+    default = search.default or {}
     settings = search.estimator if wrapped else search
     jobs = search.n_jobs if search.n_jobs is not None or not wrapped else settings.n_jobs
     scorer = None if wrapped or search.scoring is None else check_scoring(models.estimator, search.scoring)

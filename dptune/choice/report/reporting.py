@@ -153,7 +153,8 @@ def _prepared(
         by=groups_of(public[0], by),
         bins=number,
     )
-    examples, reaches = _with_like(data, public[0]), partial(_itself, model=model, public=public)
+    examples = _with_like(data, public[0])
+    reaches = partial(_itself, model=model, public=public)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
     if stored is None:
