@@ -241,7 +241,7 @@ def test_two_ledgers_of_one_selection_are_one_plan_in_any_order(fast_path: Path)
     """Their costs do not add up: they share the number of repeats. Before both are charged, the larger holds."""
     law, trained, scored = Repeats.poisson(3), TrainingPlan(2.0, 1.0, 1), 0.5
     plans = {"train": SelectionPlan(law, trained), "val": SelectionPlan(law, score_mu=scored)}
-    plans |= {"new": plans["train"], "other": plans["val"]}
+    plans |= {"new": plans["train"], "other": plans["val"], "plain": trained}
     ledgers = {name: TrainingLedger(fast_path / f"{name}.db", plan, n=900) for name, plan in plans.items()}
 
     def joint(*names: str) -> float:
@@ -250,6 +250,7 @@ def test_two_ledgers_of_one_selection_are_one_plan_in_any_order(fast_path: Path)
     apart = epsilon_of([plans["train"], plans["val"]], DELTA)
     one = epsilon_of([SelectionPlan(law, trained, scored)], DELTA)
     assert one < joint("train", "val") == apart
+    assert joint("plain", "train") == joint("train", "plain") == epsilon_of([plans["train"], trained], DELTA)
     ledgers["train"].begin_selection("one question", secure=True)
     ledgers["val"].begin_selection("one question", secure=True)
     ledgers["other"].begin_selection("another question", secure=True)
