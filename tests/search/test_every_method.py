@@ -17,7 +17,7 @@ from dptune.errors import KeyConflict
 
 
 def test_a_run_makes_what_it_planned_and_one_estimate_and_then_no_more(ledger, kind):
-    run = kind.start(ledger)
+    run, idle = kind.start(ledger), kind.start(ledger)
     values = trials(run, kind.first_round)
     progress = json.loads(json.dumps(run.progress()))  # plain public data
     done, planned = progress[f"{run.algorithm.unit}s_done"], progress[f"{run.algorithm.unit}s"]
@@ -38,6 +38,7 @@ def test_a_run_makes_what_it_planned_and_one_estimate_and_then_no_more(ledger, k
     best = run.recommend()
     assert SPACE.contains(best)
     losses = losses_of(best, kind.n)
+    idle.check_estimate(best)  # it reads that another process has completed the run
     estimate = run.estimate(best, losses)
     spent = ledger.spent()
     assert run.estimate(best, losses) == estimate == kind.start(ledger).estimate(best, losses)
