@@ -81,7 +81,7 @@ _STEPS = 100  # of bisection: past the last digit
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the total cost of a ledger's releases, fixed before the first one; 0 means that there is no limit."""
+    """Limits on the total cost of a ledger's releases, fixed before the first release; 0 means no limit."""
 
     mu: float  # of the Gaussian releases together, and of all other choices, in GDP
     eta: float = 0.0  # of the choices of one run together, their summed bounded range

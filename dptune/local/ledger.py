@@ -177,7 +177,7 @@ class UserLedger:
     def _open(self) -> tuple[str, float]:
         """Return identity and cap of the file, after checking all of it."""
         if not self.path.is_file():
-            raise LedgerError(f"there is no ledger at {self.path}; give cap= to create one.")
+            raise LedgerError(f"no ledger exists at {self.path}; give cap= to create one.")
         with self._file.transaction(write=False, create=False) as connection:
             identity, cap, version = rows.header(connection)
             if version != rows.VERSION:

@@ -172,7 +172,7 @@ class ClipQuery:
     Attributes:
         mu: GDP price.
         loss: name of the loss.
-        most: its largest value; None: there is none.
+        most: the largest possible loss; None for an unbounded loss.
         over: (m,) the bounds, rising.
         handicaps: (m,) minus the logarithm of the odds.
         far: by how much a bound is worse if nobody is above half of it.
@@ -213,8 +213,8 @@ class ClipQuery:
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private.
 
-        A loss that is no finite number counts as larger than any where there is a largest loss. Elsewhere it counts as
-        smaller than any: it becomes the upper end whatever that is, and must not move it.
+        For a bounded loss, a value that is not finite counts as the largest. For an unbounded loss it counts as the
+        smallest: clipping maps it to the upper end, which it must not move.
         """
         filled = np.where(np.isfinite(losses), losses, -math.inf if self.most is None else math.inf)
         place = np.searchsorted(self.over, filled)  # index of the smallest bound that is at least the loss

@@ -113,7 +113,7 @@ class LossPrivatizer(ObservedLosses):
             losses: per-example losses (rows,), none of them below 0, or a function that returns them, or None if the
                 default configuration failed.
             loss: its name; public.
-            most: the largest loss there is, public; None: there is none.
+            most: the largest possible loss, public; None for an unbounded loss.
             mu: GDP budget of the run that starts next, for which there has to be room in addition; a share of its
                 square is paid. Default what is neither spent nor planned by any run.
             choice_share: share of that run's mu^2 for a choice at its end; a new budget in (epsilon, delta) is divided

@@ -55,7 +55,7 @@ class AskingRun(RunView):
             self.rungs.withdraw(trial)
 
     def _most(self, parameters: Mapping[str, Value]) -> float:
-        """Return an upper estimate of the mean loss at these parameters, from released values; inf if there are none.
+        """Return an upper estimate of the mean loss at these parameters, from released values; inf without one.
 
         The algorithm knows only how far the loss is above the centre's, which is at most the clip's upper end.
         """

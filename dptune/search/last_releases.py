@@ -48,7 +48,7 @@ class LastReleases:
         return self._needed(space) or self._lost_candidate(space)
 
     def _needed(self, space: Space) -> dict[str, Value] | None:
-        """A point whose losses were lost, and without which a release cannot be made; None: there is none.
+        """A point whose lost losses a release needs; None if no losses are missing.
 
         They take turns until each is evaluated, because a trial may never return.
         """

@@ -116,9 +116,10 @@ class StudyRuns:
         _announce(self.request, extension)
 
     def expect_end(self, study: optuna.Study, counted: tuple[TrialState, ...]) -> None:
-        """Log at the study's end, if that comes before the plan's, how many of the planned trials were made.
+        """Log how many of the planned trials were made, if the study ends before its plan is complete.
 
-        The end is where the study is no longer used, or the process exits: Optuna has no hook for that of ``optimize``.
+        A study ends when nothing refers to it any more, or when the process exits. Optuna has no hook that runs after
+        ``optimize``.
         """
         if study not in self._ends:
             where = study.study_name, study._storage, study._study_id

@@ -174,7 +174,7 @@ def _merged(ours: Any, theirs: Any) -> Any:
 
 
 def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None = None) -> dptune.Space | None:
-    """Return the numerical parameters that can vary, and categorical ones if ``choices``; None if there are none."""
+    """Return the numerical parameters that can vary, and categorical ones if ``choices``; None if nothing varies."""
     parameters = {path: _choice(domain) if choices else None for path, domain in domains.items()}
     parameters = {path: p or _number(domains[path]) for path, p in parameters.items()}
     searched = {path: p for path, p in parameters.items() if p is not None}

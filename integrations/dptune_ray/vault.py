@@ -317,7 +317,7 @@ class Vault:
         return taken
 
     def _joined(self, upload: str, name: str, rows: int | None) -> Losses | None:
-        """The losses (rows,), or None if there are none, or not all of them."""
+        """The losses (rows,), or None until all of them have arrived."""
         one = self._trials[name]
         if rows is None or one.upload != upload:
             return None  # another process of the trial may be handing over: its upload stays

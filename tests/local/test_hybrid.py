@@ -38,7 +38,7 @@ def law(window: Window, t: float) -> dict[float, Fraction]:
         if chance:
             for number in range(window.total):
                 draws = iter([coin, number])
-                found[window.reply(t, lambda n: next(draws))] += chance / window.total  # noqa: B023
+                found[window.reply(t, lambda n, draws=draws: next(draws))] += chance / window.total
     return dict(found)
 
 
@@ -113,7 +113,7 @@ def test_which_mechanism_replies_does_not_depend_on_the_value() -> None:
     for value in EXTREMES:
         made, asked = InsecureHybrid(1.0, 1.0, insecure_seed=1), list[int]()
         true = made._below
-        made._below = lambda n: asked.append(n) or true(n)  # noqa: B023
+        made._below = lambda n, asked=asked, true=true: asked.append(n) or true(n)
         made.randomize(value)
         assert asked[:2] == [PARTS, PARTS]
         assert asked[2] in {window.total for window in windows(1.0)[1:]}

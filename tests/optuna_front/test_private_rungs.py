@@ -1,5 +1,6 @@
 """Trials in Optuna that private losses stop: what a study shows, and that it shows nothing else."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ def transcripts(folder, other, kind="other", answer=None):
     """Of a study of the people as they are, and of one of their neighbours, with canned noise."""
     found = []
     for at, data in ((folder / "a", people()), (folder / "b", other)):
-        noise = CannedNoise(answer=answer)
-        found.append(transcript(at, lambda where, at=at, data=data: optimised(where, at, data, kind, 8, noise)))  # noqa: B023
+        run = partial(optimised, folder=at, data=data, kind=kind, trials=8, noise=CannedNoise(answer=answer))
+        found.append(transcript(at, run))
     return found
 
 

@@ -101,7 +101,7 @@ class CentredSettings(Settings):
         tuning: everything else that can be set.
         halton: whether the ``explored`` points are a Halton sequence in the cube instead: all of it is looked at.
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
-            process holds its losses; None: there is none.
+            process holds its losses; None without a default.
         space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
     """
 

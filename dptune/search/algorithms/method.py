@@ -35,7 +35,7 @@ class PublicFacts(Checked):
         loss_range: high - low of the clipped loss.
         d: number of coordinates of the search space; 0 where another searcher proposes.
         space: the search space; None: a continuum, or another searcher proposes.
-        default: the user's default configuration, a point of the cube (d,); None: there is none.
+        default: the user's default configuration, a point of the cube (d,); None without a default.
         parent: plan of the run that it starts from, as it describes itself; None: it starts from nothing.
     """
 
