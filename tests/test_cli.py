@@ -243,7 +243,7 @@ def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_cou
 WRONG = {  # command -> what its error names
     "plot plan.db f.png": "PlanLedger",
     "show users.db --releases": "--releases",
-    "show none.db": "there is no ledger",
+    "show none.db": "no ledger exists",
     "show study.db": "what lies there holds none",
     "plot ledger.db x.xyz": ".pdf, ",
     "plot ledger.db f.png --study other": "study",
