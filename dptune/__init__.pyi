@@ -9,6 +9,7 @@ from dptune import local as local
 from dptune import losses as losses
 from dptune import outsourced as outsourced
 from dptune import privacy as privacy
+from dptune import results as results
 from dptune import search as search
 from dptune import space as space
 from dptune import training as training

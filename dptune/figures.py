@@ -15,9 +15,9 @@ from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.query import Interval
+from dptune.results.estimate import Estimate
 from dptune.search.agreement import PRIVATIZER
 from dptune.search.algorithms.centred import GENERATION, Generation
-from dptune.search.answer import Estimate
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.search.replay import FINAL, VALUE
 

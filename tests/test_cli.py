@@ -25,8 +25,8 @@ from dptune.ledger.approximate import largest_plan
 from dptune.ledger.gdp import mu_from_pure
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.privacy.noise import SeededNoise
+from dptune.results.budget import left_in_words
 from dptune.search import VALUES
-from dptune.search.outlook import left_in_words
 
 approx = pytest.approx
 

@@ -66,10 +66,11 @@ ROOMS = {  # folder or file -> the other rooms that it may import; the longest e
     "privacy/": {"ledger"},
     "privacy/seal/": set(),
     "losses/": {"privacy.seal"},
-    "search/": {"losses", "privacy", "ledger", "space", "parameters"},
+    "results/": {"privacy", "ledger"},
+    "search/": {"results", "losses", "privacy", "ledger", "space", "parameters"},
     "search/gp/": set(),
     "search/algorithms/": {"search.gp", "privacy.query", "space", "parameters"},
-    "choice/": {"ledger", "privacy", "losses", "search", "figures"},
+    "choice/": {"results", "ledger", "privacy", "losses", "figures"},
     "training/": {"ledger", "privacy", "search.gp", "space"},
     "audit/": {"ledger", "privacy"},
     "outsourced/": {"ledger", "search.gp", "privacy"},
@@ -86,6 +87,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; the longest e
 EVERYBODYS = ("errors", "_arrays", "_checks", "_exports", "_locks", "_numbers", "_statement", "_store")
 NEVER = {  # what a room must not import, whichever rooms it may
     "losses/": {"sqlalchemy", "opendp"},
+    "results/": {"sqlalchemy", "opendp"},
     "search/": {"sqlalchemy", "opendp"},
     "search/gp/": {"sqlalchemy", "opendp"},
     "search/algorithms/": {"sqlalchemy", "opendp"},

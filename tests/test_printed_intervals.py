@@ -23,8 +23,8 @@ from dptune.choice.result import Selection
 from dptune.cli.releases import release_rows
 from dptune.cli.watch import frame
 from dptune.ledger.ledger import PLAN
+from dptune.results.estimate import Estimate
 from dptune.search import VALUES
-from dptune.search.answer import Estimate
 
 Z = NormalDist().inv_cdf(0.975)
 N, MU, SHARE = 80, 1.0, 0.3

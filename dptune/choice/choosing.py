@@ -39,9 +39,8 @@ from dptune.losses.user_function import Data, call_guarded, losses_function
 from dptune.privacy.mechanism import DEFAULT_ODDS, NoisyMin, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.seal.private import PerExampleLosses
-from dptune.search.agreement import check_start
-from dptune.search.answer import Estimate
-from dptune.search.replay import submit_losses
+from dptune.results.estimate import Estimate
+from dptune.results.start import check_start
 
 
 def select(
@@ -185,7 +184,7 @@ def select_named(
                 )
             points.append(point)
             evaluated += losses is not None
-            submit_losses(privatizer, point, losses)
+            privatizer.submit(point, losses)
         if evaluated < 2:
             raise InputError(
                 f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "

@@ -10,7 +10,7 @@ import numpy as np
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
 from dptune.ledger.ledger import Charge
-from dptune.search.answer import Estimate
+from dptune.results.estimate import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

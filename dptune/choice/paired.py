@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from dptune.ledger.entries import Charge
 from dptune.ledger.events import is_laplace
-from dptune.search.answer import Estimate, NoiseLaw
+from dptune.results.estimate import Estimate, NoiseLaw
 
 SURPRISING = float(ndtr(3.0))  # of noise and sampling: where a normal law is above three standard deviations
 

@@ -14,7 +14,7 @@ from dptune.choice.public import BY_RANK, Law, PublicLosses, centred, flip_law, 
 from dptune.ledger.filter import Allowance, is_pair
 from dptune.ledger.gdp import Budget, bounded_range_from_mu, mu_from_pure, pure_from_mu
 from dptune.privacy.noise import laplace_scale, noise_scale
-from dptune.search.answer import NoiseLaw
+from dptune.results.estimate import NoiseLaw
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide

@@ -30,9 +30,9 @@ from dptune.losses.models import BoosterModel
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.search.agreement import check_start
-from dptune.search.answer import parameters_in_words
-from dptune.search.outlook import left_in_words
+from dptune.results.budget import left_in_words
+from dptune.results.estimate import parameters_in_words
+from dptune.results.start import check_start
 
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share")  # of a PublicChoice

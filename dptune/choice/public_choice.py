@@ -42,8 +42,8 @@ from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
-from dptune.search.agreement import check_start
-from dptune.search.outlook import risk_in_words, share_in_words
+from dptune.results.budget import risk_in_words, share_in_words
+from dptune.results.start import check_start
 
 INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from dptune.choice.paired import PairedEstimate
-from dptune.search.answer import SEEDED, Estimate, improvement_in_words, next_step
+from dptune.results.estimate import SEEDED, Estimate, improvement_in_words, next_step
 
 
 @dataclass(frozen=True)

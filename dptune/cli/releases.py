@@ -8,7 +8,7 @@ from typing import Any
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
 from dptune.ledger.events import chooses, is_laplace
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
-from dptune.search.answer import Estimate
+from dptune.results.estimate import Estimate
 
 _RADIUS = {INDEX: "radius", IMPROVEMENT: "estimate_radius"}  # key of a release -> its radius in the plan of the choice
 

@@ -19,8 +19,8 @@ from dptune.ledger.approximate import Limits
 from dptune.ledger.entries import Charge, cost_of
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.query import Interval
+from dptune.results.estimate import Estimate, parameters_in_words
 from dptune.search.agreement import PRIVATIZER, stored_plan
-from dptune.search.answer import Estimate, parameters_in_words
 from dptune.search.replay import FINAL, VALUE
 from dptune.search.view import RunView
 

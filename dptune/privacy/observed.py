@@ -162,6 +162,13 @@ class ObservedLosses(ABC):
             if point not in self._held:
                 self._held.add(point, row)
 
+    def submit(self, point: str, losses: Losses | None) -> None:
+        """Store the losses (rows,) of a point; None: its evaluation failed."""
+        if losses is None:
+            self.observe_failure(point)
+        else:
+            self.observe(point, losses)
+
     def checked(self, losses: Losses) -> PerExampleLosses:
         """Return the losses (rows,) if :meth:`observe` would take them.
 

@@ -19,6 +19,5 @@ from dptune.search.algorithms.one_shot import SELECTION as SELECTION
 from dptune.search.algorithms.one_shot import VALUES as VALUES
 from dptune.search.algorithms.rounds import Rounds as Rounds
 from dptune.search.algorithms.rounds import RoundSettings as RoundSettings
-from dptune.search.answer import Estimate as Estimate
 from dptune.search.loop import drive as drive
 from dptune.search.run import SearchRun as SearchRun

@@ -21,10 +21,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune._checks import at_least, positive
-from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
+from dptune.errors import BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.results.start import check_start, share_of
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
 
@@ -55,11 +56,11 @@ def agree_on_plan(
         return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, **settings)
 
     def begin(rest: Allowance) -> object:
-        share = _share(rest, mu, budget, choice_share=0.0 if rest.unplanned else 1.0)
+        share = share_of(rest, mu, budget, choice_share=0.0 if rest.unplanned else 1.0)
         try:
             plan = make_plan(share, drawn)
             if mu is None and rest.divides:
-                larger = make_plan(_share(rest, mu, budget, plan.choice_share), drawn)
+                larger = make_plan(share_of(rest, mu, budget, plan.choice_share), drawn)
                 plan = larger if larger.choice_share == plan.choice_share else plan
             return described(plan, space, start)
         except InputError:
@@ -100,32 +101,6 @@ def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> No
             f"default= must have every active searched parameter, within its range: {wrong}. Omit default= to "
             "compare with the centre of the search space."
         )
-
-
-def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_share: float = 1.0) -> None:
-    """Refuse a run that could not begin with ``mu``, or with what is neither spent nor planned by other runs."""
-    try:
-        rest = ledger.allowance()
-        if mu is not None and not (rest.divides and mu <= rest.whole(choice_share)):
-            ledger.check(mu)
-        _share(rest, mu, ledger.budget.mu, choice_share)
-    except BudgetExhausted:
-        if ledger.fact(scope, PLAN) is None:  # looked up last: another thread or process may have begun it
-            raise
-
-
-def usual_share(ledger: PrivacyLedger, mu: float | None, *, choice_share: float = 0.0) -> float:
-    """Return the budget a new run would begin with; of a ledger that has none left, the whole one."""
-    return mu if mu is not None else ledger.allowance().whole(choice_share) or ledger.budget.mu
-
-
-def _share(rest: Allowance, mu: float | None, budget: float, choice_share: float) -> float:
-    share = rest.whole(choice_share) if mu is None else mu
-    if share > 0:
-        return share
-    if rest.left > 0:
-        raise BudgetPlanned(rest.left, budget, rest.holders)
-    raise BudgetExhausted(budget, 0.0, budget)
 
 
 def _warn_if_planned(rest: Allowance, scope: str, mu: float) -> None:

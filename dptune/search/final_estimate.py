@@ -14,9 +14,9 @@ from typing import Any
 from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.results.estimate import Estimate
 from dptune.search.algorithms.method import RunPlan
-from dptune.search.answer import Estimate
-from dptune.search.replay import DEFAULT, FINAL, as_stored, point_name, submit_losses
+from dptune.search.replay import DEFAULT, FINAL, as_stored, point_name
 from dptune.space import Space, Value
 
 Parameters = Mapping[str, Value]
@@ -117,7 +117,7 @@ class FinalEstimate:
         if recorded is None:
             names = self._names(parameters)[: 1 if default is None else 2]
             for name, vector in zip(names, (losses, default), strict=False):
-                submit_losses(self.privatizer, name, vector)
+                self.privatizer.submit(name, vector)
             self._release(parameters, names)
             recorded = self.recorded(parameters)
         if recorded is None:

@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dptune._checks import at_least
-from dptune.ledger.approximate import Limits
-from dptune.ledger.gdp import Budget, Spent
-from dptune.ledger.ledger import PrivacyLedger
 from dptune.parameters import Categorical, Float
-from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
 from dptune.search.algorithms.method import PeopleFacts, PublicFacts, RunPlan
@@ -30,49 +26,6 @@ TWO_VALUES_DIFFER = 2 * math.sqrt(2)  # standard deviations: two values that far
 RESOLUTION_WARNING = 0.05  # of the clip's width: trials that must differ by more leave a search little to learn
 NOISE_WARNING = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
 DECISION = "a decision to stop a trial, at first,"
-
-
-def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
-    """Return how much of a ledger's budget a run takes, in words; ``limits`` as they are when it has charged."""
-    whole = f"mu={budget.mu:.4g}"
-    most = budget.mu
-    if limits.eta > 0 or mu > budget.mu:  # it is divided, or will be
-        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
-        most = limits.gdp
-    part = "all" if mu >= most * (1 - 1e-6) else f"mu={mu:.4g}"
-    return f"{part} of the ledger's {whole}"
-
-
-def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
-    """Return a line on what is left of a ledger's budget; ``planned``: a run has plans for some of it."""
-    if spent is None:
-        left = ledger.remaining()
-        whole = ledger.mu
-        budget = ledger.budget
-    else:  # a run has read the ledger just now
-        left = ledger.filter.left(spent)
-        whole = ledger.filter.exposure.gdp
-        budget = ledger.filter.budget
-    left = math.floor(1e4 * left) / 1e4
-    some = ", some of it planned by this run" if planned else ""
-    if budget.stated_epsilon is None or budget.stated_delta is None:
-        return f"Budget left: mu={left:g} of {whole:.4g}{some}."
-    stated = f"epsilon = {budget.stated_epsilon:g} (delta = {budget.stated_delta:g})"
-    return f"Budget left: {f'mu={left:g}' if left else '0'} of {stated}{some}."
-
-
-def risk_in_words(privatizer: LossPrivatizer) -> str:
-    """Return a line on what a person risks by all releases of the ledger; "" where noise is seeded.
-
-    The attacker knows every other record, and decides which of two records is the person's (`dptune.ledger.Risk`).
-    """
-    if not (privatizer.private and privatizer.ledger.private):
-        return ""
-    right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))
-    return (
-        f"Risk: an attacker who sees every release picks the right one of two records at most {right} times in 100 "
-        f"(50 by chance)."
-    )
 
 
 class Noise(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 from dptune.errors import InputError
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge
-from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import inherited
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
@@ -46,14 +46,6 @@ def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
     """Return parameters as the JSON data that a ledger keeps of them."""
     kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
     return kept
-
-
-def submit_losses(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
-    """Hand the losses (rows,) of a point to the curator; None: its evaluation failed."""
-    if losses is None:
-        privatizer.observe_failure(point)
-    else:
-        privatizer.observe(point, losses)
 
 
 class Replay:

@@ -14,19 +14,12 @@ from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import CLIP
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.search.agreement import (
-    PRIVATIZER,
-    check_start,
-    newest_name,
-    refuse_outside,
-    stored_plan,
-    stored_space,
-    totals,
-    usual_share,
-)
+from dptune.results.budget import risk_in_words, share_in_words
+from dptune.results.start import check_start, usual_share
+from dptune.search.agreement import PRIVATIZER, newest_name, refuse_outside, stored_plan, stored_space, totals
 from dptune.search.algorithms.method import Method, PeopleFacts, PublicFacts, RunPlan
 from dptune.search.asked_loss import AskedLoss
-from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, risk_in_words, share_in_words, space_of, warning
+from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, space_of, warning
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 

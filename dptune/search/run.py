@@ -28,11 +28,12 @@ from dptune._checks import boolean
 from dptune.errors import DptuneError, InputError, PlanComplete
 from dptune.ledger.entries import Quota
 from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.results.estimate import Estimate
 from dptune.search import agreement
 from dptune.search.algorithms.method import Method
-from dptune.search.answer import Estimate, Recommendation
+from dptune.search.answer import Recommendation
 from dptune.search.asking import AskingRun
-from dptune.search.replay import VALUE, as_stored, point_name, refuse_name, submit_losses
+from dptune.search.replay import VALUE, as_stored, point_name, refuse_name
 from dptune.search.view import Lacks
 from dptune.space import Space, Value
 
@@ -190,7 +191,7 @@ class SearchRun(AskingRun):
         point = point_name(self.scope, trial, parameters)
         if losses is None:
             self.unfinished.fail(trial, point)
-        submit_losses(self.privatizer, point, losses)
+        self.privatizer.submit(point, losses)
         self.unfinished.succeeded |= losses is not None
         self.unfinished.stopped.clear()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
@@ -222,7 +223,7 @@ class SearchRun(AskingRun):
                 return
             self.unfinished.stopped.add(trial)
             self.unfinished.ended_early.add(point)
-            submit_losses(self.privatizer, point, None)
+            self.privatizer.submit(point, None)
             self._held[point] = None
             self.replay.sync()
             self._add_point(self.space, trial, point, parameters)

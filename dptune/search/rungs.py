@@ -30,7 +30,7 @@ from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.ledger.entries import Quota
 from dptune.privacy.privatizer import Losses
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.replay import RUNG, point_name, refuse_name, submit_losses
+from dptune.search.replay import RUNG, point_name, refuse_name
 from dptune.search.view import RunView
 from dptune.space import Value
 
@@ -68,7 +68,7 @@ class Rungs:
             raise InputError("the step of a report must be a whole number >= 0, such as an epoch: 1, 2, ...")
         step = number
         point = point_name(self.run.scope, f"{trial} at step {step}", parameters)
-        submit_losses(self.run.privatizer, point, losses)
+        self.run.privatizer.submit(point, losses)
         with self.run.lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
             (self._spared.add if self.run.same(parameters, self.run.default or {}) else self._spared.discard)(trial)

@@ -21,16 +21,17 @@ from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.results.budget import left_in_words
+from dptune.results.estimate import Estimate
 from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
 from dptune.search.algorithms.centred_plan import CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.search.algorithms.one_shot import SELECTION, VALUES
 from dptune.search.algorithms.rounds import Rounds
-from dptune.search.answer import Estimate, Recommendation, RunFacts, at_edge, best_of_values, difference_of_values
+from dptune.search.answer import Recommendation, RunFacts, at_edge, best_of_values, difference_of_values
 from dptune.search.final_choice import chosen
 from dptune.search.final_estimate import FinalEstimate
-from dptune.search.outlook import left_in_words
 from dptune.search.replay import VALUE, Replay
 from dptune.space import Space, Value
 

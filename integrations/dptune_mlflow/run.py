@@ -15,7 +15,8 @@ from typing import Any, TypedDict, Unpack
 from dptune import PrivacyLedger
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import Charge
-from dptune.search.answer import Estimate, Recommendation, parameters_in_words
+from dptune.results.estimate import Estimate, parameters_in_words
+from dptune.search.answer import Recommendation
 
 RUN = "dptune.run"  # tag: a digest of the ledger's identity and the run's name
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # MLflow's own tags: nesting, and the text of a run's page

@@ -191,7 +191,7 @@ class PrivateFunction:
 
     def estimate(
         self, study: optuna.Study, parameters: Mapping[str, Any], *, early: bool = False
-    ) -> dptune.search.Estimate:
+    ) -> dptune.results.Estimate:
         """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
 
         They are usually those of ``recommend``. ``early``: the study is to end here, though its run is not complete.

@@ -34,7 +34,6 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.privacy import NoiseSource
 from dptune.search.asked_loss import AskedLoss
-from dptune.search.replay import submit_losses
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select
@@ -106,7 +105,7 @@ class SelectionObjective:
                         "BruteForceSampler()."
                     )
             losses = shielded(self._function, ShieldedTrial(trial), wrapped)
-            submit_losses(self._privatizer, _point(trial.study, trial), losses)
+            self._privatizer.submit(_point(trial.study, trial), losses)
         return WITHHELD
 
     def select(self, study: optuna.Study, *, name: str | None = None) -> dict[str, Any]:
@@ -139,7 +138,7 @@ class SelectionObjective:
         for point, trial in zip(points, trials, strict=True):
             if point not in held:
                 shield = ShieldedTrial(FixedTrial(trial.params, trial.number))
-                submit_losses(self._privatizer, point, shielded(self._function, shield, wrapped))
+                self._privatizer.submit(point, shielded(self._function, shield, wrapped))
         chosen = select_points(points, self._privatizer, name, settings)
         loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
         return {"trial": trials[chosen.index].number, "loss": loss, "mu": chosen.mu, "private": chosen.private}

@@ -24,8 +24,8 @@ from optuna.trial import Trial, TrialState
 import dptune
 from dptune._locks import ForkSafeLock
 from dptune.privacy import PerExampleLosses
+from dptune.results.estimate import parameters_in_words
 from dptune.search import VALUES
-from dptune.search.answer import parameters_in_words
 from dptune.search.asked_loss import UNNAMED, AskedLoss
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun

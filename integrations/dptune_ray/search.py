@@ -290,7 +290,7 @@ class SpaceSearch(RunSearch):
 
     def estimate(
         self, trainable: type[PrivateTrainable], config: Mapping[str, Any], *, early: bool = False
-    ) -> dptune.search.Estimate:
+    ) -> dptune.results.Estimate:
         """Release, once per run, the mean clipped loss (or score) at ``config``, from the share kept for it.
 
         With ``default`` the function is trained there, too, and the estimate has the improvement over it.

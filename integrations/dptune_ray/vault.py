@@ -172,7 +172,7 @@ class Vault:
         earlier = self._own and run.recorded_parameters(trial) is None  # of a run that this one extends
         return value if earlier else None
 
-    def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.search.Estimate | None:
+    def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.results.Estimate | None:
         """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
         self._run.check_estimate(parameters, early=early)
         estimate = self._run.estimated(parameters)
@@ -294,7 +294,7 @@ class Vault:
         self._run.unfinished.withdraw(trial)
         return True
 
-    def estimate(self, upload: Upload, parameters: Mapping[str, Any]) -> dptune.search.Estimate:
+    def estimate(self, upload: Upload, parameters: Mapping[str, Any]) -> dptune.results.Estimate:
         """Release the final estimate; an improvement is one of scores, too, where the function returns scores."""
         losses, *others = self._taken(upload)
         default = others[0] if others else None

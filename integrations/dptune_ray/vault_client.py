@@ -36,7 +36,7 @@ class VaultClient(ActorClient):
         """Hand over the losses (rows,) of a half-trained model; return whether the trial ends: :meth:`Vault.report`."""
         return self._uploaded((trial,), (losses,), Vault.report, trial, dict(parameters), step)
 
-    def estimate(self, parameters: Mapping[str, Any], *losses: Losses | None) -> dptune.search.Estimate:
+    def estimate(self, parameters: Mapping[str, Any], *losses: Losses | None) -> dptune.results.Estimate:
         """Hand over the losses (rows,) at ``parameters`` and at the default configuration: :meth:`Vault.estimate`."""
         return self._uploaded((FINAL, DEFAULT)[: len(losses)], losses, Vault.estimate, dict(parameters))
 

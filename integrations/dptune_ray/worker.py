@@ -249,7 +249,7 @@ class PrivateTrainable(WorkerTrial):
         return repr(dptune.privacy.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
 
 
-def estimated(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
+def estimated(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.results.Estimate:
     """Evaluate at a configuration and, if given, at the default; return the final estimate."""
     return trainable.vault.estimate(flat(configs[0]), *_losses_of(trainable, configs))
 

@@ -16,9 +16,10 @@ from sklearn.metrics import check_scoring
 import dptune
 from dptune.errors import InputError
 from dptune.losses.named import as_loss
-from dptune.search.agreement import check_start
-from dptune.search.answer import Recommendation, parameters_in_words
-from dptune.search.outlook import left_in_words
+from dptune.results.budget import left_in_words
+from dptune.results.estimate import parameters_in_words
+from dptune.results.start import check_start
+from dptune.search.answer import Recommendation
 from dptune_sklearn import public_search
 from dptune_sklearn.models import Failed, Models
 from dptune_sklearn.naming import keep

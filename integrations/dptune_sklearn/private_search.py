@@ -104,7 +104,7 @@ class PrivateSearch(WrappedEstimator):
         best_score_: their mean public score. With ``cv=None`` minus ``best_loss_``.
         selection_: the :class:`dptune.choice.choosing.Selection`, with ``improvement``; only with ``cv=``.
         search_: the public search that was wrapped, fitted.
-        best_loss_: with ``cv=None`` the released :class:`dptune.search.Estimate` of the mean clipped loss; else None.
+        best_loss_: with ``cv=None`` the released :class:`dptune.results.Estimate` of the mean clipped loss; else None.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``. ``sigma`` is the standard
             deviation of the noise in each entry of ``value``. ``params`` is where a value or the estimate was asked
             for; None for other releases.

@@ -17,11 +17,12 @@ import dptune
 from dptune.choice.choosing import ChoiceSettings, lead, select_named
 from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
+from dptune.results.budget import left_in_words, risk_in_words, share_in_words
+from dptune.results.start import check_start, usual_share
 from dptune.search import VALUES, drive
-from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
+from dptune.search.agreement import lineage, newest_name, stored_plan
 from dptune.search.answer import Recommendation, RunFacts
 from dptune.search.asked_loss import AskedLoss
-from dptune.search.outlook import left_in_words, risk_in_words, share_in_words
 from dptune.search.replay import VALUE
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -41,7 +42,7 @@ class SearchResult:
 
     best: Recommendation  # parameters as the estimator is given them
     model: Any  # the estimator, fitted with them
-    loss: dptune.search.Estimate | None  # released; None if no budget was kept for it
+    loss: dptune.results.Estimate | None  # released; None if no budget was kept for it
     public: Mapping[str, Any] | None = None  # attributes that scikit-learn's searches have, of the public rows
 
 

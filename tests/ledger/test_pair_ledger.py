@@ -28,7 +28,7 @@ from dptune.ledger.divisions import Divisions
 from dptune.ledger.events import FlipRelease, GaussianRelease, SelectionRelease
 from dptune.ledger.filter import PURE, Division
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
-from dptune.search.outlook import risk_in_words
+from dptune.results.budget import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
 
 EPSILON, DELTA = 1.0, 1e-5

@@ -26,7 +26,8 @@ from dptune import (
 )
 from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
-from dptune.search.answer import Estimate, at_edge, best_of_values, features
+from dptune.results.estimate import Estimate
+from dptune.search.answer import at_edge, best_of_values, features
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 DEFAULT = {"a": 0.9, "b": 50.0}

@@ -9,8 +9,9 @@ import pytest
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import SeededNoise
+from dptune.results.estimate import Estimate
 from dptune.search import SELECTION, VALUES
-from dptune.search.answer import Estimate, Recommendation
+from dptune.search.answer import Recommendation
 from dptune.search.final_estimate import FinalEstimate
 from dptune.search.view import RunView
 

@@ -28,7 +28,7 @@ from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.agreement import check_start
+from dptune.results.start import check_start
 
 KEY = "report"
 _NOTHING_LEFT = (
