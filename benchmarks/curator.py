@@ -107,6 +107,13 @@ class Curator:
         self._rows[name] = np.full(self.n, self.interval.high)
         self._failed.add(name)
 
+    def submit(self, name: str, losses: Array | None) -> None:
+        """Keep the losses (n,) of a point; None: its evaluation failed."""
+        if losses is None:
+            self.observe_failure(name)
+        else:
+            self.observe(name, losses)
+
     def copy(self, name: str, other: str) -> None:
         """Keep the losses of a point under another name, too."""
         self._rows[other] = self._rows[name]
