@@ -32,7 +32,7 @@ USES = {
     "except dptune.LedgerError: print('asked the server')",
     "figures": LEDGER + "from dptune.figures import save_figure; save_figure(ledger, 'f.png')",
     "lightgbm": "import lightgbm, dptune.losses.models",
-    "cli": LEDGER + "import sys; sys.argv = ['dptune', 'watch', 'l.db', '--once']; from dptune.cli import main; main()",
+    "cli": LEDGER + "import sys; sys.argv = ['dptune', 'show', 'l.db']; from dptune.cli import main; main()",
     "cmaes": "import cmaes, dptune",
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true'; "
     + LEDGER

@@ -11,7 +11,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy.stats import norm
 
 import dptune
@@ -21,7 +20,6 @@ from dptune.choice.paired import PairedEstimate
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.result import Selection
 from dptune.cli.releases import release_rows
-from dptune.cli.watch import frame
 from dptune.ledger.ledger import PLAN
 from dptune.results.estimate import Estimate
 from dptune.search import VALUES
@@ -96,15 +94,6 @@ def a_run(folder: Path) -> SearchRun:
     return run
 
 
-def watched(folder: Path) -> Printed:
-    run = a_run(folder)
-    console = Console(width=140)
-    with console.capture() as captured:
-        console.print(frame(run.ledger, {}))
-    text = " ".join(captured.get().replace("│", " ").split())
-    return Printed("x", "final", 4.0, run.plan.final_mu, [text], (0.0, 4.0), 4)
-
-
 def plotted(folder: Path) -> Printed:
     run = a_run(folder)
     axes = plt.figure().subplots()
@@ -120,7 +109,6 @@ WHERE: dict[str, Callable[[Path], Printed]] = {
     "select": selection,
     "select with public=": public_choice,
     "with Laplace noise": with_laplace_noise,
-    "dptune watch": watched,
     "dptune plot": plotted,
 }
 

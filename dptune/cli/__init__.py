@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 try:
-    from dptune.cli import commands, watch
+    from dptune.cli import commands
     from dptune.cli.shared import app
 except ModuleNotFoundError as error:
     if error.name not in ("typer", "rich"):
@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
 
 from dptune.errors import DptuneError
 
-__all__ = ["app", "commands", "main", "watch"]
+__all__ = ["app", "commands", "main"]
 
 
 def main() -> None:

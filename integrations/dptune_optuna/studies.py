@@ -287,8 +287,8 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
 def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
     if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
         stored = progress.get("recommended")
-        so_far = f" {parameters_in_words(stored, '`')}; how sure that is" if isinstance(stored, dict) else ""
-        return f"so far:{so_far} `dptune watch` works out from the ledger"
+        so_far = f"{parameters_in_words(stored, '`')}. " if isinstance(stored, dict) else ""
+        return f"so far: {so_far}`recommend(study)` computes it from all released values, with its interval."
     best = run.so_far()
     if best is None:
         return "when something is released that says where to look"

@@ -57,7 +57,7 @@ SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-
 PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
        "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
-       "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign", "docs/cli.md#watch-a-run",
+       "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign",
        "docs/cli.md#certificates", ALONE, SPACES, SELECTION, PRUNING, PRIVATE,
        "docs/postgresql.md"}  # fmt: skip
 
@@ -131,7 +131,6 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     for example, printed in zip(json.loads(shown)["releases"], (row, row), strict=True):
         assert [*example] == [name for name in printed if name != "what"]
     assert {name: [*json.loads(shown)[name]] for name in known} == {name: [*facts] for name, facts in known.items()}
-    run("docs/cli.md#watch-a-run")
 
 
 def test_the_certificates_of_the_page_are_printed(tmp_path: Path) -> None:
