@@ -68,7 +68,7 @@ def of_a_choice() -> tuple[dptune.PrivacyLedger, dptune.Selection]:
     public, private = (np.abs(rng.normal(0.5 + 0.1 * np.arange(4)[:, None], 0.1, (4, n))) for n in (60, 200))
     ledger = dptune.PrivacyLedger("choice.db", dptune.Budget.approximate_dp(2, 1e-5))
     privatizer = dptune.LossPrivatizer(ledger, n=200)
-    return ledger, dptune.select(private, privatizer, name="svc", public=public, default=3)
+    return ledger, dptune.select(private, privatizer, name="svc", public_losses=public, default_place=3)
 
 
 # ---- statements and lists ------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def selection(folder: Path) -> Printed:
 
 
 def public_choice(folder: Path, budget: Budget = GDP) -> Printed:
-    about: dict[str, Any] = {"name": "x", "default": 0, "estimate_share": SHARE}
-    found = dptune.select(LOSSES, people(folder, budget), public=PUBLIC, **about)
+    about: dict[str, Any] = {"name": "x", "default_place": 0, "estimate_share": SHARE}
+    found = dptune.select(LOSSES, people(folder, budget), public_losses=PUBLIC, **about)
     stored: Any = found.to_dict()["improvement"]
     return of_a_choice(folder, "x", str(found), found.summary(), told(stored["interval"], stored["value"]))
 
@@ -107,7 +107,7 @@ def plotted(folder: Path) -> Printed:
 
 WHERE: dict[str, Callable[[Path], Printed]] = {
     "select": selection,
-    "select with public=": public_choice,
+    "select with public_losses=": public_choice,
     "with Laplace noise": with_laplace_noise,
     "dptune plot": plotted,
 }

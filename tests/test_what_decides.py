@@ -63,6 +63,7 @@ def each(**changed: Any) -> dict[str, Settings]:
 
 
 NAME = "it is the name"
+PAYER = ("groups", "n", "clip", "budget")  # of a privatizer that a ledger is filled with: see LossPrivatizer
 PEOPLE = "private: no ledger keeps a digest of it"
 
 
@@ -80,26 +81,33 @@ def models(*strengths: float) -> list[LogisticRegression]:
 
 def selected(folder: Path, given: Settings) -> Any:
     settings = dict(given)
-    who = people(folder, **settings.pop("privatizer", {}))
+    who = people(folder, **settings.pop("ledger", {}))
     return dptune.select(settings.pop("candidates"), who, name="x", **settings)
 
 
 OF_MODELS = Surface(
     selected,
-    parameters(dptune.select, "public", "public_weight", "finalists", "report_share"),
-    {"candidates": models(0.1, 1.0, 9.0), "mu": 0.5, "loss": "zero_one", "data": PRIVATE, "default": 0,
+    parameters(dptune.select, *PAYER, "public_losses", "public_weight", "finalists", "report_share"),
+    {"candidates": models(0.1, 1.0, 9.0), "mu": 0.5, "loss": "zero_one", "data": PRIVATE, "default_place": 0,
      "estimate_share": 0.2},
-    each(candidates=models(0.1, 2.0, 9.0), privatizer={"clip": (0.0, 2.0)}, mu=0.6, loss=OWN, default=1,
+    each(candidates=models(0.1, 2.0, 9.0), ledger={"clip": (0.0, 2.0)}, mu=0.6, loss=OWN, default_place=1,
          estimate_share=0.3),
     {"name": NAME, "data": PEOPLE},
 )  # fmt: skip
 OF_PUBLIC_LOSSES = Surface(
     selected,
-    parameters(dptune.select),
-    {"candidates": LOSSES, "public": PUBLIC, "mu": 0.5, "default": 0, "estimate_share": 0.2, "finalists": 3},
+    parameters(dptune.select, *PAYER),
     {
-        **each(public=PUBLIC[:, ::-1], privatizer={"clip": (0.0, 2.0)}, mu=0.6, default=1, estimate_share=0.3),
-        **each(public_weight=0.5, finalists=2),
+        "candidates": LOSSES,
+        "public_losses": PUBLIC,
+        "mu": 0.5,
+        "default_place": 0,
+        "estimate_share": 0.2,
+        "finalists": 3,
+    },
+    {
+        **each(public_losses=PUBLIC[:, ::-1], ledger={"clip": (0.0, 2.0)}, mu=0.6, default_place=1, estimate_share=0.3),
+        **each(public_weight=0.5, finalists=2, estimate_share=0.3),
         "loss": {"candidates": models(0.1, 1.0, 2.0, 9.0), "loss": "brier", "data": PRIVATE},
         "report_share": {"mu": None, "report_share": 0.2},
     },
@@ -125,12 +133,12 @@ def other(trial: Any, A: Any, b: Any) -> Any:
 def chosen(folder: Path, given: Settings) -> Any:
     settings = dict(given)
     proposing, train = study(settings.pop("study", 4)), settings.pop("train", trained)
-    return choose(proposing, train, progress=False, **{"privatizer": people(folder), **settings}).selection
+    return choose(proposing, train, progress=False, **{"ledger": people(folder), **settings}).selection
 
 
 OF_A_STUDY = Surface(
     chosen,
-    ("study", "train", *ChoiceOptions.__annotations__),
+    ("study", "train", *(name for name in ChoiceOptions.__annotations__ if name not in ("ledger", *PAYER))),
     {"loss": "zero_one", "data": PRIVATE, "public": (X, Y), "default": {"C": 1.0}, "mu": 0.5, "name": "x",
      "cv": KFold(3), "finalists": 3},
     {
@@ -141,10 +149,7 @@ OF_A_STUDY = Surface(
     {
         "name": NAME,
         "data": PEOPLE,
-        "ledger": "it holds the answers",
-        "privatizer": "of it, see that of a run",
-        "n": "a ledger protects one number of people",
-        **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select with public="),
+        **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select"),
     },
 )  # fmt: skip
 
@@ -193,7 +198,7 @@ OF_PEOPLE = Surface(
 
 def reported(folder: Path, given: Settings) -> Any:
     settings = dict(given)
-    who = people(folder, **settings.pop("privatizer", {}))
+    who = people(folder, **settings.pop("ledger", {}))
     return dptune.report(settings.pop("model"), who, **settings)
 
 
@@ -201,11 +206,11 @@ KINDS = RNG.integers(2, size=60)
 WITH_KINDS = np.column_stack([X, KINDS])
 OF_A_REPORT = Surface(
     reported,
-    parameters(dptune.report),
+    parameters(dptune.report, *PAYER),
     {"model": LogisticRegression().fit(WITH_KINDS, Y), "data": (WITH_KINDS[:N].copy(), Y[:N].copy()),
      "public": (WITH_KINDS, Y), "mu": 0.5, "bins": 3},
     {
-        **each(model=LogisticRegression(C=0.01).fit(WITH_KINDS, Y), privatizer={"person_weights": np.arange(1, N + 1)}),
+        **each(model=LogisticRegression(C=0.01).fit(WITH_KINDS, Y), ledger={"person_weights": np.arange(1, N + 1)}),
         **each(public=(WITH_KINDS[::-1], Y[::-1]), mu=0.6, by=2, positive=0, threshold=0.6, bins=6),
     },
     {
@@ -243,7 +248,7 @@ OF_REPEATS = Surface(
 
 SURFACES = {
     "select": OF_MODELS,
-    "select with public=": OF_PUBLIC_LOSSES,
+    "select with public_losses=": OF_PUBLIC_LOSSES,
     "choose": OF_A_STUDY,
     "SearchRun": OF_A_RUN,
     "LossPrivatizer": OF_PEOPLE,

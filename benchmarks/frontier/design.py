@@ -21,7 +21,7 @@ Every search begins with the default. The order of cells is that of importance, 
 2. new tasks, mu = .25 and 2: the centred search and TPE on 12 splits, the Gaussian process on the first 4;
 3. the tasks of the earlier comparison: limits without privacy, the centred search and TPE at mu = 1 and .5, split by
    split;
-4. new tasks, mu = 1 and .5: one choice that keeps the default (`dptune.select(default=)`). **Added later**, when the
+4. new tasks, mu = 1 and .5: one choice that keeps the default (`dptune.select`). **Added later**, when the
    search's results were known: no part of the outcome.
 """
 

@@ -64,7 +64,7 @@ def run(family: Family, n: int, budget: dptune.Budget, seed: int) -> tuple[bool,
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", budget)
         privatizer = dptune.LossPrivatizer(ledger, n=n)
-        made = dptune.select(private, privatizer, name="choice", public=public, default=0)
+        made = dptune.select(private, privatizer, name="choice", public_losses=public, default_place=0)
     D = private[0] - private[made.index]
     said = made.verdict == "better"
     if (gain := made.improvement) is None:

@@ -68,7 +68,7 @@ def measure(cell: Cell, table: Table) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", BUDGETS[cell.budget])
         privatizer = dptune.LossPrivatizer(ledger, n=cell.n)
-        made = dptune.select(list(private), privatizer, name="choice", public=table.public, default=0)
+        made = dptune.select(list(private), privatizer, name="choice", public_losses=table.public, default_place=0)
         low, high = privatizer.interval.low, privatizer.interval.high
     found: dict[str, Any] = {**asdict(cell), "loss": float(table.judge[made.index]), "verdict": made.verdict}
     if (gain := made.improvement) is not None:

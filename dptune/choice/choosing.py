@@ -3,14 +3,14 @@
 Example::
 
     models = [SVC(C=C).fit(X_train, y_train) for C in numpy.logspace(-3, 3, 200)]   # public training data
-    chosen = dptune.select(models, privatizer, mu=0.5, name="svc", loss="zero_one_loss", data=(X_val, y_val))
+    chosen = dptune.select(models, ledger, data=(X_val, y_val), loss="zero_one_loss", mu=0.5)
     best = models[chosen.index]
 
-Cross-validated losses of public rows, ``public=``, make this far better: see :mod:`dptune.choice.public_choice`.
+Cross-validated losses of public rows, ``public_losses=``, make this far better: see :mod:`dptune.choice.public_choice`.
 
 Guarantee: what is returned is a function of releases that together cost ``mu`` in GDP, under replacing all records of
 one unit, for a trusted curator (this process): the index by the exponential mechanism, the estimate by a Gaussian.
-With ``public=`` the guarantee is that of :class:`dptune.PublicChoice`.
+With ``public_losses=`` the guarantee is that of :class:`dptune.PublicChoice`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import Checked, at_least, check, positive, share
+from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import bounded_range_from_mu
+from dptune.ledger.gdp import Budget, bounded_range_from_mu
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, call_guarded, losses_function
@@ -45,14 +46,18 @@ from dptune.results.start import check_start
 
 def select(
     candidates: Iterable[Any] | Callable[[int], Any],
-    privatizer: LossPrivatizer,
+    ledger: Payer,
     *,
-    name: str,
-    public: npt.ArrayLike | None = None,
-    mu: float | None = None,
-    loss: str | NamedLoss | None = None,
     data: Data | Callable[[], Data] | None = None,
-    default: int | None = None,
+    loss: str | NamedLoss | None = None,
+    public_losses: npt.ArrayLike | None = None,
+    default_place: int | None = None,
+    groups: npt.ArrayLike | None = None,
+    n: int | None = None,
+    clip: tuple[float, float] | None = None,
+    budget: Budget | None = None,
+    name: str = "choice",
+    mu: float | None = None,
     estimate_share: float | None = None,
     public_weight: float = 1.0,
     finalists: int | None = None,
@@ -67,22 +72,26 @@ def select(
     Args:
         candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate
             that could not be evaluated. Or with ``loss`` and ``data`` m fitted estimators, trained on public data.
-            With ``public`` also a function of a candidate's place, which trains it: only finalists are trained.
-        privatizer: clips, pays, and adds noise.
-        public: (m, N) losses of N public rows by cross-validation, in the same loss. Public rows then rank the
-            candidates and vote, and the estimate is one of the improvement over ``default``.
+            With ``public_losses`` also a function of a candidate's place, which trains it: only finalists are trained.
+        ledger: pays: a ``PrivacyLedger``, its path or URL. Or a ``LossPrivatizer``, which has its own people and clip.
+        public_losses: (m, N) losses of N public rows by cross-validation, in the same loss. Public rows then rank the
+            candidates and vote, and the estimate is one of the improvement over ``default_place``.
         mu: GDP price of choice and estimate together, whatever m is; default all that the ledger has not planned
             otherwise. That buys a choice more where a new ledger's budget is in (epsilon, delta).
-        name: of the choice, in the ledger.
+        name: of the choice, in the ledger; a second choice needs another name.
         loss: the per-example loss of the estimators: a name, or a ``NamedLoss`` of your own. It must be a mean over
             people: AUC, F1 or R2 are refused.
         data: (X, y) of the private examples, or a function that loads them.
-        default: place, from 0, of the candidate that you would take without a choice. Beforehand it is ten times as
-            likely as all others together, so that noise seldom leaves it for something worse; it costs no budget.
+        groups: whose each private row is (rows,); default one person for each row.
+        n: number of private rows, where neither ``data`` nor an array of losses says it.
+        clip: (low, high) of a loss, where neither ``public_losses`` nor the loss has a range.
+        budget: of a ledger that does not exist yet.
+        default_place: place, from 0, of the candidate that you would take without a choice. Beforehand it is ten times
+            as likely as all others together, so that noise seldom leaves it for something worse; it costs no budget.
             Without it noise did so in 23% of choices where losses have tails (docs/research/measurements.md).
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
-            With ``public``: of the improvement; default what public rows say is needed to show it.
-        public_weight, finalists, report_share: see :class:`dptune.PublicChoice`; they need ``public``.
+            With ``public_losses``: of the improvement; default what public rows say is needed to show it.
+        public_weight, finalists, report_share: see :class:`dptune.PublicChoice`; they need ``public_losses``.
 
     Raises:
         InputError: a setting, or the shape of the losses, is not usable, or the candidate at ``default`` could not be
@@ -91,17 +100,21 @@ def select(
         BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
-    if public is not None:
+    told = data if loss is not None or data is not None else candidates
+    privatizer = privatizer_of(ledger, told, groups=groups, n=n, clip=clip, budget=budget)
+    if public_losses is not None:
         choice = PublicChoice(
-            public, privatizer, name=name, default=default, loss=loss, mu=mu, public_weight=public_weight,
-            estimate_share=estimate_share, finalists=finalists, report_share=report_share,
+            public_losses, privatizer, name=name, default_place=default_place, loss=loss, mu=mu,
+            public_weight=public_weight, estimate_share=estimate_share, finalists=finalists, report_share=report_share,
         )  # fmt: skip
         return choice.choose(_losses_of_finalists(candidates, choice, privatizer, loss, data))
     if report_share is not None:
-        raise InputError("report_share= needs public=; else give mu=, which leaves the rest. Nothing was charged.")
+        raise InputError("report_share= needs public_losses=; else give mu=. Nothing was charged.")
     if callable(candidates):
-        raise InputError("candidates may be a function only with public=, which says how many there are.")
-    settings = ChoiceSettings(mu, default, estimate_share or 0.0)
+        raise InputError("candidates may be a function only with public_losses=, which says how many there are.")
+    if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:
+        privatizer.use_clip((0.0, as_loss(loss).most))
+    settings = ChoiceSettings(mu, default_place, estimate_share or 0.0)
     check_choice(privatizer, name, settings)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     own_losses = _losses(candidates, function, privatizer.rows)
@@ -124,7 +137,7 @@ class ChoiceSettings(Checked):
         """Refuse a default that is no place of so many candidates."""
         if self.default is not None and self.default >= candidates:
             raise InputError(
-                f"default= must be the place of one of the {candidates} candidates, from 0; got {self.default}."
+                f"default_place= must be the place of one of the {candidates} candidates, from 0; got {self.default}."
             )
 
     def choice_share(self, privatizer: LossPrivatizer) -> float:
@@ -180,7 +193,7 @@ def select_named(
         for point, losses in candidates:
             if losses is None and len(points) == settings.default:
                 raise InputError(
-                    f"candidate {settings.default}, the default=, could not be evaluated, so it cannot be kept."
+                    f"candidate {settings.default}, the default_place=, could not be evaluated, so it cannot be kept."
                 )
             points.append(point)
             evaluated += losses is not None
@@ -245,7 +258,7 @@ def _losses_of_finalists(
         asked = list(candidates)
         if len(asked) != choice.public.m:
             raise InputError(
-                f"public= has the losses of {choice.public.m} candidates, and {len(asked)} candidates were given. "
+                f"public_losses= has the losses of {choice.public.m} candidates, and {len(asked)} were given. "
                 "Nothing was charged."
             )
         if loss is None and data is None:

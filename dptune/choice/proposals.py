@@ -14,9 +14,9 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Required, TypedDict
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,12 @@ import dptune
 from dptune._checks import at_least
 from dptune.choice.choosing import private_losses
 from dptune.choice.crossval import cross_validated_losses, public_folds
+from dptune.choice.payer import Payer, privatizer_of
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, ObjectiveRefused
 from dptune.losses.models import BoosterModel
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
-from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.privacy.privatizer import Losses
 from dptune.results.budget import left_in_words
 from dptune.results.estimate import parameters_in_words
 from dptune.results.start import check_start
@@ -37,45 +38,48 @@ from dptune.results.start import check_start
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share")  # of a PublicChoice
 Say = Callable[[str], object]  # shows a public line
-_CANDIDATES = "candidates"  # the fact of a choice that says which configurations it is among
 CANDIDATES = 200  # of a search, the best of them, that are cross-validated
+_CANDIDATES = "candidates"  # the fact of a choice that says which configurations it is among
 
 
-class ChoiceOptions(TypedDict, total=False):
-    """The options of every front end's ``choose``, all by name; ``loss`` and ``data`` are required.
+@dataclass(frozen=True, kw_only=True)
+class ChoiceOptions:
+    """The options of every front end's ``choose``, as :func:`choose_among` takes them.
 
     Attributes:
-        loss: the per-example loss, a name or a ``NamedLoss``.
         data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
-        ledger: pays; one person for each private row.
-        privatizer: instead of ``ledger``, where people have several rows or weights.
-        n: number of private people, with ``ledger``, where ``data`` is a function.
+        loss: the per-example loss, a name or a ``NamedLoss``.
+        ledger: pays: a ``PrivacyLedger``, its path or URL, or a ``LossPrivatizer`` where people have weights.
         public: (X, y), the public rows that train.
-        cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
-        public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         default: your configuration of today: a candidate, and what the verdict compares with.
+        groups: whose each private row is; default one person for each row.
+        n: number of private rows, where ``data`` is a function.
+        budget: of a ledger that does not exist yet.
         name: of the choice in the ledger. Default ``"<search> (choice)"``; of a search without a name of its own a
             digest of what it proposes, so that the same proposals are the same choice.
+        cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
+        public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most; default 200.
         mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
     """
 
-    loss: Required[str | NamedLoss]
-    data: Required[Data | Callable[[], Data]]
-    ledger: dptune.PrivacyLedger | None
-    privatizer: LossPrivatizer | None
-    n: int | None
-    public: tuple[Any, Any] | None
-    cv: Any
-    public_losses: npt.ArrayLike | None
-    default: Parameters | None
-    name: str | None
-    candidates: int
-    mu: float | None
-    public_weight: float
-    estimate_share: float | None
-    finalists: int | None
-    report_share: float | None
+    data: Data | Callable[[], Data]
+    loss: str | NamedLoss
+    ledger: Payer
+    public: tuple[Any, Any] | None = None
+    default: Parameters | None = None
+    groups: npt.ArrayLike | None = None
+    n: int | None = None
+    budget: dptune.Budget | None = None
+    name: str | None = None
+    cv: Any = 5
+    public_losses: npt.ArrayLike | None = None
+    candidates: int = CANDIDATES
+    mu: float | None = None
+    public_weight: float = 1.0
+    estimate_share: float | None = None
+    finalists: int | None = None
+    report_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,13 +171,13 @@ class PublicTraining:
             raise InputError(
                 f"train must be a function (configuration, X, y) -> model or an estimator; got {type(train).__name__}."
             )
-        public = options.get("public")
+        public = options.public
         if not isinstance(public, tuple | list) or len(public) != 2:
             raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
         self.public = (public[0], public[1])
-        self._loss = options["loss"]
-        has_losses = options.get("public_losses") is not None
-        folds = None if has_losses else public_folds(*self.public, cv=options.get("cv", 5), loss=self._loss)
+        self._loss = options.loss
+        has_losses = options.public_losses is not None
+        folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
         self._folds = folds
 
     def losses(self, at: Any) -> npt.NDArray[np.float64]:
@@ -225,38 +229,36 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
-    privatizer = _privatizer(options)
-    loss = options["loss"]
-    most = at_least("candidates", options.get("candidates", CANDIDATES), 2)
-    candidates, default = proposals.with_default(options.get("default"), most)
+    privatizer = privatizer_of(options.ledger, options.data, groups=options.groups, n=options.n, budget=options.budget)
+    loss = options.loss
+    most = at_least("candidates", options.candidates, 2)
+    candidates, default = proposals.with_default(options.default, most)
     if len(candidates) < 2:
         raise InputError(
             f"a choice needs two configurations or more; got {len(candidates)}. One needs no private rows. "
             "Nothing was charged."
         )
-    asks: Any = losses_function(
-        functools.partial(_as_it_is, trainer.inputs), loss, options["data"], rows=privatizer.rows
-    )
+    asks: Any = losses_function(functools.partial(_as_it_is, trainer.inputs), loss, options.data, rows=privatizer.rows)
     try:
         asks.train(None)  # loads the private rows, and refuses a user's function that reaches them, before it is called
     except ObjectiveRefused as error:
         raise InputError(str(error)) from None
     proposed = _digest(candidates, default, loss)
-    name = options.get("name") or (f"choice {proposed}" if proposals.name is None else f"{proposals.name} (choice)")
+    name = options.name or (f"choice {proposed}" if proposals.name is None else f"{proposals.name} (choice)")
     if privatizer.ledger.count(name) == 0:
         try:
-            check_start(privatizer.ledger, name, options.get("mu"))
+            check_start(privatizer.ledger, name, options.mu)
         except BudgetExhausted as error:
-            if proposals.name is None and options.get("name") is None:
+            if proposals.name is None and options.name is None:
                 error.add_note(
                     "The search has no name, so the choice is known by its candidates, and these are others than "
                     "before. Give the search a name and a seed or a storage, so that a rerun returns the first choice."
                 )
             raise
-    public_losses = _given_losses(options.get("public_losses"), proposals.searched, candidates)
+    public_losses = _given_losses(options.public_losses, proposals.searched, candidates)
     public = _matrix(trainer.losses(candidates) if public_losses is None else public_losses, default, warn)
-    settings: Any = {setting: value for setting, value in options.items() if setting in SETTINGS}
-    choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
+    settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
+    choice = dptune.PublicChoice(public, privatizer, name=name, default_place=default, loss=loss, **settings)
     if privatizer.ledger.fix(name, _CANDIDATES, proposed) != proposed:  # an index would mean another configuration
         raise BudgetMismatch(
             f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
@@ -271,34 +273,6 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     if isinstance(model, Exception):
         raise model
     return Choice(dict(candidates[selection.index].parameters), selection, model, left_in_words(privatizer.ledger))
-
-
-def check_options(options: ChoiceOptions) -> None:
-    """Refuse unknown and missing options."""
-    allowed = ChoiceOptions.__annotations__
-    if unknown := sorted(options.keys() - allowed.keys()):
-        raise InputError(
-            f"choose has no option {', '.join(map(repr, unknown))}; it has {', '.join(allowed)}. Nothing was charged."
-        )
-    if missing := [name for name in ("loss", "data") if name not in options]:
-        raise InputError(f"choose needs {' and '.join(f'{name}=' for name in missing)}. Nothing was charged.")
-
-
-def _privatizer(options: ChoiceOptions) -> LossPrivatizer:
-    """Return the privatizer that a user gave, or one of the ledger with one person for each private row."""
-    privatizer, ledger, n, data = (options.get(name) for name in ("privatizer", "ledger", "n", "data"))
-    if isinstance(privatizer, LossPrivatizer) and ledger is None:
-        if n is not None:
-            raise InputError("n= goes with ledger=; the privatizer knows its number of people. Nothing was charged.")
-        return privatizer
-    if not isinstance(ledger, dptune.PrivacyLedger) or privatizer is not None:
-        raise InputError("give ledger=, or privatizer= where people have several rows; not both. Nothing was charged.")
-    if n is None and callable(data):
-        raise InputError("data= is a function that loads the private rows: give n=, their number, which is public.")
-    answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
-    if n is None and not isinstance(answers, Sized):
-        raise InputError("data= must be (X, y), dptune.Rows(X, y, like=...), or a function that returns them.")
-    return LossPrivatizer(ledger, n=len(answers) if n is None else n)  # type: ignore[arg-type]  # it refuses others
 
 
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:

@@ -5,8 +5,8 @@ decide: they are asked once which finalist is best, and once how much better it 
 
 Example::
 
-    choice = dptune.PublicChoice(V, privatizer, name="svm", default=0)    # V (m, N): cross-validated public losses
-    print(choice.outlook)                                                 # before anything is spent
+    choice = dptune.PublicChoice(V, privatizer, name="svm", default_place=0)  # V (m, N): cross-validated losses
+    print(choice.outlook)                                                        # before anything is spent
     chosen = choice.choose({j: losses(train(j)) for j in choice.to_train})
     print(chosen.summary())
 
@@ -52,12 +52,12 @@ class PublicChoice:
     """A choice that public rows have prepared. Nothing is charged before :meth:`choose`.
 
     Args:
-        public: (m, N) losses of N public rows under m candidates, each by a model that was trained without the row
-            (cross-validation). It must be the loss that private people are asked for. A candidate that failed: NaN.
-        privatizer: of the private people. With ``clip="auto"`` the range of a loss is read off ``public``.
+        public_losses: (m, N) losses of N public rows under m candidates, each by a model that was trained without the
+            row (cross-validation). It must be the loss that private people are asked for. A candidate that failed: NaN.
+        privatizer: of the private people. With ``clip="auto"`` the range of a loss is read off ``public_losses``.
         name: of the choice in the ledger. With the same name, public losses and settings, a choice that was made is
             returned, and costs nothing.
-        default: place, from 0, of the candidate that you have today. It is what the estimate compares with.
+        default_place: place, from 0, of the candidate that you have today. It is what the estimate compares with.
         loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
@@ -79,11 +79,11 @@ class PublicChoice:
 
     def __init__(
         self,
-        public: npt.ArrayLike,
+        public_losses: npt.ArrayLike,
         privatizer: LossPrivatizer,
         *,
         name: str,
-        default: int | None = None,
+        default_place: int | None = None,
         loss: str | NamedLoss | None = None,
         mu: float | None = None,
         public_weight: float = 1.0,
@@ -95,9 +95,9 @@ class PublicChoice:
             raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
         self._privatizer = privatizer
         self.name = text("name", name)
-        self.public = PublicLosses.of(public, _known_range(privatizer, loss))
+        self.public = PublicLosses.of(public_losses, _known_range(privatizer, loss))
         self._loss = None if loss is None else as_loss(loss).name
-        self.default = None if default is None else self._place(default)
+        self.default = None if default_place is None else self._place(default_place)
         asked = planning.Wanted(
             mu=None if mu is None else positive("mu", mu),
             public_weight=0.0 if public_weight == 0 else positive("public_weight", public_weight),
@@ -114,11 +114,11 @@ class PublicChoice:
         privatizer.use_clip((self.public.low, self.public.high))
 
     def _place(self, default: object) -> int:
-        place = at_least("default", default, 0)
+        place = at_least("default_place", default, 0)
         if place not in self.public.order:
             raise InputError(
-                f"default={place} must be the place of one of the {self.public.m} candidates, from 0, that has public "
-                "losses. Nothing was charged."
+                f"default_place={place} must be the place of one of the {self.public.m} candidates, from 0, that has "
+                "public losses. Nothing was charged."
             )
         return place
 
@@ -240,8 +240,8 @@ class PublicChoice:
             raise InputError(f"losses of the candidates {missing[:5]} are missing; give None for one that failed.")
         if self.default in needed and losses[self.default] is None:
             raise InputError(
-                f"candidate {self.default}, the default=, could not be trained, so nothing can be compared with it. "
-                "Correct it, or leave default= out. Nothing was charged."
+                f"candidate {self.default}, the default, could not be trained, so nothing can be compared with it. "
+                "Correct it, or omit default_place=. Nothing was charged."
             )
         asked = {j: losses[j] for j in needed}
         left = [j for j in self.finalists if asked.get(j) is not None]

@@ -26,7 +26,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from tqdm.auto import tqdm
 import dptune
 from dptune._checks import at_least, boolean
 from dptune.choice.crossval import cross_validated_losses
+from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
     Choice,
@@ -44,11 +45,12 @@ from dptune.choice.proposals import (
     Proposals,
     PublicTraining,
     as_model,
-    check_options,
     choose_among,
     is_estimator,
 )
 from dptune.errors import BudgetMismatch
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
 
@@ -113,7 +115,28 @@ def candidate(trial: Any, model: Any, *, held_out: Pair | None = None, rows: Pai
 
 
 def choose(
-    study: optuna.Study, train: Any, *, n_jobs: int = 1, progress: bool = True, **options: Unpack[ChoiceOptions]
+    study: optuna.Study,
+    train: Any,
+    *,
+    data: Data | Callable[[], Data],
+    loss: str | NamedLoss,
+    ledger: Payer,
+    public: tuple[Any, Any] | None = None,
+    default: Mapping[str, Any] | None = None,
+    groups: npt.ArrayLike | None = None,
+    n: int | None = None,
+    budget: dptune.Budget | None = None,
+    name: str | None = None,
+    cv: Any = 5,
+    public_losses: npt.ArrayLike | None = None,
+    candidates: int = 200,
+    mu: float | None = None,
+    public_weight: float = 1.0,
+    estimate_share: float | None = None,
+    finalists: int | None = None,
+    report_share: float | None = None,
+    n_jobs: int = 1,
+    progress: bool = True,
 ) -> Choice:
     """Let private people choose among the best configurations of a study that has seen public rows only.
 
@@ -126,10 +149,21 @@ def choose(
         train: (trial, X, y) -> model, trained on these public rows; ``trial`` has the parameters, as a ``FixedTrial``
             and as ``trial.params``. Or an estimator of scikit-learn's kind whose parameters the study has searched. Or
             the study's objective, with one argument, which calls :func:`candidate` and hands the public rows over.
+        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
+        loss: the per-example loss, a name or a ``NamedLoss``.
+        ledger: pays: a ``PrivacyLedger``, its path or URL, or a ``LossPrivatizer`` where people have weights.
+        public: (X, y), the public rows that train; not where an objective hands them over.
+        default: your configuration of today: a candidate, and what the verdict compares with.
+        groups: whose each private row is; default one person for each row.
+        n: number of private rows, where ``data`` is a function.
+        budget: of a ledger that does not exist yet.
+        name: of the choice in the ledger; default ``"<study> (choice)"``, or a digest of what is proposed.
+        cv: folds of the public rows: a number, or a scikit-learn splitter.
+        public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
+        candidates: how many configurations are cross-validated at most.
+        mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
         n_jobs: threads that train; -1: as many as there are CPUs.
         progress: show progress bars.
-        options: ``loss`` and ``data``, which are required, ``ledger`` or ``privatizer``, ``public``, ``default``,
-            ``name`` and others: see :class:`dptune.choice.proposals.ChoiceOptions`.
 
     Returns:
         A :class:`dptune.choice.proposals.Choice`: ``params``, ``selection`` and ``model``.
@@ -138,7 +172,6 @@ def choose(
         InputError, UnsupportedMetric, BudgetExhausted, BudgetMismatch: as in
             :func:`dptune.choice.proposals.choose_among`.
     """
-    check_options(options)
     if not isinstance(study, optuna.Study):
         raise dptune.InputError(f"study must be an optuna.Study; got {type(study).__name__}. Nothing was charged.")
     workers = os.cpu_count() or 1 if n_jobs == -1 else at_least("n_jobs", n_jobs, 1)
@@ -147,7 +180,13 @@ def choose(
         searched=len(study.trials),
         name=None if study.study_name.startswith(UNNAMED) else study.study_name,
     )
-    inputs = (train, options.get("public"))
+    options = ChoiceOptions(
+        data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
+        budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
+        public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
+        report_share=report_share,
+    )  # fmt: skip
+    inputs = (train, public)
     shows = boolean("progress", progress)
     threads = _Threads(study, _training(train, options), inputs, workers=workers, progress=shows)
     try:
@@ -189,8 +228,8 @@ class _Objective:
 
     def __init__(self, objective: Callable[..., Any], options: ChoiceOptions) -> None:
         self._objective = objective
-        self._cv = options.get("cv", 5)
-        self._loss = options["loss"]
+        self._cv = options.cv
+        self._loss = options.loss
         self._answers: set[str] = set()  # digests of the public answers that candidates were compared on
 
     def _handed(self, trial: CandidateTrial) -> _Handed:
@@ -228,7 +267,7 @@ def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective
     if callable(train) and not is_estimator(train) and (wanted := _required(train)) != 3:
         if wanted != 1:
             raise dptune.InputError(f"train must take (trial, X, y), or be the study's objective; it takes {wanted}.")
-        if options.get("public") is not None:
+        if options.public is not None:
             raise dptune.InputError(
                 "an objective of one argument hands its public rows over itself, by dptune_optuna.candidate: leave "
                 "public= out, or give a function train(trial, X, y)."

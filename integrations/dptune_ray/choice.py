@@ -21,24 +21,27 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
+import numpy.typing as npt
 import ray
 from ray import cloudpickle, tune
 
 import dptune
+from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
     Choice,
     ChoiceOptions,
     Proposals,
     PublicTraining,
-    check_options,
     choose_among,
 )
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 
 _logger = logging.getLogger(__name__)
@@ -49,10 +52,26 @@ def choose(
     results: tune.ResultGrid,
     train: Any,
     *,
+    data: Data | Callable[[], Data],
+    loss: str | NamedLoss,
+    ledger: Payer,
+    public: tuple[Any, Any] | None = None,
+    default: Mapping[str, Any] | None = None,
+    groups: npt.ArrayLike | None = None,
+    n: int | None = None,
+    budget: dptune.Budget | None = None,
+    name: str | None = None,
+    cv: Any = 5,
+    public_losses: npt.ArrayLike | None = None,
+    candidates: int = 200,
+    mu: float | None = None,
+    public_weight: float = 1.0,
+    estimate_share: float | None = None,
+    finalists: int | None = None,
+    report_share: float | None = None,
     metric: str | None = None,
     mode: str | None = None,
     task_options: Mapping[str, Any] | None = None,
-    **options: Unpack[ChoiceOptions],
 ) -> Choice:
     """Let private people choose among the best configurations of an experiment that has seen public rows only.
 
@@ -63,10 +82,21 @@ def choose(
         results: what ``Tuner.fit`` returned, of any searcher and scheduler.
         train: (config, X, y) -> model, trained on these public rows, or an estimator of scikit-learn's kind whose
             parameters were searched. The model is sent back: it must pickle.
+        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
+        loss: the per-example loss, a name or a ``NamedLoss``.
+        ledger: pays: a ``PrivacyLedger``, its path or URL, or a ``LossPrivatizer`` where people have weights.
+        public: (X, y), the public rows that train.
+        default: your configuration of today: a candidate, and what the verdict compares with.
+        groups: whose each private row is; default one person for each row.
+        n: number of private rows, where ``data`` is a function.
+        budget: of a ledger that does not exist yet.
+        name: of the choice in the ledger; default ``"<experiment> (choice)"``, or a digest of what is proposed.
+        cv: folds of the public rows: a number, or a scikit-learn splitter.
+        public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
+        candidates: how many configurations are cross-validated at most.
+        mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
         metric, mode: by which results are ranked; default the experiment's.
         task_options: Ray's options of a task, such as ``num_gpus``.
-        options: ``loss``, ``data`` and ``public``, which are required, ``ledger`` or ``privatizer``, ``default``,
-            ``name`` and others: see :class:`dptune.choice.proposals.ChoiceOptions`.
 
     Returns:
         A :class:`dptune.choice.proposals.Choice`: ``params``, ``selection`` and ``model``.
@@ -75,13 +105,18 @@ def choose(
         InputError, UnsupportedMetric, BudgetExhausted, BudgetMismatch: as in
             :func:`dptune.choice.proposals.choose_among`.
     """
-    check_options(options)
+    options = ChoiceOptions(
+        data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
+        budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
+        public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
+        report_share=report_share,
+    )  # fmt: skip
     write_memory_of_cmaes()  # here, where private rows are read, and not in the tasks: a later search may be pickled
-    candidates = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]
+    ranked = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]
     experiment = Path(results.experiment_path).name
     name = None if UNNAMED.search(experiment) else experiment
-    proposals = Proposals(candidates, searched=len(results), name=name)
-    tasks = _Tasks(PublicTraining(train, options), (train, options.get("public")), task_options or {})
+    proposals = Proposals(ranked, searched=len(results), name=name)
+    tasks = _Tasks(PublicTraining(train, options), (train, public), task_options or {})
     return choose_among(proposals, tasks, options, _logger.info, _logger.warning)
 
 

@@ -54,7 +54,7 @@ def decide(search: SearchSettings, privatizer: dptune.LossPrivatizer, models: Mo
         proposed.losses,
         privatizer,
         name=search.name_,
-        default=proposed.default,
+        default_place=proposed.default,
         loss=search.loss,
         mu=search.mu,
         report_share=search.report_share,

@@ -26,7 +26,7 @@ EPSILON_4 = dptune.Budget.approximate_dp(4.0, 1e-5)
 @pytest.mark.parametrize("budget", [None, PAIR], ids=["exponential", "pure"])
 def test_exponents_and_improvement_are_those_of_the_formula(tmp_path: Path, budget: dptune.Budget | None) -> None:
     V, L, noise = PUBLIC, PRIVATE, NoNoise()
-    choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget, noise=noise), name="x", default=0)
+    choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget, noise=noise), name="x", default_place=0)
     found, plan = chosen(choice), choice._plan
     eta = (bounded_range_from_mu if budget is None else pure_from_mu)(plan.choice_mu)
     r, f = plan.radius, list(choice.finalists)
@@ -53,7 +53,7 @@ def test_one_person_moves_index_and_improvement_by_no_more_than_the_noise_covers
     rng, seen, L = np.random.default_rng(seed), [], PRIVATE.copy()
     for name in ("one", "other"):
         noise = Chooses(1)
-        choice = dptune.PublicChoice(PUBLIC, privatizer(tmp_path / name, noise=noise), name="x", default=0)
+        choice = dptune.PublicChoice(PUBLIC, privatizer(tmp_path / name, noise=noise), name="x", default_place=0)
         chosen(choice, L)
         seen.append(noise.seen)
         L[:, 7] = rng.choice([np.inf, -np.inf, np.nan, 0.0, 1e9, *rng.standard_cauchy(9)], size=CANDIDATES)
@@ -67,13 +67,13 @@ def test_one_person_moves_index_and_improvement_by_no_more_than_the_noise_covers
 def test_what_is_spent_is_the_plan_and_a_second_call_is_free(tmp_path: Path) -> None:
     V, L, p = PUBLIC, PRIVATE, privatizer(tmp_path)
     with pytest.raises(dptune.InputError, match="missing"):
-        dptune.PublicChoice(V, p, name="x", default=0).choose({})
-    first = dptune.select(L, p, name="x", public=V, default=0)
+        dptune.PublicChoice(V, p, name="x", default_place=0).choose({})
+    first = dptune.select(L, p, name="x", public_losses=V, default_place=0)
     spent = p.ledger.spent()
     assert spent <= 2.0 * (1 + 1e-9)
-    choice = dptune.PublicChoice(V, privatizer(tmp_path), name="x", default=0)
+    choice = dptune.PublicChoice(V, privatizer(tmp_path), name="x", default_place=0)
     assert choice.to_train == ()
-    assert choice.recorded() == first == dptune.select(L, p, name="x", public=V, default=0)
+    assert choice.recorded() == first == dptune.select(L, p, name="x", public_losses=V, default_place=0)
     assert p.ledger.spent() == spent
     assert json.loads(json.dumps(first.to_dict()))["index"] == first.index
 
@@ -87,7 +87,7 @@ def test_a_candidate_that_fails_in_public_drops_out_with_a_warning(tmp_path: Pat
     data, p = (np.zeros((PEOPLE, 1)), np.zeros(PEOPLE)), privatizer(tmp_path)
     planned = dptune.PublicChoice(PUBLIC, p, name="x", loss="mse").finalists
     with pytest.warns(UserWarning, match=f"candidate {best} drops out: InvalidParameterError"):
-        found = dptune.select(train, p, name="x", public=PUBLIC, loss="mse", data=data)
+        found = dptune.select(train, p, name="x", public_losses=PUBLIC, loss="mse", data=data)
     assert found.index != best
     assert found.finalists == len(planned) - 1
 
@@ -98,19 +98,25 @@ NO_TABLE, FAILED = np.zeros(5), np.where(np.arange(20) == 3, np.nan, np.ones((3,
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"public": NO_TABLE}, "candidates, rows"),
-        ({"public": np.zeros((3, 4))}, "10 public rows"),
-        ({"public": np.vstack([np.ones((1, 20)), np.full((2, 20), np.nan)])}, "two candidates"),
-        ({"public": FAILED}, "every candidate has a public loss that is not"),
+        ({"public_losses": NO_TABLE}, "candidates, rows"),
+        ({"public_losses": np.zeros((3, 4))}, "10 public rows"),
+        ({"public_losses": np.vstack([np.ones((1, 20)), np.full((2, 20), np.nan)])}, "two candidates"),
+        ({"public_losses": FAILED}, "every candidate has a public loss that is not"),
         ({"candidates": PRIVATE[:3]}, "12 candidates, and 3"),
         ({"candidates": [PRIVATE[0], *[None] * (CANDIDATES - 1)]}, "two are needed"),
         ({"mu": 1.0, "report_share": 0.2}, "mu= or report_share="),
-        ({"public": None, "report_share": 0.2}, "report_share= needs public="),
+        ({"public_losses": None, "report_share": 0.2}, "report_share= needs public_losses="),
     ],
 )
 def test_bad_input_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     p = privatizer(tmp_path)
-    asked: dict[str, Any] = {"candidates": PRIVATE, "privatizer": p, "name": "x", "public": PUBLIC, "default": 0}
+    asked: dict[str, Any] = {
+        "candidates": PRIVATE,
+        "ledger": p,
+        "name": "x",
+        "public_losses": PUBLIC,
+        "default_place": 0,
+    }
     with pytest.raises(dptune.InputError, match=words):
         dptune.select(**{**asked, **settings})
     assert p.ledger.spent() == 0
@@ -130,7 +136,7 @@ def test_the_clip_is_read_off_the_public_rows(tmp_path: Path) -> None:
 
 def test_what_a_run_killed_between_the_releases_left_is_made_up_for(tmp_path: Path) -> None:
     p = privatizer(tmp_path)
-    choice = dptune.PublicChoice(PUBLIC, p, name="x", default=0)
+    choice = dptune.PublicChoice(PUBLIC, p, name="x", default_place=0)
     release = p.release
 
     def killed(*args: Any, **kwargs: Any) -> Any:
@@ -141,7 +147,7 @@ def test_what_a_run_killed_between_the_releases_left_is_made_up_for(tmp_path: Pa
     p.release = killed
     with pytest.raises(KeyboardInterrupt):
         chosen(choice)
-    again = dptune.PublicChoice(PUBLIC, privatizer(tmp_path), name="x", default=0)
+    again = dptune.PublicChoice(PUBLIC, privatizer(tmp_path), name="x", default_place=0)
     assert again.recorded() is None
     default, best = again.to_train
     found = chosen(again)
@@ -157,7 +163,7 @@ def test_the_plan_does_not_depend_on_private_losses(tmp_path: Path) -> None:
     dumps = []
     for seed in (1, 2):
         p = privatizer(tmp_path / str(seed), noise=CannedNoise())
-        found = chosen(dptune.PublicChoice(PUBLIC, p, name="x", default=0), losses(seed, PEOPLE))
+        found = chosen(dptune.PublicChoice(PUBLIC, p, name="x", default_place=0), losses(seed, PEOPLE))
         plan = p.ledger.fact("x", "plan")
         dumps.append(json.dumps([found.to_dict(), plan, [c.note for c in p.ledger.charges("x")], p.describe()]))
     assert dumps[0] == dumps[1]
@@ -176,11 +182,11 @@ def test_that_asking_the_people_failed_is_shown_nowhere(tmp_path: Path, public: 
 
         if public:
             p = privatizer(tmp_path / name, noise=CannedNoise())
-            found = dptune.select(ask, p, name="x", public=PUBLIC, default=0)
+            found = dptune.select(ask, p, name="x", public_losses=PUBLIC, default_place=0)
         else:
             p = privatizer(tmp_path / name, noise=CannedNoise(), clip=(0.0, 3.0))
             wrapped = [private_losses(ask, j, PEOPLE) for j in range(CANDIDATES)]
-            found = dptune.select(wrapped, p, name="x", default=0)
+            found = dptune.select(wrapped, p, name="x", default_place=0)
         shown.append(json.dumps([found.to_dict(), [c.note for c in p.ledger.charges("x")]]))
     assert shown[0] == shown[1] == shown[2]
 
@@ -247,7 +253,13 @@ def test_without_a_default_all_of_the_budget_goes_to_the_choice(tmp_path: Path, 
 @pytest.mark.parametrize("budget", [None, EPSILON_4], ids=["mu", "eps"])
 def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path, budget: dptune.Budget | None) -> None:
     p = privatizer(tmp_path, budget=budget)
-    asked: dict[str, Any] = {"name": "x", "public": PUBLIC, "default": 0, "estimate_share": 0.2, "report_share": 0.36}
+    asked: dict[str, Any] = {
+        "name": "x",
+        "public_losses": PUBLIC,
+        "default_place": 0,
+        "estimate_share": 0.2,
+        "report_share": 0.36,
+    }
     whole = p.ledger.allowance().whole(0.64 * 0.8)
     found = dptune.select(PRIVATE, p, **asked)
     assert found.mu == pytest.approx(0.8 * whole)
@@ -263,7 +275,7 @@ def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path, budget: dptu
 def test_a_choice_of_the_default_leaves_the_estimate_s_part(tmp_path: Path, budget: dptune.Budget | None) -> None:
     p = privatizer(tmp_path, budget=budget, noise=Chooses(0))
     V = PUBLIC[::-1]  # the default, 0, is the best one
-    choice = dptune.PublicChoice(V, p, name="x", default=0, estimate_share=0.2, report_share=0.36)
+    choice = dptune.PublicChoice(V, p, name="x", default_place=0, estimate_share=0.2, report_share=0.36)
     assert choice.finalists[0] == 0
     found, spent = chosen(choice), p.ledger.spent()
     assert found.index == 0
@@ -295,7 +307,7 @@ def few(rows: int = ROWS, seed: int = 0) -> np.ndarray:
 
 
 def choice_in(folder: Path, V: np.ndarray, **about: Any) -> dptune.PublicChoice:
-    return dptune.PublicChoice(V, privatizer(folder, n=MANY), **{"name": "x", "default": 0, **about})
+    return dptune.PublicChoice(V, privatizer(folder, n=MANY), **{"name": "x", "default_place": 0, **about})
 
 
 @pytest.mark.parametrize("most", [20, 100])
@@ -325,7 +337,7 @@ def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
 
 
 def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> None:
-    choice = choice_in(tmp_path, few(), default=5)
+    choice = choice_in(tmp_path, few(), default_place=5)
     assert 5 not in choice.finalists
     assert 5 in choice.to_train
     assert choice._plan.radius < 0.2 < 1.0 < choice._plan.estimate_radius
@@ -337,7 +349,7 @@ def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> N
 
 
 def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(tmp_path: Path) -> None:
-    rarely = choice_in(tmp_path / "a", few(), default=4, mu=0.1).outlook
+    rarely = choice_in(tmp_path / "a", few(), default_place=4, mu=0.1).outlook
     assert rarely.shows is not None
     assert rarely.expected == pytest.approx(0.02, abs=0.01)
     assert rarely.expected < rarely.shows
@@ -352,7 +364,7 @@ def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(t
     for gain, said in ((0.0123, " 0.012."), (0.0, " none: you pay for the verdict.")):
         assert f"Expected gain over cross-validation alone:{said}" in str(replace(none, gain=gain))
     for name, default in (("it shows", 5), ("no default", None)):
-        assert "Public rows expect" not in str(choice_in(tmp_path / name, few(), default=default).outlook)
+        assert "Public rows expect" not in str(choice_in(tmp_path / name, few(), default_place=default).outlook)
 
 
 def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
@@ -368,7 +380,7 @@ def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
     [
         ({"name": "search"}, "'search' belongs to a search, a report or a choice without public rows. "),
         ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160); public losses. "),
-        ({"default": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
+        ({"default_place": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
     ],
 )
 def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:

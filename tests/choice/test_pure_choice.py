@@ -32,7 +32,7 @@ def test_noise_is_laplace_where_choice_and_estimate_have_all_of_a_pair(
     tmp_path: Path, budget: dptune.Budget, asked: dict[str, float], share: float
 ) -> None:
     V = np.repeat(losses(2, N, 1), CANDIDATES, axis=0)  # there is nothing to show
-    choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget), name="x", default=0, **asked)
+    choice = dptune.PublicChoice(V, privatizer(tmp_path, budget=budget), name="x", default_place=0, **asked)
     plan = choice._plan
     assert (plan.share, plan.pure) == (share, share in planning.USUAL_OF_PURE)
     assert plan.estimate_mu > 0
@@ -51,7 +51,7 @@ def test_the_usual_share_is_large_where_it_leaves_the_choice_enough(n: int, shar
 
 def test_choice_and_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
     V, p = PUBLIC, privatizer(tmp_path, budget=PAIR, noise=NoNoise())
-    choice = dptune.PublicChoice(V, p, name="x", default=0)
+    choice = dptune.PublicChoice(V, p, name="x", default_place=0)
     plan = choice._plan
     found = chosen(choice)
     made, told = p.ledger.charges("x")
@@ -66,27 +66,27 @@ def test_choice_and_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
     assert (high - low) / 2 == pytest.approx(scale * np.log(20), rel=1e-5)
     assert p.ledger.spent() == pytest.approx(p.ledger.mu)
     assert choice.outlook.shows == pytest.approx(scale * (np.log(20) + np.log(10)), rel=1e-5)
-    assert dptune.PublicChoice(V, p, name="x", default=0).recorded() == found
+    assert dptune.PublicChoice(V, p, name="x", default_place=0).recorded() == found
     assert found.method == "permute-and-flip"
     assert found.cost == "epsilon=1"
 
 
 def test_a_budget_raised_between_plan_and_choice_asks_for_another_name(tmp_path: Path) -> None:
     V, p = PUBLIC, privatizer(tmp_path, budget=PAIR)
-    dptune.PublicChoice(V, p, name="x", default=0)
+    dptune.PublicChoice(V, p, name="x", default_place=0)
     p.ledger.raise_budget(dptune.Budget.approximate_dp(2.0, 1e-5))
     with pytest.raises(dptune.errors.BudgetMismatch, match="give this choice another name="):
-        dptune.PublicChoice(V, p, name="x", default=0)
-    found = chosen(dptune.PublicChoice(V, p, name="y", default=0))
+        dptune.PublicChoice(V, p, name="x", default_place=0)
+    found = chosen(dptune.PublicChoice(V, p, name="y", default_place=0))
     assert found.cost == "epsilon=2"
     p.ledger.raise_budget(dptune.Budget.approximate_dp(3.0, 1e-5))  # after the choice: its answer stays
-    assert dptune.PublicChoice(V, p, name="y", default=0).recorded() == found
+    assert dptune.PublicChoice(V, p, name="y", default_place=0).recorded() == found
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0.05, 0.001), (0.1, 0.999), (1.0, 0.9), (2.0, 0.5)])
 def test_no_share_is_a_rounding_error_too_much(tmp_path: Path, epsilon: float, share: float) -> None:
     p = privatizer(tmp_path, budget=dptune.Budget.approximate_dp(epsilon, 1e-5), noise=NoNoise())
-    found = chosen(dptune.PublicChoice(PUBLIC, p, name="x", default=0, estimate_share=share))
+    found = chosen(dptune.PublicChoice(PUBLIC, p, name="x", default_place=0, estimate_share=share))
     assert (found.improvement is not None) is (found.index != 0)
 
 

@@ -83,11 +83,17 @@ def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPriv
 
 
 def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which", "default": 1, "estimate_share": 0.1}
-    first = dptune.select(privatizer=mine, **asked)
+    asked: dict[str, Any] = {
+        "candidates": losses(),
+        "mu": 0.5,
+        "name": "which",
+        "default_place": 1,
+        "estimate_share": 0.1,
+    }
+    first = dptune.select(ledger=mine, **asked)
     another = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
     for privatizer in (mine, another):
-        assert dptune.select(privatizer=privatizer, **{**asked, "default": np.int64(1)}) == first
+        assert dptune.select(ledger=privatizer, **{**asked, "default_place": np.int64(1)}) == first
     dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)
     named, settings = [("a", losses()[0]), ("b", losses()[3])], ChoiceSettings(0.5)
     second = select_named(named, mine, "named", settings)
@@ -96,11 +102,11 @@ def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
         {"mu": 0.6},
         {"estimate_share": 0.2},
         {"candidates": losses(13)},
-        {"default": None},
-        {"default": 2},
+        {"default_place": None},
+        {"default_place": 2},
         {"name": "search"},
     ]
-    others = [partial(dptune.select, privatizer=mine, **{**asked, **change}) for change in changes]
+    others = [partial(dptune.select, ledger=mine, **{**asked, **change}) for change in changes]
     for candidates in ([("a", losses()[0]), ("c", losses()[3])], named[::-1]):
         others.append(partial(select_named, candidates, mine, "named", settings))
     for other in others:
@@ -121,20 +127,23 @@ MODELS, DATA = fitted()
     [
         ({"candidates": losses()[0]}, "shape"),
         ({"candidates": losses().T}, "expected 40"),
-        ({"candidates": len}, "only with public="),
+        ({"candidates": len}, "only with public_losses="),
         ({"mu": 0}, "mu"),
-        ({"default": 12}, "one of the 12 candidates"),
+        ({"default_place": 12}, "one of the 12 candidates"),
         ({"candidates": [None, losses()[0], None]}, "could be evaluated"),
         ({"data": (np.zeros((N, 2)), np.zeros(N))}, "loss"),
         ({"candidates": [*MODELS, LogisticRegression()], "loss": "log_loss", "data": DATA}, "fit"),
-        ({"candidates": [1, 2], "loss": "zero_one", "data": unread, "default": 2}, "one of the 2 candidates"),
-        ({"candidates": [None, *losses()[1:]], "default": 0}, "candidate 0, the default=, could not be evaluated"),
+        ({"candidates": [1, 2], "loss": "zero_one", "data": unread, "default_place": 2}, "one of the 2 candidates"),
+        (
+            {"candidates": [None, *losses()[1:]], "default_place": 0},
+            "candidate 0, the default_place=, could not",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_spent(
     mine: LossPrivatizer, change: dict[str, Any], said: str
 ) -> None:
-    asked: dict[str, Any] = {"candidates": losses(), "privatizer": mine, "mu": 0.5, "name": "which", **change}
+    asked: dict[str, Any] = {"candidates": losses(), "ledger": mine, "mu": 0.5, "name": "which", **change}
     with pytest.raises(InputError, match=said):
         dptune.select(**asked)
     assert mine.ledger.spent() == 0
@@ -184,13 +193,13 @@ def test_the_default_has_ten_elevenths_of_the_odds(privatizer: Make) -> None:
     count, kept = 25, 0
     mine = privatizer(n=N)
     for t in range(count):
-        kept += dptune.select(np.full((7, N), 0.5), mine, mu=0.01, name=str(t), default=2).index == 2
+        kept += dptune.select(np.full((7, N), 0.5), mine, mu=0.01, name=str(t), default_place=2).index == 2
     assert binomtest(kept, count, 10 / 11).pvalue > 1e-6
     assert mine.ledger.spent() == pytest.approx(0.01 * count**0.5)  # keeping it costs nothing
 
 
 def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
     failed = [None if j == 2 else row for j, row in enumerate(losses())]
-    chosen = dptune.select(failed, mine, mu=8.0, name="which", default=0)
+    chosen = dptune.select(failed, mine, mu=8.0, name="which", default_place=0)
     assert (chosen.index, chosen.method) == (3, "exponential selection")
     assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]

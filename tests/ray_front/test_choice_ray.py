@@ -32,8 +32,8 @@ def logit(config, X, y):
 def chosen(folder, results, train=logit, **about):
     tasks = {"num_cpus": 2}  # one at a time, in one process: to start another one takes longer than they
     about = {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "task_options": tasks, **about}
-    if "privatizer" not in about:
-        about.setdefault("ledger", open_ledger(folder))
+    if "ledger" not in about:
+        about["ledger"] = open_ledger(folder)
     return dptune_ray.choose(results, train, **about)
 
 
@@ -60,14 +60,12 @@ def test_finalists_train_in_tasks_and_the_choice_is_that_of_the_other_front_end(
         (tmp_path / name).mkdir()
         privatizers.append(dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3)))
     about = {"default": {"C": 1e-3}, "name": "c"}
-    mine = chosen(tmp_path, results, privatizer=privatizers[0], **about)
+    mine = chosen(tmp_path, results, ledger=privatizers[0], **about)
     study, space = optuna.create_study(), {"C": optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
     for place, C in enumerate(RANKED):
         study.add_trial(optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place)))
     about |= {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "progress": False}
-    theirs = dptune_optuna.choose(
-        study, lambda trial, X, y: logit(trial.params, X, y), privatizer=privatizers[1], **about
-    )
+    theirs = dptune_optuna.choose(study, lambda trial, X, y: logit(trial.params, X, y), ledger=privatizers[1], **about)
     assert mine.params == theirs.params
     assert mine.selection == theirs.selection
     np.testing.assert_array_equal(mine.model.coef_, theirs.model.coef_)
@@ -111,7 +109,7 @@ def test_no_private_row_is_in_a_file_of_ray_on_the_console_or_in_an_object_store
     results, tmp_path, cluster, capfd: Any
 ):
     privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=N)
-    choice = chosen(tmp_path, results, privatizer=privatizer, default={"C": 1e-3})
+    choice = chosen(tmp_path, results, ledger=privatizer, default={"C": 1e-3})
     time.sleep(2)
     losses = -np.log(choice.model.predict_proba(PEOPLE[0])[np.arange(N), PEOPLE[1]])
     markers = [*PEOPLE[0].ravel()[:60].tolist(), *losses[:20].tolist(), float(losses.mean())]

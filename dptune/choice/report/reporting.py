@@ -3,7 +3,7 @@
 Example::
 
     model = LogisticRegression().fit(X_train, y_train)                       # public rows
-    found = dptune.report(model, privatizer, data=(X_val, y_val), public=(X_train, y_train), mu=0.5)
+    found = dptune.report(model, ledger, data=(X_val, y_val), public=(X_train, y_train), mu=0.5)
     found.roc_auc_score, found.confusion_matrix
     print(found.to_markdown())
     found.plot("report.png")
@@ -11,13 +11,16 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
+
+import numpy.typing as npt
 
 from dptune._checks import at_least, nothing_charged, shown, text
 from dptune._checks import positive as positive_number
 from dptune._numbers import real
+from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import how_to_ask, public_scores
@@ -39,10 +42,12 @@ _NOTHING_LEFT = (
 
 def report(
     model: Any,
-    privatizer: LossPrivatizer | PrivacyLedger,
+    ledger: Payer,
     *,
     data: Data | Callable[[], Data],
     public: tuple[Any, Any],
+    groups: npt.ArrayLike | None = None,
+    n: int | None = None,
     mu: float | None = None,
     name: str = "report",
     by: Any = None,
@@ -63,10 +68,11 @@ def report(
 
     Args:
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
-        privatizer: pays and adds noise; its clip plays no part. Or a ``PrivacyLedger``, where ``data`` is (X, y) or
-            ``Rows`` with one row for each person.
+        ledger: pays: a ``PrivacyLedger``, its path or URL. Or a ``LossPrivatizer``, whose clip plays no part.
         data: (X, y) or ``Rows`` of the private people, or a function that loads them.
         public: (X, y) of the rows that trained the model, or others that need no protection: 20 at least.
+        groups: whose each private row is (rows,); default one person for each row.
+        n: number of private rows, where ``data`` is a function.
         mu: GDP price; default all that the ledger has not planned otherwise.
         name: of the report in the ledger.
         by: a column, by name or place: the same for each of its values. Values come from the public rows.
@@ -86,10 +92,10 @@ def report(
         BudgetMismatch: the name belongs to a report of another model or with other settings, or to a search.
         MissingExtra: scikit-learn is not installed.
     """
-    privatizer = _paid_by(privatizer, data)
     with nothing_charged():
+        people = privatizer_of(ledger, data, groups=groups, n=n)
         plan, examples, function = _prepared(
-            model, privatizer, data=data, public=public, mu=mu, name=name, by=by, positive=positive,
+            model, people, data=data, public=public, mu=mu, name=name, by=by, positive=positive,
             threshold=threshold, scores=scores, cv=cv, bins=bins,
         )  # fmt: skip
 
@@ -100,26 +106,8 @@ def report(
         groups = group_codes(examples() if callable(examples) else examples, plan.by.column, plan.by.levels)
         return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
-    released = privatizer.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
+    released = people.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
     return Report.of_charge(plan, released.charge, name)
-
-
-def _paid_by(ledger: object, data: object) -> LossPrivatizer:
-    """Return the privatizer, or one of a ledger with one person for each private row."""
-    if isinstance(ledger, LossPrivatizer):
-        return ledger
-    if not isinstance(ledger, PrivacyLedger):
-        raise InputError(
-            f"a LossPrivatizer or a PrivacyLedger must come after the model; got {type(ledger).__name__}. "
-            "Nothing was charged."
-        )
-    answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
-    if not isinstance(answers, Sized):
-        raise InputError(
-            "with a ledger, data= must be (X, y) or dptune.Rows, one row for each person. For a function that loads "
-            "data, or people with several rows, give a LossPrivatizer. Nothing was charged."
-        )
-    return LossPrivatizer(ledger, n=len(answers), clip=(0.0, 1.0))  # a report is clipped by itself
 
 
 def _prepared(
