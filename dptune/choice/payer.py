@@ -72,6 +72,6 @@ def _rows(data: Any) -> int:
     if isinstance(answers, Sized):
         return len(answers)
     raise InputError(
-        "the number of private rows is public and must be known: give n= where data= is a function that loads them, "
-        "else data=(X, y) or dptune.Rows(X, y, like=...). Nothing was charged."
+        "the number of private rows is unknown. Give n= where data= is a function that loads them, or data=(X, y) or "
+        "dptune.Rows(X, y, like=...). Nothing was charged."
     )

@@ -110,13 +110,7 @@ NO_TABLE, FAILED = np.zeros(5), np.where(np.arange(20) == 3, np.nan, np.ones((3,
 )
 def test_bad_input_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     p = privatizer(tmp_path)
-    asked: dict[str, Any] = {
-        "candidates": PRIVATE,
-        "ledger": p,
-        "name": "x",
-        "public_losses": PUBLIC,
-        "default_place": 0,
-    }
+    asked: dict[str, Any] = {"candidates": PRIVATE, "ledger": p, "public_losses": PUBLIC, "default_place": 0}
     with pytest.raises(dptune.InputError, match=words):
         dptune.select(**{**asked, **settings})
     assert p.ledger.spent() == 0
@@ -253,13 +247,8 @@ def test_without_a_default_all_of_the_budget_goes_to_the_choice(tmp_path: Path, 
 @pytest.mark.parametrize("budget", [None, EPSILON_4], ids=["mu", "eps"])
 def test_a_share_of_the_budget_is_left_for_a_report(tmp_path: Path, budget: dptune.Budget | None) -> None:
     p = privatizer(tmp_path, budget=budget)
-    asked: dict[str, Any] = {
-        "name": "x",
-        "public_losses": PUBLIC,
-        "default_place": 0,
-        "estimate_share": 0.2,
-        "report_share": 0.36,
-    }
+    shares = {"estimate_share": 0.2, "report_share": 0.36}
+    asked: dict[str, Any] = {"name": "x", "public_losses": PUBLIC, "default_place": 0, **shares}
     whole = p.ledger.allowance().whole(0.64 * 0.8)
     found = dptune.select(PRIVATE, p, **asked)
     assert found.mu == pytest.approx(0.8 * whole)
