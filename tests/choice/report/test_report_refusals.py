@@ -35,7 +35,7 @@ def test_a_ledger_pays_where_each_person_has_one_row(tmp_path: Path) -> None:
     first = dptune.report(MODEL, mine.ledger, data=PRIVATE, public=PUBLIC, mu=0.5, bins=6)
     assert first.n == len(PRIVATE[1])
     assert report(mine).to_dict() == first.to_dict()  # the privatizer's is the same report
-    with pytest.raises(InputError, match=r"give n= where data= is a function"):
+    with pytest.raises(InputError, match=r"Give n= where data= is a function"):
         report(mine.ledger, data=lambda: PRIVATE, name="other")
     assert mine.ledger.spent() == 0.5
 
