@@ -23,10 +23,8 @@ from dptune.ledger.gdp import Budget, Spent
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 _ENDED = "ended"  # the fact of a scope that will spend no more of its plan
-_PLANNED_AT = "planned at"  # and when, if the ledger may be divided by it; or what a clip asks for a run to come
 
 _f = schema.facts.c
-_PLANNED = sa.select(_f.scope, _f.value).where(_f.name == _PLANNED_AT)
 
 REPLACE_ONE = "replace all records of one unit, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
@@ -146,23 +144,8 @@ class BudgetLedger(DurableLedger):
         return [act for act in self._raises if act["releases"] == state.mark.seq]
 
     def _decided_at(self) -> str:
-        return max([str(act["at"]) for act in self.raises()] + [self._divided_at()])
-
-    @repeated
-    def _divided_at(self) -> str:
-        """When it was known how the budget is divided; "" if it is not.
-
-        That is the time of the plan, or of what a clip asked for, whose run has made the first charge, if it was the
-        only one: of two, which one charges first may be decided later. Else it is the time of the first charge.
-        """
-        first = next(iter(self.charges()), None) if self._pair else None
-        if first is None:
-            return ""
-        with self._transaction(write=False) as (connection, _):
-            planned = {scope: value["is"] for scope, value in connection.execute(_PLANNED)}
-        alone: Any = planned[first.scope] if list(planned) == [first.scope] else {}
-        current = alone.get("eta", self.filter.limits.eta) == self.filter.limits.eta and "at" in alone
-        return str(alone["at"]) if current else min(self.span() or ("",))
+        divided = (self.span() or ("",))[0] if self._pair else ""  # the first charge divides, whichever run makes it
+        return max([str(act["at"]) for act in self.raises()] + [divided])
 
     @repeated
     def _check_decisions(self) -> None:
@@ -198,21 +181,14 @@ class BudgetLedger(DurableLedger):
         """
         scope, make = text("scope", scope), function("make", make)
         with self._transaction(write=True) as (connection, state):
-            plan = entries.fixed(
+            return entries.fixed(
                 connection, scope, PLAN, lambda: json_data("a plan", make(self._allowance(connection, state)))
             )
-            if self.filter.undivided:
-                entries.fixed(connection, scope, _PLANNED_AT, lambda: {"at": entries.now()})
-            return plan
 
     def end_plan(self, scope: str) -> None:
         """Leave to new runs what a run has planned and will not spend. What it has spent stays spent."""
         if self.fact(scope, _ENDED) is None:
             self.fix(scope, _ENDED, value=True)
-
-    def announce_division(self, scope: str, division: Division) -> None:
-        """Store when it was known which division this scope will ask for, if it makes the first charge."""
-        self.fix(scope, _PLANNED_AT, {"at": entries.now(), **asdict(division)})
 
     @repeated
     def allowance(self) -> Allowance:

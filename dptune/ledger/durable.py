@@ -326,7 +326,7 @@ class DurableLedger:
         )
 
     def planned_after(self, other: DurableLedger) -> bool:
-        """Return whether this ledger was made, or raised, after the other's first charge: its results may decide it.
+        """Return whether this ledger was made, raised or divided after the other's first charge, which may decide it.
 
         Only clocks order the rows of two ledgers. At equal times the order is unknown, and counts as after.
         """

@@ -140,8 +140,6 @@ class AutoClip:
             raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
         if self.made(ledger) is None:  # a choice that is held to an eta may cost more in GDP than there is
             ledger.check(price if division is None else min(price, ledger.budget.mu))
-            if division is not None:
-                ledger.announce_division(self.scope, division)
         ClipQuery.of(n, price, "", most)
 
     def query(

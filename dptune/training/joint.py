@@ -35,14 +35,12 @@ _DOMINATED = (
 )
 _EACH_ITS_OWN = "of each part its own; replace-one and remove-one are not added, as nobody is in two parts"
 _REMOVED = (
-    f"{REMOVE_ONE}. The tuning releases protect that, too, at half the price of replacing: to each a removed unit adds "
-    "the middle of what anybody can add. NOT covered: replacing a unit's records, which costs two removals"
+    f"{REMOVE_ONE}. The tuning releases protect that, too, at 1/sqrt(2) of the price of replacing, choices and pure "
+    "releases that have a limit of their own at half of it: to each a removed unit adds the centre of what anybody can "
+    "add. NOT covered: replacing a unit's records, which costs two removals"
 )
 _SAME = "if they are the same people, this epsilon is too small; join them without disjoint."
-_LATE = (
-    "epsilon does not hold if its budget or plan was chosen by looking at the other's results. A search that is given "
-    "space= is planned before it trains."
-)
+_LATE = "epsilon does not hold if the other's results decided its budget, its plan or which run charged first."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ class JointStatement(Statement):
     Attributes:
         parts: the ledgers' own statements, at one delta.
         disjoint: whether nobody is in two of them, as whoever asks for the statement says.
-        late: names of the parts that were planned, or raised, after another of them had been charged.
+        late: names of the parts that were made, raised or divided after another of them had been charged.
     """
 
     parts: tuple[Statement, ...]
@@ -253,6 +251,6 @@ def _warnings(parts: Sequence[Statement], disjoint: bool, late: Sequence[str]) -
         *(f"{part.dataset}: {warning}" for part in parts for warning in part.warnings),
         *(f"n of {part.dataset!r} is not stated yet." for part in parts if part.n is None),
         *(f"several of the ledgers, said to be of disjoint people, protect {name!r}: {_SAME}" for name in same),
-        *(f"the ledger of {name!r} was made or raised after another was charged: {_LATE}" for name in late),
+        *(f"the ledger of {name!r} was made, raised or divided after another was charged: {_LATE}" for name in late),
         *(f"runs of {name!r} trained on private people, of whom no ledger is among these." for name in trained),
     )

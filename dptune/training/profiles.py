@@ -22,7 +22,7 @@ from dptune._statement import Curve
 from dptune.ledger.approximate import Limits
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.dominating import Gaussian, Profile, together
-from dptune.ledger.gdp import bounded_range_from_mu, probability
+from dptune.ledger.gdp import probability
 from dptune.ledger.subsampled import Composed, composed, dp_accounting, least_noise
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.selection_profile import SelectionProfile
@@ -33,41 +33,39 @@ PROFILE = (
     "the smaller of two bounds: the selection's privacy profile (docs/training.md), from the privacy loss distribution "
     "of one repeat (dp-accounting, add-or-remove relation); and Renyi DP (Papernot & Steinke, theorems 2 and 6)"
 )
-_HALF = 1.001 / 2  # of a choice's bounded range, under removing one person; with the noise's grid
+_GRID = 1.001  # times what removing costs: the grid of the noise, which a smaller move does not make finer
 _ORDERS = [*(1.8 + k / 10 for k in range(92)), *range(11, 64), 128, 256, 512, 1024]  # lower: series may not converge
 
 
 def removal_mu(mu: float) -> float:
     """Return the mu, under removing one person, of tuning releases that are mu-GDP together under replacing one.
 
-    A removed person adds the middle of what anybody can add: nothing to a clipped vector or a row of features, the
-    middle of the clip to a mean, one half to a share. Replacing moves a statistic by the diameter of that range,
-    removing by half of it. So a Gaussian release of mu_t costs mu_t/2, and a choice of eta_t, whose means move half as
-    far, has eta_t/2.
+    A removed person adds the centre of the smallest ball around what anybody can add. Replacing moves a statistic by
+    the diameter D of that set, removing by the ball's radius: D/2 for an interval, a box, a ball or rows of features,
+    and at most D/sqrt(2) for any set, so for a report's table, whose cells are corners of a simplex (Jung 1901). So a
+    Gaussian release of mu_t costs at most mu_t/sqrt(2).
 
-    Proof for choices. With h(s) = Phi^-1(1 / (1 + e^-s)) a choice costs 2 h(eta_t / 2) under replacing and 2 h(eta_t /
-    4) under removing. h is concave on s > 0 (:func:`dptune.ledger.gdp.mu_from_bounded_range`) with h(0) = 0 and
-    h'(0) = sqrt(2 pi) / 4, so the latter is at most sqrt(2 pi) / 8 eta_t; and eta_t / mu_t grows with mu_t, from 4 /
-    sqrt(2 pi). So each release costs at most r mu_t, r = sqrt(2 pi) / 8 eta / mu >= 1/2 for the eta of the whole mu,
-    and releases within a filter of mu stay within one of r mu, whatever is chosen adaptively. A thousandth more
-    covers the grid of the noise, which halving does not halve (:func:`dptune.privacy.query.smallest_price`).
+    Earlier results may decide which kinds of release follow. So the worst kind is assumed for the whole filter, spent
+    or not: what was spent on each kind is an odometer's reading, and no promise.
+
+    A choice of eta_t, which clips each loss, has eta_t/2, and costs at most mu_t/sqrt(2), too. *Proof.* With x = mu/2
+    and s = eta/2 the price is s = logit Phi(x). As d(x^2)/ds = 2 x R(x) Phi(x), R = (1 - Phi)/phi, and R > x / (1 +
+    x^2), so that (x R)' = (1 + x^2) R - x > 0, x^2 is a convex function of s and 0 at 0: halving s halves it at least.
     """
-    if mu == 0:
-        return 0.0
-    return min(mu, 1.001 * math.sqrt(2 * math.pi) / 8 * bounded_range_from_mu(mu))
+    return _GRID * math.sqrt(0.5) * mu
 
 
 def removed(exposure: Limits | Divisions) -> list[Profile]:
     """Return what dominates a tuning ledger's releases under removing one person, in parts.
 
-    Gaussians of mu cost :func:`removal_mu`; choices of eta in all have eta/2 and pure releases epsilon/2, as each
-    statistic moves half as far. A thousandth more covers the grid of the noise.
+    Releases within the limit of mu cost :func:`removal_mu`. Within the limits of choices and of pure releases there are
+    means and differences of clipped losses only, which move half as far: eta/2 and epsilon/2.
     """
-    pure = _HALF * exposure.pure
+    half = _GRID / 2
     if isinstance(exposure, Divisions):
-        halves = tuple(_HALF * eta for eta in exposure.eta)
-        return [Divisions(tuple(map(removal_mu, exposure.mu)), halves, pure=pure)]
-    return Limits(removal_mu(exposure.mu), _HALF * exposure.eta, pure).profiles()
+        etas = tuple(half * eta for eta in exposure.eta)
+        return [Divisions(tuple(map(removal_mu, exposure.mu)), etas, pure=half * exposure.pure)]
+    return Limits(removal_mu(exposure.mu), half * exposure.eta, half * exposure.pure).profiles()
 
 
 @dataclass(frozen=True)

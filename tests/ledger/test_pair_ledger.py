@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from dptune.ledger.approximate import (
 )
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.events import FlipRelease, GaussianRelease, SelectionRelease
-from dptune.ledger.filter import PURE, Division
+from dptune.ledger.filter import PURE
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
 from dptune.results.budget import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
@@ -116,32 +115,26 @@ def test_more_budget_is_more_mu_beside_the_same_choice(ledger: PrivacyLedger) ->
     refused(InputError, "only raised", lambda: ledger.raise_budget(Budget.approximate_dp(2.1, 1e-3 * DELTA)))
 
 
-NAMES = ("planned", "two plans", "announced", "announced another", "same time", "planned later", "unplanned")
-
-
-def test_a_division_that_another_ledgers_results_may_decide_is_late(fast_path: Path) -> None:
-    """A run that trains on private people plans, trains, and then asks, so its plan is in time. So for a clip's."""
+def test_a_division_after_another_ledgers_first_charge_is_late(fast_path: Path) -> None:
+    """Which run charges first may be decided by then, also where one run was planned before."""
+    names = ("in time", "planned", "two plans", "planned later", "unplanned", "same time")
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
-    made = {name: PrivacyLedger(fast_path / f"{name}.db", PAIR, dataset=name) for name in NAMES}
-    limits = Division(0.1, PAIR.mu / 2)
-    plan(made["planned"])
-    plan(made["two plans"])
-    plan(made["two plans"], scope="second")  # which one charges first may be decided later
-    made["announced"].announce_division("clip", limits)
-    made["announced another"].announce_division("clip", replace(limits, eta=limits.eta / 2))
-    plan(made["same time"])
+    made = {name: PrivacyLedger(fast_path / f"{name}.db", PAIR, dataset=name) for name in names}
+    for name in ("planned", "two plans", "in time", "same time"):
+        plan(made[name])
+    plan(made["two plans"], scope="second")
+    gaussian(made["in time"], "first", 0.05)
     gaussian(other, "first", 0.1)
     plan(made["planned later"])
-    edit(other, f"UPDATE dptune_charges SET charged_at = '{made['same time'].fact('run', 'planned at')['at']}'")
     assert not any(each.planned_after(other) for each in made.values()), "what was stated holds for every division"
-    for name, each in made.items():
-        division = limits if "announced" in name else None
-        scope = "clip" if division else "run"
-        each.charge(scope, "first", GaussianRelease(0.05, 1.0, 1.0, 1, "mean"), digest="d", division=division)
-    assert made["announced"].filter.limits.eta == limits.eta
+    for name in names[1:]:
+        gaussian(made[name], "first", 0.05)
     late = {name for name, each in made.items() if each.planned_after(other)}
-    assert late == {*NAMES} - {"planned", "announced"}
-    assert join([made["planned"], made["two plans"], other], delta=DELTA).late == ("two plans",)
+    assert late == {*names} - {"in time"}
+    assert join([made["in time"], made["planned"], other], delta=DELTA).late == ("planned",)
+    for each in (other, made["same time"]):
+        edit(each, "UPDATE dptune_charges SET charged_at = '2999-01-01'")
+    assert [name for name, each in made.items() if each.planned_after(other)] == ["same time"]
 
 
 FACTS = "UPDATE dptune_facts SET value = json_set(value, '$.is.{}', {}) WHERE name LIKE 'limits/%'"

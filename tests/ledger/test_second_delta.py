@@ -84,7 +84,7 @@ KINDS: dict[str, tuple[Callable[[Path, float], Any], Callable[[float], float]]] 
     ),
     "the same people": (
         lambda f, d: join([trainings(f), tuning(f)], delta=d),
-        lambda d: plan(d, times=3, mu=MU / 2),  # removing moves tuning releases half as far as replacing
+        lambda d: plan(d, times=3, mu=MU * 0.5**0.5),  # removing, where reports may follow
     ),
 }
 

@@ -107,7 +107,7 @@ def test_a_ledger_that_was_made_or_raised_after_another_was_charged_is_warned_of
     after = join([one, two, late], delta=DELTA)
     assert after.late == ("two", "late")
     assert after.epsilon > before.epsilon
-    assert "'two' was made or raised after another was charged" in str(after.warnings)
+    assert "'two' was made, raised or divided after another was charged" in str(after.warnings)
     assert join([one, two, late], disjoint=True, delta=DELTA).late == ()
 
 
