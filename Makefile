@@ -55,7 +55,7 @@ test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment
 	$(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
-SMOKE := tests/test_cli.py tests/ledger/test_second_delta.py tests/privacy/seal/test_pending_file.py tests/privacy/test_noise.py tests/ledger/test_connection.py \
+SMOKE := tests/test_cli.py tests/ledger/test_second_delta.py tests/privacy/test_noise.py tests/ledger/test_connection.py \
 	tests/ledger/test_plan_ledger.py tests/losses/test_functions.py tests/optuna_front/test_pages.py \
 	tests/search/gp/test_posterior.py tests/search/gp/test_design.py tests/local/bandits/test_bandit.py tests/federated/test_agent.py \
 	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \

@@ -37,7 +37,6 @@ USES = {
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true'; "
     + LEDGER
     + "from dptune_mlflow import log_run; log_run(ledger, 's', delta=1e-5, tracking_uri='file:mlruns')",
-    "cryptography": "from dptune.privacy import PendingLosses; PendingLosses('p.db', PendingLosses.new_key())",
 }
 
 

@@ -122,16 +122,6 @@ class Curator:
         """Forget a point."""
         self._rows.pop(name, None)
 
-    def keep(self, name: str, *, scope: str, parameters: Mapping[str, object]) -> None:
-        """Nothing outlives a simulation."""
-
-    def drop_pending(self, points: object) -> None:
-        """Nothing is kept."""
-
-    def kept(self, scope: str) -> tuple[()]:
-        """Nothing."""
-        return ()
-
     def mean_query(self, name: str, mu: float) -> MeanQuery:
         """The question "the mean clipped loss at this point"."""
         return MeanQuery((name,), np.ones((1, 1)), self.interval, mu)

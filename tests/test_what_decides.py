@@ -190,7 +190,7 @@ OF_PEOPLE = Surface(
     parameters(LossPrivatizer),
     BEGUN,
     {name: {"privatizer": changed} for name, changed in OTHER_PEOPLE.items()},
-    {"ledger": "it holds the answers", "pending": "where losses wait decides nothing"},
+    {"ledger": "it holds the answers"},
 )
 
 # ---- reports, repeats ----------------------------------------------------------------------------------

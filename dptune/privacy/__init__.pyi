@@ -11,6 +11,5 @@ from dptune.privacy.query import Interval as Interval
 from dptune.privacy.query import MeanQuery as MeanQuery
 from dptune.privacy.query import NormQuery as NormQuery
 from dptune.privacy.query import Question as Question
-from dptune.privacy.seal.pending import PendingLosses as PendingLosses
 from dptune.privacy.seal.private import PerExampleLosses as PerExampleLosses
 from dptune.privacy.table import TableQuery as TableQuery

@@ -6,21 +6,17 @@ Nothing leaves here. What is released of these losses is :class:`dptune.LossPriv
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Vector
-from dptune._checks import shown
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
 from dptune.privacy.noise import NoiseSource, noise_source
 from dptune.privacy.query import Interval
-from dptune.privacy.seal.pending import PendingLosses, PendingPoint
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames
 from dptune.privacy.stored_losses import People, StoredLosses
 
@@ -39,14 +35,11 @@ class ObservedLosses(ABC):
         clip: tuple[float, float] | str | AutoClip = "auto",
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
-        pending: PendingLosses | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
         self._given_noise = noise
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
-        if pending is not None and not isinstance(pending, PendingLosses):
-            raise InputError(f"pending must be PendingLosses(path, PendingLosses.new_key()); got {shown(pending)}.")
         self.ledger = ledger
         if dtype is not np.float32 and dtype is not np.float64:
             raise InputError("dtype must be numpy.float32 or numpy.float64.")
@@ -56,7 +49,6 @@ class ObservedLosses(ABC):
         self._clip_is_private = True  # as far as this process knows
         self._people = People.of(n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
-        self.pending = pending
         self._start()
         ledger.bind_people(self.n)
 
@@ -211,39 +203,6 @@ class ObservedLosses(ABC):
         with self._lock:
             if point in self._held:
                 self._held.drop(point)
-                self.drop_pending([point])
-
-    def keep(self, point: str, *, scope: str, parameters: Mapping[str, Any]) -> None:
-        """Write the losses of a point to the encrypted file, if there is one; parameters are plain JSON data.
-
-        Raises:
-            LedgerError: they cannot be written.
-        """
-        with self._lock:
-            if self.pending is not None and point in self._held:
-                waiting = PendingPoint(point, scope, parameters, point in self._held.failed)
-                self.pending.keep(waiting, self._held.row(point), whose=self._whose())
-
-    def drop_pending(self, points: Collection[str]) -> None:
-        """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
-        if self.pending is not None:
-            self.pending.drop(points)
-
-    def kept(self, scope: str) -> list[PendingPoint]:
-        """Take back what a killed process has left of a run in the encrypted file, as far as this one lacks it.
-
-        Raises:
-            InputError: they were written with another key, or by another privatizer.
-        """
-        with self._lock:
-            rows = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
-            new = [(waiting, row) for waiting, row in rows if waiting.point not in self._held]
-            for waiting, row in new:
-                self._held.add(waiting.point, row, failed=waiting.failed)
-            return [waiting for waiting, _ in new]
-
-    def _whose(self) -> list[object]:
-        return [self.ledger.mark()["ledger"], self.fingerprint()]
 
     def _missing(self, points: tuple[str, ...]) -> InputError:
         missing = [point for point in points if point not in self._held]

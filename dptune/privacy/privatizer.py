@@ -59,7 +59,6 @@ class LossPrivatizer(ObservedLosses):
             front ends do in their first trial.
         person_weights: (n,) positive public weights of the mean; default equal.
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
-        pending: keeps losses that wait for their question in an encrypted file, so that a kill does not lose them.
         noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests, such as ``SeededNoise(0)`` of
             :mod:`dptune.privacy`; it stamps ledger and statement.
 
@@ -318,7 +317,7 @@ class LossPrivatizer(ObservedLosses):
 
     def __getstate__(self) -> dict[str, object]:
         kept = {"_lock", "_rows", "_noise", "_unrecorded"}
-        return {**{k: v for k, v in self.__dict__.items() if k not in kept}, "pending": None}
+        return {k: v for k, v in self.__dict__.items() if k not in kept}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)

@@ -12,9 +12,7 @@ from typing import Any
 
 from dptune._arrays import Vector
 from dptune.errors import BudgetExhausted, KeyConflict
-from dptune.parameters import as_choice
 from dptune.search.last_releases import LastReleases
-from dptune.search.replay import as_stored
 from dptune.search.rungs import Rungs
 from dptune.search.unfinished import Unfinished
 from dptune.search.view import RunView
@@ -36,8 +34,6 @@ class AskingRun(RunView):
         self.rungs = Rungs(self)
         self.last = LastReleases(self)
         self.unfinished = Unfinished(self, self.rungs)
-        if self.space is not None:
-            self._take_back(self.space)
 
     # ---- points whose losses are in -------------------------------------------------------------------
 
@@ -47,7 +43,6 @@ class AskingRun(RunView):
         inside = space.contains(parameters)
         self._outside += not inside
         if inside:
-            self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
             self.rungs.ended(trial, point, parameters, failed=point in self.unfinished.failed)
             self._observe(point, u, parameters)
             self._ask_questions()
@@ -66,17 +61,6 @@ class AskingRun(RunView):
         """The losses of a point are with the curator: for the algorithm's questions, and for a choice at the end."""
         self.last.observe(point, parameters, failed=point in self.unfinished.failed | self.unfinished.ended_early)
         self.algorithm.observe(point, u)
-
-    def _take_back(self, space: Space) -> None:
-        """Go on with the points whose losses a killed process has left with the privatizer."""
-        for left in self.privatizer.kept(self.scope):
-            self._held[left.point] = None
-            if left.failed:
-                self.unfinished.failed.add(left.point)
-            self.unfinished.succeeded |= not left.failed
-            parameters = {name: as_choice(value) for name, value in left.parameters.items()}
-            self._observe(left.point, self.encoded(space, parameters), parameters)
-        self._forget()
 
     def _forget(self) -> None:
         self.rungs.forget(self.algorithm.points_in_use())
@@ -117,8 +101,6 @@ class AskingRun(RunView):
             else:
                 self.unfinished.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self.replay.paid(released.charge)
-                if self.algorithm.t > before:
-                    self.privatizer.drop_pending(asked.query.points)
         if self.plan.choice_mu > 0:
             self.last.make()
 

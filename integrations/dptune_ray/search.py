@@ -85,8 +85,6 @@ class SpaceSearch(RunSearch):
     ) -> None:
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
         self._allows = allows_unprotected(unprotected)
-        if getattr(privatizer, "pending", None) is not None:
-            raise dptune.InputError("on Ray losses wait in the vault: make the privatizer without pending=.")
         front_end = type(self).__name__
         method = dptune.search.Method.chosen(self._method, method, front_end=front_end)
         method.refuse_unknown(settings, front_end=front_end)  # "trials" too: it is n_trials here

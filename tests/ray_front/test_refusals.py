@@ -12,7 +12,6 @@ from ray.tune.search.optuna import OptunaSearch
 import dptune
 from by_hand import LDP_SPACE, ONE, Half, NoNoise, begin, on_all, open_ldp, open_private, played, reporting, run, told
 from dptune.federated.settings import FTSSettings
-from dptune.privacy import PendingLosses
 from dptune_ray import CentredSearch, DPFTSSearch, DPGIBOSearch, Federation, PrivateSearcher, RayTransport
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import domains_of, flat
@@ -96,9 +95,6 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
     "population": lambda at: opened(at, population=2),
     "^CentredSearch has no option 'trials'; it has n_trials, mu, seed": lambda at: opened(at, trials=1),
     "unprotected must be": lambda at: opened(at, unprotected=True),
-    "without pending=": lambda at: open_centred(
-        open_privatizer(at, pending=PendingLosses(at / "pending.db", PendingLosses.new_key()))
-    ),
     "is about 'model'": lambda at: opened(at, DPGIBOSearch, when={"x": {"model": ["a"]}}),
     "must be a ray.tune Searcher.*in mind use CentredSearch": lambda at: opened(at, PrivateSearcher, searcher=None),
     # ---- what the Tuner, or an inner searcher, asks for

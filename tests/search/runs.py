@@ -103,10 +103,10 @@ class Kind:
         """Keys of the charges that make the rounds."""
         return [f"{self.last_question}/{t}" for t in range(1, self.rounds + 1)]
 
-    def start(self, ledger, *, noise=None, pending=None, **change):
+    def start(self, ledger, *, noise=None, **change):
         """Return the run with a ledger and a privatizer of its own, as another process would have."""
         own = WatchedLedger(ledger.url.database)
-        privatizer = LossPrivatizer(own, n=self.n, clip=(0.0, 1.0), noise=noise, pending=pending)
+        privatizer = LossPrivatizer(own, n=self.n, clip=(0.0, 1.0), noise=noise)
         settings = {"scope": "run", "space": self.space, **self.settings, **change}
         return SearchRun(self.method, privatizer, **settings)
 

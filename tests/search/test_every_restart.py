@@ -1,7 +1,6 @@
 """Every method: restarts, copies, rounds whose answer is lost or late, and budgets that others spend."""
 
 import contextlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from audit_tools import dump
 from runs import CENTRED_RUN, KINDS, SPACE, at, keys, losses_of, readable, spend_elsewhere, to_the_end, trial, trials
 
 from dptune import BudgetExhausted
-from dptune.privacy import PendingLosses
 
 
 def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger, kind):
@@ -88,51 +86,3 @@ def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(l
     assert ledger.spent() <= 4.0
     assert kind.state(run) == state
     assert SPACE.contains(run.recommend())
-
-
-# ---- points that an encrypted file holds ---------------------------------------------------------------------
-
-KEY = PendingLosses.new_key()
-
-
-@pytest.fixture
-def begin(ledger):
-    """Give what begins another life of a run: what the one before it held in memory is not there."""
-    files = []
-
-    def begin():
-        for file in files:
-            file.close()
-        files.append(PendingLosses(Path(str(ledger.url.database)).with_name("pending.db"), KEY))
-        return CENTRED_RUN.start(ledger, mu=1.0, seed=1, pending=files[-1])
-
-    yield begin
-    files[-1].close()
-
-
-def test_a_failed_trial_is_one_after_the_kill_too_and_is_counted_once(ledger, begin):
-    first = begin()
-    trial(first, "good")
-    trial(first, "bad", fails=True)
-    again = begin()
-    for name in "cde":
-        trial(again, name)
-    assert [charge.note.get("failed", 0) for charge in ledger.charges()] == [1, 0]
-
-
-def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(ledger, begin):
-    first = begin()
-    at(first.ledger, "recorded", "generation/1", KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        trials(first, 5)
-    spent = ledger.spent()
-    again = begin()
-    assert len(again.algorithm.waiting()) == 5  # asked about, and still there
-    trial(again, "f")
-    assert keys(ledger) == ["share/1", "generation/1", "share/2", "generation/2"]
-    assert ledger.spent() == pytest.approx(np.sqrt(2) * spent)
-    answers = [charge.value for charge in ledger.charges(prefix="generation/")]
-    assert answers[0] != answers[1]
-    to_the_end(again)
-    assert again.privatizer.kept("run") == []
-    assert again.privatizer.points() == ()
