@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from dptune._numbers import COUNTABLE, real, whole
+from dptune._numbers import COUNTABLE, plain, real, whole
 from dptune.errors import BudgetMismatch, InputError
 
 T = TypeVar("T")
@@ -31,15 +31,46 @@ def nothing_charged() -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """Return how an error quotes a value: in one short line, also where Python refuses to write it (10**5000)."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - somebody else's repr
-        text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    """Return how an error quotes a public setting: a number or a short text as it is, all else as :func:`kind` says.
+
+    Where a setting belongs somebody may give people's rows by mistake, so no object writes its own text here.
+    """
+    scalar = plain(value)
+    brief = type(scalar) in (bool, float) or (type(scalar) is int and abs(scalar) < 10**_LONG)
+    return repr(scalar) if brief or (type(scalar) is str and len(scalar) <= _LONG) else kind(value)
 
 
-_LONG = 200
+_LONG = 200  # characters of a text, and digits of a number
+
+
+def kind(value: object) -> str:
+    """Return an object's type and shape, or length: all that an error may say of what can hold private values."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    shape = attempt(lambda: tuple(value.shape), failed=None)  # type: ignore[attr-defined]
+    size = ""
+    if shape is not None and all(type(each) is int for each in shape):
+        size = f" of shape {shape}"
+    elif isinstance(value, list | tuple | dict | set | frozenset | bytes | str):
+        size = f" of length {attempt(len, value, failed=0)}"
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}{size}"
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Return the names of a table's columns; None if it is no table, or no attribute is known to hold names.
+
+    The attribute differs: ``columns`` of an Arrow table is its data.
+    """
+    names = attempt(lambda: X.column_names, failed=None)  # Arrow, and the interchange protocol, where it is a method
+    if names is None:
+        names = attempt(lambda: X.columns, failed=None)
+        names = names if isinstance(names, list) or hasattr(type(names), "get_indexer") else None  # Polars, or pandas
+    listed = attempt(lambda: list(names() if callable(names) else names), failed=None)
+    shape = attempt(lambda: tuple(X.shape), failed=())
+    if listed is None or shape[1:] not in ((), (len(listed),)):
+        return None
+    return listed if hasattr(type(names), "get_indexer") or all(type(name) is str for name in listed) else None
 
 
 def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
@@ -56,25 +87,24 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
     raise KeyboardInterrupt
 
 
-def text(name: str, value: object) -> str:
-    """Return a text that is not empty, and that a database can store."""
+def text(name: str, value: object, quote: Callable[[object], str] = shown) -> str:
+    """Return a text that is not empty, and that a database can store; an error quotes what was given by ``quote``."""
     if not (isinstance(value, str) and value):
-        raise InputError(f"{name} must be a text that is not empty; got {shown(value)}.")
+        raise InputError(f"{name} must be a text that is not empty; got {quote(value)}.")
     if "\0" in value or value.encode(errors="ignore").decode() != value:
-        raise InputError(f"{name} must be a text without NUL characters and lone surrogates; got {shown(value)}.")
+        raise InputError(f"{name} must be a text without NUL characters and lone surrogates; got {quote(value)}.")
     return value
 
 
 def json_data(name: str, value: object) -> Any:
     """Return a copy of JSON data, as it comes back from a database; arrays, NaN and objects are none."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        reason = str(error).partition("\n")[0]
-    raise InputError(
-        f"{name} must be JSON data: None, bool, int, finite float, str, lists and dicts of these; got {shown(value)} "
-        f"({reason})."
-    )
+    copy = attempt(lambda: (json.loads(json.dumps(value, allow_nan=False)),), failed=None)
+    if copy is None:
+        raise InputError(
+            f"{name} must be JSON data: None, bool, int, finite float, str, lists and dicts of these; got "
+            f"{kind(value)}."
+        )
+    return copy[0]
 
 
 def at_least(name: str, value: object, least: int, most: int = COUNTABLE) -> int:

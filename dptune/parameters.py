@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dptune._arrays import Vector
-from dptune._checks import boolean
+from dptune._checks import boolean, shown
 from dptune._numbers import plain, real, whole
 from dptune.errors import InputError
 
@@ -30,7 +30,7 @@ class Float:
     def __post_init__(self) -> None:
         _settle(self)
         if self.step is not None and (self.log or real(self.step) is None or self.step <= 0):
-            raise InputError(f"step must be positive and cannot go with log=True; got step={self.step!r}.")
+            raise InputError(f"step must be positive and cannot go with log=True; got step={shown(self.step)}.")
 
     @property
     def cells(self) -> int | None:
@@ -67,9 +67,11 @@ class Int:
     def __post_init__(self) -> None:
         _settle(self)
         if whole(self.low) is None or whole(self.high) is None:
-            raise InputError(f"the ends of a whole-number range must be whole; got {self.low!r} and {self.high!r}.")
+            raise InputError(
+                f"the ends of a whole-number range must be whole; got {shown(self.low)} and {shown(self.high)}."
+            )
         if whole(self.step) is None or self.step < 1 or (self.log and self.step != 1):
-            raise InputError(f"step must be >= 1, and 1 with log=True; got step={self.step!r}.")
+            raise InputError(f"step must be >= 1, and 1 with log=True; got step={shown(self.step)}.")
 
     @property
     def cells(self) -> int:
@@ -108,10 +110,10 @@ class Categorical:
 
     def __post_init__(self) -> None:
         if isinstance(self.choices, str) or not isinstance(self.choices, Sequence) or not self.choices:
-            raise InputError(f"choices must be a list with at least one choice; got {self.choices!r}.")
+            raise InputError(f"choices must be a list with at least one choice; got {shown(self.choices)}.")
         object.__setattr__(self, "choices", tuple(map(as_choice, self.choices)))
         if len(set(map(key_of, self.choices))) < len(self.choices):
-            raise InputError(f"choices must differ; got {self.choices!r}.")
+            raise InputError(f"choices must differ; got {shown(self.choices)}.")
 
     @property
     def cells(self) -> int:
@@ -201,6 +203,6 @@ def _settle(p: Float | Int) -> None:
         object.__setattr__(p, name, plain(getattr(p, name)))
     object.__setattr__(p, "log", boolean("log", p.log))
     if real(p.low) is None or real(p.high) is None or p.low > p.high:
-        raise InputError(f"a range needs finite low <= high; got low={p.low!r}, high={p.high!r}.")
+        raise InputError(f"a range needs finite low <= high; got low={shown(p.low)}, high={shown(p.high)}.")
     if p.log and p.low <= 0:
-        raise InputError(f"a log scale needs low > 0; got low={p.low!r}.")
+        raise InputError(f"a log scale needs low > 0; got low={shown(p.low)}.")

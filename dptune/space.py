@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dptune._arrays import Mask, Matrix, Vector
+from dptune._checks import shown
 from dptune.errors import InputError
 from dptune.parameters import Categorical as Categorical
 from dptune.parameters import Float as Float
@@ -221,7 +222,7 @@ class Space(Mapping[str, Parameter]):
                 others = ", ".join(repr(other) for other in parameters if other not in self)
                 return f"{name!r} is missing{others and f' ({others} is no parameter of it)'}"
             if not allows(self[name], parameters[name]):
-                return f"{name!r} cannot be {parameters[name]!r}; allowed: {self[name]}"
+                return f"{name!r} cannot be {shown(parameters[name])}; allowed: {self[name]}"
         return ""
 
     def describe(self) -> dict[str, dict[str, object]]:
@@ -250,7 +251,9 @@ class Space(Mapping[str, Parameter]):
         if condition is None:
             return None
         if not isinstance(condition, Mapping) or not condition:
-            raise InputError(f"the condition of {name!r} must be {{another parameter: its values}}; got {condition!r}.")
+            raise InputError(
+                f"the condition of {name!r} must be {{another parameter: its values}}; got {shown(condition)}."
+            )
         return {other: self._values(name, other, values) for other, values in condition.items()}
 
     def _values(self, name: str, other: str, values: object) -> tuple[Value, ...]:
@@ -261,10 +264,12 @@ class Space(Mapping[str, Parameter]):
                 f"the condition of {name!r} is about {other!r}, which must be another parameter with choices or steps."
             )
         if isinstance(values, str) or not isinstance(values, Collection) or not values:
-            raise InputError(f"the condition of {name!r} needs a list of values of {other!r}; got {values!r}.")
+            raise InputError(f"the condition of {name!r} needs a list of values of {other!r}; got {shown(values)}.")
         unknown = [value for value in values if not allows(parent, value)]
         if unknown:
-            raise InputError(f"the condition of {name!r} has values that {other!r} never takes: {unknown}.")
+            raise InputError(
+                f"the condition of {name!r} has values that {other!r} never takes: {', '.join(map(shown, unknown))}."
+            )
         return tuple(map(as_choice, values))
 
     def _refuse_circle(self, name: str, below: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Vector
-from dptune._checks import at_least, function, positive
+from dptune._checks import at_least, attempt, function, kind, positive
 from dptune.audit.evidence import complaints, lower_bound
 from dptune.audit.transcript import transcript
 from dptune.errors import InputError
@@ -85,10 +85,13 @@ class Audit:
         Interval.of(self.clip)
         at_least("people", self.people, 1)
         at_least("answers", self.answers, 100)
-        object.__setattr__(self, "X", np.asarray(self.X))
-        object.__setattr__(self, "y", np.asarray(self.y))
-        if len(self.X) != len(self.y) or len(self.X) < 2:
-            raise InputError(f"X and y must have as many rows, at least 2; got {len(self.X)} and {len(self.y)}.")
+        X, y = (attempt(np.asarray, each, failed=np.empty(())) for each in (self.X, self.y))
+        if X.ndim == 0 or y.shape[:1] != X.shape[:1] or len(X) < 2:
+            raise InputError(
+                f"X and y must be arrays of as many rows, at least 2; got {kind(self.X)} and {kind(self.y)}."
+            )
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", y)
 
     def run(self) -> Iterator[Finding]:
         """Make all checks."""

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import Checked, at_least, check, positive, share
+from dptune._checks import Checked, at_least, check, positive, share, text
 from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
@@ -176,8 +176,7 @@ def check_choice(privatizer: object, name: object, settings: ChoiceSettings) -> 
     if not isinstance(privatizer, LossPrivatizer):
         raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
     _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is asked
-    if not isinstance(name, str) or not name:
-        raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
+    name = text("name", name)
     if privatizer.ledger.fact(name, PLAN) is None:
         check_start(privatizer.ledger, name, settings.mu, choice_share=1 - settings.estimate_share)
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
+from dptune._checks import shown
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import NamedLoss, as_loss
 
@@ -48,8 +49,8 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
         raise InputError(
-            f"cv={cv!r} never tests {missing} of the {len(y)} public rows; every row must be in a test fold. Give a "
-            "number of folds, KFold, StratifiedKFold, GroupKFold or repeated ones; not TimeSeriesSplit. Nothing was "
+            f"cv={shown(cv)} never tests {missing} of the {len(y)} public rows; every row must be in a test fold. Give "
+            "a number of folds, KFold, StratifiedKFold, GroupKFold or repeated ones; not TimeSeriesSplit. Nothing was "
             "charged."
         )
     return folds

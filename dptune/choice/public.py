@@ -17,17 +17,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 from numpy.polynomial.legendre import leggauss
 
 from dptune._arrays import Mask, Matrix, Vector
+from dptune._checks import attempt, kind
 from dptune.errors import InputError
 
 Law = Callable[[Vector], Vector]  # of a choice: probabilities (s,) of exponents (s,)
 
+_NONE: Matrix = np.empty(0)
 STEEP = 2.0  # how fast the prior's logarithm falls with each paired standard error
 MIXED = 0.2  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
@@ -59,14 +61,11 @@ class PublicLosses:
         Raises:
             InputError: they are not a matrix of numbers, or fewer than two candidates have losses.
         """
-        try:
-            values = np.array(public, dtype=np.float64)
-        except (TypeError, ValueError):
-            values = np.empty(0)
+        values = attempt(partial(np.array, dtype=np.float64), public, failed=_NONE)
         if values.ndim != 2 or values.shape[1] < FEWEST_ROWS:
             raise InputError(
                 f"public= must be the cross-validated losses of {FEWEST_ROWS} public rows or more, an array "
-                f"(candidates, rows); got shape {np.shape(public)}. Nothing was charged."
+                f"(candidates, rows); got {kind(public)}. Nothing was charged."
             )
         finite = np.isfinite(values)
         if (usable := int(finite.any(axis=1).sum())) < 2:

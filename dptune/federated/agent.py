@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array
-from dptune._numbers import whole
+from dptune._checks import kind, shown
+from dptune._numbers import real, whole
 from dptune.errors import InputError
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend
@@ -93,7 +94,7 @@ class FTSAgent:
     def __init__(self, model: FTSModel, agent: int, *, seed: int | None = None) -> None:
         number = whole(agent)
         if number is None or not 0 <= number < model.settings.agents:
-            raise InputError(f"agents are numbered 0 to {model.settings.agents - 1}; got {agent!r}.")
+            raise InputError(f"agents are numbered 0 to {model.settings.agents - 1}; got {shown(agent)}.")
         self.model = model
         self.settings = model.settings
         self.agent = number
@@ -109,11 +110,12 @@ class FTSAgent:
         point = as_vector(x, self.settings.d, name="x")
         if not ((point >= -_SAME) & (point <= 1 + _SAME)).all():
             raise InputError("x must lie in the unit cube.")
-        if not np.isfinite(y):
-            raise InputError("a value must be finite; leave out an evaluation that failed.")
+        value = real(y)
+        if value is None:
+            raise InputError(f"a value must be a finite number; got {kind(y)}. Leave out an evaluation that failed.")
         self._X.append(point.copy())
         self._Phi.append(self.model.features(point[None])[0])
-        self.values.append(float(y))
+        self.values.append(value)
 
     def __len__(self) -> int:
         return len(self.values)

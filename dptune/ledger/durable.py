@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 
 import sqlalchemy as sa
 
-from dptune._checks import boolean, json_data, text
+from dptune._checks import boolean, json_data, shown, text
 from dptune._store import Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 from dptune.ledger import entries, schema
@@ -321,7 +321,7 @@ class DurableLedger:
             return
         unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
         raise BudgetMismatch(
-            f"this ledger has {name}={stored!r}, not {value!r}; it was fixed when the ledger was made. "
+            f"this ledger has {name}={shown(stored)}, not {shown(value)}; it was fixed when the ledger was made. "
             f"Open it as it was made, or make a ledger of its own for other people's data.{unused}{more}"
         )
 

@@ -60,7 +60,9 @@ class Budget:
         object.__setattr__(self, "mu", positive("mu", self.mu))
         self._check_stated()
         if not SMALLEST_MU <= self.mu <= LARGEST_MU:
-            raise InputError(f"mu must lie in [{SMALLEST_MU:g}, {LARGEST_MU:g}]; got {self.mu!r}. Usual is 0.1 to 3.")
+            raise InputError(
+                f"mu must lie in [{SMALLEST_MU:g}, {LARGEST_MU:g}]; got {shown(self.mu)}. Usual is 0.1 to 3."
+            )
 
     def _check_stated(self) -> None:
         """Refuse a stated pair that mu-GDP does not imply: a statement prints it."""
@@ -114,7 +116,7 @@ def probability(name: str, value: object) -> float:
     """Return a number strictly between 0 and 1 as a float, or refuse it by name."""
     number = positive(name, value)
     if number >= 1:
-        raise InputError(f"{name} must lie strictly between 0 and 1; got {number!r}.")
+        raise InputError(f"{name} must lie strictly between 0 and 1; got {shown(number)}.")
     return number
 
 

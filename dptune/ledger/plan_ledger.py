@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from dptune._checks import shown
 from dptune._numbers import finite, whole
 from dptune._statement import Curve, Statement, large_delta, priced
 from dptune.errors import InputError, PlanComplete
@@ -77,7 +78,7 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
             raise InputError(f"plan must be {self.wanted}.")
         people = whole(n)
         if (people is None or people < 1) and not (plan is None and n is None):
-            raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {n!r}.")
+            raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {shown(n)}.")
         promise = None if plan is None else {"plan": self.stored(plan)}
         super().__init__(url, promise, repr(plan), dataset=dataset, unit=unit)
         self.plan = self.planned(self._row["plan"])

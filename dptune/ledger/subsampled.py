@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._checks import shown
 from dptune._numbers import real, whole
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import probability
@@ -52,11 +53,11 @@ class SubsampledGaussianPlan:
     def __post_init__(self) -> None:
         q, z, steps = real(self.q), real(self.z), whole(self.steps)
         if q is None or not 0 < q <= 1:
-            raise InputError(f"q={self.q!r} must be a probability in (0, 1]")
+            raise InputError(f"q={shown(self.q)} must be a probability in (0, 1]")
         if z is None or not z >= _SMALLEST_Z:
-            raise InputError(f"z={self.z!r} must be finite and at least {_SMALLEST_Z}; less noise protects nobody")
+            raise InputError(f"z={shown(self.z)} must be finite and at least {_SMALLEST_Z}; less noise protects nobody")
         if steps is None or steps < 1:
-            raise InputError(f"steps={self.steps!r} must be an integer of at least 1")
+            raise InputError(f"steps={shown(self.steps)} must be an integer of at least 1")
         for name, value in (("q", q), ("z", z), ("steps", steps)):
             object.__setattr__(self, name, value)
 

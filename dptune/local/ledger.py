@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune._checks import attempt, boolean, place, positive, text
+from dptune._checks import attempt, boolean, kind, place, positive, shown, text
 from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
@@ -48,7 +48,7 @@ class UserLedger:
     def __init__(self, path: str | Path, cap: float | None = None) -> None:
         where = place("path", path)
         if where == ":memory:" or where.startswith("file:") or "://" in where:
-            raise InputError(f"a ledger must outlive its process; give the path of a file, not the URL {where!r}.")
+            raise InputError("a ledger must outlive its process; give the path of a file, not a URL.")
         cap = None if cap is None else positive("cap", cap)
         self.path = Path(where).resolve()
         self._seen = Mark()
@@ -57,7 +57,9 @@ class UserLedger:
             self._create(cap)
         self.identity, self.cap = self._open()
         if cap is not None and cap != self.cap:
-            raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
+            raise BudgetMismatch(
+                f"this ledger was created with cap={shown(self.cap)}, not {shown(cap)}; it is fixed for good."
+            )
 
     def reply(
         self,
@@ -84,7 +86,7 @@ class UserLedger:
         """
         mechanism = json.dumps(randomizer.describe(), sort_keys=True)
         price = positive("epsilon, a reply's price,", randomizer.epsilon)
-        row = (text("user", user), text("key", key), price, boolean("private", randomizer.private), mechanism)
+        row = (text("user", user, kind), text("key", key), price, boolean("private", randomizer.private), mechanism)
         recorded = self._charge(row)
         if recorded is not None:
             return recorded
@@ -105,7 +107,7 @@ class UserLedger:
 
     def _account(self, user: str) -> tuple[Account, float]:
         """Return what the user has paid, and the cap that stands in the file."""
-        user = text("user", user)
+        user = text("user", user, kind)
         with self._transaction(write=False) as (connection, cap):
             return next(rows.accounts(connection, user), Account(user, 0, 0.0, True)), cap
 
@@ -140,7 +142,7 @@ class UserLedger:
             if paid == row:
                 return rows.value(connection, user, key)
             if paid is not None:
-                raise KeyConflict(f"the reply {key!r} of this user was made with other settings; use a new key.")
+                raise KeyConflict(f"the reply {shown(key)} of this user was made with other settings; use a new key.")
             mark = rows.pay(connection, row, cap)
         self._see(mark)
         return None
@@ -154,7 +156,9 @@ class UserLedger:
             recorded = rows.value(connection, user, key)
             if recorded is None:
                 if not math.isfinite(value):
-                    raise LedgerError(f"the ledger {self.path} cannot record {value!r}; nothing was sent.")
+                    raise LedgerError(
+                        f"the ledger {self.path} cannot record a reply that is not finite; nothing was sent."
+                    )
                 connection.execute("INSERT INTO dptune_values VALUES (?, ?, ?)", (user, key, value))
         return value if recorded is None else recorded
 

@@ -33,7 +33,7 @@ from opendp.measurements import make_laplace
 from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
-from dptune._checks import attempt, between
+from dptune._checks import attempt, between, shown
 from dptune._numbers import real
 from dptune.errors import InputError
 
@@ -110,7 +110,9 @@ class LocalRandomizer(Clamped):
     def __init__(self, epsilon: float, bound: float | Ends, *, invalid: float | None = None) -> None:
         super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max), bound, invalid=invalid)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
-            raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
+            raise InputError(
+                f"{shown(bound)} at epsilon={epsilon!r} needs noise too small or too large for floating point."
+            )
         self._noise: Callable[[float], float] = make_laplace(
             atom_domain(T=float, nan=False), absolute_distance(T=float), scale=1.0, k=-40
         )
@@ -148,7 +150,7 @@ def _ends(bound: float | Ends) -> Ends:
     low, high = (math.nan if end is None else end for end in ends)
     if not (sys.float_info.min <= high - low < math.inf):
         raise InputError(
-            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers; got {bound!r}. "
+            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers; got {shown(bound)}. "
             f"The distance from low to high must be at least {sys.float_info.min:g}. "
             "Choose it from the meaning of the value, not from anybody's data."
         )

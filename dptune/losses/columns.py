@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dptune._arrays import Array, Mask
-from dptune._checks import attempt
+from dptune._checks import attempt, shown
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, says
 
@@ -75,21 +75,21 @@ class _Words(Column):
         self._open = categories is None
         cells = entries_of(public)
         self._values: dict[Any, Any] = {}  # what a cell says -> the first public value that says it
-        twins = []
+        twins = False
         for value in (*(categories or ()), *cells):
             said = says(value)
-            if self._values.setdefault(said, value) is not value and said is not None and self._values[said] != value:
-                twins.append((self._values[said], value))
+            first = self._values.setdefault(said, value)
+            twins = twins or (first is not value and said is not None and first != value)
         self._missing = self._values.setdefault(None, None)
         values, _, gaps = self.parse(cells)
         self._example = values[:1]
         words = set(values[~gaps])
         self._known = words if 2 * len(words) <= len(cells) - gaps.sum() else set()  # free text repeats little
-        for first, twin in twins if self._known or not self._open else ():
+        if twins and (self._known or not self._open):
             raise InputError(
-                f"column {name!r} of like= holds {first!r} and {twin!r}. Private cells are compared by their number, "
-                "and these are one number. Turn the column into numbers, or write its values so that they are not "
-                "numbers (for example 'v1.10'), in like= and in X."
+                f"column {shown(name)} of like= holds different values that are one number, such as '1.1' and '1.10'. "
+                "Private cells are compared by their number. Turn the column into numbers, or write its values so that "
+                "they are not numbers (for example 'v1.10'), in like= and in X."
             )
 
     def parse(self, cells: Array) -> Parsed:
@@ -130,7 +130,7 @@ def column_of(name: object, public: Array, categories: Sequence[Any] | None = No
         return _Words(name, public, categories)
     if public.dtype.kind in "mM" or not all(isinstance(what, str | float | None) for what in said):
         raise InputError(
-            f"column {name!r} of like= holds neither numbers, text nor categories. Convert it in like= and in X, "
+            f"column {shown(name)} of like= holds neither numbers, text nor categories. Convert it in like= and in X, "
             "for example dates into days. Text must be valid Unicode."
         )
     return _Words(name, public) if any(isinstance(cell, str) for cell in entries_of(public)) else _Numbers(public)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Vector
-from dptune._checks import attempt, positive
+from dptune._checks import attempt, positive, shown
 from dptune._numbers import real
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, says
@@ -212,7 +212,7 @@ def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vecto
 def _inside_0_1(name: str, value: object) -> float:
     share = real(value)
     if share is None or not 0 < share < 1:
-        raise InputError(f"{name}={value!r} must lie strictly between 0 and 1")
+        raise InputError(f"{name}={shown(value)} must lie strictly between 0 and 1")
     return share
 
 

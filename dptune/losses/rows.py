@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dptune._arrays import Array, Indices, Mask
-from dptune._checks import attempt
+from dptune._checks import attempt, column_names, shown
 from dptune.errors import InputError
 from dptune.losses.columns import Column, column_of
 from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in
@@ -264,16 +264,17 @@ def _frame(X: Any, like: Any) -> ParsedRows:
             "public rows of the same columns, both as pandas data frames. If all are numbers, give arrays, such as "
             f"X.to_numpy(). Got X as a {type(X).__name__} and like= as a {type(like).__name__}."
         )
-    if list(X.columns) != list(like.columns) or len(like) == 0:
+    names = column_names(like)
+    if names is None or column_names(X) != names or len(like) == 0:
         raise InputError(
             "X and like= (public rows, such as those that train) must have the same columns; like= has "
-            f"{len(like)} rows of {list(like.columns)}."
+            f"{len(like)} rows of {', '.join(map(shown, names or ())) or 'no named columns'}."
         )
     dtypes = list(like.dtypes)
     public = [_object_array(like.iloc[:, j]) for j in range(len(dtypes))]
     columns = [
         column_of(name, cells, None if not hasattr(dtype, "categories") else list(dtype.categories))
-        for name, cells, dtype in zip(like.columns, public, dtypes, strict=True)
+        for name, cells, dtype in zip(names, public, dtypes, strict=True)
     ]
     series = type(like.iloc[:, 0])
 
@@ -307,7 +308,7 @@ def _is_listed(X: Any) -> bool:
 
 
 def _foreign(X: Any, like: Any) -> ParsedRows:
-    if hasattr(X, "columns"):
+    if column_names(X) is not None:
         raise InputError(f"X is a {type(X).__name__}; of a data frame that is not pandas' give X.to_pandas().")
     if not hasattr(X, "shape"):
         raise InputError(f"X must be an array, a list of rows, a sparse matrix or a data frame; got {type(X).__name__}")

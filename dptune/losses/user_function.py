@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
-from dptune._checks import text
+from dptune._checks import shown, text
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import EstimatorLosses, Function
 from dptune.losses.examples import Data
@@ -144,11 +144,11 @@ def losses_function(
     if not callable(function):
         raise InputError(f"the objective must be a function; got {type(function).__name__}.")
     if training not in ("public", "private"):
-        raise InputError(f'training must be "public" or "private"; got {training!r}.')
+        raise InputError(f'training must be "public" or "private"; got {shown(training)}.')
     if data is None:
         if loss is None:
             return function
-        raise InputError(f"loss={loss!r} needs data=(X, y), whose losses are asked of the model that is returned.")
+        raise InputError(f"loss={shown(loss)} needs data=(X, y), whose losses are asked of the model that is returned.")
     if loss is None:
         raise InputError(
             'data= needs loss=, what is minimised: a name as "log_loss", "zero_one" (1 - accuracy) or "squared_error", '

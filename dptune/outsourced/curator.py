@@ -25,6 +25,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Matrix
-from dptune._checks import at_least, between, place, positive
+from dptune._checks import at_least, attempt, between, kind, place, positive, shown
 from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
 from dptune.ledger.budget_ledger import adjacency_of
 from dptune.ledger.entries import Charge
@@ -92,7 +93,7 @@ class OutsourcedCurator:
         if ledger.adjacency != (wanted := adjacency_of(max_change)):
             raise BudgetMismatch(
                 f"the export protects {wanted!r}, but the ledger promises {ledger.adjacency!r}. Make the ledger and "
-                f"the curator with the same max_change, here {max_change!r}."
+                f"the curator with the same max_change, here {shown(max_change)}."
             )
         if not isinstance(outputs, PublicOutputs):
             raise InputError("outputs must be PublicOutputs(measure, because=...); a query's answer is not protected.")
@@ -219,7 +220,9 @@ def largest_change(row_norm: float, max_change: float | None) -> float:
     """Return by how much, in L2 norm, one unit's row may change: 2 R, or what the ledger promises."""
     change = 2 * row_norm if max_change is None else min(positive("max_change", max_change), 2 * row_norm)
     if change < _LEAST_CHANGE * row_norm:
-        raise InputError(f"max_change must be at least {_LEAST_CHANGE:g} of row_norm={row_norm:g}; got {max_change!r}.")
+        raise InputError(
+            f"max_change must be at least {_LEAST_CHANGE:g} of row_norm={row_norm:g}; got {shown(max_change)}."
+        )
     return change
 
 
@@ -227,7 +230,7 @@ def cells_of(table: npt.ArrayLike) -> Matrix:
     """Return the cells as floats, NaN where one is not a number; raises on the shape only."""
     array = as_array(table)
     if array is None or array.ndim != 2 or 0 in array.shape:
-        raise InputError("the table must have rows and columns: an array or a data frame (n, d).")
+        raise InputError(f"the table must have rows and columns: an array or a data frame (n, d); got {kind(table)}.")
     if array.dtype.kind in "fiub":
         return np.array(array, dtype=np.float64)
     return np.array([[number(cell) for cell in row] for row in array], dtype=np.float64)
@@ -235,7 +238,7 @@ def cells_of(table: npt.ArrayLike) -> Matrix:
 
 def _per_feature(name: str, values: Numbers, d: int) -> Matrix:
     """Return a public setting as (d,); what is fitted to the rows, or has no numbers yet, is refused."""
-    array = np.asarray(values)
+    array = attempt(np.asarray, values, failed=np.empty(0))
     if array.dtype.kind not in "fiu" or array.shape not in ((), (1,), (d,)) or not np.isfinite(array).all():
         raise InputError(
             f"{name} must be one finite number or {d} of them, public: from what the features mean, never from the "
@@ -245,9 +248,9 @@ def _per_feature(name: str, values: Numbers, d: int) -> Matrix:
 
 
 def _public_map(projection: npt.ArrayLike, d: int) -> Matrix:
-    W = np.array(projection, dtype=np.float64)
+    W: Matrix = attempt(partial(np.array, dtype=np.float64), projection, failed=np.empty(()))
     if W.ndim != 2 or W.shape[0] != d or W.shape[1] < 1 or not np.isfinite(W).all():
-        raise InputError(f"projection must be a public map W ({d}, k) of finite numbers; got {W.shape}.")
+        raise InputError(f"projection must be a public map W ({d}, k) of finite numbers; got {kind(projection)}.")
     if not SMALLEST <= np.abs(W).max() <= LARGEST:
         raise InputError(f"the largest entry of projection must lie in [{SMALLEST:g}, {LARGEST:g}]: scale it.")
     return W

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from dptune._arrays import Vector
+from dptune._checks import shown
 from dptune.errors import InputError
 from dptune.ledger.events import Event, FlipRelease, GaussianRelease, LaplaceRelease, SelectionRelease
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
@@ -141,7 +142,9 @@ class NoisyMin(Mechanism):
         super().__init__(noise)
         odds = np.asarray(prior, dtype=np.float64)
         if not (np.isfinite(odds) & (odds > 0)).all():
-            raise InputError(f"prior must be positive and finite numbers; got {list(prior)!r}. Nothing was charged.")
+            raise InputError(
+                f"prior must be positive and finite numbers; got {shown(list(prior))}. Nothing was charged."
+            )
         self._candidates = len(prior)
         self._handicap = -np.log(odds) if len(prior) else np.zeros(1)  # (m,), in units of the scale
         self.settings = hashlib.sha256(odds.tobytes()).hexdigest() if len(prior) else ""

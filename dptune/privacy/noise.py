@@ -32,7 +32,7 @@ from opendp.metrics import absolute_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
 from dptune._arrays import Mask, Vector
-from dptune._checks import at_least
+from dptune._checks import at_least, shown
 from dptune.errors import InputError
 from dptune.privacy.query import GRID_EXPONENT, smallest_price
 
@@ -71,7 +71,7 @@ def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
     """
     rounding = math.sqrt(dimension) * 2.0**GRID_EXPONENT
     if mu < smallest_price(dimension):
-        raise InputError(f"mu={mu!r} per release is too small for {dimension} coordinates; plan fewer releases.")
+        raise InputError(f"mu={shown(mu)} per release is too small for {dimension} coordinates; plan fewer releases.")
     return sensitivity * (1 + SLACK) / (mu - rounding)
 
 

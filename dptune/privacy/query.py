@@ -26,12 +26,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dptune._arrays import Matrix
-from dptune._checks import positive
+from dptune._checks import attempt, kind, positive, shown
 from dptune._numbers import plain, real
 from dptune.errors import InputError
 
@@ -56,7 +57,7 @@ class Interval:
             object.__setattr__(self, name, plain(getattr(self, name)))
         if real(self.low) is None or real(self.high) is None or self.low >= self.high:
             raise InputError(
-                f"clip must be two finite numbers low < high; got ({self.low!r}, {self.high!r}). "
+                f"clip must be two finite numbers low < high; got ({shown(self.low)}, {shown(self.high)}). "
                 "Choose them from the meaning of the loss, not from the data."
             )
         if max(-self.low, self.high) > LARGEST or self.high - self.low < SMALLEST:
@@ -109,7 +110,8 @@ class Ball:
         object.__setattr__(self, "radius", plain(self.radius))
         if real(self.radius) is None or not SMALLEST <= self.radius <= LARGEST:
             raise InputError(
-                f"the clipping radius must be positive and finite, {SMALLEST:g} to {LARGEST:g}; got {self.radius!r}."
+                f"the clipping radius must be positive and finite, {SMALLEST:g} to {LARGEST:g}; got "
+                f"{shown(self.radius)}."
             )
 
     @property
@@ -134,7 +136,7 @@ class _Query:
         for name in ("failed_above", "saturate_above"):
             if (limit := getattr(self, name)) is not None:
                 if real(limit) is None:
-                    raise InputError(f"{name} must be finite, or None; got {limit!r}.")
+                    raise InputError(f"{name} must be finite, or None; got {shown(limit)}.")
                 object.__setattr__(self, name, real(limit))
 
     @property
@@ -277,16 +279,15 @@ class Question:
 
 def _names(points: object) -> tuple[str, ...]:
     if not (isinstance(points, list | tuple) and all(isinstance(p, str) for p in points)):
-        raise InputError(f"points must be a list or tuple of names, as given to observe; got {points!r}.")
+        raise InputError(f"points must be a list or tuple of names, as given to observe; got {shown(points)}.")
     return tuple(points)
 
 
 def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:
     """A read-only copy (p, m)."""
-    try:
-        copy = np.array(weights, dtype=np.float64, ndmin=2)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"weights must be a matrix of numbers; got {type(weights).__name__}.") from None
+    copy: Matrix | None = attempt(partial(np.array, dtype=np.float64, ndmin=2), weights, failed=None)
+    if copy is None:
+        raise InputError(f"weights must be a matrix of numbers; got {kind(weights)}.")
     if copy.ndim != 2 or copy.shape[1] != len(points) or copy.size == 0:
         raise InputError(f"weights must be (p, {len(points)}) for these points; got {copy.shape}.")
     if not np.isfinite(copy).all():

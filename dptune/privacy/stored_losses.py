@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices, Matrix, Vector
-from dptune._checks import at_least
+from dptune._checks import at_least, attempt, kind
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
@@ -47,11 +48,14 @@ class People:
             return cls(count, None, _public_weights(weights, count))
         if weights is not None:
             raise InputError("person_weights cannot go with groups: a weight would follow a person's place in a list.")
-        array = np.asarray(groups)
-        if array.ndim != 1 or array.size == 0:
-            raise InputError(f"groups must be a vector with one identifier per example; got shape {array.shape}.")
+        array = attempt(np.asarray, groups, failed=None)
+        if array is None or array.ndim != 1 or array.size == 0:
+            raise InputError(f"groups must be a vector with one identifier per example; got {kind(groups)}.")
         if array.dtype.kind not in "iuUSb":
-            raise InputError(f"groups must be whole numbers or text, without missing ones; got dtype {array.dtype}.")
+            raise InputError(
+                "groups must be whole numbers or text, without missing ones; got entries of type "
+                f"{array.dtype.type.__name__}."
+            )
         names, of_row = np.unique(array, return_inverse=True)
         return cls(len(array), of_row, _public_weights(None, len(names)))
 
@@ -76,12 +80,11 @@ class People:
 def _public_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
     if weights is None:
         return np.full(n, 1.0 / n)
-    try:
-        array = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
+    array = attempt(partial(np.array, dtype=np.float64), weights, failed=np.empty(0))
     if array.shape != (n,) or not (np.isfinite(array).all() and (array > 0).all()):
-        raise InputError(f"person_weights must be {n} positive finite numbers, one per person, and public.")
+        raise InputError(
+            f"person_weights must be {n} positive finite numbers, one per person, and public; got {kind(weights)}."
+        )
     array = array / array.max()  # first, so that the sum is finite
     return np.asarray(array / array.sum())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypedDict
 
+from dptune._checks import shown
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.losses.named import NamedLoss
@@ -37,7 +38,7 @@ class ObjectiveOptions(TypedDict, total=False):
 def allows_unprotected(unprotected: object) -> bool:
     """Whether values that no release paid for may be stored: ``unprotected="refuse"`` or ``"allow"``."""
     if unprotected not in ("refuse", "allow"):
-        raise InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+        raise InputError(f'unprotected must be "refuse" or "allow"; got {shown(unprotected)}.')
     return unprotected == "allow"
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from dptune._checks import at_least, check, check_fields, positive
+from dptune._checks import at_least, check, check_fields, positive, shown
 from dptune._numbers import real
 from dptune.errors import InputError
 from dptune.ledger.subsampled import SubsampledGaussianPlan, dp_accounting
@@ -106,10 +106,10 @@ class Repeats:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", positive("mean", self.mean))
         if not (self.mean > 1 or (self.mean == 1 and self.shape is None)):
-            raise InputError(f"the mean number of repeats must be above 1; got {self.mean!r}.")
+            raise InputError(f"the mean number of repeats must be above 1; got {shown(self.mean)}.")
         shape = None if self.shape is None else real(self.shape)
         if (shape is None) != (self.shape is None) or (shape is not None and shape < 0):
-            raise InputError(f"shape must be a number >= 0, or None for Poisson; got {self.shape!r}.")
+            raise InputError(f"shape must be a number >= 0, or None for Poisson; got {shown(self.shape)}.")
         object.__setattr__(self, "shape", shape)
 
     @classmethod

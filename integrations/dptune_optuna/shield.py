@@ -19,6 +19,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FixedTrial, Trial
 
 import dptune
+from dptune._checks import kind
 from dptune.losses.user_function import Function, Outcome, call_guarded, tried
 from dptune.privacy.seal.private import PerExampleLosses, without_traceback
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
@@ -156,7 +157,7 @@ def _refuse_unstorable(trial: Trial | FixedTrial, name: str, choices: Sequence[A
         return
     if other := [choice for choice in choices if not isinstance(choice, str | int | float | bool | NoneType)]:
         raise dptune.InputError(
-            f"the choices of {name!r} have {other[0]!r}, a {type(other[0]).__name__}: a stored study gives it back as "
+            f"the choices of {name!r} have {kind(other[0])}: a stored study gives it back as "
             "something else and could not be resumed. Choose among names, such as "
             f'sizes[trial.suggest_categorical({name!r}, ["small", "large"])], or create the study without storage=.'
         )

@@ -12,7 +12,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial
 
 import dptune
-from dptune._checks import at_least, boolean
+from dptune._checks import at_least, boolean, shown
 from dptune.parameters import Parameter, key_of
 from dptune.space import Value
 
@@ -30,7 +30,7 @@ def to_space(distributions: Mapping[str, BaseDistribution], *, choices: bool = F
     parameters: dict[str, Parameter] = {}
     for name, distribution in distributions.items():
         if not isinstance(distribution, BaseDistribution):
-            raise dptune.InputError(f"the space's {name!r} must be an Optuna distribution; got {distribution!r}.")
+            raise dptune.InputError(f"the space's {name!r} must be an Optuna distribution; got {shown(distribution)}.")
         if isinstance(distribution, FloatDistribution) and not distribution.single():
             parameters[name] = dptune.Float(distribution.low, distribution.high, distribution.log, distribution.step)
         elif isinstance(distribution, IntDistribution) and not distribution.single():
@@ -225,7 +225,7 @@ class SpaceSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if self._warn_independent and self._is_fixed(study):
             logger.warning(
-                f"The parameter {param_name!r} in trial #{trial.number} is drawn at random: {type(self).__name__} "
+                f"The parameter {shown(param_name)} in trial #{trial.number} is drawn at random: {type(self).__name__} "
                 "searches the parameters of a fixed search space. Its spread adds to the values the sampler sees. Set "
                 "warn_independent_sampling=False to silence this."
             )

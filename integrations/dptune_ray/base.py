@@ -21,7 +21,7 @@ from ray.tune.search import Repeater, Searcher
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune._checks import at_least
+from dptune._checks import at_least, shown
 from dptune_ray.actors import ActorClient
 from dptune_ray.spaces import constants, differing, domains_of, leaves, merged, resolve, without
 
@@ -93,7 +93,9 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
             )
         check_mode(mode)
         if mode is not None and mode != (self._given_mode or mode):
-            raise dptune.InputError(f"the searcher was made with mode={self._given_mode!r}, the Tuner with {mode!r}.")
+            raise dptune.InputError(
+                f"the searcher was made with mode={shown(self._given_mode)}, the Tuner with {shown(mode)}."
+            )
         self._mode = mode or self._given_mode or "min"
         domains_of(config)
         if names := ", ".join(map(repr, differing(self._param_space, config))):
@@ -185,4 +187,4 @@ def _refuse_repeater(search: RunSearch) -> None:
 def check_mode(mode: object) -> None:
     """Refuse what is no direction; None: it is not known yet."""
     if mode not in (None, "min", "max"):
-        raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {mode!r}.')
+        raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {shown(mode)}.')

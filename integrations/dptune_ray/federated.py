@@ -24,7 +24,7 @@ import numpy.typing as npt
 import ray
 
 import dptune
-from dptune._checks import at_least
+from dptune._checks import at_least, shown
 from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
@@ -125,7 +125,7 @@ class DPFTSSearch(RunSearch):
             raise dptune.InputError(f"settings must be FTSSettings; got {type(settings).__name__}.")
         agent = at_least("agent", agent, 0)
         if agent >= settings.agents:
-            raise dptune.InputError(f"agents are numbered 0 to {settings.agents - 1}; got {agent!r}.")
+            raise dptune.InputError(f"agents are numbered 0 to {settings.agents - 1}; got {shown(agent)}.")
         if self._domains:
             AgentSpace.of(self._param_space, settings)  # refuse early
         self._transport, self._settings, self._agent = transport, settings, agent
@@ -172,7 +172,7 @@ class DPFTSSearch(RunSearch):
         try:
             self._learn(trial_id, result or {})
         except Exception as failure:  # noqa: BLE001 - an exception here would mark a good trial failed
-            _logger.warning(f"agent {self._agent} could not send its message: {failure!r}")
+            _logger.warning(f"agent {self._agent} could not send its message: {type(failure).__name__}")
 
     def _learn(self, trial: str, result: Mapping[str, Any]) -> None:
         if trial in self._told:
@@ -307,7 +307,7 @@ class Federation:
         silent: bool = True,
     ) -> None:
         if not 1 <= hosts <= settings.agents:
-            raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {hosts!r}.")
+            raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {shown(hosts)}.")
         check_mode(mode)
         space = AgentSpace.of(param_space, settings)
         seed = secrets.randbits(63) if seed is None else seed

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import dptune
-from dptune._checks import at_least
+from dptune._checks import at_least, shown
 from dptune._numbers import real
 from dptune.local.bandits.bandit import LocalBandit
 from dptune.local.bandits.curator import Refinement
@@ -116,7 +116,7 @@ class LDPSearch(RunSearch):
             kind = type(self).__name__
             raise dptune.InputError(f"{kind} needs settings: {kind}(LDPSettings(HybridReplies(...)), space, ...).")
         if centre is not None and real(centre) is None:
-            raise dptune.InputError(f"centre must be a number, finite; got {centre!r}.")
+            raise dptune.InputError(f"centre must be a number, finite; got {shown(centre)}.")
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
         self._settings = settings

@@ -21,6 +21,7 @@ from ray.tune.search import sample
 from ray.tune.utils.util import unflatten_dict
 
 import dptune
+from dptune._checks import shown
 from dptune.parameters import key_of
 from dptune.space import Conditions, Value
 
@@ -46,7 +47,7 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
         if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
             raise _refused(path, '"/" in a name stands for a nested dict.')
         if not isinstance(key, str) and _holds_domain(value):
-            raise _refused(path, f"its name is not text but {key!r}.")
+            raise _refused(path, f"its name is not text but {shown(key)}.")
         if _is_grid(value):
             raise _refused(path, "grid_search is refused, a grid has no budget; use tune.choice([...]).")
         if isinstance(value, _LISTS) and _holds_domain(value):

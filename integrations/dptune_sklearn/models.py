@@ -18,11 +18,10 @@ import numpy.typing as npt
 from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, FitFailedWarning
-from sklearn.utils import check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
 from dptune import Rows
-from dptune._checks import attempt
+from dptune._checks import attempt, column_names, kind, shown
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import call_guarded, losses_function
@@ -73,7 +72,7 @@ def given_halves(
                 f"{name} is None: give fit X_val= and y_val=, private rows that train nothing. X and y are the public "
                 "rows that train, and are not protected."
             )
-    if hasattr(X, "columns") != hasattr(X_val, "columns"):
+    if (column_names(X) is None) != (column_names(X_val) is None):
         raise InputError(
             f"X is a {type(X).__name__} and X_val a {type(X_val).__name__}: give both as data frames, or both as "
             "arrays. The last step of a Pipeline gets X transformed and X_val as it was. Put the steps before it into "
@@ -84,15 +83,20 @@ def given_halves(
         raise InputError(
             f"X_val must have the columns of X, in their order: {_difference(public, private)}. Nothing was charged."
         )
-    try:
-        check_consistent_length(X_val, y_val, groups)
-    except (TypeError, ValueError) as error:
+    given = [each for each in (X_val, y_val, groups) if each is not None]
+    rows = {attempt(_length, each, failed=None) for each in given}
+    if len(rows) > 1 or None in rows:
         raise InputError(
-            f"X_val, y_val and groups= (of the validation rows) must have as many rows each. {error}"
-        ) from None
+            "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
+            f"{' and '.join(map(kind, given))}. Nothing was charged."
+        )
     return TrainingRows(X, _column(y), options, train_groups), Private(
         Rows(X_val, _column(y_val), like=X), _identifiers(groups)
     )
+
+
+def _length(rows: Any) -> int:
+    return len(rows) if getattr(rows, "shape", None) is None else int(rows.shape[0])  # no matrix of SciPy has a length
 
 
 def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:
@@ -114,10 +118,9 @@ def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> No
 
 def _columns(X: Any) -> Sequence[Any] | None:
     """Return the names of a table's columns, or their places."""
-    if hasattr(X, "columns"):
-        return list(X.columns)
-    shape: tuple[int, ...] = X.shape if hasattr(X, "shape") else ()
-    return range(shape[1]) if len(shape) == 2 else None
+    names = column_names(X)
+    shape = attempt(lambda: tuple(X.shape), failed=())
+    return names if names is not None or len(shape) != 2 else range(shape[1])
 
 
 def _difference(public: Sequence[Any], private: Sequence[Any]) -> str:
@@ -126,7 +129,7 @@ def _difference(public: Sequence[Any], private: Sequence[Any]) -> str:
         return f"X has {len(public)}, X_val has {len(private)}"
     only = {"X": [name for name in public if name not in private], "X_val": [n for n in private if n not in public]}
     named = [
-        f"only {table} has {', '.join(map(repr, names[:10]))}" + (f" and {len(names) - 10} more" if names[10:] else "")
+        f"only {table} has {', '.join(map(shown, names[:10]))}" + (f" and {len(names) - 10} more" if names[10:] else "")
         for table, names in only.items()
         if names
     ]
@@ -153,9 +156,11 @@ def _column(y: Any) -> Any:
 
 def _identifiers(groups: Any) -> Any:
     """Groups as an array; texts as texts, which a column of a frame holds as objects."""
-    array = None if groups is None else np.asarray(groups)
-    text = array is not None and array.dtype.kind == "O" and all(isinstance(group, str) for group in array)
-    return array.astype(str) if array is not None and text else array
+    array = None if groups is None else attempt(np.asarray, groups, failed=None)
+    if array is None:
+        return groups  # which is refused if it can be read no other way
+    text = array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(group, str) for group in array)
+    return array.astype(str) if text else array
 
 
 @dataclass(frozen=True)

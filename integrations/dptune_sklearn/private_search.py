@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 import dptune
-from dptune._checks import boolean, nothing_charged
+from dptune._checks import boolean, nothing_charged, shown
 from dptune.choice import Report
 from dptune.errors import InputError
 from dptune.ledger import BudgetStatement
@@ -339,8 +339,8 @@ class PrivateSearch(WrappedEstimator):
         if self.method is not None:
             strategy(self.method)
             raise InputError(
-                f"method={self.method!r} asks private people throughout, and cv={self.cv!r} lets public rows propose. "
-                "Leave method= out, or give cv=None. Nothing was charged."
+                f"method={shown(self.method)} asks private people throughout, and cv={shown(self.cv)} lets public rows "
+                "propose. Leave method= out, or give cv=None. Nothing was charged."
             )
         return decide
 

@@ -202,7 +202,8 @@ def _coordinate(name: str, domain: Any) -> Coordinate | None:
         ordered = all(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
         return None if _is_one(domain) else _of_numbers(values) if ordered else _of_categories(values)
     raise InputError(
-        f"param_distributions[{name!r}] must be a list of values or a frozen scipy.stats distribution; got {domain!r}."
+        f"param_distributions[{name!r}] must be a list of values or a frozen scipy.stats distribution; got "
+        f"{shown(domain)}."
     )
 
 

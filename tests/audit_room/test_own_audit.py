@@ -102,7 +102,7 @@ def test_settings_and_rows_that_cannot_be_are_refused() -> None:
             findings(good, **bad)
     with pytest.raises(InputError) as refused:
         Audit(good, X, Y[:3], clip=(0.0, 1.0))
-    assert "got 24 and 3" in str(refused.value)
+    assert "and a ndarray of shape (3,)" in str(refused.value)
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Vector
-from dptune._checks import attempt
+from dptune._checks import attempt, column_names
 from dptune.choice.report.bins import Bins
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.functions import label_codes, labels_and_proba
@@ -127,7 +127,7 @@ def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Indices:
 
 def column_of(X: Any, column: Any) -> Array:
     """Return a column (n,) of a data frame by its name, or of an array by its place."""
-    if hasattr(X, "columns"):
+    if column_names(X) is not None:
         values = as_array(X[column])
         return np.empty(0) if values is None else values
     if hasattr(X, "tocsr"):

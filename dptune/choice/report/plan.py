@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices, Vector
+from dptune._checks import attempt, shown
 from dptune.choice.report.binning import choose
 from dptune.choice.report.bins import Bins
 from dptune.choice.report.cells import Asked, cells_loss, column_of, in_many_classes, in_two_classes
@@ -213,21 +214,24 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """
     if by is None:
         return None
-    try:
-        values = column_of(X, by)
-        levels = sorted({*np.asarray(values).tolist()}, key=lambda level: (str(type(level)), level))
-        json.dumps([by, levels], allow_nan=False)
-    except (LookupError, TypeError, ValueError):
+    levels = attempt(_levels, X, by, failed=None)
+    if levels is None:
         raise InputError(
-            f"by={by!r} must be a column of public=: its name in a data frame, or its place in an array. "
+            f"by={shown(by)} must be a column of public=: its name in a data frame, or its place in an array. "
             "The column must hold text or numbers, and no missing value. Nothing was charged."
-        ) from None
+        )
     if not 2 <= len(levels) <= MOST_GROUPS:
         raise InputError(
-            f"by={by!r} must have 2 to {MOST_GROUPS} different values among the public rows; it has {len(levels)}. "
-            "Nothing was charged."
+            f"by={shown(by)} must have 2 to {MOST_GROUPS} different values among the public rows; it has "
+            f"{len(levels)}. Nothing was charged."
         )
     return Groups(by, tuple(levels))
+
+
+def _levels(X: Any, by: Any) -> list[Any]:
+    levels = sorted({*np.asarray(column_of(X, by)).tolist()}, key=lambda level: (str(type(level)), level))
+    json.dumps([by, levels], allow_nan=False)
+    return levels
 
 
 def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:

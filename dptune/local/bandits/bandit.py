@@ -152,7 +152,7 @@ class LocalBandit(ABC):
     def _row(self, point: int) -> int:
         whole = isinstance(point, int | np.integer) and not isinstance(point, bool)
         if not (whole and 0 <= point < len(self.points)):
-            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
+            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {shown(point)}.")
         return int(point)
 
     @property

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from numbers import Real
 from operator import itemgetter
 
-from dptune._checks import at_least, boolean, function
+from dptune._checks import at_least, boolean, function, shown
 from dptune._locks import ForkSafeLock
 from dptune._numbers import real
 from dptune.errors import InputError
@@ -57,7 +57,7 @@ class LDPRun:
         middle = real(centre)
         count = at_least("count", count, 1)
         if middle is None:
-            raise InputError(f"centre must be a finite number; got {centre!r}.")
+            raise InputError(f"centre must be a finite number; got {shown(centre)}.")
         space.refuse_choices(type(self).__name__)
         self.space = space
         self._sign = 1.0 if boolean("maximize", maximize) else -1.0

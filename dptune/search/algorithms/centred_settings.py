@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive, share
+from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive, share, shown
 from dptune._numbers import plain, tupled
 from dptune.errors import InputError
 from dptune.privacy.query import LARGEST, SMALLEST, smallest_price
@@ -21,15 +21,17 @@ from dptune.space import Space
 def _radius(name: str, value: object) -> float:
     if not SMALLEST <= (radius := positive(name, value)) <= LARGEST:
         raise InputError(
-            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]; got {radius!r}. It is 0.4 of the clip's width unless "
-            "given: scale the loss."
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]; got {shown(radius)}. It is 0.4 of the clip's width "
+            "unless given: scale the loss."
         )
     return radius
 
 
 def _widths(name: str, value: object) -> tuple[float, ...]:
     if not isinstance(value, tuple | list):
-        raise InputError(f"{name} must be cell widths in [0, 1], or (); got {value!r}. To plan trials use n_trials.")
+        raise InputError(
+            f"{name} must be cell widths in [0, 1], or (); got {shown(value)}. To plan trials use n_trials."
+        )
     return tuple(between(f"a width in {name}", width, 0.0, 1.0) for width in value)
 
 
@@ -83,7 +85,7 @@ class Tuning(Checked):
         """
         names = [each.name for each in fields(cls)]
         if tuning is not None and (not isinstance(tuning, Mapping) or not set(tuning) <= set(names)):
-            raise InputError(f"tuning must be a dict of {', '.join(names)}; got {tuning!r}.")
+            raise InputError(f"tuning must be a dict of {', '.join(names)}; got {shown(tuning)}.")
         chosen = cls(**(tuning or {}))
         return {name: getattr(chosen, name) for name in tuning or {}}
 
@@ -121,12 +123,14 @@ class CentredSettings(Settings):
         object.__setattr__(self, "default", plain(self.default))
         steps, radius_share = self.tuning.steps, self.tuning.radius_share
         if len(steps) not in (0, self.d):
-            raise InputError(f"steps must be {self.d} cell widths, or (); got {steps!r}.")
+            raise InputError(f"steps must be {self.d} cell widths, or (); got {shown(steps)}.")
         remedy = f"too small for {self.generations} generations; plan fewer trials or a larger mu"
         if self.mean_mu < smallest_price(self.population + self.tuning.references):
-            raise InputError(f"mu={self.mu!r} is {remedy}.")
+            raise InputError(f"mu={shown(self.mu)} is {remedy}.")
         if radius_share and self.radius_mu < smallest_price(1):
-            raise InputError(f"radius_share={radius_share!r} of mu={self.mu!r} is {remedy}, or radius_share=0.")
+            raise InputError(
+                f"radius_share={shown(radius_share)} of mu={shown(self.mu)} is {remedy}, or radius_share=0."
+            )
 
     @property
     def mean_mu(self) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least, positive, shown
 from dptune.errors import InputError
 from dptune.search.gp.points import FloatArray
 
@@ -39,7 +39,7 @@ class FourierFeatures:
     def draw(cls, *, d: int, M: int, lengthscale: FloatArray | float, seed: int) -> FourierFeatures:
         """Draw the frequencies; the same arguments give the same features on every machine. M is even."""
         if at_least("M", M, 1) % 2:
-            raise InputError(f"M must be even, a cosine and a sine per frequency; got {M!r}.")
+            raise InputError(f"M must be even, a cosine and a sine per frequency; got {shown(M)}.")
         if np.ndim(lengthscale) == 0:
             positive("lengthscale", float(lengthscale))
         frequencies = np.random.default_rng([seed, d, M]).standard_normal((M // 2, at_least("d", d, 1)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import ArrayLike, NDArray
 
-from dptune._checks import at_least
+from dptune._checks import at_least, attempt, kind, shown
 from dptune.errors import InputError
 
 FloatArray = NDArray[np.float64]
@@ -16,9 +17,9 @@ FloatArray = NDArray[np.float64]
 
 def as_points(values: ArrayLike, d: int | None = None, *, name: str = "points") -> FloatArray:
     """The values as finite points in rows, (m, d); `InputError` otherwise."""
-    points = np.asarray(values, dtype=np.float64)
+    points = _floats(values)
     if points.ndim != 2 or d not in (None, points.shape[1]):
-        raise InputError(f"{name} must have shape (m, {'d' if d is None else d}), got {points.shape}.")
+        raise InputError(f"{name} must have shape (m, {'d' if d is None else d}); got {kind(values)}.")
     if not np.isfinite(points).all():
         raise InputError(f"{name} must be finite: remove NaN and infinite coordinates.")
     return points
@@ -26,11 +27,15 @@ def as_points(values: ArrayLike, d: int | None = None, *, name: str = "points") 
 
 def as_vector(values: ArrayLike, d: int | None = None, *, name: str = "theta") -> FloatArray:
     """The values as one finite point, (d,); `InputError` otherwise."""
-    vector = np.asarray(values, dtype=np.float64)
+    vector = _floats(values)
     if vector.ndim != 1 or vector.size == 0 or d not in (None, vector.size):
-        raise InputError(f"{name} must have shape ({'d' if d is None else d},), got {vector.shape}.")
+        raise InputError(f"{name} must have shape ({'d' if d is None else d},); got {kind(values)}.")
     as_points(vector[None], name=name)
     return vector
+
+
+def _floats(values: ArrayLike) -> FloatArray:
+    return attempt(partial(np.asarray, dtype=np.float64), values, failed=np.empty(()))
 
 
 def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
@@ -44,7 +49,7 @@ def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int 
     """``count`` points of a Sobol design in the box of half-width ``radius`` in (0, 1] around a point, (count, d)."""
     point = as_vector(centre, name="centre")
     if not 0 < radius <= 1:
-        raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {radius!r}.")
+        raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {shown(radius)}.")
     low = np.clip(point - radius, 0.0, 1.0)
     high = np.clip(point + radius, 0.0, 1.0)
     return low + (high - low) * sobol_candidates(point.size, count, seed=seed)
