@@ -9,6 +9,7 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
+from dptune._checks import shown
 from dptune.errors import InputError
 from dptune.privacy.query import Interval
 
@@ -86,7 +87,7 @@ class Estimate:
         It covers the privacy noise only, not how far these people are from a population.
         """
         if not 0 < confidence < 1:
-            raise InputError(f"confidence must lie between 0 and 1; got {confidence!r}.")
+            raise InputError(f"confidence must lie between 0 and 1; got {shown(confidence)}.")
         half = -NoiseLaw(self.sigma, self.laplace).quantile((1 - confidence) / 2)
         return self.value - half, self.value + half
 
