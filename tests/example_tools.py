@@ -10,6 +10,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SHORTER = {  # what stands there -> what is run
     "any_sampler": ("n_trials=20", "n_trials=6"),
     "federated_landmine": ("29", "6"),
+    "choose_ray": ("num_samples=40", "num_samples=6"),
     "gibo_optuna": ("n_trials=100", "n_trials=30"),
     "ldp_optuna": (", 300", ", 40"),
     "ldp_users": ("20_000", "2_000"),
@@ -18,7 +19,7 @@ SHORTER = {  # what stands there -> what is run
     "pruning_optuna": ("n_trials=16", "n_trials=8"),
     "public_first_optuna": ("n_trials=60", "n_trials=20"),
     "ray_private_rungs": ("n_trials=8", "n_trials=4"),
-    "ray_tune_svm": ("n_trials=36", "n_trials=8"),
+    "gibo_ray": ("n_trials=36", "n_trials=8"),
     "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 4'),
     "sklearn_svm": ("n_iter=60", "n_iter=6"),
     "skorch_grid": ("max_epochs=10", "max_epochs=2"),

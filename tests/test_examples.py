@@ -12,7 +12,7 @@ from dptune.ledger import About, record
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ELSEWHERE = ("ray", "outsourced", "opacus")  # tests/ray_front/test_example.py, tests/outsourced, tests/training
+ELSEWHERE = ("choose_ray", "gibo_ray", "ray", "outsourced", "opacus")  # tests/ray_front, outsourced, training
 PRINTED = {  # besides epsilon
     "federated_landmine": ("3 of 3 releases", "at delta = 0.001"),
     "ldp_users": ("Monday: sent", "Tuesday: sent", "Wednesday: refused"),  # a phone with a cap of two

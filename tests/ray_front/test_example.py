@@ -37,7 +37,8 @@ def here(fast_path, monkeypatch):
 @pytest.mark.parametrize(
     ("example", "says"),
     [
-        ("ray_tune_svm", "epsilon"),
+        ("choose_ray", "epsilon"),
+        ("gibo_ray", "epsilon"),
         ("ray_pruning", "log loss on 200 public images"),
         # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py
         ("own_algorithm", "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)"),

@@ -97,11 +97,11 @@ def python(environment, *command):
 
 
 def test_the_example_runs_on_two_nodes(two_nodes, tmp_path):
-    run = python(two_nodes.environment, str(ROOT / "examples" / "ray_tune_svm.py"), str(tmp_path))
+    run = python(two_nodes.environment, str(ROOT / "examples" / "gibo_ray.py"), str(tmp_path))
     assert run.returncode == 0, run.stderr[-3000:]
     assert "epsilon" in run.stdout
-    ledger = dptune.PrivacyLedger(tmp_path / "ray_svm.db")
-    assert len(ledger.charges(prefix="generation/")) == 6
+    ledger = dptune.PrivacyLedger(tmp_path / "gibo_ray.db")
+    assert len(ledger.charges(prefix="step/")) == 11
     assert ledger.private
 
 

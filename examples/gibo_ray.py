@@ -1,4 +1,4 @@
-"""Tune an SVM with Ray Tune on a private validation set; losses go to a vault, Tune sees released values only."""
+"""Tune an SVM by DP-GIBO in Ray Tune: losses go to a vault, and Tune sees released values only."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from dptune_ray import CentredSearch
+from dptune_ray import DPGIBOSearch
 
 
 def patients():  # 569 patients: 169 to train on, 400 private ones to validate on
@@ -19,10 +19,10 @@ def patients():  # 569 patients: 169 to train on, 400 private ones to validate o
 
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-ledger = dptune.PrivacyLedger(folder / "ray_svm.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
+ledger = dptune.PrivacyLedger(folder / "gibo_ray.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=400, clip=(0.0, 3.0))
 space = {"C": tune.loguniform(1e-3, 1e3), "gamma": tune.loguniform(1e-5, 1e1)}
-search = CentredSearch(privatizer, space, name="svm", n_trials=36)
+search = DPGIBOSearch(privatizer, space, name="svm", n_trials=36)
 
 
 @search.trainable(loss="hinge", data=lambda: patients()[1::2])  # loaded where the trial runs, never sent
