@@ -18,7 +18,6 @@ SHORTER = {  # what stands there -> what is run
     "own_algorithm": ("48", "12"),
     "pruning_optuna": ("n_trials=16", "n_trials=8"),
     "public_first_optuna": ("n_trials=60", "n_trials=20"),
-    "ray_private_rungs": ("n_trials=8", "n_trials=4"),
     "gibo_ray": ("n_trials=36", "n_trials=8"),
     "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 4'),
     "sklearn_svm": ("n_iter=60", "n_iter=6"),

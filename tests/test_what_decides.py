@@ -176,9 +176,7 @@ OF_A_RUN = Surface(
     {
         **each(method=dptune.GIBO, privatizer={"clip": (0.0, 2.0)}, mu=0.6, seed=2, trials=24, population=5),
         **each(space=Space({"a": Float(0.0, 2.0), "b": Float(0.0, 1.0)}), default={"a": 0.5, "b": 0.4}),
-        **each(radius=0.3, choice_share=0.2, rung_share=0.2, final_share=0.2, tuning={"sigma": 0.3}),
-        "rungs": {"rung_share": 0.2, "rungs": 2},
-        "rung_radius": {"rung_share": 0.2, "rung_radius": 0.2},
+        **each(radius=0.3, choice_share=0.2, final_share=0.2, tuning={"sigma": 0.3}),
     },
     {"scope": NAME, "start_from": "see tests/search/test_extending.py", "in_all": "of an extension, by itself"},
 )

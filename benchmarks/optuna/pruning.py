@@ -35,8 +35,7 @@ from benchmarks.report import DOCS, Stored, machine, markdown, mean_and_error
 from dptune_optuna import CentredSampler
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-TRIALS, MU, EPOCHS, RUNGS, CLIP = 42, 1.0, 27, (3, 9), (0.0, 3.0)
-RUNG_TRIALS, RUNG_SHARE = 16, 0.2  # trials that train to their end, where the others are stopped; share of mu^2
+TRIALS, MU, EPOCHS, CLIP = 42, 1.0, 27, (0.0, 3.0)
 TOLERANCE = 1.02  # "equal": at most so much of the loss without pruning
 SIZES = (500, 1000, 297)  # training, private validation, test
 
@@ -84,19 +83,12 @@ TASKS: dict[str, tuple[Any, dict[str, BaseDistribution], Callable[[Array], Array
         lambda y: (y >= 5).astype(int),
     ),
 }
-SEARCHES = {  # name -> (private, what a trial reports, pruner, trials planned; with private rungs those that end)
-    "private, no pruning": (True, "nothing", None, TRIALS),
-    "private, no pruning, 16 trials": (True, "nothing", None, RUNG_TRIALS),
-    "private, private rungs": (True, "losses", None, RUNG_TRIALS),
-    "private, MedianPruner on 100 public images": (True, "public", optuna.pruners.MedianPruner, TRIALS),
-    "no privacy, TPE, no pruning": (False, "nothing", None, TRIALS),
-    "no privacy, TPE, MedianPruner": (False, "public", optuna.pruners.MedianPruner, TRIALS),
-    "no privacy, TPE, SuccessiveHalvingPruner (ASHA)": (
-        False,
-        "public",
-        optuna.pruners.SuccessiveHalvingPruner,
-        TRIALS,
-    ),
+SEARCHES = {  # name -> (private, what a trial reports, pruner)
+    "private, no pruning": (True, "nothing", None),
+    "private, MedianPruner on 100 public images": (True, "public", optuna.pruners.MedianPruner),
+    "no privacy, TPE, no pruning": (False, "nothing", None),
+    "no privacy, TPE, MedianPruner": (False, "public", optuna.pruners.MedianPruner),
+    "no privacy, TPE, SuccessiveHalvingPruner (ASHA)": (False, "public", optuna.pruners.SuccessiveHalvingPruner),
 }
 
 
@@ -124,9 +116,6 @@ class Problem:
 
     def report(self, trial: Any, reports: str, predict: Any, epoch: int, public: int) -> bool:
         """Report what the search looks at; tell whether it was anything."""
-        if reports == "losses" and epoch in RUNGS:
-            trial.report_private(self.private(predict), epoch)
-            return True
         if reports == "public" and public:
             trial.report_public(float(log_losses(predict(self.X[0][:public]), self.y[0][:public]).mean()), epoch)
         elif reports == "public":
@@ -156,14 +145,13 @@ def mean_loss(problem: Problem, reports: str, trial: Any) -> float:
 
 def measure(task: str, search: str, seed: int) -> dict[str, Any]:
     """Return epochs and test losses of the recommendations as the search goes on."""
-    private, reports, pruner, trials = SEARCHES[search]
+    private, reports, pruner = SEARCHES[search]
     problem, path = Problem(task, seed), []
     with tempfile.TemporaryDirectory() as folder:
         if private:
             ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(MU))
             privatizer = dptune.LossPrivatizer(ledger, n=SIZES[1], clip=CLIP)
-            rungs: dict[str, Any] = {"rung_share": RUNG_SHARE, "rungs": len(RUNGS)} if reports == "losses" else {}
-            sampler: Any = CentredSampler(privatizer, problem.space, n_trials=trials, seed=seed, **rungs)
+            sampler: Any = CentredSampler(privatizer, problem.space, n_trials=TRIALS, seed=seed)
             words = "log loss on 100 public images" if reports == "public" else None
             public = 100 if reports == "public" else 0
             objective = sampler.objective(public=words)(lambda trial: problem.trial(trial, reports, public=public))
@@ -179,7 +167,7 @@ def measure(task: str, search: str, seed: int) -> dict[str, Any]:
                 path.append((problem.epochs, problem.test_loss(tuple(sorted(best.items())))))
 
         study.optimize(
-            objective, n_trials=None if private else trials, callbacks=[note]
+            objective, n_trials=None if private else TRIALS, callbacks=[note]
         )  # a private run ends by itself
     return {"task": task, "search": search, "seed": seed, "epochs": problem.epochs, "path": path}
 
@@ -224,7 +212,7 @@ def main() -> None:
     results = Stored("pruning", asked.out)
     known = {(r["task"], r["search"], r["seed"]) for r in results}
     wanted = [(task, search, seed) for seed in range(asked.seeds) for task in TASKS for search in SEARCHES]
-    wanted.sort(key=lambda one: list(SEARCHES).index(one[1]) > 2)  # what is compared first, the others as time allows
+    wanted.sort(key=lambda one: list(SEARCHES).index(one[1]) > 1)  # what is compared first, the others as time allows
     for one in tqdm([] if asked.show else [one for one in wanted if one not in known]):
         results.add(measure(*one))
     print(table(results))

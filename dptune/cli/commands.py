@@ -38,7 +38,7 @@ from dptune.ledger import About, Risk, approximate, record, to_yaml
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.local import UserLedger
-from dptune.search.algorithms.centred_plan import RUNGS, default_trials
+from dptune.search.algorithms.centred_plan import default_trials
 from dptune.search.outlook import forecast, space_of
 from dptune.training import TrainingPlan, join
 from dptune.training.profiles import epsilon_of
@@ -149,8 +149,6 @@ def plan(
     choices: Annotated[
         list[int] | None, typer.Option(help="number of choices of a category; again for each, in a private search")
     ] = None,
-    rung_share: Annotated[float, typer.Option(help="share of mu^2 for decisions to stop trials")] = 0.0,
-    rungs: Annotated[int, typer.Option(help="such decisions a trial")] = RUNGS,
     default: Annotated[
         bool, typer.Option("--default", help="a private search has default=, and releases its loss, too")
     ] = False,
@@ -170,9 +168,7 @@ def plan(
     budget = _budget(mu, epsilon, delta) if epsilon is not None else Budget.gdp(1.0 if mu is None else mu)
     space = space_of(dimensions, choices or ())
     trials = default_trials(space.d) if trials is None else trials
-    rows = forecast(
-        n, (low, high), space, mu=budget.mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs
-    )
+    rows = forecast(n, (low, high), space, mu=budget.mu, trials=trials, default=default)
     chosen = [_of_a_choice(n, high - low, budget, factor) for factor in (0.5, 1.0, 2.0)]
     if format is Listing.json:
         typer.echo(json.dumps([*chosen, *rows], indent=2))
@@ -181,8 +177,7 @@ def plan(
     near = [row for row in near if row["method"] != "values" or trials // 2 < row["trials"] <= trials]
     here = {"budget": chosen[1]["budget"]}
     shown = [{**here, **row, "warning": "too noisy" if row["warning"] else ""} for row in [*chosen, *near]]
-    decision = [name for name in rows[0] if name.startswith("a decision")]
-    head = ("method", "budget", "trials", "sigma", *decision, "shows", "warning")
+    head = ("method", "budget", "trials", "sigma", "shows", "warning")
     table = [{name: "" if row.get(name) is None else row[name] for name in head} for row in shown]
     title = (
         f"{n} people, clip {low:g} to {high:g}; private searches: {trials} trials, with{'' if default else 'out'} "

@@ -160,15 +160,6 @@ def losses_function(
         raise InputError(str(error)) from None
 
 
-def losses_of_result(function: Function) -> Function:
-    """Return what makes losses of what a function would return: of a model where dptune asks it, else as they are."""
-    return function.losses_of if isinstance(function, EstimatorLosses) else _as_it_is
-
-
-def _as_it_is(losses: Any) -> Any:
-    return losses
-
-
 def declared_public(words: str | None, training: Training) -> str | None:
     """Return what a function's trials show as public, in the user's words; None: nothing.
 

@@ -13,7 +13,6 @@ from typing import Any
 from dptune._arrays import Vector
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.search.last_releases import LastReleases
-from dptune.search.rungs import Rungs
 from dptune.search.unfinished import Unfinished
 from dptune.search.view import RunView
 from dptune.space import Space, Value
@@ -23,7 +22,6 @@ class AskingRun(RunView):
     """The part of a :class:`dptune.SearchRun` that asks; see there for the arguments.
 
     Attributes:
-        rungs: trials that are under way and may stop early.
         last: the choice at the end, and the estimate beside the default.
         unfinished: trials that handed in no losses.
     """
@@ -31,23 +29,19 @@ class AskingRun(RunView):
     def __init__(self, *run: Any) -> None:
         super().__init__(*run)
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        self.rungs = Rungs(self)
         self.last = LastReleases(self)
-        self.unfinished = Unfinished(self, self.rungs)
+        self.unfinished = Unfinished(self)
 
     # ---- points whose losses are in -------------------------------------------------------------------
 
-    def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> None:
+    def _add_point(self, space: Space, point: str, parameters: Mapping[str, Value]) -> None:
         """Tell the algorithm of a point, and ask what can be asked."""
         u = self.encoded(space, parameters)
         inside = space.contains(parameters)
         self._outside += not inside
         if inside:
-            self.rungs.ended(trial, point, parameters, failed=point in self.unfinished.failed)
             self._observe(point, u, parameters)
             self._ask_questions()
-        else:
-            self.rungs.withdraw(trial)
 
     def _most(self, parameters: Mapping[str, Value]) -> float:
         """Return an upper estimate of the mean loss at these parameters, from released values; inf without one.
@@ -63,7 +57,6 @@ class AskingRun(RunView):
         self.algorithm.observe(point, u)
 
     def _forget(self) -> None:
-        self.rungs.forget(self.algorithm.points_in_use())
         in_use = {*self.last.held, *self.algorithm.points_in_use()}
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)

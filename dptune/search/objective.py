@@ -70,8 +70,6 @@ class Objective:
     ) -> None:
         self.public = declared_public(public, training)
         self._trains_in_private = training == "private"
-        if self.public is not None and request.settings.get("rung_share"):
-            raise InputError("give one of public= and rung_share=: only one of them can stop a trial.")
         self.losses = losses_function(function, loss, data, rows=request.privatizer.rows, training=training)
         self.loss = AskedLoss.agreed(loss, request.privatizer, warn)
         request.refuse_unknown_clip()

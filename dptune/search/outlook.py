@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dptune._checks import at_least
 from dptune.parameters import Categorical, Float
 from dptune.privacy.query import Interval
-from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
+from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS
 from dptune.search.algorithms.method import PeopleFacts, PublicFacts, RunPlan
 from dptune.search.algorithms.one_shot import VALUES
 from dptune.space import Space
@@ -25,7 +25,6 @@ SHOWS = Z_95 + 1.645  # standard deviations: a true difference this large is tol
 TWO_VALUES_DIFFER = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 RESOLUTION_WARNING = 0.05  # of the clip's width: trials that must differ by more leave a search little to learn
 NOISE_WARNING = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
-DECISION = "a decision to stop a trial, at first,"
 
 
 class Noise(NamedTuple):
@@ -41,7 +40,7 @@ class Noise(NamedTuple):
 
 
 def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise]:
-    """Return the noise of every kind of release of a plan: values, questions, decisions, the final estimate.
+    """Return the noise of every kind of release of a plan: values, questions, the final estimate.
 
     ``levels`` of loss are in the final estimate: 2 where the user's defaults are compared with.
     """
@@ -58,8 +57,6 @@ def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise
         ratio = sigma * math.sqrt(asked.dimension) / asked.radius
         hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
         lines.append(Noise(asked.name, sigma, hides if ratio > NOISE_WARNING else ""))
-    if plan.rung_share > 0:
-        lines.append(Noise(DECISION, 2 * plan.rung_radius / (people.n * plan.rung_mu)))
     if plan.final_mu > 0:
         what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
         lines.append(Noise(what, math.sqrt(levels) * width / (people.n * plan.final_mu)))
@@ -93,8 +90,6 @@ def forecast(
     mu: float,
     trials: int,
     default: bool = False,
-    rung_share: float = 0.0,
-    rungs: int = RUNGS,
 ) -> list[dict[str, Any]]:
     """Return the noise with these settings and with their neighbours: half and twice the budget and the trials.
 
@@ -102,18 +97,16 @@ def forecast(
 
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
-        With a ``rung_share`` only of the method that can stop trials, and the noise of one decision is among them.
     """
     people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, Any]] = []
-    settings: dict[str, Any] = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
-    for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
+    for method in (CENTRED, VALUES):
         searched = space if method.any_space else space_of(space.d)  # the noise of values is the same in any
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
-                plan = method.plan(people, searched, mu=budget, seed=0, trials=count, **settings)
+                plan = method.plan(people, searched, mu=budget, seed=0, trials=count)
                 planned = noises(plan, people, levels=2 if default else 1)
                 row = {"method": method.name, "mu": budget, "trials": plan.trials}
                 first = planned[0]
@@ -122,7 +115,6 @@ def forecast(
                     "sigma": first.sigma,
                     "sigma / clip": first.sigma / people.loss_range,
                 }
-                row |= {noise.what.rstrip(","): noise.sigma for noise in planned if noise.what == DECISION}
                 shows = SHOWS * math.sqrt(2) * planned[-1].sigma if default and plan.final_mu > 0 else None
                 rows.append({**row, "final estimate": planned[-1].sigma, "shows": shows, "warning": warning(planned)})
     return rows

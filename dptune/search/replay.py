@@ -26,7 +26,7 @@ from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
 
 # Keys of the run's own releases; all others are the algorithm's.
-VALUE, RUNG, CHOICE, FINAL = "value/", "rung/", "choice", "final"
+VALUE, CHOICE, FINAL = "value/", "choice", "final"
 DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
 
 
@@ -106,8 +106,8 @@ class Replay:
         return bool(new)
 
     def _is_release(self, charge: Charge) -> bool:
-        """Tell, and remember, whether it paid for a trial's value or stop, the choice or the final estimate."""
-        release = charge.key in (CHOICE, FINAL) or charge.key.startswith((VALUE, RUNG))
+        """Tell, and remember, whether it paid for a trial's value, the choice or the final estimate."""
+        release = charge.key in (CHOICE, FINAL) or charge.key.startswith(VALUE)
         if release:
             self._releases[charge.scope, charge.key] = charge
             self.begun |= charge.scope == self._scope

@@ -39,7 +39,6 @@ class SearchRequest:
         front_end: what the user called, for messages.
         space: on which settings are checked at once; None: the user's is not known yet.
         start_from: name of a run of the ledger whose answers the run learns first, at no cost.
-        takes_reports: whether its trials hand in losses of half-trained models (:mod:`dptune.search.rungs`).
     """
 
     method: Method
@@ -51,18 +50,12 @@ class SearchRequest:
     front_end: str = "the search"
     space: Space | None = None
     start_from: str | None = None
-    takes_reports: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
             raise InputError(f"{self.front_end} needs a LossPrivatizer; got {type(self.privatizer).__name__}.")
         if self.default is not None and not isinstance(self.default, Mapping):
             raise InputError(f"default must be a dict, of names and values; got {type(self.default).__name__}.")
-        if self.settings.get("rung_share") and not self.takes_reports:
-            raise InputError(
-                f"{self.front_end} cannot stop trials by private losses, so rung_share= would be wasted: it sees "
-                "trained models only. Use a sampler for Optuna or a searcher for Ray."
-            )
         self.method.refuse_unknown([name for name in self.settings if name != "trials"], front_end=self.front_end)
         check_fields(self)
         self.plan(self.space or _ANY)
@@ -191,9 +184,6 @@ class SearchRequest:
             planned += f" (the default for {basis})"
         elif asked is not None and run.trials < asked:
             planned += f" (not {asked}: rounds have equal size)"
-        planned += (
-            " that train to their end; others take the places of those that are stopped" if plan.rung_share else ""
-        )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         noise = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
         spends = f"Spends: {share}{seeded}. {in_words(noise)}"

@@ -190,7 +190,7 @@ class SearchRun(AskingRun):
         refuse_name(trial)
         point = point_name(self.scope, trial, parameters)
         if losses is None:
-            self.unfinished.fail(trial, point)
+            self.unfinished.fail(point)
         self.privatizer.submit(point, losses)
         self.unfinished.succeeded |= losses is not None
         self.unfinished.stopped.clear()
@@ -199,7 +199,7 @@ class SearchRun(AskingRun):
             self._held[point] = None
             self.replay.sync()
             if self.space is not None:
-                self._add_point(self.space, trial, point, parameters)
+                self._add_point(self.space, point, parameters)
             self._forget()
             self._values[trial] = self._most(parameters) if value is None else value
             return self._values[trial]
@@ -226,7 +226,7 @@ class SearchRun(AskingRun):
             self.privatizer.submit(point, None)
             self._held[point] = None
             self.replay.sync()
-            self._add_point(self.space, trial, point, parameters)
+            self._add_point(self.space, point, parameters)
             self._forget()
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:

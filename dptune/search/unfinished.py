@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
-from dptune.search.rungs import Rungs
 from dptune.search.view import RunView
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
@@ -21,8 +20,8 @@ class Unfinished:
         succeeded: whether any trial of this process handed in losses.
     """
 
-    def __init__(self, run: RunView, rungs: Rungs) -> None:
-        self._run, self._rungs = run, rungs
+    def __init__(self, run: RunView) -> None:
+        self._run = run
         self.failed: set[str] = set()
         self.ended_early: set[str] = set()
         self.stopped: set[str] = set()
@@ -33,7 +32,7 @@ class Unfinished:
         """Whether any trial of the run has handed in losses."""
         return self.succeeded or self._run.replay.begun
 
-    def fail(self, trial: str, point: str) -> None:
+    def fail(self, point: str) -> None:
         """Count a trial that failed; raise TrialFailed or AllTrialsFailed if none has succeeded."""
         run = self._run
         with run.lock:
@@ -41,7 +40,6 @@ class Unfinished:
             if self.works:
                 self.failed.add(point)
                 return
-            self._rungs.withdraw(trial)
             charged = f"Nothing was charged{self.clip_words()}."
             if run.trials_failed < max(run.algorithm.batch, FIRST_TRIALS):
                 raise TrialFailed(f"the function failed, as all trials of the run have so far. {charged}")
@@ -63,10 +61,9 @@ class Unfinished:
     def withdraw(self, trial: str) -> None:
         """Take note that a trial was stopped: another takes its place, unless too many in a row were (PlanComplete)."""
         run = self._run
-        self._rungs.withdraw(trial)
         self.stopped.add(trial)
         most = MOST_STOPPED if self.works else FIRST_STOPPED
-        if len(self.stopped) >= most + run.plan.decisions:
+        if len(self.stopped) >= most:
             raise PlanComplete(
                 f"{len(self.stopped)} trials in a row of the run {run.scope!r} were stopped before they handed in "
                 "losses. Nothing was learned from them or charged for them. Let the pruner or scheduler begin later or "

@@ -22,14 +22,14 @@ from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import boolean
-from dptune.losses.user_function import Function, losses_of_result
+from dptune.losses.user_function import Function
 from dptune.search import VALUES
 from dptune.search.answer import Recommendation
 from dptune.search.objective import Objective, ObjectiveOptions
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune_optuna.ending import Ending, stop
-from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
+from dptune_optuna.shield import PublicTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import RESUME, StudyRuns, show
 
@@ -50,8 +50,6 @@ class PrivateFunction:
         self._asked = Objective(function, runs.request, logger.warning, **options)
         self._agreed, self._declared = set[str](), set[str]()  # names of studies whose ledger has loss and declarations
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if self._asked.public is None else PublicTrial
-        if runs.decides:
-            self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._asked.losses))
         self._ending = Ending()
         functools.update_wrapper(self, function, updated=())
 
@@ -125,10 +123,6 @@ class PrivateFunction:
             except optuna.TrialPruned:
                 self._stopped(study, trial, run)
                 raise
-            except BaseException:
-                if run is not None:
-                    run.rungs.withdraw(name)
-                raise
             value = run.finish(name, trial.params, losses)
             if study.study_name not in self._agreed:  # of a loss that nothing came of another may take the place
                 self._asked.loss.keep(self._privatizer.ledger, study.study_name)
@@ -147,10 +141,8 @@ class PrivateFunction:
         return value
 
     def _stopped(self, study: optuna.Study, trial: Trial, run: SearchRun | None) -> None:
-        """Let a trial that was stopped by a public quantity take its place in the plan; by private losses: none."""
-        if run is not None and self._runs.decides:
-            run.unfinished.withdraw(str(trial.number))
-        elif run is not None:
+        """Let a trial that was stopped by a public quantity take its place in the plan."""
+        if run is not None:
             run.stopped(str(trial.number), trial.params)
             self._end_if_due(study, run)
 
@@ -162,7 +154,7 @@ class PrivateFunction:
     @property
     def _counted(self) -> tuple[TrialState, ...]:
         """States of the trials that use up the plan's."""
-        stops = self._asked.public is not None and not self._runs.decides
+        stops = self._asked.public is not None
         return (TrialState.COMPLETE, TrialState.PRUNED) if stops else (TrialState.COMPLETE,)
 
     def _used_up(self, study: optuna.Study, run: SearchRun, beside: int = 0) -> bool:

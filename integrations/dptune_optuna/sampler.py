@@ -89,7 +89,7 @@ class PrivateSampler(SpaceSampler):
         self._allowed = allows_unprotected(unprotected)
         identity = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(method, privatizer, mu, seed, settings, default, *identity, takes_reports=True)
+        request = SearchRequest(method, privatizer, mu, seed, settings, default, *identity)
         super().__init__(seed=request.seed, warn_independent_sampling=warn_independent_sampling)
         self._runs = StudyRuns(request, mixed=self._allowed)
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
@@ -97,8 +97,6 @@ class PrivateSampler(SpaceSampler):
     @property
     def n_trials(self) -> int:
         """Number of trials of a complete run: pass it to ``study.optimize``, or leave ``n_trials`` out there.
-
-        With ``rung_share=`` leave it out: others take the places of trials that private losses have stopped.
 
         Raises:
             InputError: the sampler was made without a space, and no study has fixed one yet.
@@ -201,7 +199,7 @@ class PrivateSampler(SpaceSampler):
         if run is None or run.space is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
         states = TrialState.COMPLETE, TrialState.PRUNED
-        self._runs.say_end(study, states[:1] if self._runs.decides else states)
+        self._runs.say_end(study, states)
         best = run.recommend().resumed(RESUME)
         space = run.space
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))

@@ -127,31 +127,6 @@ class PublicTrial(ShieldedTrial):
         return self._pruned
 
 
-class RungTrial(ShieldedTrial):
-    """A trial that reports private losses of a half-trained model to its run, and is told whether to go on."""
-
-    def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None, *, losses_of: Function) -> None:
-        super().__init__(trial, run)
-        self._losses_of = losses_of
-
-    def report_private(self, result: Any, step: int) -> None:
-        """Hand in what the function would return now; nothing is stored by Optuna, and nothing is paid yet.
-
-        That is losses (rows,), or with ``loss=`` the fitted model, of which a copy is asked. Steps
-        are 1, 2, ... epochs; trials are compared at equal steps.
-        """
-        self._pruned = False  # who reports again has gone on
-        losses = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise)
-        if run := self._run:
-            self._passed(lambda: run.rungs.report(str(self.number), self.params, losses, step))
-
-    def should_prune(self) -> bool:
-        """Ask, as one release that the plan has paid for, whether the trial is worth going on."""
-        run = self._run
-        self._pruned = run is not None and self._passed(lambda: run.rungs.stops(str(self.number)))
-        return self._pruned
-
-
 def _refuse_unstorable(trial: Trial | FixedTrial, name: str, choices: Sequence[Any]) -> None:
     if not isinstance(trial, Trial) or isinstance(trial.study._storage, InMemoryStorage):
         return

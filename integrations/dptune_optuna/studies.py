@@ -179,11 +179,6 @@ class StudyRuns:
             )
 
     @property
-    def decides(self) -> bool:
-        """Whether private losses may stop a trial."""
-        return bool(self.request.settings.get("rung_share"))
-
-    @property
     def discovers(self) -> bool:
         """Whether parameters that a later trial suggests join the search."""
         return self.request.space is None and self.request.method.joined is not None

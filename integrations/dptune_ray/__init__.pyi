@@ -8,7 +8,6 @@ from dptune_ray.local import LDPMoMASearch as LDPMoMASearch
 from dptune_ray.local import LDPTGPSearch as LDPTGPSearch
 from dptune_ray.private_searcher import PrivateSearcher as PrivateSearcher
 from dptune_ray.repeats import repeat_and_select as repeat_and_select
-from dptune_ray.reports import report_private as report_private
 from dptune_ray.reports import report_public as report_public
 from dptune_ray.search import CentredSearch as CentredSearch
 from dptune_ray.search import DPGIBOSearch as DPGIBOSearch

@@ -23,7 +23,7 @@ from dptune.search.objective import Objective, ObjectiveOptions, allows_unprotec
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.base import RunSearch
-from dptune_ray.reports import PUBLIC, STOPPED
+from dptune_ray.reports import PUBLIC
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import Vault
 from dptune_ray.vault_client import VaultClient
@@ -97,7 +97,6 @@ class SpaceSearch(RunSearch):
             default=flat(default) if isinstance(default, Mapping) else default,
             front_end=front_end,
             start_from=start_from,
-            takes_reports=True,
         )
         self._when, self._default = when, default
         if (space := self._known_space()) is not None:
@@ -188,7 +187,7 @@ class SpaceSearch(RunSearch):
         self._refuse_untold(trial_id, result or {})
         if error:
             self._ask_vault(Vault.failed, trial_id)
-        if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
+        if error or not result or not math.isnan(result.get(self.metric, 0.0)):
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):
             if ended := self.vault.call(Vault.stopped, trial_id):
@@ -236,8 +235,7 @@ class SpaceSearch(RunSearch):
     def n_trials(self) -> int:
         """Number of trials of a complete run: the Tuner's ``num_samples``.
 
-        -1 is fine too: the run ends when its plan is complete. With ``rung_share=`` it must be -1: others take the
-        places of trials that private losses have stopped.
+        -1 is fine too: the run ends when its plan is complete.
 
         Raises:
             InputError: the searcher was made without a search space, and no run has fixed one yet.

@@ -45,7 +45,7 @@ class Stage(enum.Enum):
     """How far a trial has come in this life of the vault."""
 
     OPEN = "its losses are to come, or an earlier life took them"
-    STOPPED = "private losses or a scheduler have stopped it"
+    STOPPED = "a scheduler has stopped it"
     TAKEN = "its losses were taken and it was told its value"
 
 
@@ -220,8 +220,7 @@ class Vault:
     # ---- how a trial ends without a value ------------------------------------------------------------
 
     def failed(self, trial: str) -> None:
-        """Forget what a trial has reported that will not run again; raise why the experiment has ended, if it has."""
-        self._run.rungs.withdraw(trial)
+        """Raise why the experiment has ended, if it has."""
         self._refuse_ended()
 
     def refused(self, reason: str) -> None:
@@ -281,18 +280,6 @@ class Vault:
         answer = _value_at(one.answer, trial, parameters)
         self._end(trial, Stage.TAKEN)
         return answer
-
-    def report(self, upload: Upload, trial: str, parameters: Mapping[str, Any], step: int) -> bool:
-        """Take the losses of a half-trained model, and return whether the trial ends with them, as one release."""
-        (losses,) = self._taken(upload)
-        if self._trials[trial].stage is not Stage.OPEN:
-            return True  # another process of the trial has ended it: this one ends, too
-        self._run.rungs.report(trial, parameters, losses, step)
-        if not self._run.rungs.stops(trial):
-            return False
-        self._end(trial, Stage.STOPPED)
-        self._run.unfinished.withdraw(trial)
-        return True
 
     def estimate(self, upload: Upload, parameters: Mapping[str, Any]) -> dptune.results.Estimate:
         """Release the final estimate; an improvement is one of scores, too, where the function returns scores."""

@@ -32,10 +32,6 @@ class VaultClient(ActorClient):
         """Hand over a trial's losses (rows,), None for a failure; return its value: :meth:`Vault.finish`."""
         return self._uploaded((trial,), (losses,), Vault.finish, trial, dict(parameters))
 
-    def report(self, trial: str, parameters: Mapping[str, Any], losses: Losses | None, step: int) -> bool:
-        """Hand over the losses (rows,) of a half-trained model; return whether the trial ends: :meth:`Vault.report`."""
-        return self._uploaded((trial,), (losses,), Vault.report, trial, dict(parameters), step)
-
     def estimate(self, parameters: Mapping[str, Any], *losses: Losses | None) -> dptune.results.Estimate:
         """Hand over the losses (rows,) at ``parameters`` and at the default configuration: :meth:`Vault.estimate`."""
         return self._uploaded((FINAL, DEFAULT)[: len(losses)], losses, Vault.estimate, dict(parameters))

@@ -22,12 +22,12 @@ import ray
 from ray import cloudpickle, tune
 
 import dptune
-from dptune.losses.user_function import Function, call_guarded, losses_of_result
+from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.seal.private import loss_vector
 from dptune.privacy.seal.silence import swallow
 from dptune.search.asked_loss import AskedLoss
 from dptune_ray.actors import ActorClient, answer_of, start
-from dptune_ray.reports import PUBLIC, SIGMA, STOPPED, PrivateReports, public_reports
+from dptune_ray.reports import PUBLIC, SIGMA, public_reports
 from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
 from dptune_ray.vault_client import VaultClient
@@ -191,7 +191,7 @@ class PrivateTrainable(WorkerTrial):
         """Check the budget, train, hand the losses over, report the released value; until then public reports, if any.
 
         A trial reports NaN if the run has no release left for it, or if its function failed before any trial of the
-        run has succeeded; neither is paid. One that private losses have stopped reports NaN and `stopped_by_losses`.
+        run has succeeded; neither is paid.
         A release of its own comes with `sigma`, the standard deviation of its noise.
         """
         if self._running is None:  # schedulers want their metric in every result
@@ -205,20 +205,12 @@ class PrivateTrainable(WorkerTrial):
         value = math.nan
         noise = dict[str, float]()
         function = type(self).function.load()
-        reported = partial(called_in_worker, losses_of_result(function), take=loss_vector)
-        private = PrivateReports(self.vault, self.trial_id, parameters, reported)
-        call = partial(private.during, partial(losses_at, function, self.config))
+        call = partial(losses_at, function, self.config)
         try:
             released = self.vault.call(Vault.check, self.trial_id, parameters)
             if released is None:
                 losses = call() if self.public is None else (yield from public_reports(call))
-                if not private.stopped:
-                    released = self.vault.finish(self.trial_id, parameters, losses)
-                elif (
-                    released := self.vault.call(Vault.reported, self.trial_id)
-                ) is None:  # no other process has ended it
-                    yield {STOPPED: True, "done": True}
-                    return
+                released = self.vault.finish(self.trial_id, parameters, losses)
             value = float(released)
             if (sigma := self.vault.call(Vault.sigma, self.trial_id)) is not None:
                 noise[SIGMA] = sigma

@@ -248,14 +248,11 @@ def test_a_study_for_choose_prunes_as_usual() -> None:
     assert known["choice"].model.predict(known["X_val"]).shape == (400,)
 
 
-@pytest.mark.parametrize("block", [1, 2])
-def test_trials_of_the_page_of_pruning_end(block: int) -> None:
+def test_trials_of_the_page_of_pruning_end() -> None:
     space = {"rate": FloatDistribution(1e-4, 1e-1, log=True)}
     sampler = CentredSampler(privatizer(mu=100.0), space, n_trials=8, seed=1)  # noise would lead to what is pruned
     known = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "sampler": sampler, **digits()}
-    known |= {"space": space, "privatizer": privatizer("rungs.db", mu=100.0), "CentredSampler": CentredSampler}
-    _, code = blocks(page(PRUNING), "python")[block]
-    code = code.replace("n_trials=16", "n_trials=8").replace("range(1, 28)", "range(1, 10)")
+    _, code = blocks(page(PRUNING), "python")[1]
     code = code.replace("range(1, 21)", "range(1, 4)")
     code = code.replace("MedianPruner()", "MedianPruner(n_startup_trials=8)")  # else noise may stop all that comes
     exec(code, known)

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import optuna
 import pytest
-from noises import CannedNoise
 from optuna.trial import TrialState
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LogisticRegression
@@ -15,7 +14,7 @@ import dptune
 from dptune.losses.named import NamedLoss
 from dptune.search.unfinished import FIRST_STOPPED
 from dptune_optuna import CentredSampler
-from harness import N, begun, create, front, open_ledger, open_privatizer, people_s_losses
+from harness import N, begun, create, open_ledger, open_privatizer, people_s_losses
 
 WORDS = "the trial's number, known to everybody"
 
@@ -231,32 +230,3 @@ def test_a_loss_cannot_stop_the_trial_where_it_sees_private_rows(tmp_path):
     data = (np.ones((N, 1)), np.zeros(N))
     states, charges = states_and_charges(tmp_path, model, loss=NamedLoss("own", stopping), data=data)
     assert (states, charges) == (["PRUNED"] * 3, 0)  # failed, before one has succeeded
-
-
-LAST = 11
-
-
-@pytest.mark.parametrize("goes_on", ["reports again", "fails"])
-def test_who_goes_on_at_a_private_rung_may_not_stop(tmp_path, goes_on):
-    def model(trial):
-        losses = people_s_losses(trial)
-        trial.report_private(losses, 1)
-        if not trial.should_prune():
-            return losses
-        if goes_on == "fails":
-            return failing() if trial.number == LAST else pruning()
-        trial.report_private(losses, 2)
-        return pruning()
-
-    privatizer = open_privatizer(tmp_path, noise=CannedNoise(answer=100.0))  # all are told to stop
-    sampler, objective = front("centred", privatizer, model, n_trials=12, rung_share=0.2, rungs=2)
-    study = create(None, sampler)
-    study.optimize(objective)
-    run, failures = sampler.run_of(study), privatizer.ledger.statement(delta=1e-6).failures
-    assert run.complete
-    if goes_on == "fails":
-        assert run.ledger.charges("study", prefix=f"rung/{LAST}/")
-        assert (study.trials[LAST].state, failures) == (TrialState.COMPLETE, 1)
-    else:
-        assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
-        assert failures >= 3  # of the first generation all but the first

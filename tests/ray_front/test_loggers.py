@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from every_logger import every_logger, without_clocks
 from noises import CannedNoise
 
 import dptune
-import dptune_ray
 from by_hand import begin, local, open_private, played
 from ray_harness import open_centred, open_ledger, open_privatizer, open_search
 
@@ -20,9 +18,8 @@ FRONTS = {
     "centred": open_centred,
     "gibo": open_search,
     "values": open_private,
-    "rungs": partial(open_centred, n_trials=8, population=4, rung_share=0.2, rungs=2),
 }
-MOST = {"centred": 5, "gibo": 5, "values": 3, "rungs": 8}  # trials
+MOST = {"centred": 5, "gibo": 5, "values": 3}  # trials
 
 
 class Model:
@@ -50,19 +47,6 @@ def with_cell(cell):
 def with_loss(entry):
     """A search whose function returns the losses itself, one of them this."""
     return {"function": lambda config: [config["x"] ** 2] * ODD + [entry] + [0.5] * (ROWS - ODD - 1)}
-
-
-def reporting(entry):
-    """A search whose function reports private losses before its end, one of them this."""
-
-    def losses(config):
-        for step in (1, 2, 3):
-            values = np.full(ROWS, config["x"] ** 2 + 0.5 / step)
-            values[ODD] = entry
-            dptune_ray.report_private(values, step)
-        return values
-
-    return {"function": losses}
 
 
 def raising(secret):
@@ -116,12 +100,6 @@ def audit(fast_path, local_actors):
 )
 def test_no_logger_tells_neighbours_apart(audit, front, half, odd):
     audit(front, half(0.5), half(odd))
-
-
-@pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
-def test_no_logger_tells_neighbours_apart_whose_losses_are_reported(audit, answer):
-    charges = audit("rungs", reporting(0.5), reporting(np.nan), answer=answer, mu=40.0)
-    assert any(key.startswith("rung/") for key, *_ in charges)
 
 
 class Leaking(dptune.LossPrivatizer):

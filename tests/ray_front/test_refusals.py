@@ -80,10 +80,6 @@ def report_imported(config):
     report({"loss": 1.0})
 
 
-def both_reports(folder):
-    open_centred(open_privatizer(folder), rung_share=0.2, population=4).trainable(public="the weather")(losses)
-
-
 def two_spaces(folder, theirs, ours=EVERYTHING):
     search = opened(folder, param_space=ours, mode="min")
     played(search, search.trainable(losses_of_everything), space=theirs)
@@ -125,7 +121,6 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
     "tune.with_parameters": lambda at: tune.with_parameters(trainable(at), rows=np.zeros(3)),
     "Say in words what it is": lambda at: trainable(at, reporting),
     "private people": lambda at: trainable(at, public="x", training="private"),
-    "public= and rung_share=": both_reports,
     "is minimised: set": lambda at: begin_with_a_named_loss(at),
     "minimises zero_one_loss, and this .* returns brier_loss": lambda at: another_loss(at),
     "loss= is minimised": lambda at: open_private(open_privatizer(at), mode="max").trainable(

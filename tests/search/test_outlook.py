@@ -19,24 +19,18 @@ def test_the_announced_noise_is_that_of_the_charges(ledger, method, levels):
     privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
     space = None if method is VALUES else SPACE
     about = {} if levels == 1 else {"default": {"a": 0.25, "b": 0.25}}
-    about |= {"rung_share": 0.3, "rungs": 2} if method is CENTRED else {}
     run = SearchRun(method, privatizer, scope="run", space=space, trials=20, **about)
     for i in range(60):
         if run.complete:
             break
         x = {"a": 0.5, "b": i / 100} if space is None else run.ask()
-        if method is CENTRED:
-            run.rungs.report(str(i), x, np.zeros(50), 1)
-            if run.rungs.stops(str(i)):
-                run.unfinished.withdraw(str(i))
-                continue
         run.finish(str(i), x, np.full(50, x["a"]))
     if run.estimated(best := run.recommend()) is None:
         run.estimate(best, np.zeros(50), default=np.zeros(50))
     charges = ledger.charges("run")[::-1]
     drawn = {c.key.split("/")[0]: c.description["sigma"] for c in charges}  # the first of each kind
     announced = [noise.sigma for noise in noises(run.plan, privatizer, levels=levels)]
-    kinds = {CENTRED: ("generation", "rung", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}
+    kinds = {CENTRED: ("generation", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}
     if method is CENTRED:  # C moves: the announcement is for the first
         first = ledger.charges("run", prefix="generation/")[0]
         drawn["generation"] *= run.plan.settings.radius / first.note["radius"]

@@ -221,10 +221,5 @@ class Centred(Rounds):
         """Return the posterior mean of f(x) - f(y) and its standard deviation; None before the first release."""
         return self.surrogate.difference(x, y) if self.generations else None
 
-    @property
-    def radius_ratio(self) -> float:
-        """C in units of the first: less than 1 where people have come to agree."""
-        return float(self.radius / self.settings.radius)
-
     def progress(self) -> dict[str, object]:
         return {**super().progress(), "radius": self.radius}

@@ -36,8 +36,6 @@ AMONG = 30  # points that are chosen among then, beside the default configuratio
 SATURATION, MIXED_SATURATION = 2.0, 4.0  # kappa; the second with categories or conditions
 SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
-RUNGS = 3  # decisions a trial, where there are any
-RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
 FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
 EXPLORED = 2  # first points before CMA-ES moves: times its lambda
@@ -93,9 +91,6 @@ def plan_centred(
     population: int | None = None,
     radius: float | None = None,
     choice_share: float | None = None,
-    rung_share: float = 0.0,
-    rungs: int = RUNGS,
-    rung_radius: float | None = None,
     final_share: float = 0.05,
     tuning: Mapping[str, Any] | None = None,
 ) -> RunPlan:
@@ -110,13 +105,9 @@ def plan_centred(
         population: lambda; default as CMA-ES, less if that leaves fewer generations.
         radius: the first C; default 0.4 of the loss's range.
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
-            ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
+            ``final_share`` leaves .7 with categories or conditions, among all trials; .5 with fewer
             than 11 numbers and a ``default``, .7 with at most 3 and .3 with 11 or more, among the 30 trials that are
             best by all answers and the default, which has ten elevenths of the odds; without a ``default`` 0.
-        rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
-        rungs: decisions that are paid for, a trial.
-        rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
-            then on. Default .1 of the range.
         final_share: share of mu^2 for the final estimate.
         tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; those that are not
             given are chosen by :func:`usual_tuning`.
@@ -137,11 +128,10 @@ def plan_centred(
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations = trials // population
 
-    rung_share = share_of("rung_share", rung_share)
-    kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
+    kept = share_of("final_share", final_share)
     if choice_share is None:
         choice_share = _choice(d, mixed=mixed, default=facts.default is not None) * (1 - kept)
-    kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
+    kept = share_of("final_share + choice_share", kept + share_of("choice_share", choice_share))
     searched = facts.mu * math.sqrt(1 - kept)
 
     guarded = not mixed and d < MANY and choice_share > 0 and facts.default is not None
@@ -165,9 +155,6 @@ def plan_centred(
         final_share=final_share,
         choice_share=choice_share,
         choice_among=AMONG if choice_share and not mixed else 0,
-        rung_share=rung_share,
-        rungs=rungs,
-        rung_radius=RUNG_RADIUS * facts.loss_range if rung_radius is None else rung_radius,
     )
 
 

@@ -23,7 +23,7 @@ from dptune.errors import InputError
 from dptune.search.algorithms.rounds import Rounds
 from dptune.space import Space, Value
 
-DESCRIBED = ("mu", "trials", "spare", "choice_among", "rungs", "rung_radius")  # of a plan, as they are
+DESCRIBED = ("mu", "trials", "spare", "choice_among")  # of a plan, as they are
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class PublicFacts(Checked):
 class RunPlan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
-    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, and ``rung_share`` for decisions
-    to stop trials. A choice at the end has ``choice_share``, and one final estimate ``final_share``. The rest is for
-    the algorithm's questions, whose prices are in ``settings``.
+    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``choice_share`` for a choice at
+    the end, and ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose prices are in
+    ``settings``.
 
     Attributes:
         settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
@@ -66,9 +66,6 @@ class RunPlan:
         choice_among: the choice is made among so many of the best points by all answers and the user's default
             configuration. Beforehand that is ten times as likely as all others together. 0: among all points, with
             equal odds.
-        rungs: decisions a trial, at most, by private losses (:mod:`dptune.search.rungs`).
-        rung_radius: C at first, to which each person's difference of two losses is clipped for them; it follows the
-            search's own.
     """
 
     method: str
@@ -80,9 +77,6 @@ class RunPlan:
     spare: int = 0
     choice_share: float = 0.0
     choice_among: int = 0
-    rung_share: float = field(default=0.0, metadata=check(share))
-    rungs: int = field(default=1, metadata=check(at_least, 1))
-    rung_radius: float = field(default=1.0, metadata=check(positive))
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -99,16 +93,6 @@ class RunPlan:
         return self.mu * math.sqrt(self.choice_share)
 
     @property
-    def decisions(self) -> int:
-        """Number of decisions to stop a trial that are paid for."""
-        return self.rungs * self.trials if self.rung_share else 0
-
-    @property
-    def rung_mu(self) -> float:
-        """GDP price of one of them; 0 if there are none."""
-        return self.mu * math.sqrt(self.rung_share / max(self.decisions, 1))
-
-    @property
     def final_mu(self) -> float:
         """GDP price of the final estimate; 0 if there is none."""
         return self.mu * math.sqrt(self.final_share)
@@ -119,7 +103,7 @@ class RunPlan:
             "algorithm": self.method,
             "seed": self.settings.seed,
             "settings": self.settings.describe(),
-            "shares": {name: getattr(self, f"{name}_share") for name in ("monitor", "choice", "rung", "final")},
+            "shares": {name: getattr(self, f"{name}_share") for name in ("monitor", "choice", "final")},
             **{name: getattr(self, name) for name in DESCRIBED},
         }
 

@@ -214,11 +214,6 @@ class Rounds:
         """Return the mean loss at x (d,) less that at y, and its standard deviation; None, as here: not known."""
         return None
 
-    @property
-    def radius_ratio(self) -> float:
-        """The present clipping radius in units of the first: how far people's losses lie apart by now."""
-        return 1.0
-
     def progress(self) -> dict[str, object]:
         """Return how far it is: released facts, as plain JSON data."""
         return {f"{self.unit}s_done": self.t, f"{self.unit}s": self.rounds}

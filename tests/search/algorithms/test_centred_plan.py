@@ -52,11 +52,11 @@ def numbers(d):
     return Space({f"x{j}": Float(0, 1) for j in range(d)})
 
 
-@pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"rung_share": 0.3}, {"final_share": 0.0}])
+@pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"final_share": 0.0}])
 def test_all_shares_add_up_to_the_budget(shares):
     for space in (numbers(1), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})):
         plan = planned(plan_centred, d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
-        spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share + plan.rung_share)
+        spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share)
         assert spent == pytest.approx(0.49)
 
 
