@@ -53,9 +53,9 @@ class PublicFacts(Checked):
 class RunPlan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
-    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``choice_share`` for a choice at
-    the end, and ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose prices are in
-    ``settings``.
+    The budget is split in shares of mu^2. ``monitor_share`` pays for a value of each trial, ``choice_share`` for a
+    choice at the end, and ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose
+    prices are in ``settings``.
 
     Attributes:
         settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
