@@ -87,10 +87,18 @@ class Trained:
 
     def losses(self, parameters: Parameters, rows: Array) -> Array:
         """Losses of people (r,), not clipped."""
+        return self.of_predictions(self.predictions(parameters, rows), rows)
+
+    def predictions(self, parameters: Parameters, rows: Array) -> Array:
+        """What a model predicts for people (r,): means, or probabilities of class 1."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             predict = self._model.train(parameters, self._take(self._train), self._y[self._train])
-            return self._model.loss(predict(self._take(rows)), self._y[rows])
+            return predict(self._take(rows))
+
+    def of_predictions(self, predicted: Array, rows: Array) -> Array:
+        """Losses of people (..., r) under predictions (..., r), not clipped."""
+        return self._model.loss(predicted, self._y[rows])
 
     def constant(self, rows: Array) -> Array:
         """Losses of the mean of the training rows (r,)."""

@@ -2,34 +2,41 @@
 
 A split of a task has 300 public rows, 1,000 private people and the judge's people. An Optuna study searches on the
 five-fold cross-validated loss of the public rows: 100 trials of TPE, then 99 random ones. For every configuration a
-table stores what :func:`dptune.select` is given, so that every way to choose is compared on the same models.
+file keeps what the models predict, so that every way to choose, and every average, is compared on the same models.
 
-In the *shifted* form of a task the public rows are drawn from the lowest 35% of one covariate, mostly age, and the
-private people and the judge's from the rest.
+In a *form* that is not ONE the public rows are drawn from the lowest 35% of one column, and the private people and the
+judge's from the rest. The column of AGE is mostly age: there public ranks stay roughly right. The column of ANSWER is
+the number whose ranks best predict the answer, on 900 rows that are used for nothing else: there models extrapolate.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
+from scipy.stats import spearmanr
 
 from benchmarks.data import Array
 from benchmarks.frontier.headroom import kept, taken
 from benchmarks.frontier.models import MODELS, Trained
-from benchmarks.frontier.people import MOST_TEST, N_PRIVATE, N_TRAIN, RESERVED, SLOTS, People, frame, rows
+from benchmarks.frontier.people import (
+    MOST_TEST, N_PRIVATE, N_TRAIN, RESERVED, SLOTS, People, frame, reserved, rows,
+)  # fmt: skip
 from benchmarks.measurements.spaces import suggest
 
 TRIALS, FOLDS, LOWEST = 100, 5, 0.35
-COVARIATE = {  # the people's column by which public rows differ from private people
+ONE, AGE, ANSWER = FORMS = ("one", "age", "answer")
+COVARIATE = {  # the people's column of AGE
     "propublica-recidivism": "age", "healthinsurance": "age", "monica": "age", "benefits": "age",
     "nasscds": "ageOFocc", "cps1988": "experience", "gpa2": "sat", "adult": "age", "credit-data": "Age",
     "flchain": "age",
 }  # fmt: skip
+AVERAGES = (3, 10, 30, 0.5)  # of the best on public rows: so many, or a part of all
 
 
 @dataclass(frozen=True)
@@ -37,11 +44,12 @@ class Table:
     """Losses of the candidates of one split: the default, 99 trials of TPE, 99 random configurations.
 
     Attributes:
-        public: (2 TRIALS - 1, 300) cross-validated losses of the public rows.
-        private: (2 TRIALS - 1, 1000) losses of the private people.
-        judge: (2 TRIALS - 1,) mean losses of the judge's people.
+        public: (m, 300) cross-validated losses of the public rows.
+        private: (m, 1000) losses of the private people.
+        judge: (m,) mean losses of the judge's people.
         clip: the task's public range of a loss.
         constant: mean loss of the judge's people under a constant prediction.
+        averages: the same of the averages of AVERAGES, by predictions; None: nothing is known of them.
     """
 
     public: Array
@@ -49,6 +57,7 @@ class Table:
     judge: Array
     clip: tuple[float, float]
     constant: float
+    averages: Table | None = None
 
 
 SEARCHED = np.arange(TRIALS)  # the default and TPE's trials
@@ -65,33 +74,48 @@ def slots() -> dict[str, tuple[str, People]]:
     }
 
 
-def shifted_rows(people: People, split: int) -> tuple[Array, Array, Array]:
-    """Public rows from the lowest part of a covariate; private and judge's people from the rest."""
+@cache
+def predictive(people: People) -> str:
+    """The numeric column whose ranks have the largest correlation with the answer's, on the reserved rows."""
+    (X, y), left = frame(people), reserved(people)
+    strength = {
+        column: abs(spearmanr(X[column].iloc[left], y[left], nan_policy="omit").statistic)
+        for column in people.inputs
+        if X[column].dtype.kind == "f" and X[column].nunique() > 2
+    }
+    return max(strength, key=strength.__getitem__)
+
+
+def rows_of(people: People, split: int, form: str) -> tuple[Array, Array, Array]:
+    """Public rows, private people and the judge's; where the form is not ONE from two parts of a column."""
+    if form == ONE:
+        return rows(people, split)
     X, y = frame(people)
     left = np.random.default_rng([81]).permutation(len(y))[RESERVED:]
     rng = np.random.default_rng([82, split])
-    covariate = np.nan_to_num(X[COVARIATE[people.name]].to_numpy(dtype=float)[left])
+    column = COVARIATE[people.name] if form == AGE else predictive(people)
+    covariate = np.nan_to_num(X[column].to_numpy(dtype=float)[left])
     order = left[np.argsort(covariate + 1e-6 * rng.random(len(covariate)))]  # ties are broken at random
     cut = max(N_TRAIN, int(LOWEST * len(order)))
     drawn = rng.permutation(order[cut:])[: N_PRIVATE + MOST_TEST]
     return rng.permutation(order[:cut])[:N_TRAIN], drawn[:N_PRIVATE], drawn[N_PRIVATE:]
 
 
-def collect(task: str, split: int, *, shifted: bool) -> Table:
-    """Search on the public rows of a split, and train every configuration on all of them."""
+def collect(task: str, split: int, form: str) -> dict[str, Any]:
+    """Search on the public rows of a split, train every configuration on all of them, and keep what models predict."""
     name, people = slots()[task]
-    train, private, judge = shifted_rows(people, split) if shifted else rows(people, split)
+    train, private, judge = rows_of(people, split, form)
     model, asked = MODELS[name], np.concatenate([private, judge])
     folds = np.array_split(np.arange(len(train)), FOLDS)
     halves = [(Trained(model, people, np.delete(train, fold)), train[fold]) for fold in folds]
     full = Trained(model, people, train)
     tried: list[Any] = []
-    public: list[Array] = []
+    public: list[list[Array]] = []
 
     def losses_of(parameters: Any) -> Array:
         tried.append(dict(parameters))
-        public.append(np.concatenate([half.losses(tried[-1], fold) for half, fold in halves]))
-        return public[-1]
+        public.append([half.predictions(tried[-1], fold) for half, fold in halves])
+        return np.concatenate([half.of_predictions(p, fold) for (half, fold), p in zip(halves, public[-1], strict=True)])
 
     def value(trial: optuna.Trial) -> float:
         losses = losses_of(suggest(trial, full))
@@ -105,20 +129,39 @@ def collect(task: str, split: int, *, shifted: bool) -> Table:
         study.optimize(value, n_trials=TRIALS)
         for _ in range(TRIALS - 1):
             losses_of(full.space.decode(rng.random(full.space.d)))
-    losses = np.array([full.losses(parameters, asked) for parameters in tried])
-    return Table(
-        np.array(public, dtype=np.float32), losses[:, : len(private)].astype(np.float32),
-        losses[:, len(private) :].mean(axis=1), full.clip, float(full.constant(judge).mean()),
-    )  # fmt: skip
+    return {
+        "public": np.array([np.concatenate(each) for each in public], dtype=np.float32),
+        "asked": np.array([full.predictions(parameters, asked) for parameters in tried], dtype=np.float32),
+        "constant": full.constant(judge).mean(),
+    }
 
 
-def stored(folder: Path, task: str, split: int, *, shifted: bool) -> Table:
-    """Return a split's table, collected once and stored in ``folder``."""
-    path = folder / f"{task.replace(': ', '--').replace(' ', '-')}-{split}{'-shifted' if shifted else ''}.npz"
+def table(task: str, split: int, form: str, kept: dict[str, Any]) -> Table:
+    """Return the losses of a split, by what its models predict."""
+    name, people = slots()[task]
+    train, private, judge = rows_of(people, split, form)
+    model = MODELS[name]
+    halves = [(Trained(model, people, np.delete(train, fold)), fold) for fold in np.array_split(np.arange(len(train)), FOLDS)]
+    full, n = Trained(model, people, train), len(private)
+
+    def losses(public: Array, asked: Array, averages: Table | None) -> Table:
+        V = np.concatenate([half.of_predictions(public[:, fold], train[fold]) for half, fold in halves], axis=1)
+        L = full.of_predictions(asked, np.concatenate([private, judge]))
+        return Table(V, L[:, :n].astype(np.float32), L[:, n:].mean(axis=1), full.clip, float(kept["constant"]), averages)
+
+    public, asked = kept["public"].astype(float), kept["asked"].astype(float)
+    singles = losses(public, asked, None)
+    best = np.argsort(np.nan_to_num(singles.public, nan=full.clip[1]).clip(*full.clip).mean(axis=1), kind="stable")
+    members = [best[: k if k >= 1 else int(k * len(best))] for k in AVERAGES]
+    means = losses(*(np.array([each[of].mean(axis=0) for of in members]) for each in (public, asked)), None)
+    return losses(public, asked, means)
+
+
+def stored(folder: Path, task: str, split: int, form: str) -> Table:
+    """Return a split's table, whose predictions are collected once and stored in ``folder``."""
+    path = folder / f"{task.replace(': ', '--').replace(' ', '-')}-{split}-{form}.npz"
     if not path.exists():
-        table = collect(task, split, shifted=shifted)
-        np.savez_compressed(path.with_suffix(".part.npz"), **vars(table))
+        np.savez_compressed(path.with_suffix(".part.npz"), **collect(task, split, form))
         path.with_suffix(".part.npz").rename(path)
     with np.load(path) as found:
-        values = {name: found[name] for name in found.files}
-    return Table(**{**values, "clip": tuple(values["clip"].tolist()), "constant": float(values["constant"])})
+        return table(task, split, form, {name: found[name] for name in found.files})
