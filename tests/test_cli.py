@@ -146,7 +146,7 @@ def test_releases_of_a_choice_are_listed_with_what_a_record_needs() -> None:
     index |= {"cut": plan["radius"], "epsilon": approx(epsilon), "sensitivity": approx(sensitivity)}
     index |= {"sigma": approx(2 * sensitivity / epsilon, rel=1e-5)}
     improvement = {"release": "improvement", "candidate": None, "eta": None, "value": [gain.value], "sigma": gain.sigma}
-    improvement |= {"cut": plan["estimate_radius"], "mu": ledger.charges("svc")[1].mu, "intervals": [[low, high]]}
+    improvement |= {"cut": gain.radius, "mu": ledger.charges("svc")[1].mu, "intervals": [[low, high]]}
     improvement |= {"epsilon": approx(plan["share"] * 2.0)}
     for row, wanted in zip(shown["releases"], (index, improvement), strict=True):
         assert {name: row[name] for name in wanted} == wanted

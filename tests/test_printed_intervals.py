@@ -58,8 +58,9 @@ def told(interval: list[float], value: float) -> str:
 
 
 def of_a_choice(folder: Path, name: str, *texts: str) -> Printed:
-    plan = ChoicePlan.read(PrivacyLedger(folder / "ledger.db").fact(name, PLAN))
-    width, mu = 2 * plan.estimate_radius, plan.estimate_mu
+    ledger = PrivacyLedger(folder / "ledger.db")
+    plan, made = ChoicePlan.read(ledger.fact(name, PLAN)), ledger.find(name, "improvement")
+    width, mu = 2 * made.note["radius"], plan.estimate_mu
     return Printed(name, "improvement", width, mu, list(texts), laplace=plan.pure)
 
 
@@ -155,7 +156,7 @@ def test_an_interval_of_90_percent_is_found(fast_path: Path, where: str, monkeyp
 
 
 def of_value(value: float, sigma: float, *, predicted: float = 0.0, off: float = 0.0) -> Selection:
-    gain = PairedEstimate(value, sigma, True, radius=1.0, predicted=predicted, predicted_sigma=off)
+    gain = PairedEstimate(value, sigma, True, radius=1.0, predicted=predicted, sampling=off)
     return Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=N)
 
 
@@ -172,4 +173,4 @@ def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(far: float, said
 def test_populations_that_differ_are_named_beyond_three_deviations() -> None:
     for far in (3 - 1e-6, 3 + 1e-6, -3 + 1e-6, -3 - 1e-6):
         found = of_value(0.5 + far * 0.05, 0.03, predicted=0.5, off=0.04)  # hypot(.03, .04) = .05
-        assert ("Noise does not explain the difference" in found.summary()) is (abs(far) > 3)
+        assert ("Noise and sampling do not explain the difference" in found.summary()) is (abs(far) > 3)

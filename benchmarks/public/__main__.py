@@ -1,4 +1,4 @@
-"""Public rows propose, private people decide: `python -m benchmarks.public [--splits 12] [--shifted] [--show]`.
+"""Public rows propose, private people decide: `python -m benchmarks.public [--splits 12] [--forms one age answer] [--show]`.
 
 Ten tables of people, 300 public rows, 12 splits; constants were chosen on others (:mod:`benchmarks.public.constants`).
 What stands in `<out>/results/public.jsonl` is not run again. Collected losses are kept in `--tables` (300 MB; each
@@ -19,15 +19,14 @@ import optuna
 from tqdm import tqdm
 
 from benchmarks.public.measure import Cell, cells, measure, quiet, read, rivals
-from benchmarks.public.tables import slots, stored
+from benchmarks.public.tables import AGE, FORMS, ONE, slots, stored
 from benchmarks.report import DOCS, machine
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=12)
-    parser.add_argument("--shifted", action="store_true", help="only the shifted form")
-    parser.add_argument("--same", action="store_true", help="only the form with one population")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=[ONE, AGE], help="of benchmarks.public.tables")
     parser.add_argument("--show", action="store_true", help="run nothing; print tables and sentences, draw the picture")
     parser.add_argument("--tables", type=Path, default=Path("out/public"), help="folder of collected losses")
     parser.add_argument("--out", type=Path, default=DOCS)
@@ -37,11 +36,10 @@ def main() -> None:
     path = asked.out / "results" / "public.jsonl"
     results = read(path)
     done = {Cell(**{name: one[name] for name in Cell.__dataclass_fields__}) for one in results}
-    forms = [False] * (not asked.shifted) + [True] * (not asked.same)
-    wanted = [] if asked.show else [c for form in forms for c in cells(list(slots()), asked.splits, shifted=form)]
+    wanted = [] if asked.show else [c for form in asked.forms for c in cells(list(slots()), asked.splits, form)]
     asked.tables.mkdir(parents=True, exist_ok=True)
     for cell in tqdm([cell for cell in wanted if cell not in done], smoothing=0.02, mininterval=5):
-        table = stored(asked.tables, cell.task, cell.split, shifted=cell.shifted)
+        table = stored(asked.tables, cell.task, cell.split, cell.form)
         found = {**measure(cell, table), "rivals": rivals(table, cell.n, cell.budget)}
         with path.open("a") as file:
             file.write(json.dumps(found) + "\n")

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.data import Array
 from benchmarks.public.measure import BUDGETS, EXACT, rivals
-from benchmarks.public.tables import Table, slots, stored
+from benchmarks.public.tables import AGE, ONE, Table, slots, stored
 from benchmarks.report import machine, markdown
 from dptune.choice import planning, public
 from dptune.choice.public import Law, PublicLosses, centred, prior
@@ -51,7 +51,7 @@ VARIANTS: list[tuple[ModuleType, str, object]] = [
     (ledger_filter, "PURE_UP_TO", 0.0), (ledger_filter, "PURE_UP_TO", 4.0),
     (planning, "USUAL_OF_PURE", (0.25, 0.05)), (planning, "ENOUGH", 0.0), (planning, "ENOUGH", math.inf),
 ]  # fmt: skip
-Tables = dict[tuple[str, int, bool], Table]  # (task, split, shifted) -> losses
+Tables = dict[tuple[str, int, str], Table]  # (task, split, form) -> losses
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,8 @@ def expected(table: Table, n: int, budget: str) -> float:
 def collected(folder: Path) -> Tables:
     """Return the losses of the splits, collected where ``folder`` lacks them."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = list(itertools.product(slots(), SPLITS, (False, True)))
-    return {
-        (task, split, shifted): stored(folder, task, split, shifted=shifted)
-        for task, split, shifted in tqdm(wanted, mininterval=5)
-    }
+    wanted = list(itertools.product(slots(), SPLITS, (ONE, AGE)))
+    return {(task, split, form): stored(folder, task, split, form) for task, split, form in tqdm(wanted, mininterval=5)}
 
 
 def mean(logs: Iterable[list[float]]) -> str:
@@ -107,13 +104,13 @@ def mean(logs: Iterable[list[float]]) -> str:
 
 
 def row(tables: Tables) -> list[str]:
-    """Return the cells of a table's row: one population, then the shifted form."""
-    logs: dict[tuple[bool, Place], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (task, _, shifted), table in tables.items():
+    """Return the cells of a table's row: one population, then another one."""
+    logs: dict[tuple[str, Place], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (task, _, form), table in tables.items():
         for place in PLACES:
             ratio = expected(table, *place) / rivals(table, *place)[EXACT]
-            logs[shifted, place][task].append(math.log(ratio))
-    return [mean(logs[shifted, place].values()) for shifted in (False, True) for place in PLACES]
+            logs[form, place][task].append(math.log(ratio))
+    return [mean(logs[form, place].values()) for form in (ONE, AGE) for place in PLACES]
 
 
 def main() -> None:

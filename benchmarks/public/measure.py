@@ -46,20 +46,20 @@ class Cell:
 
     task: str
     split: int
-    shifted: bool
+    form: str
     n: int
     budget: str
     draw: int
 
 
-def cells(tasks: list[str], splits: int, *, shifted: bool) -> Iterator[Cell]:
+def cells(tasks: list[str], splits: int, form: str) -> Iterator[Cell]:
     """The benchmark's cells, split by split."""
     for split in range(splits):
         for task in tasks:
             for n in PEOPLE:
                 for budget in BUDGETS:
                     for draw in range(DRAWS[budget]):
-                        yield Cell(task, split, shifted, n, budget, draw)
+                        yield Cell(task, split, form, n, budget, draw)
 
 
 def measure(cell: Cell, table: Table) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.public.measure import CV, EXACT, OURS, PEOPLE, RANDOM
 from benchmarks.public.results import Results
+from benchmarks.public.tables import ONE
 
 WAYS = {
     EXACT: "exact choice, no privacy", OURS: "dptune", CV: "cross-validation alone, no private people",
@@ -37,7 +38,7 @@ def draw(found: Results, folder: Path) -> None:
 
 def _panel(axis: Any, found: Results, n: int) -> None:
     for shift, (budget, (marker, colour)) in zip((0.0, 0.28), BUDGETS.items(), strict=True):
-        key = (False, n, budget)
+        key = (ONE, n, budget)
         for place, way in enumerate(WAYS):
             mean, low, high = found.ratio(key, way, found.limits(key))
             axis.errorbar(

@@ -15,6 +15,7 @@ from benchmarks.frontier.methods import TPE
 from benchmarks.public import picture, searches
 from benchmarks.public.measure import BUDGETS, CV, DEFAULT, EXACT, EXACT_ALL, OURS, PEOPLE, RANDOM, read
 from benchmarks.public.results import Key, Results
+from benchmarks.public.tables import AGE, ONE
 
 Logs = dict[str, list[float]]  # task -> log ratios
 
@@ -42,7 +43,7 @@ def same(found: Results, people: Iterable[int] = PEOPLE) -> str:
     lines = [FIRST, "|---|---|---|---|---|"]
     for n in people:
         for budget in BUDGETS:
-            key = (False, n, budget)
+            key = (ONE, n, budget)
             if found.rows[key]:
                 lines += [f"| {n} | {budget} | {name} | {_row(found, key, way)} |" for way, name in _ways(found, key)]
     return "\n".join(lines)
@@ -68,7 +69,7 @@ def shifted(found: Results, people: Iterable[int] = PEOPLE) -> str:
     lines = ["| n | budget | way to choose | loss over the exact choice among TPE's trials |", "|---|---|---|---|"]
     for n in people:
         for budget in BUDGETS:
-            key = (True, n, budget)
+            key = (AGE, n, budget)
             limits = found.limits(key)
             lines += [
                 f"| {n} | {budget} | {name} | {_words(found.ratio(key, way, limits))} |"
@@ -84,10 +85,10 @@ def verdicts(found: Results) -> str:
         "| population | n | budget | better | in half of runs | but is not | holds the cut mean | holds the mean |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for moved in (False, True):
+    for form in (ONE, AGE):
         for n in PEOPLE:
             for budget in BUDGETS:
-                if rows := found.rows[moved, n, budget]:
+                if rows := found.rows[form, n, budget]:
                     told = [one for one in rows if "half" in one]
                     better = [one["verdict"] == "better" for one in rows]
                     false = [one["verdict"] == "better" and one["unclipped"] <= 0 for one in told]
@@ -95,7 +96,7 @@ def verdicts(found: Results) -> str:
                     for one, said in zip(rows, better, strict=True):
                         by[one["task"]].append(said)
                     often = sum(np.mean(said) >= 0.5 for said in by.values())
-                    which = "another" if moved else "one"
+                    which = "one" if form == ONE else "another"
                     lines.append(
                         f"| {which} | {n} | {budget} | {np.mean(better):.0%} | {often} of {len(by)} | "
                         f"{sum(false)} of {len(rows)} | {_holds(told, 'cut'):.1%} | {_holds(told, 'true'):.1%} |"
@@ -124,14 +125,14 @@ def sentences(found: Results) -> str:
 
 
 def _sentence(found: Results, n: int, budget: str) -> str:
-    key = (False, n, budget)
+    key = (ONE, n, budget)
     limits = found.limits(key)
     ours, cv = (found.ratio(key, way, limits)[0] - 1 for way in (OURS, CV))
     return f"| {n:,}, {budget} | {ours:.1%} | {cv:.1%} |"
 
 
 def _moved(found: Results, n: int, budget: str) -> str:
-    key = (True, n, budget)
+    key = (AGE, n, budget)
     ours, cv, random = (found.ratio(key, way, found.limits(key))[0] - 1 for way in (OURS, CV, RANDOM))
     return (
         f"| {n:,}, {budget}, another population* | {ours:.1%} | {cv:.1%}; a private choice among random models: "

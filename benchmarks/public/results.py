@@ -13,8 +13,9 @@ from benchmarks.frontier.losses import Losses, interval
 from benchmarks.frontier.methods import OURS as CENTRED
 from benchmarks.frontier.methods import OWN, TPE
 from benchmarks.public.measure import CONSTANT, DEFAULT, EXACT, OURS
+from benchmarks.public.tables import ONE
 
-Key = tuple[bool, int, str]  # shifted, n, budget
+Key = tuple[str, int, str]  # form, n, budget
 
 
 class Results:
@@ -25,7 +26,7 @@ class Results:
     ) -> None:
         self.rows: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         for one in results:
-            self.rows[one["shifted"], one["n"], one["budget"]].append(one)
+            self.rows[one["form"], one["n"], one["budget"]].append(one)
         self.frontier = Losses(frontier)
         self.searched = list(searched)
         self._means: dict[tuple[Key, str], dict[str, dict[int, float]]] = {}
@@ -45,12 +46,12 @@ class Results:
         return {task: {split: float(np.mean(x)) for split, x in splits.items()} for task, splits in drawn.items()}
 
     def _stored(self, key: Key, way: str) -> dict[str, dict[int, float]]:
-        shifted, n, budget = key
+        form, n, budget = key
         if not budget.startswith("mu"):
             return {}
         mu, tasks = float(budget.split("= ")[1]), {one["task"] for one in self.rows[key]}
-        searched = {task: self._searched((task, n, mu, shifted), way) for task in tasks}
-        if not shifted:
+        searched = {task: self._searched((task, n, mu, form), way) for task in tasks}
+        if form == ONE:
             for task in tasks:
                 if way == CENTRED:
                     searched[task] |= self.frontier.at((task, n), mu, (CENTRED, OWN))
@@ -58,18 +59,18 @@ class Results:
                     searched[task] |= best[1]
         return {task: splits for task, splits in searched.items() if splits}
 
-    def _searched(self, place: tuple[str, int, float, bool], way: str) -> dict[int, float]:
+    def _searched(self, place: tuple[str, int, float, str], way: str) -> dict[int, float]:
         """Losses of a private search by split, read in the way that is the best for the task in hindsight."""
         found: dict[str, dict[int, float]] = defaultdict(dict)
         for one in self.searched:
-            if (one["task"], one["n"], one["mu"], one["shifted"]) == place and one["method"] == way:
+            if (one["task"], one["n"], one["mu"], one["form"]) == place and one["method"] == way:
                 for reading, loss in one["test_loss"].items():
                     found[reading][one["split"]] = loss
         return min(found.values(), key=lambda splits: float(np.mean(list(splits.values()))), default={})
 
     def limits(self, key: Key) -> dict[str, dict[int, float]]:
         """The best external search without privacy, of the same population; else the exact choice."""
-        if key[0]:
+        if key[0] != ONE:
             return self.losses(key, EXACT)
         tasks = {one["task"] for one in self.rows[key]}
         return {task: found for task in tasks if (found := self.frontier.external((task, key[1])))}

@@ -1,6 +1,6 @@
 """What private searches end with on the benchmark's tasks: `python -m benchmarks.public.searches [--splits 6]`.
 
-`CentredSampler` and TPE on noisy scores, mu = 1 and .25: on all tasks in their shifted form, and on the kernel machines
+`CentredSampler` and TPE on noisy scores, mu = 1 and .25: on all tasks in the form AGE, and on the kernel machines
 of one population, whose other searches stand in `<out>/results/frontier.jsonl`. The same simulation as
 :mod:`benchmarks.frontier`: the package's algorithms, seeded noise, the task's true range of a loss. What stands in
 `<out>/results/public_searches.jsonl` is not run again.
@@ -23,39 +23,38 @@ from tqdm import tqdm
 from benchmarks.frontier.design import TRIALS
 from benchmarks.frontier.methods import METHODS, OURS, TPE
 from benchmarks.frontier.models import MODELS
-from benchmarks.frontier.people import rows
 from benchmarks.frontier.tasks import Known
 from benchmarks.public.measure import PEOPLE, read
-from benchmarks.public.tables import shifted_rows, slots
+from benchmarks.public.tables import AGE, ONE, rows_of, slots
 from benchmarks.report import DOCS
 
 KEPT, MUS = "public_searches.jsonl", (1.0, 0.25)
-FIELDS = ("task", "split", "shifted", "n", "mu", "method")
-Place = tuple[str, int, bool, int, float, str]
+FIELDS = ("task", "split", "form", "n", "mu", "method")
+Place = tuple[str, int, str, int, float, str]
 
 
 def places(splits: int) -> Iterator[Place]:
     """The runs, split by split."""
     for split in range(splits):
-        for shifted in (False, True):
+        for form in (ONE, AGE):
             for task in slots():
-                if shifted or task.startswith("kernel"):
+                if form == AGE or task.startswith("kernel"):
                     for method in (OURS, TPE):
                         for n in PEOPLE:
                             for mu in MUS:
-                                yield task, split, shifted, n, mu, method
+                                yield task, split, form, n, mu, method
 
 
 @lru_cache(1)
-def _known(task: str, split: int, *, shifted: bool) -> Known:
+def _known(task: str, split: int, form: str) -> Known:
     model, people = slots()[task]
-    return Known(people, MODELS[model], (shifted_rows if shifted else rows)(people, split))
+    return Known(people, MODELS[model], rows_of(people, split, form))
 
 
 def measure(place: Place) -> dict[str, Any]:
     """Return the judge's losses of a search's recommendations, by how they are read."""
-    task, split, shifted, n, mu, method = place
-    made = _known(task, split, shifted=shifted).task(n)
+    task, split, form, n, mu, method = place
+    made = _known(task, split, form).task(n)
     found = METHODS[method](made, mu, TRIALS, split)
     losses = {name: made.judge(parameters) for name, parameters in found.items()}
     return {**dict(zip(FIELDS, place, strict=True)), "test_loss": losses}

@@ -25,7 +25,15 @@ from benchmarks.data import Array
 from benchmarks.frontier.headroom import kept, taken
 from benchmarks.frontier.models import MODELS, Trained
 from benchmarks.frontier.people import (
-    MOST_TEST, N_PRIVATE, N_TRAIN, RESERVED, SLOTS, People, frame, reserved, rows,
+    MOST_TEST,
+    N_PRIVATE,
+    N_TRAIN,
+    RESERVED,
+    SLOTS,
+    People,
+    frame,
+    reserved,
+    rows,
 )  # fmt: skip
 from benchmarks.measurements.spaces import suggest
 
@@ -115,7 +123,9 @@ def collect(task: str, split: int, form: str) -> dict[str, Any]:
     def losses_of(parameters: Any) -> Array:
         tried.append(dict(parameters))
         public.append([half.predictions(tried[-1], fold) for half, fold in halves])
-        return np.concatenate([half.of_predictions(p, fold) for (half, fold), p in zip(halves, public[-1], strict=True)])
+        return np.concatenate(
+            [half.of_predictions(p, fold) for (half, fold), p in zip(halves, public[-1], strict=True)]
+        )
 
     def value(trial: optuna.Trial) -> float:
         losses = losses_of(suggest(trial, full))
@@ -141,13 +151,17 @@ def table(task: str, split: int, form: str, kept: dict[str, Any]) -> Table:
     name, people = slots()[task]
     train, private, judge = rows_of(people, split, form)
     model = MODELS[name]
-    halves = [(Trained(model, people, np.delete(train, fold)), fold) for fold in np.array_split(np.arange(len(train)), FOLDS)]
+    halves = [
+        (Trained(model, people, np.delete(train, fold)), fold) for fold in np.array_split(np.arange(len(train)), FOLDS)
+    ]
     full, n = Trained(model, people, train), len(private)
 
     def losses(public: Array, asked: Array, averages: Table | None) -> Table:
         V = np.concatenate([half.of_predictions(public[:, fold], train[fold]) for half, fold in halves], axis=1)
         L = full.of_predictions(asked, np.concatenate([private, judge]))
-        return Table(V, L[:, :n].astype(np.float32), L[:, n:].mean(axis=1), full.clip, float(kept["constant"]), averages)
+        return Table(
+            V, L[:, :n].astype(np.float32), L[:, n:].mean(axis=1), full.clip, float(kept["constant"]), averages
+        )
 
     public, asked = kept["public"].astype(float), kept["asked"].astype(float)
     singles = losses(public, asked, None)

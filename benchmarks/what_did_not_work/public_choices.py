@@ -24,7 +24,7 @@ from tqdm import tqdm
 from benchmarks.data import Array
 from benchmarks.public.constants import TABLES, collected, mean, planned
 from benchmarks.public.measure import EXACT, PEOPLE, rivals
-from benchmarks.public.tables import Table
+from benchmarks.public.tables import AGE, ONE, Table
 from benchmarks.report import machine, markdown
 from dptune.choice import planning, public
 from dptune.choice.public import distances, law, prior
@@ -81,11 +81,11 @@ def main() -> None:
     rows = []
     for named in tqdm(LAWS, mininterval=5):
         row = []
-        for form in (False, True):
+        for form in (ONE, AGE):
             for n in PEOPLE:
                 logs: dict[str, list[float]] = {}
-                for (task, _, shifted), table in tables.items():
-                    if shifted == form:
+                for (task, _, of), table in tables.items():
+                    if of == form:
                         ratio = expected(table, n, named) / rivals(table, n, "epsilon = 1")[EXACT]
                         logs.setdefault(task, []).append(math.log(ratio))
                 row.append(mean(logs.values()))

@@ -44,9 +44,9 @@ def draw_improvement(axes: Axes, charges: Sequence[Charge]) -> None:
         axes.text(0.5, 0.5, "nothing was released about it", ha="center", transform=axes.transAxes)
         axes.set_yticks([])
         return
-    gain = PairedEstimate.of(released, 0.0)
+    gain = PairedEstimate.of(released)
     rows = [
-        (Estimate(gain.predicted, gain.predicted_sigma, True), "0.6", "public rows\n(cross-validated)"),
+        (Estimate(gain.predicted, gain.sampling, True), "0.6", "public rows\n(cross-validated)"),
         (gain, "C0", "private people\n(released once)"),
     ]
     for place, (estimate, colour, _) in enumerate(rows):

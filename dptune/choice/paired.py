@@ -27,32 +27,32 @@ class PairedEstimate(Estimate):
     Attributes:
         radius: r, at which each person's difference is cut.
         predicted: the same mean over the public rows, by cross-validation; public.
-        predicted_sigma: standard error of ``predicted``.
+        sampling: standard deviation of the difference of both means, without the noise, if both groups are random
+            samples of one population.
 
     Example:
-        >>> PairedEstimate(0.05, 0.01, private=True, radius=0.4, predicted=0.06, predicted_sigma=0.01).verdict
+        >>> PairedEstimate(0.05, 0.01, private=True, radius=0.4, predicted=0.06, sampling=0.01).verdict
         'better'
     """
 
     radius: float = 0.0
     predicted: float = 0.0
-    predicted_sigma: float = 0.0
+    sampling: float = 0.0
 
     @classmethod
-    def of(cls, released: Charge, radius: float) -> PairedEstimate:
-        """Return the estimate of a recorded release, whose differences were cut to [-radius, radius]."""
+    def of(cls, released: Charge) -> PairedEstimate:
+        """Return the estimate of a recorded release."""
         (value,) = released.value or (math.nan,)
-        description = released.description
+        description, note = released.description, released.note
         return cls(
-            value, float(description["sigma"]), released.private, laplace=is_laplace(description), radius=radius,
-            predicted=released.note["predicted"], predicted_sigma=released.note["predicted_sigma"],
+            value, float(description["sigma"]), released.private, laplace=is_laplace(description),
+            radius=note["radius"], predicted=note["predicted"], sampling=note["sampling"],
         )  # fmt: skip
 
     @property
     def surprising(self) -> bool:
-        """Whether private people and public rows are further apart than noise and sampling of the rows explain."""
-        noise = NoiseLaw(self.sigma, self.laplace)
-        sampling = NoiseLaw(self.predicted_sigma)
+        """Whether private people and public rows are further apart than noise and sampling of both explain."""
+        noise, sampling = NoiseLaw(self.sigma, self.laplace), NoiseLaw(self.sampling)
         far = math.hypot(noise.quantile(SURPRISING), sampling.quantile(SURPRISING))
         return abs(self.value - self.predicted) > far
 

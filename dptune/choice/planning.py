@@ -111,14 +111,13 @@ class ChoicePlan(Shares):
 
     Attributes:
         finalists: places of the candidates among which people choose, the best on public rows first.
-        radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
-        public_weight: as how many rows a public row counts in the prior.
+        radius: r of the choice, in units of the loss.
+        public_weight: as how many rows a public row counts: in the prior, in who is a finalist, and in both radii.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
     """
 
     finalists: tuple[int, ...]
     radius: float
-    estimate_radius: float
     public_weight: float
     divides: bool
 
@@ -149,7 +148,7 @@ def usual_share(rest: Allowance, wanted: Wanted, n: int) -> float:
 def plan(
     public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, weight: float, default: int | None
 ) -> ChoicePlan:
-    """Return how the budget is spent: the number of finalists, both radii, and the share of the estimate.
+    """Return how the budget is spent: the finalists, the radius of the choice, and the share of the estimate.
 
     Args:
         rest: what the ledger has left.
@@ -160,18 +159,16 @@ def plan(
     share = wanted.estimate_share
     some = 0.0 if default is None else USUAL_SHARE if share is None else share
     if Shares.of(rest, wanted, some).mu <= 0:  # then it is 0 for every other share above 0, too
-        return ChoicePlan(0.0, some, False, (), 1.0, 1.0, wanted.public_weight, False)
+        return ChoicePlan(0.0, some, False, (), 1.0, wanted.public_weight, False)
     if default is None:
         share = 0.0
     elif share is None:
-        share = _share(public, default, lambda share: Shares.of(rest, wanted, share).noise(weight))
+        share = _share(public, default, wanted, lambda share: Shares.of(rest, wanted, share).noise(weight))
         share = share or usual_share(rest, wanted, n)
     divided = Shares.of(rest, wanted, share)
-    finalists = public.finalists(wanted.finalists or _most(n * divided.eta))
-    r = apart = simulated_radius(public, n, divided.eta, wanted.public_weight, finalists, divided.law)
-    if default is not None and share:
-        apart = estimate_radius(public, default, finalists, divided.noise(weight).sigma)
-    return ChoicePlan(divided.mu, share, divided.pure, finalists, r, apart, wanted.public_weight, rest.divides)
+    finalists = public.finalists(wanted.finalists or _most(n * divided.eta), wanted.public_weight)
+    r = simulated_radius(public, n, divided.eta, wanted.public_weight, finalists, divided.law)
+    return ChoicePlan(divided.mu, share, divided.pure, finalists, r, wanted.public_weight, rest.divides)
 
 
 def _most(said: float) -> int:
@@ -180,13 +177,12 @@ def _most(said: float) -> int:
     return few if few < BY_RANK else MOST
 
 
-def _share(public: PublicLosses, default: int, noise: Callable[[float], NoiseLaw]) -> float:
+def _share(public: PublicLosses, default: int, wanted: Wanted, noise: Callable[[float], NoiseLaw]) -> float:
     """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
-    best = public.order[0]
-    near = public.finalists(FEWEST)
+    best = rival(public, default)
     for share in SHARES:
         drawn = noise(share)
-        r = estimate_radius(public, default, near, drawn.sigma)
+        r = estimate_radius(public, default, best, drawn.sigma, wanted.public_weight)
         if public.difference(default, best, r)[0] >= 2 * r * shows(drawn):
             return share
     return 0.0
@@ -237,24 +233,28 @@ def simulate(
     return np.array(outcomes), np.array(alone)
 
 
-def estimate_radius(public: PublicLosses, default: int, finalists: tuple[int, ...], sigma: float) -> float:
+def rival(public: PublicLosses, default: int) -> int:
+    """Return the best candidate on public rows that is not the default."""
+    return next(j for j in public.order if j != default)
+
+
+def estimate_radius(public: PublicLosses, default: int, chosen: int, sigma: float, weight: float) -> float:
     """Return r of the estimate: the smallest whose cutting hardly shows beside the noise, on public rows.
 
-    ``sigma`` is the noise's standard deviation for differences in an interval of width 1.
+    ``sigma`` is the noise's standard deviation for differences in an interval of width 1, ``weight`` the public weight.
 
-    The bias of the finalists' differences, plus two standard errors, is at most BIAS of the noise where it is
-    largest: a tail that few public rows show counts, too. If no r is small enough, nothing is cut on public rows.
+    The bias of the mean difference, plus two standard errors, is at most BIAS of the noise: a tail that few public rows
+    show counts, too. If no r is small enough, or public rows say nothing, nothing is cut on public rows.
     """
-    V = public.clipped
-    D = np.array([V[default] - V[j] for j in finalists if j != default])  # (s, N)
+    D = public.clipped[default] - public.clipped[chosen]  # (N,)
     largest = float(np.abs(D).max()) or public.largest
-    for part in np.linspace(1, RADIUS_STEPS, RADIUS_STEPS) / RADIUS_STEPS:
-        r = largest * float(part)
+    rows = len(D) * min(weight, 1.0)
+    for step in range(1, RADIUS_STEPS if rows else 0):
+        r = largest * step / RADIUS_STEPS
         over = D - np.clip(D, -r, r)
-        bias = np.abs(over.mean(axis=1)) + 2 * over.std(axis=1) / math.sqrt(D.shape[1])  # (s,)
-        if bias.max() <= BIAS * 2 * r * sigma:
-            break
-    return r
+        if abs(over.mean()) + 2 * over.std() / math.sqrt(rows) <= BIAS * 2 * r * sigma:
+            return r
+    return largest
 
 
 # ---- what can be said before anything is spent ---------------------------------------------------------------------
@@ -335,11 +335,12 @@ def outlook(
     public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **details: Any
 ) -> Outlook:
     """Return what can be said before anything is spent; ``details`` are the other fields of an ``Outlook``."""
-    noise = None if default is None or not plan.share else plan.noise(2 * plan.estimate_radius * weight)
+    noise, expected = None, None
+    if default is not None and plan.share:
+        best = rival(public, default)
+        r = estimate_radius(public, default, best, plan.noise(weight).sigma, plan.public_weight)
+        noise, expected = plan.noise(2 * r * weight), public.difference(default, best, r)[0]
     chosen, alone = simulate(public, n, plan.eta, plan.public_weight, plan.finalists, [plan.radius], plan.law)
-    expected = None
-    if default is not None and noise is not None:
-        expected = public.difference(default, public.order[0], plan.estimate_radius)[0]
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,

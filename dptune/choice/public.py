@@ -96,22 +96,23 @@ class PublicLosses:
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
-    def finalists(self, most: int) -> tuple[int, ...]:
-        """Return at most so many candidates, the best on public rows first.
+    def finalists(self, most: int, weight: float = 1.0) -> tuple[int, ...]:
+        """Return at most so many candidates, the best on public rows first; with ``weight`` w a row counts as w rows.
 
         Near are the best ALWAYS ones and those whose paired mean difference to the best is within NEAR standard
         errors. Those beyond FAR standard errors are left out, except the best two; more than FAR_ROWS rows count as so
         many, since a small difference is not hopeless because it is known well. Of these the best is taken, and then
         the farthest from all that were taken, by the mean absolute difference of public losses: near copies of each
-        other fit the same public rows by luck. Among fewer than BY_RANK finalists ranks decide.
+        other fit the same public rows by luck. Among fewer than BY_RANK finalists ranks decide, unless rows of a
+        small weight say little about ranks.
         """
         ranked = np.array(self.order)
         V = self.clipped
-        apart = distances(V[ranked])
+        apart = weighed(distances(V[ranked]), weight)
         place = np.arange(len(ranked))
         possible = (apart <= FAR * max(1.0, V.shape[1] / FAR_ROWS) ** 0.5) | (place < 2)
         near = (apart <= NEAR) | (place < ALWAYS)
-        kept = ranked[possible & (near if most >= BY_RANK else place < most)]
+        kept = ranked[possible & (near if most >= BY_RANK else place * min(weight, 1.0) < most)]
         taken = [0]
         distance = np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
@@ -131,9 +132,9 @@ class PublicLosses:
         return float(np.abs(better).max()) or self.high - self.low
 
     def difference(self, default: int, j: int, r: float) -> tuple[float, float]:
-        """Return the mean of the default's losses less candidate j's, each cut to [-r, r], and its standard error."""
+        """Return mean and standard deviation of the default's losses less candidate j's, each cut to [-r, r]."""
         cut = np.clip(self.clipped[default] - self.clipped[j], -r, r)
-        return float(cut.mean()), float(cut.std() / len(cut) ** 0.5)
+        return float(cut.mean()), float(cut.std())
 
     @cached_property
     def digest(self) -> str:
@@ -171,14 +172,18 @@ def distances(losses: Matrix) -> Vector:
     return np.where(apart.mean(axis=1) > 0, np.divide(apart.mean(axis=1), error, out=far, where=error > 0), 0.0)
 
 
+def weighed(z: Vector, weight: float) -> Vector:
+    """Return distances in standard errors of rows that count as ``weight`` rows each; 0 if they say nothing."""
+    return z * weight**0.5 if weight else np.zeros(len(z))  # z may be infinite
+
+
 def prior(losses: Matrix, weight: float) -> Vector:
     """Return pi (s,) by the finalists' public losses (s, N); it sums to 1, and no entry is below MIXED / s.
 
     It falls like a Laplace law, not like a normal one: the mean of another population may lie farther away than
     standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform.
     """
-    steps = STEEP * weight**0.5 * distances(losses) if weight else np.zeros(len(losses))
-    return (1 - MIXED) * law(steps) + MIXED / len(losses)
+    return (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED / len(losses)
 
 
 def law(exponents: Vector) -> Vector:

@@ -60,7 +60,8 @@ class PublicChoice:
         default_place: place, from 0, of the candidate that you have today. It is what the estimate compares with.
         loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
-        public_weight: as how many rows a public row counts in the prior; below 1 for rows that are known to be unlike.
+        public_weight: as how many rows a public row counts: in the prior, in who is a finalist, and in both radii.
+            Give .1 or less for public rows of another region, age or year; with 0 public rows only propose.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show. Where choice and
             estimate have all of an epsilon of 2 at most, it is a share of epsilon.
         finalists: number of finalists at most; default by n and the price.
@@ -283,11 +284,14 @@ class PublicChoice:
             return
         if (chosen := self._chosen(made)) == self.default:
             return
-        r = self._plan.estimate_radius
+        plan, weights = self._plan, self._privatizer
+        sigma = plan.noise(weights.largest_weight).sigma
+        r = planning.estimate_radius(self.public, self.default, chosen, sigma, plan.public_weight)
         points = (self._point(self.default), self._point(chosen))
-        query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), self._plan.estimate_mu)
-        predicted, error = self.public.difference(self.default, chosen, r)
-        note = {"predicted": predicted, "predicted_sigma": error}
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), plan.estimate_mu)
+        predicted, spread = self.public.difference(self.default, chosen, r)
+        sampling = math.sqrt(1 / self.public.values.shape[1] + weights.squared_weights)
+        note = {"radius": r, "predicted": predicted, "sampling": spread * sampling}
         noise = LaplaceMechanism if self._plan.pure else GaussianMechanism
         self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note, mechanism=noise)
 
@@ -312,7 +316,7 @@ class PublicChoice:
             self._privatizer.ledger.end_plan(self.name)  # mu that the estimate had, if any, a report may have
         improvement = None
         if estimate is not None and estimate.value is not None and self.default is not None:
-            improvement = PairedEstimate.of(estimate, self._plan.estimate_radius)
+            improvement = PairedEstimate.of(estimate)
         method = "permute-and-flip" if self._plan.pure else "exponential selection"
         return Selection(
             chosen, self.public.m, None, self._plan.mu, method,

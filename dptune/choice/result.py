@@ -76,10 +76,7 @@ class Selection:
                 f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}."
             )
             if gain.surprising:
-                lines.append(
-                    "Noise does not explain the difference: the populations differ, the search has overfitted, or "
-                    "private labels or columns are written differently."
-                )
+                lines.append(_causes(gain))
         if self.estimate is not None:
             lines.append(f"Its mean loss: {self.estimate}.")
         lines += [left, self._next_step()]
@@ -103,3 +100,13 @@ class Selection:
         if self.improvement is not None:
             selection["improvement"] = {**asdict(self.improvement), "interval": list(self.improvement.interval())}
         return selection
+
+
+def _causes(gain: PairedEstimate) -> str:
+    """What may be behind an improvement that public rows did not predict, the likeliest first."""
+    overfitted = "; the search overfitted the public rows" if gain.value < gain.predicted else ""
+    return (
+        "Noise and sampling do not explain the difference. Likely causes, in this order: the populations differ (then "
+        "give public_weight=0.1 in the next choice); private labels or columns are written differently (compare "
+        f"spelling, units and dtypes){overfitted}. The verdict is about the private people and stands."
+    )

@@ -10,8 +10,6 @@ from dptune.ledger.events import chooses, is_laplace
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.results.estimate import Estimate
 
-_RADIUS = {INDEX: "radius", IMPROVEMENT: "estimate_radius"}  # key of a release -> its radius in the plan of the choice
-
 
 def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
     """Return a row for each release, in the order of the charges, as JSON data.
@@ -43,7 +41,7 @@ def _row(charge: Charge, plan: object) -> dict[str, Any]:
         "value": value,
         "candidate": _candidate(charge),
         "sigma": description.get("sigma"),
-        "cut": _cut(charge.key, plan),
+        "cut": _cut(charge, plan),
         "sensitivity": description.get("sensitivity"),
         "mu": charge.mu,
         "eta": description.get("eta"),
@@ -61,8 +59,10 @@ def _intervals(charge: Charge) -> list[list[float]] | None:
     return [list(Estimate(value, sigma, charge.private, laplace=laplace).interval()) for value in charge.value]
 
 
-def _cut(key: str, plan: object) -> object:
-    return plan.get(_RADIUS.get(key, "")) if isinstance(plan, Mapping) and "estimate_radius" in plan else None
+def _cut(charge: Charge, plan: object) -> object:
+    if charge.key == IMPROVEMENT:
+        return charge.note.get("radius")
+    return plan.get("radius") if charge.key == INDEX and isinstance(plan, Mapping) else None
 
 
 def _candidate(charge: Charge) -> int | None:

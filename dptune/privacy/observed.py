@@ -100,6 +100,11 @@ class ObservedLosses(ABC):
         """The largest weight of a person in a mean; public, 1/n if all are equal."""
         return float(self._people.weights.max())
 
+    @property
+    def squared_weights(self) -> float:
+        """The sum of the squared weights of people in a mean; public, 1/n if all are equal."""
+        return float(self._people.weights @ self._people.weights)
+
     def use_clip(self, clip: tuple[float, float]) -> None:
         """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released.
 

@@ -75,7 +75,7 @@ def table(seed: int = 0) -> Table:
 
 
 def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> None:
-    found = measure(Cell("bowl", 0, False, 1000, "epsilon = 4", 0), table())
+    found = measure(Cell("bowl", 0, "one", 1000, "epsilon = 4", 0), table())
     assert found["verdict"] == "better"
     assert abs(found["improvement"] - found["cut"]) < 3 * found["half"]
     assert found["loss"] < 0.5

@@ -15,7 +15,9 @@ from sklearn.dummy import DummyRegressor
 import dptune
 from dptune.choice import planning
 from dptune.choice.choosing import private_losses
+from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import FAR, PublicLosses, centred, distances, law, prior
+from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
@@ -38,8 +40,9 @@ def test_exponents_and_improvement_are_those_of_the_formula(tmp_path: Path, budg
     statistic, scale = noise.seen[0]
     np.testing.assert_allclose(statistic / scale, expected, rtol=1e-4, atol=1e-4)  # rows are kept in float32
     assert found.index == f[int(np.argmin(expected))]
-    r, gain = plan.estimate_radius, found.improvement
+    gain = found.improvement
     assert gain is not None
+    r = gain.radius
     assert gain.value == pytest.approx(np.clip(L[0] - L[found.index], -r, r).mean(), abs=1e-5)
     assert gain.predicted == pytest.approx(np.clip(V[0] - V[found.index], -r, r).mean())
     if budget is None:
@@ -207,6 +210,18 @@ def test_a_public_row_of_weight_four_counts_as_four() -> None:
     np.testing.assert_allclose(prior(PUBLIC, 0.0), 1 / CANDIDATES)
 
 
+def test_a_weight_counts_in_finalists_and_in_the_estimate_s_radius() -> None:
+    """Three copies of each row, of a third of the weight, are the rows; of weight 0 they say nothing."""
+    rows, copies = (PublicLosses.of(np.tile(losses(4, N, 40), (1, k)), None) for k in (1, 3))
+    assert copies.finalists(35, 1 / 3) == rows.finalists(35)
+    for most in (20, 35):
+        assert len(rows.finalists(most, 0.0)) == most
+        assert min(rows.finalists(most, 0.0)) < min(rows.finalists(most))  # the worst come first in these losses
+    radii = [planning.estimate_radius(of, 0, 9, 0.01, w) for of, w in ((rows, 1.0), (copies, 1 / 3), (rows, 0.1))]
+    assert radii[0] == radii[1] < radii[2]
+    assert planning.estimate_radius(rows, 0, 9, 0.01, 0.0) == np.abs(rows.clipped[0] - rows.clipped[9]).max()
+
+
 def test_the_simulated_radius_protects_who_loses_much() -> None:
     """Nearly all gain a little by the candidates that ruin a few: a small radius would not see it."""
     rng = np.random.default_rng(0)
@@ -319,19 +334,49 @@ def test_below_far_the_best_twenty_are_finalists_as_before() -> None:
 
 def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
     V = few()
-    plans = [choice_in(tmp_path / name, which)._plan for name, which in (("all", V), ("alike", V[:5]))]
-    assert plans[0].estimate_radius == pytest.approx(plans[1].estimate_radius)
-    assert plans[0].radius == pytest.approx(plans[1].radius)
-    assert plans[0].estimate_radius < 0.2
+    choices = [choice_in(tmp_path / name, which) for name, which in (("all", V), ("alike", V[:5]))]
+    assert choices[0]._plan.radius == pytest.approx(choices[1]._plan.radius)
+    assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows)
+    assert choices[0].outlook.shows < 0.2
+
+
+def test_a_wild_finalist_that_is_not_chosen_changes_no_verdict(tmp_path: Path) -> None:
+    wild = few()[0] + np.where(np.arange(ROWS) % 30 == 0, 4.0, -0.05)
+    choices = [
+        choice_in(tmp_path / name, V) for name, V in (("tame", few()[:5]), ("wild", np.vstack([few()[:5], wild])))
+    ]
+    assert choices[1].finalists[-1] == 5
+    assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows, rel=0.1)  # shares may differ
+    radii = [planning.estimate_radius(choice.public, 0, 1, 0.01, 1.0) for choice in choices]
+    assert radii[0] == radii[1]
+
+
+def test_a_surprise_counts_the_sampling_of_both_groups(tmp_path: Path) -> None:
+    weights = np.linspace(1, 9, PEOPLE)
+    found = chosen(dptune.PublicChoice(PUBLIC, privatizer(tmp_path, person_weights=weights), name="x", default_place=0))
+    gain, w = found.improvement, weights / weights.sum()
+    assert gain is not None
+    cut = np.clip(PUBLIC[0] - PUBLIC[found.index], -gain.radius, gain.radius)
+    assert gain.sampling == pytest.approx(cut.std() * (1 / N + w @ w) ** 0.5)
+
+
+@pytest.mark.parametrize("value", [-1.0, 3.0])
+def test_the_causes_of_a_surprise_come_with_a_next_step(value: float) -> None:
+    gain = PairedEstimate(value, 0.1, True, radius=2.0, predicted=1.0, sampling=0.1)
+    said = Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=9).summary()
+    causes = ["the populations differ", "public_weight=0.1", "written differently", "spelling, units and dtypes"]
+    found = [said.index(cause) for cause in causes]
+    assert found == sorted(found)
+    assert ("overfitted" in said) is (value < 1.0)  # which cannot be why people gain more
 
 
 def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> None:
     choice = choice_in(tmp_path, few(), default_place=5)
     assert 5 not in choice.finalists
     assert 5 in choice.to_train
-    assert choice._plan.radius < 0.2 < 1.0 < choice._plan.estimate_radius
     found = chosen(choice, few(MANY, 1))
     assert found.improvement is not None
+    assert choice._plan.radius < 0.2 < 1.0 < found.improvement.radius
     assert found.verdict == "better"
     assert "Better than the default" in found.summary()
     assert "better: the mean loss improves by" in str(found)

@@ -58,7 +58,7 @@ def test_choice_and_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
     assert (made.mu, told.mu) == (None, None)
     assert made.description["epsilon"] + told.description["epsilon"] == pytest.approx(1.0)
     assert told.description["epsilon"] == pytest.approx(plan.share)
-    scale = 2 * plan.estimate_radius / (PEOPLE * told.description["epsilon"])
+    scale = 2 * told.note["radius"] / (PEOPLE * told.description["epsilon"])
     assert told.description["scale"] == pytest.approx(scale, rel=1e-5)
     assert found.improvement is not None
     assert found.improvement.sigma == pytest.approx(2**0.5 * scale, rel=1e-5)
