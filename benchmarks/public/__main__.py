@@ -1,4 +1,4 @@
-"""Public rows propose, private people decide: `python -m benchmarks.public [--splits 12] [--forms one age answer] [--show]`.
+"""Public rows propose, private people decide: `python -m benchmarks.public [--splits 12] [--forms one age] [--show]`.
 
 Ten tables of people, 300 public rows, 12 splits; constants were chosen on others (:mod:`benchmarks.public.constants`).
 What stands in `<out>/results/public.jsonl` is not run again. Collected losses are kept in `--tables` (300 MB; each
