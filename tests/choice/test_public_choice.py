@@ -1,8 +1,6 @@
 """A choice that public rows have prepared: its law, plan and finalists, its price, and what it does after a crash."""
 
 import json
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,8 @@ from noises import CannedNoise, NoNoise
 from sklearn.dummy import DummyRegressor
 
 import dptune
-from dptune.choice import planning
 from dptune.choice.choosing import private_losses
-from dptune.choice.paired import PairedEstimate
-from dptune.choice.public import FAR, PublicLosses, centred, distances, law, prior
-from dptune.choice.result import Selection
-from dptune.errors import BudgetMismatch
-from dptune.ledger.filter import Allowance
+from dptune.choice.public import PublicLosses
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 
 EPSILON_4 = dptune.Budget.approximate_dp(4.0, 1e-5)
@@ -188,64 +181,6 @@ def test_that_asking_the_people_failed_is_shown_nowhere(tmp_path: Path, public: 
     assert shown[0] == shown[1] == shown[2]
 
 
-# ---- what public rows say --------------------------------------------------------------------------------------------
-
-
-def test_the_prior_falls_with_paired_standard_errors() -> None:
-    V = PUBLIC.copy()
-    V[3] = V[-1]  # equal to the best
-    V[4] = V[-1] + 1e-9  # worse for every row
-    z, odds = distances(V), prior(V, 1.0)
-    assert odds.sum() == pytest.approx(1.0)
-    assert z[3] == z[-1] == 0.0
-    assert z[4] > 1e6
-    assert (z[:3] > 1).all()
-    assert odds[3] == odds[-1] == odds.max()
-    assert odds[4] == pytest.approx(0.2 / len(V))  # misled people lose log 5 and log s at most
-    np.testing.assert_allclose(odds, 0.8 * law(2 * z) + 0.2 / len(V))
-
-
-def test_a_public_row_of_weight_four_counts_as_four() -> None:
-    np.testing.assert_allclose(prior(PUBLIC, 4.0), prior(np.tile(PUBLIC, (1, 4)), 1.0))
-    np.testing.assert_allclose(prior(PUBLIC, 0.0), 1 / CANDIDATES)
-
-
-def test_a_weight_counts_in_finalists_and_in_the_estimate_s_radius() -> None:
-    """Three copies of each row, of a third of the weight, are the rows; of weight 0 they say nothing."""
-    rows, copies = (PublicLosses.of(np.tile(losses(4, N, 40), (1, k)), None) for k in (1, 3))
-    assert copies.finalists(35, 1 / 3) == rows.finalists(35)
-    for most in (20, 35):
-        assert len(rows.finalists(most, 0.0)) == most
-        assert min(rows.finalists(most, 0.0)) < min(rows.finalists(most))  # the worst come first in these losses
-    radii = [planning.estimate_radius(of, 0, 9, 0.01, w) for of, w in ((rows, 1.0), (copies, 1 / 3), (rows, 0.1))]
-    assert radii[0] == radii[1] < radii[2]
-    assert planning.estimate_radius(rows, 0, 9, 0.01, 0.0) == np.abs(rows.clipped[0] - rows.clipped[9]).max()
-
-
-def test_the_simulated_radius_protects_who_loses_much() -> None:
-    """Nearly all gain a little by the candidates that ruin a few: a small radius would not see it."""
-    rng = np.random.default_rng(0)
-    fair = 0.5 + 0.05 * rng.standard_normal((10, 300))
-    unfair = fair - 0.05
-    unfair[:, :15] += 3.0
-    public = PublicLosses.of(np.abs(np.vstack([fair, unfair])), None)
-    r = planning.simulated_radius(public, 300, 3.0, 1.0, public.order, law)
-    mean = np.clip(centred(public.clipped), -r, r).mean(axis=1)
-    assert mean[:10].mean() < mean[10:].mean()
-
-
-def test_equal_candidates_are_finalists_once_each(tmp_path: Path) -> None:
-    """Near the best are 60 candidates of three kinds: each kind is there before the second of any."""
-    kinds = np.repeat(losses(6, N, 1), 3, axis=0)
-    kinds[1] += 1e-3 * np.tile([1, -1], N // 2)
-    kinds[2] += 2e-3 * np.tile([-1, 1], N // 2)
-    among = PublicLosses.of(np.repeat(kinds, 20, axis=0), None).finalists(45)
-    assert len(set(among)) == len(among) == 45
-    assert {j // 20 for j in among} == {0, 1, 2}
-    same = dptune.PublicChoice(np.ones((60, N)), privatizer(tmp_path), name="x", finalists=50)
-    assert len(set(same.finalists)) == 50
-
-
 # ---- the budget ------------------------------------------------------------------------------------------------------
 
 
@@ -294,150 +229,3 @@ def test_a_choice_of_the_default_leaves_the_estimate_s_part(tmp_path: Path, budg
     spend(p, left.unplanned, "report")
     with pytest.raises(dptune.BudgetExhausted):
         spend(p, 0.1, "another")
-
-
-# ---- hopeless candidates, and what is said ------------------------------------------------------------
-
-
-ROWS, MANY = 150, 300
-
-
-def few(rows: int = ROWS, seed: int = 0) -> np.ndarray:
-    """Losses (9, rows): five candidates that are much alike, and four, the last, that a training lost."""
-    rng = np.random.default_rng(seed)
-    usual = rng.gamma(1.0, 0.1, size=rows)
-    alike = [usual + 0.04 * rng.normal(size=rows) + 0.005 * j for j in range(5)]
-    return np.array([*alike, *(usual + rng.uniform(1.0, 5.0, size=rows) for _ in range(4))])
-
-
-def choice_in(folder: Path, V: np.ndarray, **about: Any) -> dptune.PublicChoice:
-    return dptune.PublicChoice(V, privatizer(folder, n=MANY), **{"name": "x", "default_place": 0, **about})
-
-
-@pytest.mark.parametrize("most", [20, 100])
-def test_hopeless_candidates_are_no_finalists_but_two_are_left(most: int) -> None:
-    assert sorted(PublicLosses.of(few(), None).finalists(most)) == [0, 1, 2, 3, 4]
-    two = PublicLosses.of(few()[[0, 5, 6, 7]], None).finalists(most)
-    assert (two[0], len(two)) == (0, 2)
-    many = PublicLosses.of(few(20_000), None)  # do not make a slightly worse one hopeless
-    assert distances(many.clipped)[4] > 2 * FAR
-    assert sorted(many.finalists(most)) == [0, 1, 2, 3, 4]
-
-
-def test_below_far_the_best_twenty_are_finalists_as_before() -> None:
-    rng = np.random.default_rng(1)
-    V = np.abs(rng.normal(size=200) + 0.3 * rng.normal(size=(30, 200))) + 0.003 * np.arange(30)[:, None]
-    public = PublicLosses.of(V, None)
-    assert distances(public.clipped[list(public.order[:20])]).max() < FAR
-    assert public.finalists(20) == public.order[:20]
-
-
-def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
-    V = few()
-    choices = [choice_in(tmp_path / name, which) for name, which in (("all", V), ("alike", V[:5]))]
-    assert choices[0]._plan.radius == pytest.approx(choices[1]._plan.radius)
-    assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows)
-    assert choices[0].outlook.shows < 0.2
-
-
-def test_a_wild_finalist_that_is_not_chosen_changes_no_verdict(tmp_path: Path) -> None:
-    wild = few()[0] + np.where(np.arange(ROWS) % 30 == 0, 4.0, -0.05)
-    choices = [
-        choice_in(tmp_path / name, V) for name, V in (("tame", few()[:5]), ("wild", np.vstack([few()[:5], wild])))
-    ]
-    assert choices[1].finalists[-1] == 5
-    assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows, rel=0.1)  # shares may differ
-    radii = [planning.estimate_radius(choice.public, 0, 1, 0.01, 1.0) for choice in choices]
-    assert radii[0] == radii[1]
-
-
-def test_a_surprise_counts_the_sampling_of_both_groups(tmp_path: Path) -> None:
-    weights = np.linspace(1, 9, PEOPLE)
-    found = chosen(dptune.PublicChoice(PUBLIC, privatizer(tmp_path, person_weights=weights), name="x", default_place=0))
-    gain, w = found.improvement, weights / weights.sum()
-    assert gain is not None
-    cut = np.clip(PUBLIC[0] - PUBLIC[found.index], -gain.radius, gain.radius)
-    assert gain.sampling == pytest.approx(cut.std() * (1 / N + w @ w) ** 0.5)
-
-
-@pytest.mark.parametrize("value", [-1.0, 3.0])
-def test_the_causes_of_a_surprise_come_with_a_next_step(value: float) -> None:
-    gain = PairedEstimate(value, 0.1, True, radius=2.0, predicted=1.0, sampling=0.1)
-    said = Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=9).summary()
-    causes = ["the populations differ", "public_weight=0.1", "written differently", "spelling, units and dtypes"]
-    found = [said.index(cause) for cause in causes]
-    assert found == sorted(found)
-    assert ("overfitted" in said) is (value < 1.0)  # which cannot be why people gain more
-
-
-def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> None:
-    choice = choice_in(tmp_path, few(), default_place=5)
-    assert 5 not in choice.finalists
-    assert 5 in choice.to_train
-    found = chosen(choice, few(MANY, 1))
-    assert found.improvement is not None
-    assert choice._plan.radius < 0.2 < 1.0 < found.improvement.radius
-    assert found.verdict == "better"
-    assert "Better than the default" in found.summary()
-    assert "better: the mean loss improves by" in str(found)
-
-
-def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(tmp_path: Path) -> None:
-    rarely = choice_in(tmp_path / "a", few(), default_place=4, mu=0.1).outlook
-    assert rarely.shows is not None
-    assert rarely.expected == pytest.approx(0.02, abs=0.01)
-    assert rarely.expected < rarely.shows
-    said = re.search(r"an improvement of (0\.0\d+), which the estimate would show in (\d+)% of runs\.", str(rarely))
-    assert said is not None
-    assert float(said[1]) == pytest.approx(rarely.expected, rel=0.01)
-    sigma = rarely.shows / (1.959964 + 1.644854)
-    shown = np.random.default_rng(0).normal(rarely.expected, sigma, size=200_000) > 1.959964 * sigma
-    assert int(said[2]) == pytest.approx(100 * shown.mean(), abs=1)
-    none = choice_in(tmp_path / "b", few()).outlook
-    assert "Public rows expect no improvement over the default." in str(none)
-    for gain, said in ((0.0123, " 0.012."), (0.0, " none: you pay for the verdict.")):
-        assert f"Expected gain over cross-validation alone:{said}" in str(replace(none, gain=gain))
-    for name, default in (("it shows", 5), ("no default", None)):
-        assert "Public rows expect" not in str(choice_in(tmp_path / name, few(), default_place=default).outlook)
-
-
-def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
-    choice = choice_in(tmp_path, few())
-    assert choice.announcement == str(choice.outlook)
-    chosen(choice, few(MANY, 1))
-    again = choice_in(tmp_path, few())
-    assert again.announcement == choice.announcement == "Recorded answer of 'x'; nothing is charged."
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"name": "search"}, "'search' belongs to a search, a report or a choice without public rows. "),
-        ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160); public losses. "),
-        ({"default_place": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
-    ],
-)
-def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    choice = choice_in(tmp_path, few(), mu=1.0)
-    chosen(choice, few(MANY, 1))
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db")
-    ledger.fix_plan("search", lambda rest: {"mu": 1.0})
-    spent = ledger.spent()
-    if "name" not in change:
-        said += "The answer of that choice stays recorded. "
-    with pytest.raises(BudgetMismatch, match=re.escape(f"{said}Give this choice another name=")):
-        choice_in(tmp_path, **{"V": change.pop("public", few()), "mu": 1.0, **change})
-    assert ledger.spent() == spent
-
-
-@pytest.mark.parametrize("eta", [0.0, 1.0])
-@pytest.mark.parametrize("shares", [{}, {"estimate_share": 0.3}, {"report_share": 0.3}])
-def test_nothing_is_planned_of_a_budget_that_is_spent(eta: float, shares: dict[str, float]) -> None:
-    """Also if a limit of choices is left: an estimate, or a report, is none."""
-    public = PublicLosses.of(np.random.default_rng(0).uniform(size=(5, 40)), (0.0, 1.0))
-    wanted = planning.Wanted(mu=None, public_weight=1.0, **{"estimate_share": None, **shares}, finalists=None)
-    rest = Allowance(left=eta, unplanned=0.0, holders=(), eta=eta)
-    plan = planning.plan(public, rest, wanted, n=100, default=0, weight=0.01)
-    assert (plan.mu, plan.choice_mu, plan.finalists) == (0.0, 0.0, ())
-    alone = planning.plan(public, rest, wanted, n=100, default=None, weight=0.01)
-    assert (alone.choice_mu > 0) == (eta > 0 and "report_share" not in shares)
