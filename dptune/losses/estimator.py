@@ -19,7 +19,7 @@ from dptune.losses.rows import Rows
 from dptune.losses.steady import depends_on_others
 from dptune.privacy.seal.copied import copied
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
-from dptune.privacy.seal.quiet import quietly
+from dptune.privacy.seal.silence import quietly
 
 Function: TypeAlias = Callable[[Any], Any]
 

@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from dptune.errors import InputError
-from dptune.privacy.seal.quiet import quietly
+from dptune.privacy.seal.silence import quietly
 
 
 def copied(model: Any) -> Any:

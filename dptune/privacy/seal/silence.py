@@ -1,23 +1,43 @@
-"""What a process prints, warns and logs is sent to nowhere, for good or for a while.
+"""While private rows are asked about, the process prints, warns and logs nothing, and its generators stay as they are.
 
 Descriptors 1 and 2 are pointed elsewhere, so that C and C++ libraries, child processes and streams that were kept from
-before fall silent as well as ``print``. The ``sys.stdout`` of a notebook lies on no descriptor, and is replaced.
+before fall silent as well as ``print``. The ``sys.stdout`` of a notebook has no descriptor, and is replaced.
+
+All of this belongs to the process. The silence begins with the first thread that asks and ends with the last one, and
+meanwhile it swallows what other threads print, too. Inside a silence another one costs nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import os
+import random
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
+from functools import partial
+from typing import Any, TextIO
 
+import numpy as np
+
+from dptune._checks import attempt
 from dptune._locks import ForkSafeLock
 
 _DESCRIPTORS = (1, 2)  # standard output and error
-_ONE_AT_A_TIME = ForkSafeLock()  # all of this belongs to the process: who ends first would end the others' silence
+_LOKY = "joblib.externals.loky.reusable_executor"
+_ABSENT = object()
 
 
 def swallow() -> None:
@@ -26,27 +46,124 @@ def swallow() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in _DESCRIPTORS:
         os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    if nowhere not in _DESCRIPTORS:
+        os.close(nowhere)
+
+
+def quietly(method: Callable[[Any], Any], X: Any) -> Any:
+    """Return the method's result, or what it raised, panics included, in silence."""
+    with silence():
+        try:
+            return method(X)
+        except KeyboardInterrupt:
+            pass
+        except BaseException as error:  # noqa: BLE001 - one person's record may have caused it
+            return error
+    raise KeyboardInterrupt  # a new one: the other's frames hold private values
 
 
 @contextmanager
-def silence() -> Iterator[None]:
-    """Swallow what all threads print, warn and log meanwhile; a second silence, in another thread, waits for the first.
+def silence(*, trains: bool = False) -> Iterator[None]:
+    """Swallow what all threads print, warn and log meanwhile, and undo what they draw from the global generators.
 
-    Swallowed: Python's streams, those that were kept from before and lie on descriptors 1 and 2 (``sys.__stderr__``,
-    loguru's), the descriptors themselves (C, C++, child processes), ``warnings``, and ``logging`` at all levels.
-    Not swallowed: files and connections that somebody opens, so a logger that is not of ``logging`` and writes to one;
-    a notebook's stream that was kept from before; what threads that were left running print after the end.
+    Swallowed: Python's streams, the descriptors (C, C++, child processes that are started meanwhile, joblib's workers),
+    ``warnings``, and ``logging`` at all levels.
+    Not swallowed: files and connections that somebody opens, such as those of a logger that is not of ``logging``; what
+    processes of another pool print that was started before; what threads that were left running print after the end.
+
+    The generators of ``random``, ``numpy.random`` and, if it was imported, ``torch`` return to where they were.
+
+    Args:
+        trains: somebody may train with noise meanwhile. The generators are then seeded anew, because noise that is
+            drawn twice protects nobody.
     """
-    with _ONE_AT_A_TIME, _no_descriptors(), _no_streams(), _no_logs(), warnings.catch_warnings(action="ignore"):
+    if getattr(_THREAD, "asks", False):
+        _PROCESS.trains |= trains
         yield
+        return
+    _PROCESS.enter(trains)
+    try:
+        _THREAD.asks = True
+        with np.errstate(all="ignore"), nullcontext() if trains else _no_processes():
+            yield
+    finally:
+        _THREAD.asks = False
+        _PROCESS.leave()
+
+
+class _Process:
+    """The silence of the process, with a count of the threads that are in it."""
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        self.askers = 0
+        self.trains = False
+        self._end = ExitStack()
+
+    def enter(self, trains: bool) -> None:
+        """Begin with the first thread; if that fails, the process is as it was."""
+        with self.lock:
+            if not self.askers:
+                self.trains = False
+                with ExitStack() as end:
+                    for each in (_no_descriptors(), *_no_streams(), _no_logs(), _no_old_workers()):
+                        end.enter_context(each)
+                    end.enter_context(warnings.catch_warnings(action="ignore"))
+                    end.callback(self._undo, _generators(), _torch() is not None)
+                    self._end = end.pop_all()
+            self.askers += 1
+            self.trains |= trains
+
+    def leave(self) -> None:
+        """End with the last thread."""
+        with self.lock:
+            self.askers -= 1
+            if not self.askers:
+                self._end.close()
+
+    def _undo(self, generators: list[Callable[[], object]], knew_torch: bool) -> None:
+        if self.trains:
+            generators = [random.seed, _NUMPY.seed]
+        if (torch := _torch()) is not None and (self.trains or not knew_torch):
+            generators.append(torch.seed)
+        for each in generators:
+            attempt(each, failed=None)
+
+    def forked(self) -> None:
+        """End the silence in a child of a thread that is not in it: those that were have stayed in the parent."""
+        if self.askers and not getattr(_THREAD, "asks", False):
+            self.askers = 0
+            self._end.close()
+
+
+_PROCESS, _THREAD = _Process(), threading.local()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_PROCESS.lock.__enter__,
+        after_in_parent=partial(_PROCESS.lock.__exit__, None, None, None),
+        after_in_child=_PROCESS.forked,
+    )
+
+# The interpreter looks this function up for each warning, filtered already; the stubs of `warnings` do not have it.
+# Another thread that leaves `catch_warnings` restores the filters, which belong to the process, during a silence.
+_show: Callable[[Any], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
+
+
+def _shown(message: Any) -> None:
+    if not _PROCESS.askers:
+        _show(message)
+
+
+warnings._showwarnmsg = _shown  # type: ignore[attr-defined]
 
 
 @contextmanager
 def _no_descriptors() -> Iterator[None]:
+    for descriptor in _DESCRIPTORS:
+        _open(descriptor)
     kept = [os.dup(descriptor) for descriptor in _DESCRIPTORS]
-    swallow()
     try:
+        swallow()
         yield
     finally:
         _flush()
@@ -55,30 +172,89 @@ def _no_descriptors() -> Iterator[None]:
             os.close(copy)
 
 
-@contextmanager
-def _no_streams() -> Iterator[None]:
-    out, err = (open(each, "w", closefd=False, buffering=1) for each in _DESCRIPTORS)  # noqa: SIM115 - never closed:
-    # a handler that is made meanwhile keeps its stream, and may speak afterwards
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            yield
-        finally:
-            _flush()
+def _open(descriptor: int) -> None:
+    """Let a closed descriptor lead nowhere, for good: a file that got its number would be standard output."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != descriptor:
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
+
+def _no_streams() -> Iterator[AbstractContextManager[Any]]:
+    for stream in (sys.stdout, sys.stderr):  # somebody may have kept a notebook's, which has no descriptor
+        yield _replaced(stream, "write", lambda text, *_: len(text))
+    for redirect, stream in zip((redirect_stdout, redirect_stderr), _nowhere(), strict=True):
+        yield redirect(stream)
+
+
+@functools.cache
+def _nowhere() -> tuple[TextIO, ...]:
+    """Streams on the descriptors, never closed: a handler that is made meanwhile keeps one, and may speak later."""
+    return tuple(open(descriptor, "w", closefd=False, buffering=1) for descriptor in _DESCRIPTORS)
+
+
+def _no_logs() -> AbstractContextManager[None]:
+    """Drop records where loggers hand them over: ``logging.disable`` could be taken back meanwhile."""
+    return _replaced(logging.Logger, "callHandlers", lambda logger, record: None)
 
 
 @contextmanager
-def _no_logs() -> Iterator[None]:
-    level = logging.root.manager.disable
-    logging.disable(sys.maxsize)
+def _no_old_workers() -> Iterator[None]:
+    """Let joblib start new processes: those of before have the descriptors of before."""
+    loky = sys.modules.get(_LOKY)
+    with _replaced(loky, "_executor", None), _replaced(loky, "_executor_kwargs", None):
+        yield
+
+
+def _no_processes() -> AbstractContextManager[Any]:
+    """Let joblib use threads in this thread's calls, unless a model names another backend: processes start slowly."""
+    config = getattr(sys.modules.get("joblib"), "parallel_config", None)
+    return nullcontext() if config is None else config(backend="threading")
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Replace an attribute for a while; of an owner that refuses, or is None, nothing."""
+    before = attempt(lambda: vars(owner).get(name, _ABSENT), failed=_ABSENT)
+    with suppress(AttributeError, TypeError):
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        logging.disable(level)
+        with suppress(AttributeError, TypeError):
+            delattr(owner, name) if before is _ABSENT else setattr(owner, name, before)
+
+
+_NUMPY: Any = np.random
+
+
+def _torch() -> Any:
+    """Return PyTorch if it was imported, to the end."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "get_rng_state") else None
+
+
+def _generators() -> list[Callable[[], object]]:
+    """Return what puts each global generator of the process where it is now."""
+    undo: list[Callable[[], object]] = [
+        partial(random.setstate, random.getstate()),
+        partial(_NUMPY.set_state, _NUMPY.get_state(legacy=False)),
+    ]
+    if (torch := _torch()) is not None:
+        undo.append(partial(torch.set_rng_state, torch.get_rng_state()))
+        if torch.cuda.is_initialized():
+            undo.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+    return undo
+
+
+_C: Any = attempt(ctypes.CDLL, None, failed=None)
 
 
 def _flush() -> None:
     """Write what Python and C still hold back to where it was meant to go."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        if stream is not None:
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)
+        attempt(lambda stream=stream: stream.flush(), failed=None)
+    attempt(lambda: _C.fflush(None), failed=None)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dptune.losses.estimator import estimator_losses
-from dptune.privacy.seal.quiet import quietly
+from dptune.privacy.seal.silence import quietly
 from dptune.privacy.seal.silence import silence
 
 KEPT, LOUDER = sys.__stderr__, logging.CRITICAL + 10  # a stream from before, as loguru keeps one
