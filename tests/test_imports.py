@@ -235,7 +235,6 @@ SPEAKING = {  # file -> what it imports, what it calls, and how often
     "ledger/durable.py": ({"logging"}, "warning", 1),  # a new ledger is announced
     "ledger/server.py": ({"logging"}, "warning", 1),  # a server that is away, in its own words
     "audit/transcript.py": ({"logging"}, "warning", 0),  # listens
-    "privacy/seal/quiet.py": ({"warnings"}, "warn", 0),
     "privacy/seal/silence.py": ({"warnings", "logging"}, "warn", 0),
 }
 

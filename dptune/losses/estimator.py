@@ -19,7 +19,8 @@ from dptune.losses.rows import Rows
 from dptune.losses.steady import depends_on_others
 from dptune.privacy.seal.copied import copied
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
-from dptune.privacy.seal.silence import quietly
+from dptune.privacy.seal.reachable import refuse_shared
+from dptune.privacy.seal.silence import quietly, silence
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -55,8 +56,11 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
             answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
     """
-    examples = Examples.of(Rows(X, y, like), columns_of(estimator))
-    return _Asked(as_loss(loss), estimator, examples).losses()
+    named = as_loss(loss)
+    refuse_shared(X, y, **{"like=": like, "the loss": _own(named)})
+    with silence():
+        examples = Examples.of(Rows(X, y, like), columns_of(estimator))
+        return _Asked(named, estimator, examples).losses()
 
 
 class EstimatorLosses:
@@ -78,7 +82,7 @@ class EstimatorLosses:
     ) -> None:
         self._loss = as_loss(loss)  # refuses a metric that is no mean
         self._function, self.trains_in_public = function, trains_in_public
-        self._private = PrivateExamples(function, data, rows)
+        self._private = PrivateExamples(function, data, rows, _own(self._loss))
 
     def __call__(self, argument: Any) -> Array:
         """Return the losses of the model that is trained at ``argument`` (rows,)."""
@@ -91,13 +95,16 @@ class EstimatorLosses:
 
     def losses_of(self, model: Any) -> Array:
         """Return the losses of the private examples (rows,)."""
-        return self.try_out(model).losses()
+        with silence(trains=not self.trains_in_public):
+            return self.try_out(model).losses()
 
     def try_out(self, model: Any) -> _Asked:
         """Refuse a model that does not answer one public row; in public, if its training is."""
         self._private.load()
         try:
-            return _Asked(self._loss, model, self._private.read(columns_of(model)))
+            with silence(trains=not self.trains_in_public):
+                self._private.refuse_model(model)
+                return _Asked(self._loss, model, self._private.read(columns_of(model)))
         except InputError as error:
             mistake = str(error) if self.trains_in_public else None
         raise ObjectiveRefused(mistake) if mistake else RuntimeError("the model was refused")
@@ -220,6 +227,11 @@ class _Asked:
         if self._loss.output != "predict_proba" or output.dtype.kind == "O":  # objects are read row by row
             return output.ndim == 1
         return output.shape == (m, k) or (k == 2 and output.ndim == 1)
+
+
+def _own(loss: NamedLoss) -> Callable[..., Any] | None:
+    """Return the function of a loss of the user's."""
+    return None if is_named(loss) else loss.function
 
 
 def columns_of(estimator: Any) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,7 +16,8 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
 from dptune.losses.steady import specimens
 from dptune.privacy.seal.parsing import as_array
-from dptune.privacy.seal.reachable import refuse_reachable
+from dptune.privacy.seal.reachable import refuse_reachable, refuse_shared
+from dptune.privacy.seal.silence import silence
 
 Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
 
@@ -57,11 +59,19 @@ class PrivateExamples:
         function: that trains; it must not reach the examples.
         data: the examples, or a function that loads them.
         rows: how many they are.
+        loss: the loss function, which must not reach them either: a person's loss depends on that person's row only.
     """
 
-    def __init__(self, function: Callable[[Any], Any], data: Data | Callable[[], Data], rows: int) -> None:
-        self._function, self._data, self._rows = function, data, rows
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        data: Data | Callable[[], Data],
+        rows: int,
+        loss: Callable[..., Any] | None = None,
+    ) -> None:
+        self._function, self._data, self._rows, self._loss = function, data, rows, loss
         self._loaded: Rows | None = None
+        self._given = Rows(None, None)  # as they were given, to be compared in memory
         self._read: dict[int | None, Examples] = {}  # by the number of columns, where only a model says it
         self._loading = ForkSafeLock()
         if callable(data):
@@ -71,16 +81,23 @@ class PrivateExamples:
 
     def load(self) -> Rows:
         """Return the examples as they were given; what can be read without a model is read."""
-        with self._loading:
+        with self._loading, nullcontext() if self._loaded is not None else silence():
             if self._loaded is None:
-                data = _checked(_load(self._data) if callable(self._data) else self._data, self._rows)
-                self._refuse(data)
-                self._loaded = data
+                given = _as_rows(_load(self._data) if callable(self._data) else self._data)
+                data = _checked(given, self._rows)
+                self._refuse(given, data)
+                self._given, self._loaded = given, data
             return self._loaded
 
-    def _refuse(self, data: Rows) -> None:
+    def refuse_model(self, model: Any) -> None:
+        """Refuse a model that holds the examples: whoever gets the model would get them."""
+        given = self._given
+        refuse_shared(given.X, given.y, **{f"the {type(model).__name__}": model})
+
+    def _refuse(self, given: Rows, data: Rows) -> None:
         try:
-            refuse_reachable(self._function, data.X, data.y, loaded=callable(self._data))
+            refuse_reachable(self._function, given.X, given.y, loaded=callable(self._data))
+            refuse_shared(given.X, given.y, **{"like=": given.like, "the loss": self._loss})
             if not needs_columns(data.X, data.like):
                 self._read[None] = Examples.of(data)
         except InputError as error:
@@ -98,7 +115,7 @@ class PrivateExamples:
         return self._read[wanted]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loaded": None, "_read": {}}
+        return {**self.__dict__, "_given": None, "_loaded": None, "_read": {}}
 
 
 def _load(loader: Callable[[], Data]) -> Data:
@@ -115,13 +132,17 @@ def _load(loader: Callable[[], Data]) -> Data:
     )
 
 
-def _checked(data: Any, rows: int) -> Rows:
-    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
+def _as_rows(data: Any) -> Rows:
     examples = Rows(*data) if isinstance(data, tuple | list) and len(data) == 2 else data
-    if not isinstance(examples, Rows):
-        raise ObjectiveRefused(
-            f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
-        )
+    if isinstance(examples, Rows):
+        return examples
+    raise ObjectiveRefused(
+        f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
+    )
+
+
+def _checked(examples: Rows, rows: int) -> Rows:
+    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
     y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
     if y is None:
         raise ObjectiveRefused(

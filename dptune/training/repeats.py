@@ -113,8 +113,8 @@ def repeat_and_select(
 
     A repeat that raises, or whose losses are not a vector of n, is never chosen. A report about it would reveal how
     many repeats there were, so there is none. What the process prints, warns and logs meanwhile is
-    swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the list). Another
-    thread's selection waits for this one. Files that ``once`` writes and connections that it opens, such as an
+    swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the list). The global
+    generators are seeded anew afterwards. Files that ``once`` writes and connections that it opens, such as an
     experiment tracker's, are not swallowed. Try ``once`` on public rows first.
 
     The end of the call reveals something about the number of repeats. Let it run where nobody watches, as a job of the
@@ -145,7 +145,7 @@ def repeat_and_select(
     noise = noise_source(noise)
     ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first keeps what is shown, in whatever order
     score = _score(interval, n, plan.score_mu or 0.0, noise)
-    with silence():  # from before the charge: a process that cannot be silenced, or waits for another, has paid nothing
+    with silence(trains=True):  # from before the charge: a process that cannot be silenced has paid nothing
         charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=is_private(noise))
         home = ledgers[0]
         mine = secrets.token_hex(16)

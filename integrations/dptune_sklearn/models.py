@@ -185,8 +185,8 @@ class Models:
     ) -> None:
         self.estimator, self.training = estimator, training
         self._train = partial(train, estimator, training)
-        self._losses = losses_function(lambda model: model, loss, private.rows, rows=len(private.rows.y))
         refuse_shared(training, private, **{"the estimator": estimator, "the search": search})
+        self._losses = losses_function(lambda model: model, loss, private.rows, rows=len(private.rows.y))
         self._kept: dict[str, Any] = {}  # models by their parameters' digest; they are never asked themselves
         self._recurring: set[str] = set()
         self._all_recur = False

@@ -87,12 +87,12 @@ VERSIONS = pd.DataFrame({"version": ["1.1", "1.10"] * (N // 2)})
     [
         (FRAME, None, "like=X_train"),
         (X, FRAME, "like=X_train"),
-        (FRAME, FRAME.rename(columns=str), "same columns"),
+        (FRAME, FRAME.copy().rename(columns=str), "same columns"),
         (["a"] * N, None, "n_features_in_"),
         (X, TRAIN[:, :2], r"allowed: \(n, 2\)"),
         (mixed(X), PEOPLE.assign(age=DAY), "neither numbers, text nor categories"),
         (mixed(X), PEOPLE.assign(age=pd.Series(["x", DAY], dtype=object)), "neither numbers, text nor categories"),
-        (VERSIONS, VERSIONS, "column 'version' of like= holds different values that are one number"),
+        (VERSIONS, VERSIONS.iloc[::-1], "column 'version' of like= holds different values that are one number"),
     ],
 )
 def test_what_cannot_be_known_is_refused_before_anything_is_trained(held: Any, like: Any, says: str) -> None:

@@ -31,6 +31,7 @@ from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.privacy.seal.silence import silence
 from dptune.results.start import check_start
 
 KEY = "report"
@@ -100,11 +101,12 @@ def report(
         )  # fmt: skip
 
     def read() -> Any:
-        codes = read_codes(function, model)
-        if codes is None or plan.by is None:
-            return codes
-        groups = group_codes(examples() if callable(examples) else examples, plan.by.column, plan.by.levels)
-        return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
+        with silence():
+            codes = read_codes(function, model)
+            if codes is None or plan.by is None:
+                return codes
+            groups = group_codes(examples() if callable(examples) else examples, plan.by.column, plan.by.levels)
+            return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
     released = people.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
     return Report.of_charge(plan, released.charge, name)
@@ -142,7 +144,7 @@ def _prepared(
         bins=number,
     )
     examples = _with_like(data, public[0])
-    reaches = partial(_itself, model=model, public=public)
+    reaches = partial(_itself, model=model, public=public, scores=scores)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
     if stored is None:

@@ -12,6 +12,7 @@ import builtins
 import dis
 import functools
 import types
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -43,11 +44,21 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
     )
 
 
+def refuse_shared(*private: Any, **public: Any) -> None:
+    """Refuse public objects, by their names, that hold memory of private ones; the error names the way to it only."""
+    if (way := way_to(functools.partial(dict, **public), *private)) is not None:
+        raise InputError(
+            f"{way} shares memory with the private rows of data=, which nothing else may hold: it would show them "
+            "without noise. Give public rows, and train on public rows. If both are parts of one table, give copies: "
+            "X_train = table[:n].copy(). Nothing was charged."
+        )
+
+
 def way_to(function: Callable[..., Any], *private: Any) -> str | None:
     """Return the way by which a function can reach private objects, in words; None if there is none."""
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
-    arrays = [array for each in private for array in _arrays(each)]
     none: list[Array] = []
+    arrays = [a for each in private for a in attempt(_arrays, each, failed=none)]
     for way, value in _reachable(function):
         theirs = attempt(_arrays, value, failed=none)  # a proxy may raise whatever it is asked
         if id(value) in objects or any(_shares(a, b) for a in theirs for b in arrays):
@@ -130,15 +141,47 @@ def _rows(each: Any) -> Iterable[Any]:
 
 
 def _arrays(each: Any) -> list[Array]:
-    """The arrays in which an array, a sparse matrix, a series, a frame or the rows of a list are kept."""
+    """The memory in which an array, a tensor, a sparse matrix, a series, a frame or a table of Arrow is kept."""
     if isinstance(each, np.ndarray):
         return [each]
+    if isinstance(each, bytearray | memoryview | array):
+        return [np.asarray(memoryview(each))]
+    if hasattr(each, "untyped_storage"):
+        return [each.detach().numpy()]
     if hasattr(each, "tocsr"):
-        return [a for a in _attributes(each).values() if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+        held = _attributes(each).items()
+        return [a for name, a in held if isinstance(a, np.ndarray) and (name == "data" or a.dtype.kind == "f")]
     if hasattr(each, "iloc") and hasattr(each, "dtypes"):
         columns = [each.iloc[:, j] for j in range(each.shape[1])] if each.ndim == 2 else [each]
-        return [np.asarray(column) for column in columns]
+        return _of_all(map(_column, columns))
+    if hasattr(each, "get_columns"):  # a frame of polars
+        return _of_all(each.get_columns())
+    if hasattr(each, "to_arrow"):
+        return _arrays(each.to_arrow())
+    if type(each).__module__.partition(".")[0] == "pyarrow":
+        return _of_arrow(each)
     return []
+
+
+def _of_all(parts: Iterable[Any]) -> list[Array]:
+    none: list[Array] = []
+    return [a for part in parts for a in attempt(_arrays, part, failed=none)]
+
+
+def _column(column: Any) -> Any:
+    """What a column of pandas is kept in; a copy where it cannot be seen."""
+    names = ("_pa_array", "_ndarray", "_data", "_codes")
+    held = (attempt(getattr, column.array, name, failed=None) for name in names)
+    return next((each for each in held if each is not None), None)
+
+
+def _of_arrow(each: Any) -> list[Array]:
+    """Bytes of the values, or of the places where texts begin; slices of one table have buffers in common."""
+    if not hasattr(each, "buffers"):
+        return _of_all(getattr(each, "chunks", None) or getattr(each, "columns", None) or ())
+    bits = attempt(lambda: each.type.bit_width, failed=64 if "large" in str(each.type) else 32)
+    parts = np.frombuffer(each.buffers()[1], np.uint8)
+    return [parts[each.offset * bits // 8 : (each.offset + len(each)) * bits // 8]]
 
 
 def _shares(a: Array, b: Array) -> bool:
