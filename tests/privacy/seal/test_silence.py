@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from dptune.losses.estimator import estimator_losses
-from dptune.privacy.seal.silence import quietly
-from dptune.privacy.seal.silence import silence
+from dptune.privacy.seal.silence import quietly, silence
 
 KEPT, LOUDER = sys.__stderr__, logging.CRITICAL + 10  # a stream from before, as loguru keeps one
 USER, LOG = logging.getLogger("user"), io.StringIO()  # a log that lies on no descriptor, such as a file
