@@ -114,7 +114,7 @@ def repeat_and_select(
     A repeat that raises, or whose losses are not a vector of n, is never chosen. A report about it would reveal how
     many repeats there were, so there is none. What the process prints, warns and logs meanwhile is
     swallowed, in all threads, in C and in child processes (``dptune.privacy.seal.silence`` has the list). The global
-    generators are seeded anew afterwards. Files that ``once`` writes and connections that it opens, such as an
+    generators get new seeds afterwards. Files that ``once`` writes and connections that it opens, such as an
     experiment tracker's, are not swallowed. Try ``once`` on public rows first.
 
     The end of the call reveals something about the number of repeats. Let it run where nobody watches, as a job of the

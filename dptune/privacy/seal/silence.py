@@ -74,7 +74,7 @@ def silence(*, trains: bool = False) -> Iterator[None]:
     The generators of ``random``, ``numpy.random`` and, if it was imported, ``torch`` return to where they were.
 
     Args:
-        trains: somebody may train with noise meanwhile. The generators are then seeded anew, because noise that is
+        trains: somebody may train with noise meanwhile. The generators then get new seeds, because noise that is
             drawn twice protects nobody.
     """
     if getattr(_THREAD, "asks", False):
