@@ -9,15 +9,15 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import optuna
 import torch
 from opacus import PrivacyEngine
+from scipy.stats import loguniform
 from sklearn.datasets import load_digits
+from sklearn.model_selection import ParameterSampler
 
 import dptune
 from dptune.training import TrainingLedger, TrainingPlan, join, noise_multipliers
 from dptune.training.opacus import training
-from dptune_optuna import SelectionObjective
 
 warnings.filterwarnings("ignore", "Secure RNG|Full backward hook")
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
@@ -34,10 +34,9 @@ tuning = dptune.PrivacyLedger(folder / "val.db", dptune.Budget.gdp(mu=1.0), unit
 privatizer = dptune.LossPrivatizer(tuning, n=len(val), clip=(0.0, 1.0))
 
 
-def objective(trial):
+def losses(rate):
     """Return whether each validation digit is misread."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Tanh(), torch.nn.Linear(32, 10))
-    rate = trial.suggest_float("rate", 0.05, 5.0, log=True)
     model, optimizer, loader = PrivacyEngine().make_private(
         module=model, optimizer=torch.optim.SGD(model.parameters(), lr=rate), noise_multiplier=noise, max_grad_norm=1.0,
         data_loader=torch.utils.data.DataLoader(train, batch_size=-(-len(train) // BATCHES)),
@@ -51,8 +50,7 @@ def objective(trial):
     return (model(inputs).argmax(1) != labels).numpy()
 
 
-chosen = SelectionObjective(objective, privatizer, mu=1.0, estimate_share=0.2)
-study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
-study.optimize(chosen, n_trials=TRIALS)
-print(chosen.select(study), study.user_attrs["dptune:selected"]["loss"])
+rates = [drawn["rate"] for drawn in ParameterSampler({"rate": loguniform(0.05, 5.0)}, TRIALS)]
+chosen = dptune.select(map(losses, rates), privatizer, name="rate", mu=1.0, estimate_share=0.2)
+print(rates[chosen.index], chosen.estimate)
 print(join([people, tuning], disjoint=True, delta=DELTA))

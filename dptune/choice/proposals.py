@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,23 +99,25 @@ class Proposals:
         candidates: the best first.
         searched: number of configurations that were searched.
         name: of the search; None: it has none that stays when the script is run again.
+        kind: begins the name of a choice where the search has none.
+        usual: what the user has today, unless ``default=`` is given; compared with if it can be trained.
     """
 
     candidates: Sequence[Candidate]
     searched: int
     name: str | None
+    kind: str = "choice"
+    usual: Parameters | None = None
 
     def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
         """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
         candidates: dict[str, Candidate] = {}
         for each in self.candidates[:most]:
-            candidates.setdefault(_key(each.parameters), each)
+            candidates.setdefault(key_of(each.parameters), each)
         if default is None:
             return list(candidates.values()), None
-        if not isinstance(default, Mapping):
-            raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
-        key = _key(default)
-        searched = (each for each in self.candidates if _key(each.parameters) == key)
+        key = key_of(as_parameters(default))
+        searched = (each for each in self.candidates if key_of(each.parameters) == key)
         candidates.setdefault(key, next(searched, Candidate(default, None)))
         return list(candidates.values()), list(candidates).index(key)
 
@@ -139,12 +142,14 @@ class Choice:
         params: the chosen configuration.
         selection: what was released: the choice, and the paired estimate against the default; public.
         model: trained at ``params`` on all public rows. It was never asked about a private row.
+        name: of the choice in the ledger.
         left: what is left of the ledger's budget, in words.
     """
 
     params: Parameters
     selection: Any
     model: Any = field(repr=False)
+    name: str = ""
     left: str = ""
 
     def summary(self) -> str:
@@ -232,7 +237,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     privatizer = privatizer_of(options.ledger, options.data, groups=options.groups, n=options.n, budget=options.budget)
     loss = options.loss
     most = at_least("candidates", options.candidates, 2)
-    candidates, default = proposals.with_default(options.default, most)
+    candidates, default = proposals.with_default(proposals.usual if options.default is None else options.default, most)
     if len(candidates) < 2:
         raise InputError(
             f"a choice needs two configurations or more; got {len(candidates)}. One needs no private rows. "
@@ -243,22 +248,27 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         asks.train(None)  # loads the private rows, and refuses a user's function that reaches them, before it is called
     except ObjectiveRefused as error:
         raise InputError(str(error)) from None
-    proposed = _digest(candidates, default, loss)
-    name = options.name or (f"choice {proposed}" if proposals.name is None else f"{proposals.name} (choice)")
-    if privatizer.ledger.count(name) == 0:
-        try:
-            check_start(privatizer.ledger, name, options.mu)
-        except BudgetExhausted as error:
-            if proposals.name is None and options.name is None:
-                error.add_note(
-                    "The search has no name, so the choice is known by its candidates, and these are others than "
-                    "before. Give the search a name and a seed or a storage, so that a rerun returns the first choice."
-                )
-            raise
+    name = options.name or (None if proposals.name is None else f"{proposals.name} (choice)")
+    check_affordable(privatizer.ledger, name, options.mu)
     public_losses = _given_losses(options.public_losses, proposals.searched, candidates)
-    public = _matrix(trainer.losses(candidates) if public_losses is None else public_losses, default, warn)
+    public = _matrix(
+        trainer.losses(candidates) if public_losses is None else public_losses, default, options.default, warn
+    )
+    if default is not None and np.isnan(public[default]).all():
+        default = None
+    proposed = _digest(candidates, default, loss)
+    unnamed = f"{proposals.kind} {hashlib.sha256(proposed.encode() + public.tobytes()).hexdigest()[:12]}"
     settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
-    choice = dptune.PublicChoice(public, privatizer, name=name, default_place=default, loss=loss, **settings)
+    name = name or unnamed
+    try:
+        choice = dptune.PublicChoice(public, privatizer, name=name, default_place=default, loss=loss, **settings)
+    except BudgetExhausted as error:
+        if name == unnamed:
+            error.add_note(
+                "The choice has no name=, so its public losses tell it apart, and they are others than before: a seed, "
+                "the candidates, rows, folds or training code differ. Repeat what was run before for its answer."
+            )
+        raise
     if privatizer.ledger.fix(name, _CANDIDATES, proposed) != proposed:  # an index would mean another configuration
         raise BudgetMismatch(
             f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
@@ -272,19 +282,46 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     model = models[selection.index]
     if isinstance(model, Exception):
         raise model
-    return Choice(dict(candidates[selection.index].parameters), selection, model, left_in_words(privatizer.ledger))
+    return Choice(
+        dict(candidates[selection.index].parameters), selection, model, name, left_in_words(privatizer.ledger)
+    )
 
 
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
     """Return a fingerprint of what a search proposes."""
-    proposed = json.dumps([[_key(each.parameters) for each in candidates], default, as_loss(loss).name])
+    proposed = json.dumps([[key_of(each.parameters) for each in candidates], default, as_loss(loss).name])
     lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # an address is another one in each process
     return hashlib.sha256(lasting.encode()).hexdigest()[:16]
 
 
-def _key(parameters: Parameters) -> str:
-    """Return a text that equal configurations share."""
-    return json.dumps(dict(parameters), sort_keys=True, default=repr)
+def as_parameters(default: object) -> Parameters:
+    """Return the parameters of ``default=``."""
+    if not isinstance(default, Mapping):
+        raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
+    return default
+
+
+def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None) -> None:
+    """Refuse a choice that cannot begin, unless the ledger has charges that it may be a rerun of."""
+    if ledger.count(name) == 0:
+        check_start(ledger, name or "choice", mu)
+
+
+def key_of(parameters: Parameters) -> str:
+    """Return a text that equal configurations share, and no others: 10 and 10.0 are equal, two functions are not."""
+    return json.dumps({name: _comparable(value) for name, value in parameters.items()}, sort_keys=True, default=_plain)
+
+
+def _comparable(value: Any) -> Any:
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    return float(value) if is_number else value
+
+
+def _plain(value: Any) -> object:
+    """Return JSON data of an object; of an estimator all parameters, of which its text shows some."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return [type(value).__qualname__, value.get_params(deep=False)]
+    return value.tolist() if hasattr(value, "tolist") else repr(value)
 
 
 def _given_losses(
@@ -321,11 +358,18 @@ def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
     return None if isinstance(model, Exception) else private_losses(asks, model, rows)
 
 
-def _matrix(evaluated: Sequence[Any], default: int | None, warn: Say) -> npt.NDArray[np.float64]:
-    """Return the public losses (m, N); NaN in the rows of candidates that failed."""
+def _matrix(
+    evaluated: Sequence[Any], default: int | None, given: Parameters | None, warn: Say
+) -> npt.NDArray[np.float64]:
+    """Return the public losses (m, N); NaN in the rows of candidates that failed. A ``given`` default must not fail."""
     failed = {place: each for place, each in enumerate(evaluated) if isinstance(each, Exception)}
-    if default in failed:
+    if default in failed and given is not None:
         raise InputError(f"the default= could not be trained on public rows: {_told(failed[default])}")
+    if default in failed:
+        warn(
+            "What is searched could not be trained as it was given, so the choice is compared with nothing. Give "
+            "default=, the parameters that you use today."
+        )
     if len(evaluated) - len(failed) < 2:
         raise InputError(
             f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows, and a choice needs "

@@ -26,13 +26,13 @@ from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local_objective import LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
+from dptune_optuna.repeats import repeat_and_select
 from dptune_optuna.sampler import (
     CentredSampler,
     DPGIBOSampler,
     PrivateSampler,
     UnprotectedValueWarning,
 )
-from dptune_optuna.selection import SelectionObjective, repeat_and_select
 
 __all__ = [
     "CentredSampler",
@@ -45,7 +45,6 @@ __all__ = [
     "POGPUCBSampler",
     "PrivateObjective",
     "PrivateSampler",
-    "SelectionObjective",
     "UnprotectedValueWarning",
     "candidate",
     "choose",

@@ -1,13 +1,12 @@
-"""dptune in scikit-learn: a search in the manner of RandomizedSearchCV whose scores are paid for.
+"""dptune in scikit-learn: your search on public rows, whose answer private people choose.
 
 Example::
 
     ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
-    search = PrivateSearch(
-        SVC(), {"C": loguniform(1e-3, 1e3), "gamma": loguniform(1e-5, 10)}, ledger=ledger, loss="hinge", clip=(0, 3)
-    )
+    public = RandomizedSearchCV(SVC(), {"C": loguniform(1e-3, 1e3), "gamma": loguniform(1e-5, 10)}, n_iter=60)
+    search = PrivateSearch(public, ledger=ledger, loss="hinge")
     search.fit(X_train, y_train, X_val=X_val, y_val=y_val)  # X_train, y_train are public, X_val, y_val private
-    search.best_params_, search.best_loss_, search.predict(X_new)
+    search.best_params_, search.summary(), search.predict(X_new)
     print(search.statement(delta=1e-5))
 
 Guarantee: every attribute, pickle, warning and representation of a search is a function of the training rows and of
@@ -15,8 +14,7 @@ releases paid beforehand in the ledger: mu-GDP for replacing all records of one 
 trusted curator (this process).
 """
 
-from dptune.choice.crossval import cross_validated_losses, public_folds
 from dptune_sklearn.private_search import PrivateSearch
 from dptune_sklearn.wrappers import StopsEarly
 
-__all__ = ["PrivateSearch", "StopsEarly", "cross_validated_losses", "public_folds"]
+__all__ = ["PrivateSearch", "StopsEarly"]

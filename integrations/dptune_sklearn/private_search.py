@@ -1,41 +1,33 @@
-"""A hyperparameter search in the manner of ``RandomizedSearchCV``, on private validation rows."""
+"""A hyperparameter search whose answer private people choose."""
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
 import numpy.typing as npt
+from sklearn.exceptions import FitFailedWarning
 from sklearn.utils.validation import check_is_fitted
 
 import dptune
-from dptune._checks import boolean, nothing_charged, shown
+from dptune._checks import nothing_charged
 from dptune.choice import Report
+from dptune.choice.payer import ledger_of
+from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, check_affordable, choose_among, key_of
 from dptune.errors import InputError
 from dptune.ledger import BudgetStatement
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.privacy import AutoClip
-from dptune.search.asked_loss import AskedLoss
-from dptune.search.replay import FINAL, VALUE
-from dptune_sklearn.decide import decide
-from dptune_sklearn.models import Models, given_halves, refuse_shared
-from dptune_sklearn.naming import name_of, refuse_other, stands_for
-from dptune_sklearn.public_search import is_search, seeded
-from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
-from dptune_sklearn.strategies import Strategy, charges_of, strategy
+from dptune_sklearn import public_search
+from dptune_sklearn.halves import given_halves, refuse_shared
 from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
 
-NOT_PRIVATE_SCORING = (
-    "scoring= is refused with cv=None: a score of all rows together has no bounded share for each person. Give loss=, "
-    'a mean over people that is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" '
-    "for regressors."
-)
-_SHOWN = ("best_index_", "multimetric_", "n_splits_", "scorer_")  # of the public search, as scikit-learn's have them
+_logger = logging.getLogger("dptune_sklearn")
+_SHOWN = ("multimetric_", "n_splits_", "scorer_")  # of the public search, as scikit-learn's have them
 _PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # no part of a search
 
 
@@ -54,61 +46,42 @@ class Refused(InputError, ValueError):
 class PrivateSearch(WrappedEstimator):
     """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
 
-    ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on
-    them. Then the private people ``X_val, y_val`` choose the best one, and release how much better it is than what you
-    have. Either an own search runs on the public rows, unchanged, or candidates are drawn from ``param_distributions``.
+    ``fit(X, y, X_val=, y_val=)`` runs your search on the public rows ``X, y``, unchanged. Its best candidates are
+    cross-validated once more, and the finalists are trained on all public rows. Then the private people
+    ``X_val, y_val`` choose one of them, and release how much better it is than what you have.
 
     Args:
-        estimator: a search, such as ``GridSearchCV``, ``RandomizedSearchCV``, ``HalvingRandomSearchCV`` or
-            ``OptunaSearchCV``, not fitted or fitted on public rows only. Or an estimator with ``fit`` and what the loss
-            asks for: ``predict_proba`` (log loss, Brier), ``decision_function`` (hinge) or ``predict``. Pipelines too,
-            with names such as ``step__param``.
-        param_distributions: of an estimator: name -> list of values or frozen ``scipy.stats`` distribution, as
-            ``RandomizedSearchCV`` takes them, or a list of such spaces.
+        estimator: the search: ``GridSearchCV``, ``RandomizedSearchCV``, a halving search, ``OptunaSearchCV`` or
+            ``BayesSearchCV``, not fitted, or fitted on public rows only. It has the estimator, space, folds, scoring
+            and ``refit``. The estimator needs what the loss asks for: ``predict_proba`` (log loss, Brier),
+            ``decision_function`` (hinge) or ``predict``.
         ledger: a :class:`dptune.PrivacyLedger`, or where one is: its path or URL.
         loss: the per-example loss that private people minimise: a name, e.g. "log_loss", or a ``NamedLoss``.
-        clip: (low, high): the public range of one loss. "auto": read off the public rows, at no cost. With ``cv=None``
-            that of zero-one and Brier losses is known, and others are chosen privately for 5% of mu^2.
-        cv: folds of the public rows, as ``RandomizedSearchCV`` takes them; a search that is wrapped has its own. None:
-            public rows only train, and private people are asked throughout, as ``method`` says.
-        scoring: of the public rows, for ``cv_results_``; default minus the loss. A search that is wrapped has its own.
-        default: parameters that you use today, also outside the space; default those of the estimator as it is given.
-            They are a candidate, and what the answer is compared with.
-        refit: whether the chosen model is trained and kept. A search that is wrapped has its own.
+        clip: (low, high), the public range of one loss. "auto": read off the public rows, at no cost.
+        default: parameters that you use today, also outside the space; default those of the search's estimator. They
+            are a candidate, and what the answer is compared with.
         budget: of the ledger, if it is given as a path and does not exist yet.
-        n_trials: number of candidates; default 100, and of a grid all its points. They are drawn at random from
-            ``param_distributions``: for a search that learns from its trials wrap one, such as ``OptunaSearchCV``. With
-            ``cv=None`` rounded down to whole rounds of the method.
-        method: with ``cv=None``: "centred" (the default: two releases a round; any space), "dp-gibo" (one released
-            gradient a batch; numbers), "selection" (one choice, without public evidence). Or a
-            :class:`dptune.search.Method`, or an Optuna sampler. The sampler receives a noisy value of each trial.
-        mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
-        report_share: with ``cv=``, instead of ``mu``: the share of mu^2 that the search leaves for :meth:`report`.
-        n_jobs: number of processes that train. Private rows stay in this one.
-        random_state: a whole number. It seeds the draws, and whatever else has no seed, so that a rerun is the same.
-        settings: with ``cv=`` ``public_weight``, ``estimate_share`` and ``finalists`` of :class:`dptune.PublicChoice`;
-            else of the method's planner, e.g. ``{"final_share": 0.1}``, and of "selection" ``estimate_share`` and
-            ``method``.
-        name: of the search in the ledger; default a digest of everything public, training rows included. Under its
-            name a search that is complete is returned again, at no cost.
-        warm_start: with ``cv=None``, True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` extends the search
-            with fewer. That one is found in the ledger, in another process too.
-        verbose: 1: ``fit`` prints, once, what the search spends, what it can show and what a person risks. 0: it logs
+        mu: GDP price of the choice; default what is neither spent nor planned by other runs.
+        report_share: instead of ``mu``: the share of mu^2 that the choice leaves for :meth:`report`.
+        public_weight, estimate_share, finalists: see :class:`dptune.PublicChoice`.
+        n_jobs: number of processes that train candidates; default that of the search. Private rows stay in this one.
+        random_state: a whole number. It seeds whatever has no seed, so that a rerun proposes the same candidates.
+        name: of the choice in the ledger. Default the class of the search and a digest of the candidates and their
+            public losses. A choice that is complete is returned again under its name, at no cost.
+        verbose: 1: ``fit`` prints, once, what the choice spends, what it can show and what a person risks. 0: it logs
             that, as ``dptune_sklearn`` at level INFO.
 
     Attributes:
-        best_params_: the chosen parameters; ``best_params_.summary()`` says how they compare with the default.
-        best_estimator_: fitted with them on the training rows. It was never asked about a private row.
+        best_params_: the chosen parameters.
+        best_estimator_: trained with them on the training rows. It was never asked about a private row.
+        selection_: the :class:`dptune.choice.result.Selection`, with ``improvement`` and ``verdict``.
+        search_: the public search, fitted.
         cv_results_, n_splits_, scorer_: of the public search.
         best_index_: place of the chosen parameters in ``cv_results_``; None if the default was chosen and is not in it.
-        best_score_: their mean public score. With ``cv=None`` minus ``best_loss_``.
-        selection_: the :class:`dptune.choice.choosing.Selection`, with ``improvement``; only with ``cv=``.
-        search_: the public search that was wrapped, fitted.
-        best_loss_: with ``cv=None`` the released :class:`dptune.results.Estimate` of the mean clipped loss; else None.
+        best_score_: their mean public score; NaN if there is none.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``. ``sigma`` is the standard
-            deviation of the noise in each entry of ``value``. ``params`` is where a value or the estimate was asked
-            for; None for other releases.
-        name_: of the search in the ledger.
+            deviation of the noise in each entry of ``value``.
+        name_: of the choice in the ledger.
 
     Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for. They are
     mu-GDP or (epsilon, delta)-DP, as the ledger states it. That is for replacing all validation rows of one unit, with
@@ -125,46 +98,36 @@ class PrivateSearch(WrappedEstimator):
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Distributions | None = None,
         *,
         ledger: dptune.PrivacyLedger | str | Path,
         loss: str | NamedLoss,
-        clip: tuple[float, float] | str | AutoClip = "auto",
-        cv: Any = 5,
-        scoring: Any = None,
+        clip: tuple[float, float] | str = "auto",
         default: Mapping[str, Any] | None = None,
-        refit: bool = True,
         budget: dptune.Budget | None = None,
-        n_trials: int | None = None,
-        method: Any = None,
         mu: float | None = None,
         report_share: float | None = None,
+        public_weight: float = 1.0,
+        estimate_share: float | None = None,
+        finalists: int | None = None,
         n_jobs: int | None = None,
         random_state: int = 0,
-        settings: Mapping[str, Any] | None = None,
         name: str | None = None,
-        warm_start: bool = False,
         verbose: int = 0,
     ) -> None:  # scikit-learn wants each setting as it is given, under its name
         self.estimator = estimator
-        self.param_distributions = param_distributions
         self.ledger = ledger
         self.loss = loss
         self.clip = clip
-        self.cv = cv
-        self.scoring = scoring
         self.default = default
-        self.refit = refit
         self.budget = budget
-        self.n_trials = n_trials
-        self.method = method
         self.mu = mu
         self.report_share = report_share
+        self.public_weight = public_weight
+        self.estimate_share = estimate_share
+        self.finalists = finalists
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.settings = settings
         self.name = name
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def fit(
@@ -178,7 +141,7 @@ class PrivateSearch(WrappedEstimator):
         train_groups: npt.ArrayLike | None = None,
         **options: Any,
     ) -> Self:
-        """Search; then fit the best parameters on the training rows.
+        """Search on the public rows; then let the private people choose.
 
         Args:
             X, y: public training rows (m, d) and answers (m,), read without the private ones. In one table a private
@@ -192,8 +155,8 @@ class PrivateSearch(WrappedEstimator):
             UnsupportedMetric: the loss is not a mean over people.
             InputError: a setting is not usable, private rows are within reach of the training, or nothing could be
                 trained.
-            BudgetExhausted: the ledger has not that much left; before a model is trained.
-            BudgetMismatch: the ledger protects other people, or the name belongs to another search.
+            BudgetExhausted: the ledger has not that much left; before private rows are read.
+            BudgetMismatch: the ledger protects other people, or the name belongs to another choice.
         """
         try:
             return self._fit(X, y, X_val, y_val, groups, train_groups, options)
@@ -203,67 +166,58 @@ class PrivateSearch(WrappedEstimator):
             raise Refused(str(error)).with_traceback(error.__traceback__) from None
 
     def _fit(self, X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Any) -> Self:
-        spend = self._strategy()
+        public_search.refuse_no_search(self.estimator)
         _remember(self, X_val)
         training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
-        estimator = self.estimator.estimator if self.wraps_search else self.estimator
-        if self.cv is not None:
-            estimator = seeded(estimator, self.random_state)
-        models = Models(estimator, training, private, self.loss, self.n_jobs, search=self.estimator)
-        self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
-        self._means = stands_for(self.estimator, self.loss, training) if self.name else {}
-        ledger = self._ledger()
-        refuse_other(ledger, self.name_, self._means)
-        clip = self.clip
-        if isinstance(clip, str) and clip == "auto":  # of what it is chosen from: a corrected space finds it again
-            clip = AutoClip(self.name or name_of(self.estimator, as_loss(self.loss), self.default, vars(training)))
-        privatizer = dptune.LossPrivatizer(ledger, clip=clip, **private.people)
-        AskedLoss.agreed(self.loss, privatizer, partial(warnings.warn, stacklevel=4))
-        boolean("warm_start", self.warm_start)
-        result = spend(self, privatizer, models)
-        self.best_params_, self.best_loss_ = result.best, result.loss
-        self._public_results = dict(result.public or {})
-        for name in _SHOWN:
+        refuse_shared(training, private, **{"the search": self.estimator})
+        loss = as_loss(self.loss)
+        privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
+        default = None if self.default is None else as_parameters(self.default)
+        check_affordable(privatizer.ledger, self.name, self.mu)
+        self.search_ = public_search.run(self.estimator, training, self.random_state)
+        proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
+        models = public_search.PublicModels.of(self.estimator, training, loss, self.n_jobs, self.random_state)
+        asked = ChoiceOptions(
+            data=private.rows, loss=self.loss, ledger=privatizer, name=self.name, mu=self.mu,
+            default=None if default is None else proposals.usual, public_weight=self.public_weight,
+            estimate_share=self.estimate_share, finalists=self.finalists, report_share=self.report_share,
+        )  # fmt: skip
+        warn = partial(warnings.warn, category=FitFailedWarning, stacklevel=5)
+        return self._found(choose_among(proposals, models, asked, self._say, warn), privatizer.ledger)
+
+    def _say(self, announcement: str) -> None:
+        """Say what the choice costs and can show, before anything is charged: printed if verbose, else logged."""
+        if self.verbose:
+            print(announcement)  # noqa: T201 - as scikit-learn's searches do
+        else:
+            _logger.info(announcement)
+
+    def _found(self, choice: Choice, ledger: dptune.PrivacyLedger) -> Self:
+        """Keep what was found as scikit-learn's searches do."""
+        self.name_, self.selection_, self.best_params_ = choice.name, choice.selection, dict(choice.params)
+        self._summary = choice.summary()
+        self.cv_results_ = public_search.results_of(self.search_)
+        places = {key_of(each): i for i, each in enumerate(self.cv_results_["params"])}
+        self.best_index_ = places.get(key_of(self.best_params_))
+        scores = public_search.scores_of(self.search_)
+        self.best_score_ = float("nan") if self.best_index_ is None else float(scores[self.best_index_])
+        for name in (*_SHOWN, "best_estimator_", "feature_names_in_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        self.__dict__.update({name: self._public_results[name] for name in _SHOWN if name in self._public_results})
-        if result.model is not None:
-            self.best_estimator_ = result.model
-        self.released_ = self._released(privatizer)
-        if hasattr(result.model, "feature_names_in_"):
-            self.feature_names_in_ = result.model.feature_names_in_
+        self.__dict__.update({name: vars(self.search_)[name] for name in _SHOWN if name in vars(self.search_)})
+        if getattr(self.estimator, "refit", True):
+            self.best_estimator_ = choice.model
+            if hasattr(choice.model, "feature_names_in_"):
+                self.feature_names_in_ = choice.model.feature_names_in_
+        charges = ledger.charges(self.name_)
+        self.released_ = {
+            "release": [charge.key for charge in charges],
+            "what": [charge.description["statistic"] for charge in charges],
+            "mu": [charge.description["mu"] for charge in charges],
+            "sigma": [charge.description["sigma"] for charge in charges],
+            "value": [charge.value for charge in charges],
+            "private": [charge.private for charge in charges],
+        }
         return self
-
-    @property
-    def cv_results_(self) -> Mapping[str, Any]:
-        """Cross-validation of the public rows, as scikit-learn's searches have it."""
-        check_is_fitted(self, "released_")
-        if "cv_results_" not in self._public_results:
-            raise AttributeError(
-                "there are no cv_results_: with cv=None, and in some searches, candidates have no public scores. What "
-                "was released is in released_."
-            )
-        results: Mapping[str, Any] = self._public_results["cv_results_"]
-        return results
-
-    @property
-    def best_score_(self) -> float:
-        """The chosen parameters' mean public score; with ``cv=None`` minus the released loss. Higher is better."""
-        check_is_fitted(self, "released_")
-        if (score := self._public_results.get("best_score_")) is not None:
-            return float(score)
-        if self.best_loss_ is None:
-            raise AttributeError("no score of the chosen parameters is known, public or released.")
-        return -self.best_loss_.value
-
-    @property
-    def space(self) -> Distributions:
-        """``param_distributions``, empty where there are none."""
-        return {} if self.param_distributions is None else self.param_distributions
-
-    @property
-    def wraps_search(self) -> bool:
-        """Whether ``estimator`` is a search of public rows."""
-        return is_search(self.estimator)
 
     @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
@@ -271,8 +225,8 @@ class PrivateSearch(WrappedEstimator):
         private_rows = _PRIVATE_ROWS.get(self)
         if private_rows is not None and private_rows() is X:
             warnings.warn(
-                "NOT PRIVATE: score(X_val, y_val) is exact, and the ledger does not count it. Publish best_loss_, "
-                "selection_ or the statement instead, and score rows that nobody protects.",
+                "NOT PRIVATE: score(X_val, y_val) is exact, and the ledger does not count it. Publish selection_ or "
+                "the statement instead, and score rows that nobody protects.",
                 stacklevel=2,
             )
         return float(super().score(X, y))
@@ -280,7 +234,7 @@ class PrivateSearch(WrappedEstimator):
     def summary(self) -> str:
         """Return what came out: the verdict, what public rows predicted, and the next step."""
         check_is_fitted(self, "released_")
-        return str(self.best_params_.summary())
+        return self._summary
 
     def report(
         self,
@@ -315,66 +269,10 @@ class PrivateSearch(WrappedEstimator):
         settings = {"name": f"{self.name_} report", **settings}
         return dptune.report(reported, privatizer, data=private.rows, public=(X, y), **settings)
 
-    def _strategy(self) -> Strategy:
-        """Return how the budget is spent; refuse settings that do not go together."""
-        if self.wraps_search:
-            for setting in ("param_distributions", "cv", "scoring", "n_trials", "method", "refit"):
-                value = getattr(self, setting)
-                usual = signature(PrivateSearch).parameters[setting].default
-                if value is not usual and value != usual:
-                    raise InputError(
-                        f"{setting}= is refused with a {type(self.estimator).__name__}, which has its own: give it "
-                        "to that search. Nothing was charged."
-                    )
-            return decide
-        if isinstance(self.estimator, PrivateSearch):
-            raise InputError("a PrivateSearch cannot be searched by another: give it an estimator or a public search.")
-        refuse_unknown(self.space, self.estimator)
-        if self.cv is None:
-            if self.scoring is not None:
-                raise InputError(NOT_PRIVATE_SCORING)
-            if self.report_share is not None:
-                raise InputError("report_share= goes with cv=; with cv=None give mu=. Nothing was charged.")
-            return strategy("centred" if self.method is None else self.method)
-        if self.method is not None:
-            strategy(self.method)
-            raise InputError(
-                f"method={shown(self.method)} asks private people throughout, and cv={shown(self.cv)} lets public rows "
-                "propose. Leave method= out, or give cv=None. Nothing was charged."
-            )
-        return decide
-
     def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
         return self._ledger().statement(delta=delta)
 
     def _ledger(self) -> dptune.PrivacyLedger:
         """Return the ledger; made anew from its path, it is the same."""
-        ledger = self.ledger
-        return ledger if isinstance(ledger, dptune.PrivacyLedger) else dptune.PrivacyLedger(ledger, self.budget)
-
-    def _released(self, privatizer: dptune.LossPrivatizer) -> dict[str, list[Any]]:
-        """Return what was released under the search's name, in the ledger's order."""
-        ledger, auto = privatizer.ledger, privatizer.auto
-        charges = [*([] if auto is None else ledger.charges(auto.scope)), *charges_of(ledger, self.name_)]
-        descriptions = [charge.description for charge in charges]
-        return {
-            "release": [charge.key for charge in charges],
-            "what": [each["statistic"] for each in descriptions],
-            "mu": [each["mu"] for each in descriptions],
-            "sigma": [each["sigma"] for each in descriptions],
-            "value": [charge.value for charge in charges],
-            "private": [charge.private for charge in charges],
-            "params": [
-                UserSpace(self.space).user(charge.note["parameters"])
-                if charge.key == FINAL or charge.key.startswith(VALUE)
-                else None
-                for charge in charges
-            ],
-        }
-
-    def _public(self) -> dict[str, Any]:
-        """The settings on which answers depend."""
-        other = ["estimator", "ledger", "budget", "refit", "n_jobs", "name", "warm_start", "verbose"]
-        other += ["n_trials", "mu"] if self.warm_start else []
-        return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
+        return ledger_of(self.ledger, self.budget)

@@ -1,33 +1,22 @@
-"""The two halves of a fit: training rows are public and train models; private rows are asked for losses only.
-
-Models are trained in parallel, and what goes wrong there is public, and is shown.
-"""
+"""The two halves of a fit: training rows are public and train models; private rows are asked for losses only."""
 
 from __future__ import annotations
 
-import traceback
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from joblib.parallel import get_active_backend
 from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning, FitFailedWarning
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.exceptions import DataConversionWarning
 
 from dptune import Rows
 from dptune._checks import attempt, column_names, kind, shown
 from dptune.errors import InputError
-from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import call_guarded, losses_function
-from dptune.privacy.seal.private import PerExampleLosses
 from dptune.privacy.seal.reachable import way_to
-from dptune_sklearn.digest import of_parameters
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +65,7 @@ def given_halves(
         raise InputError(
             f"X is a {type(X).__name__} and X_val a {type(X_val).__name__}: give both as data frames, or both as "
             "arrays. The last step of a Pipeline gets X transformed and X_val as it was. Put the steps before it into "
-            "the estimator that is searched: PrivateSearch(make_pipeline(scaler, model), ...)."
+            "the estimator that is searched: PrivateSearch(GridSearchCV(make_pipeline(scaler, model), ...), ...)."
         )
     public, private = _columns(X), _columns(X_val)
     if public is not None and private is not None and list(public) != list(private):
@@ -161,90 +150,3 @@ def _identifiers(groups: Any) -> Any:
         return groups  # which is refused if it can be read no other way
     text = array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(group, str) for group in array)
     return array.astype(str) if text else array
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A training that raised: its traceback, as text."""
-
-    traceback: str
-
-
-class Models:
-    """Trains in any number of processes; asks for private losses in this one only."""
-
-    def __init__(
-        self,
-        estimator: Any,
-        training: TrainingRows,
-        private: Private,
-        loss: str | NamedLoss,
-        n_jobs: int | None,
-        *,
-        search: Any = None,
-    ) -> None:
-        self.estimator, self.training = estimator, training
-        self._train = partial(train, estimator, training)
-        refuse_shared(training, private, **{"the estimator": estimator, "the search": search})
-        self._losses = losses_function(lambda model: model, loss, private.rows, rows=len(private.rows.y))
-        self._kept: dict[str, Any] = {}  # models by their parameters' digest; they are never asked themselves
-        self._recurring: set[str] = set()
-        self._all_recur = False
-        as_they_come = getattr(get_active_backend()[0], "supports_return_generator", False)  # not multiprocessing, Ray
-        self._parallel = Parallel(n_jobs=n_jobs, return_as="generator" if as_they_come else "list")
-
-    def trained(self, points: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-        """Return the models of several sets of parameters as they come, in order; :class:`Failed` with a warning."""
-        asked = [(of_parameters(parameters), parameters) for parameters in points]
-        fresh = {key: parameters for key, parameters in asked if key not in self._kept}
-        training = zip(fresh, self._parallel(delayed(self._train)(each) for each in fresh.values()), strict=True)
-        here: dict[str, Any] = {}
-        left = Counter(key for key, _ in asked)
-        for key, _ in asked:
-            while key not in self._kept and key not in here:
-                come, model = next(training)
-                (self._kept if self._keeps(come) else here)[come] = model
-            trained = self._kept[key] if key in self._kept else here[key]
-            left[key] -= 1
-            if left[key] == 0:
-                here.pop(key, None)
-            if isinstance(trained, Failed):
-                warnings.warn(f"A candidate could not be trained:\n{trained.traceback}", FitFailedWarning, stacklevel=5)
-            yield trained
-        next(training, None)  # so that joblib's generator ends, and is not closed by the garbage collector
-
-    def fitted(self, parameters: Mapping[str, Any]) -> Any:
-        """Return one model; raises what :func:`usable` raises."""
-        key = of_parameters(parameters)
-        model = self._kept[key] if key in self._kept else self._train(parameters)
-        if self._keeps(key):
-            self._kept[key] = model
-        return usable(model)
-
-    def keep(self, *recurring: Mapping[str, Any], all_of_them: bool = False) -> None:
-        """Train these sets of parameters once, or all: their models are held until the search ends."""
-        self._recurring |= set(map(of_parameters, recurring))
-        self._all_recur = self._all_recur or all_of_them
-
-    def _keeps(self, key: str) -> bool:
-        return self._all_recur or key in self._recurring
-
-    def losses(self, model: Any) -> PerExampleLosses | None:
-        """Return the private losses of a model; None if it failed, of which nothing may be seen."""
-        return None if isinstance(model, Failed) else call_guarded(self._losses, model, PerExampleLosses).or_raise()
-
-
-def usable(model: Any, *, but: str = "") -> Any:
-    """Return a model, or raise an InputError that says what its training raised; ``but``: what was charged before."""
-    if isinstance(model, Failed):
-        raise InputError(f"training failed. Nothing was charged{but}. What it raised:\n{model.traceback}")
-    return model
-
-
-def train(estimator: Any, training: TrainingRows, parameters: Mapping[str, Any]) -> Any:
-    """Return a clone of the estimator, fitted with these parameters, or how it failed."""
-    try:
-        model = clone(estimator).set_params(**clone(dict(parameters), safe=False))
-        return model.fit(training.X, training.y, **training.options)
-    except Exception:  # noqa: BLE001 - whatever the user's estimator raises is public, and shown
-        return Failed(traceback.format_exc())
