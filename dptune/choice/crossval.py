@@ -43,7 +43,7 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
     Raises:
         InputError: a row is tested in no fold.
     """
-    _sklearn().utils.check_consistent_length(X, y, groups)
+    X, y = indexable(X, y, groups)[:2]
     splitter = _sklearn().model_selection.check_cv(cv, y, classifier=as_loss(loss).uses_labels)
     folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
@@ -60,6 +60,7 @@ def fold_losses(
     train: Callable[..., Any], X: Any, y: Any, folds: Folds, loss: NamedLoss, fit_params: Mapping[str, Any]
 ) -> Iterator[tuple[Indices, Any, npt.NDArray[np.float64]]]:
     """Yield of each fold the rows that are tested (k,), the model of the others, and its losses (k,), NaN for none."""
+    X, y = indexable(X, y)
     for fit, test in folds:
         options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
         model = train(_taken(X, fit), _taken(y, fit), **options)
@@ -112,6 +113,7 @@ def cross_validated_losses(
             finite loss.
     """
     wanted = as_loss(loss)
+    X, y = indexable(X, y)
     folds = public_folds(X, y, cv=cv, loss=wanted, groups=groups)
     models = fold_losses(train, X, y, folds, wanted, fit_params or {})
     return of_rows(len(y), ((test, losses) for test, _, losses in models), wanted)
@@ -126,8 +128,18 @@ def _sklearn() -> Any:
     return sklearn
 
 
+def indexable(*rows: Any) -> list[Any]:
+    """Return containers of the same length whose rows can be taken by their places, as scikit-learn makes them."""
+    made: list[Any] = _sklearn().utils.indexable(*rows)
+    return made
+
+
 def _taken(rows: Any, places: Indices) -> Any:
-    return _sklearn().utils._safe_indexing(rows, places)
+    if hasattr(rows, "iloc"):
+        return rows.iloc[places]
+    if hasattr(rows, "to_pylist"):  # of pyarrow
+        return rows.take(places)
+    return [rows[i] for i in places] if isinstance(rows, list | tuple) else rows[places]
 
 
 def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float64]:

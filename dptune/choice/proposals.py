@@ -14,7 +14,8 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol
@@ -57,7 +58,7 @@ class ChoiceOptions:
         n: number of private rows, where ``data`` is a function.
         budget: of a ledger that does not exist yet.
         name: of the choice in the ledger. Default ``"<search> (choice)"``; of a search without a name of its own a
-            digest of what it proposes, so that the same proposals are the same choice.
+            digest of what it proposes and of the public losses, so that a rerun with the same seed is the same choice.
         cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most; default 200.
@@ -249,26 +250,16 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     except ObjectiveRefused as error:
         raise InputError(str(error)) from None
     name = options.name or (None if proposals.name is None else f"{proposals.name} (choice)")
-    check_affordable(privatizer.ledger, name, options.mu)
-    public_losses = _given_losses(options.public_losses, proposals.searched, candidates)
-    public = _matrix(
-        trainer.losses(candidates) if public_losses is None else public_losses, default, options.default, warn
-    )
-    if default is not None and np.isnan(public[default]).all():
-        default = None
     proposed = _digest(candidates, default, loss)
-    unnamed = f"{proposals.kind} {hashlib.sha256(proposed.encode() + public.tobytes()).hexdigest()[:12]}"
-    settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
-    name = name or unnamed
-    try:
+    with _explained(name):
+        check_affordable(privatizer.ledger, name, options.mu, proposed)
+        given = _given_losses(options.public_losses, proposals.searched, candidates)
+        evaluated = trainer.losses(candidates) if given is None else given
+        public, default = _matrix(evaluated, default, warn, needed=options.default is not None)
+        found = hashlib.sha256(proposed.encode() + public.tobytes()).hexdigest()[:12]
+        name = name or f"{proposals.kind} {found}"
+        settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
         choice = dptune.PublicChoice(public, privatizer, name=name, default_place=default, loss=loss, **settings)
-    except BudgetExhausted as error:
-        if name == unnamed:
-            error.add_note(
-                "The choice has no name=, so its public losses tell it apart, and they are others than before: a seed, "
-                "the candidates, rows, folds or training code differ. Repeat what was run before for its answer."
-            )
-        raise
     if privatizer.ledger.fix(name, _CANDIDATES, proposed) != proposed:  # an index would mean another configuration
         raise BudgetMismatch(
             f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
@@ -301,10 +292,30 @@ def as_parameters(default: object) -> Parameters:
     return default
 
 
-def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None) -> None:
-    """Refuse a choice that cannot begin, unless the ledger has charges that it may be a rerun of."""
-    if ledger.count(name) == 0:
+def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None, proposed: str = "") -> None:
+    """Refuse a choice that cannot begin, unless it may be a rerun of one that the ledger has.
+
+    Args:
+        name: of the choice; None: it is recognised by what it proposes.
+        proposed: fingerprint of that; "": it is not known yet.
+    """
+    known = ledger.facts(_CANDIDATES).values()
+    if not (ledger.count(name) if name is not None else proposed in known or (known and not proposed)):
         check_start(ledger, name or "choice", mu)
+
+
+@contextmanager
+def _explained(name: str | None) -> Iterator[None]:
+    """Say of a choice without a name that what it proposes tells it apart, where nothing is left for another one."""
+    try:
+        yield
+    except BudgetExhausted as error:
+        if name is None:
+            error.add_note(
+                "The choice has no name=, so its candidates and their public losses tell it apart, and they differ "
+                "from those before. Give the search a seed, so that a rerun returns the first choice."
+            )
+        raise
 
 
 def key_of(parameters: Parameters) -> str:
@@ -359,21 +370,25 @@ def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
 
 
 def _matrix(
-    evaluated: Sequence[Any], default: int | None, given: Parameters | None, warn: Say
-) -> npt.NDArray[np.float64]:
-    """Return the public losses (m, N); NaN in the rows of candidates that failed. A ``given`` default must not fail."""
+    evaluated: Sequence[Any], default: int | None, warn: Say, *, needed: bool
+) -> tuple[npt.NDArray[np.float64], int | None]:
+    """Return the public losses (m, N), NaN in the rows of candidates that failed, and the default's place.
+
+    A default that is ``needed`` must not fail; without another one that failed nothing is compared.
+    """
     failed = {place: each for place, each in enumerate(evaluated) if isinstance(each, Exception)}
-    if default in failed and given is not None:
+    if default in failed and needed:
         raise InputError(f"the default= could not be trained on public rows: {_told(failed[default])}")
-    if default in failed:
-        warn(
-            "What is searched could not be trained as it was given, so the choice is compared with nothing. Give "
-            "default=, the parameters that you use today."
-        )
     if len(evaluated) - len(failed) < 2:
         raise InputError(
             f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows, and a choice needs "
             f"two or more. Nothing was charged. The first failed with: {_told(next(iter(failed.values())))}"
+        )
+    if default in failed:
+        default = None
+        warn(
+            "What is searched could not be trained as it was given, so the choice is compared with nothing. Give "
+            "default=, the parameters that you use today."
         )
     if failed:
         warn(
@@ -390,7 +405,7 @@ def _matrix(
     for place, each in enumerate(evaluated):
         if place not in failed:
             public[place] = each
-    return public
+    return public, default
 
 
 def _told(error: Exception) -> str:

@@ -201,9 +201,8 @@ class BudgetLedger(DurableLedger):
         spent_of: dict[str, Spent] = {}
         for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
             spent_of[scope] = spent_of.get(scope, Spent()).plus(mu)
-        plans = connection.execute(sa.select(_f.scope, _f.value).where(_f.name == PLAN))
-        ended = set(connection.execute(sa.select(_f.scope).where(_f.name == _ENDED)).scalars())
-        begun = {scope: value["is"] for scope, value in plans if scope in spent_of and scope not in ended}
+        plans, ended = entries.facts(connection, PLAN), entries.facts(connection, _ENDED)
+        begun = {scope: plan for scope, plan in plans.items() if scope in spent_of and scope not in ended}
         return self.filter.allowance(state.spent, spent_of, begun)
 
 

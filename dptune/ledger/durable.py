@@ -295,6 +295,13 @@ class DurableLedger:
         with self._transaction(write=False) as (connection, _):
             return (entries.fact(connection, scope, name) or {}).get("is")
 
+    @repeated
+    def facts(self, name: str) -> dict[str, object]:
+        """Return the facts of this name of all scopes."""
+        name = text("name", name)
+        with self._transaction(write=False) as (connection, _):
+            return entries.facts(connection, name)
+
     @property
     @repeated
     def n(self) -> int | None:

@@ -179,6 +179,12 @@ def fact(connection: sa.Connection, scope: str, name: str) -> dict[str, Any] | N
     return connection.execute(_FACT, {"scope": scope, "name": name}).scalar()
 
 
+def facts(connection: sa.Connection, name: str) -> dict[str, object]:
+    """Return the facts of this name, by scope."""
+    found = sa.select(schema.facts.c.scope, schema.facts.c.value).where(schema.facts.c.name == name)
+    return {scope: value["is"] for scope, value in connection.execute(found)}
+
+
 def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
     """Return the fact that is stored, or store the one that ``make`` returns: whoever is first says it, for good."""
     if (stored := fact(connection, scope, name)) is not None:

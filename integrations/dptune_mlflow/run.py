@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 from dptune import PrivacyLedger
+from dptune.choice.paired import PairedEstimate
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import Charge
 from dptune.results.estimate import Estimate, parameters_in_words
@@ -43,7 +44,7 @@ def log_run(
     Args:
         name: of the run in the ledger.
         recommended: what the run recommends, as ``recommend()`` returns it, or ``best_params_``.
-        estimate: the released loss there, such as ``best_loss_``.
+        estimate: the released loss there, or of a choice the released improvement, ``selection.improvement``.
         where: ``delta`` at which the statement gives epsilon; default that of the budget, if it was stated as (epsilon,
             delta). ``tracking_uri`` of MLflow's server or database; default MLflow's own. ``experiment``, its name;
             default that of the run.
@@ -113,7 +114,10 @@ class MLflowRun:
         if isinstance(recommended, Recommendation):
             metrics.append(recommended.summary().replace("\n", "\n\n"))
             numbers.update(_interval("improvement", recommended.improvement))
-        if estimate is not None:
+        if isinstance(estimate, PairedEstimate):
+            numbers.update(_interval("improvement", estimate))
+            metrics.append(f"**Released improvement** {estimate}")
+        elif estimate is not None:
             numbers.update({**_interval("loss", estimate), **_interval("improvement", estimate.improvement)})
             metrics.append(f"**Released mean loss** {estimate}")
         logged = self._client.get_run(self.id).data.metrics

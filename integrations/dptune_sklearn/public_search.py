@@ -8,7 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from dptune.choice.crossval import Folds, cross_validated_losses, public_folds
+from dptune.choice.crossval import Folds, cross_validated_losses, indexable, public_folds
 from dptune.choice.proposals import Candidate, Parameters, Proposals, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
@@ -137,6 +137,8 @@ class PublicModels:
     def of(cls, search: Any, training: TrainingRows, loss: NamedLoss, n_jobs: int | None, seed: int) -> PublicModels:
         """Return the training of a search's candidates, in folds like those of the search."""
         estimator = seeded(search.estimator, seed)
+        X, y = indexable(training.X, training.y)
+        training = replace(training, X=X, y=y)
         splitter = _seeded_folds(check_cv(search.cv, training.y, classifier=is_classifier(estimator)), seed)
         folds = public_folds(training.X, training.y, cv=splitter, loss=loss, groups=training.groups)
         jobs = getattr(search, "n_jobs", None) if n_jobs is None else n_jobs

@@ -14,6 +14,7 @@ import optuna
 import pytest
 from audit_tools import planted
 from noises import CannedNoise
+from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeRegressor
 
 import dptune
@@ -55,9 +56,9 @@ def optuna_study(folder: Path, X: Array, y: Array) -> None:
 
 
 def sklearn_search(folder: Path, X: Array, y: Array) -> None:
-    space, about = {"max_depth": [1, 2, 3, 4, 5]}, {"loss": "squared_error", "clip": (0.0, 9.0)}
+    public = GridSearchCV(tree(1), {"max_depth": [1, 2, 3, 4, 5]})
     ledger = privatizer(folder).ledger
-    PrivateSearch(tree(1), space, ledger=ledger, **about, n_trials=8, name="s", cv=None).fit(*PUBLIC, X_val=X, y_val=y)
+    PrivateSearch(public, ledger=ledger, loss="squared_error", clip=(0.0, 9.0)).fit(*PUBLIC, X_val=X, y_val=y)
 
 
 def trained_on_private_rows(folder: Path, X: Array, y: Array) -> None:

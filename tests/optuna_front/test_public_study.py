@@ -185,7 +185,7 @@ def unseeded(trial):
         ),
         ({"train": lambda trial, X, y: 1 / 0}, "6 of 6 .*Nothing was charged.*ZeroDivisionError: division by zero"),
         ({"train": unseeded, "public": None}, r"different public rows.*random_state"),
-        ({"data": lambda: PEOPLE}, "give n="),
+        ({"data": lambda: PEOPLE}, "Give n="),
         ({"default": [1.0]}, "must be a dict"),
         ({"cv": KFold(2).split(PUBLIC[0][:10])}, "in a test fold"),
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
@@ -225,7 +225,7 @@ def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_pa
     with pytest.raises(dptune.BudgetExhausted) as refused:
         chosen(tmp_path, unnamed(1), lambda trial, X, y: calls.append(1))
     assert calls == []  # nothing is trained
-    assert "Give the search a name and a seed" in "".join(refused.value.__notes__)
+    assert "Give the search a seed" in "".join(refused.value.__notes__)
 
 
 def test_a_tuner_s_trials_propose_all_parameters_with_which_they_were_trained(tmp_path):

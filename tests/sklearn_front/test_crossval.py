@@ -18,7 +18,7 @@ from sklearn.model_selection import (
 from sklearn.svm import SVC
 
 import dptune
-from dptune_sklearn import cross_validated_losses, public_folds
+from dptune.choice.crossval import cross_validated_losses, public_folds
 from sklearn_tools import PUBLIC, rows
 
 X, y = rows(60, seed=4)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import RandomizedSearchCV
 
 import dptune
 from dptune_sklearn import StopsEarly
@@ -42,8 +43,8 @@ def test_the_rows_to_stop_on_are_held_out_of_those_that_train():
 def test_boosting_that_stops_early_is_searched(fast_path, library):
     name, settings, options = SETTINGS[library]
     booster = getattr(import_module(library), name)(**settings, learning_rate=0.3)
-    space = {"estimator__learning_rate": loguniform(0.1, 1.0)}
-    search = search_in(fast_path, "selection", StopsEarly(booster), param_distributions=space, n_trials=3)
+    public = RandomizedSearchCV(StopsEarly(booster), {"estimator__learning_rate": loguniform(0.1, 1.0)}, n_iter=3, cv=2)
+    search = search_in(fast_path, public, default={"estimator__learning_rate": 0.3})
     search.fit(*PUBLIC, **VAL, **options)
     stopped = search.best_estimator_.estimator_
     assert stopped.learning_rate == search.best_params_["estimator__learning_rate"]

@@ -6,10 +6,10 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
-from scipy.stats import loguniform
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 
 import dptune
 from dptune.choice import stored_report
@@ -28,13 +28,14 @@ PUBLIC, PRIVATE = people()
 
 
 def search_in(folder: Path, budget: float, **settings: Any) -> PrivateSearch:
-    usual = {"estimator": LogisticRegression(), "param_distributions": {"C": [0.1, 1.0, 10.0]}, "loss": "zero_one"}
-    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(budget))
-    return PrivateSearch(**{**usual, **settings}, ledger=ledger)
+    estimator = settings.pop("estimator", LogisticRegression())
+    public = GridSearchCV(estimator, {"C": [0.1, 1.0, 10.0]})
+    ledger = settings.pop("ledger", None) or dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(budget))
+    return PrivateSearch(public, **{"loss": "zero_one", **settings}, ledger=ledger)
 
 
 def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
-    search = search_in(fast_path, 1.0, mu=0.8, method="selection", cv=None)
+    search = search_in(fast_path, 1.0, mu=0.8)
     with pytest.raises(NotFittedError):
         search.report(*PUBLIC, **PRIVATE)
     search.fit(*PUBLIC, **PRIVATE)
@@ -62,7 +63,7 @@ def test_a_report_after_a_choice_has_the_share_that_was_left_or_names_the_remedy
 
     worst = LogisticRegression(C=1e-9)  # a choice of the default would leave the estimate's part
     ledger = dptune.PrivacyLedger(fast_path / "nothing.db", dptune.Budget.gdp(50.0))
-    search = search_in(fast_path, 1.0, estimator=worst).set_params(ledger=ledger).fit(*PUBLIC, **PRIVATE)
+    search = search_in(fast_path, 1.0, estimator=worst, ledger=ledger).fit(*PUBLIC, **PRIVATE)
     assert search.best_params_["C"] > 1e-9
     with pytest.raises(dptune.BudgetExhausted) as refused:
         search.report(*PUBLIC, **PRIVATE)
@@ -89,18 +90,20 @@ def test_a_fitted_search_is_one_run_of_mlflow_however_often_it_is_written(
 ) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    settings = {"loss": "log_loss", "clip": (0.0, 2.0), "cv": None, "n_trials": 8, "default": {"C": 1e-3}}
-    settings["param_distributions"] = {"C": loguniform(1e-3, 1e2)}
-    search = search_in(tmp_path, 50.0, **settings).fit(*PUBLIC, **PRIVATE)  # little noise: the default is the worst
+    search = search_in(tmp_path, 50.0, loss="log_loss", default={"C": 1e-3}).fit(*PUBLIC, **PRIVATE)
+    improvement = search.selection_.improvement  # little noise: the default is the worst
     where = {"delta": 1e-5, "tracking_uri": f"file:{tmp_path}/mlruns"}
-    found = {"recommended": search.best_params_, "estimate": search.best_loss_}
+    found = {"recommended": search.best_params_, "estimate": improvement}
     written = [log_run(search.ledger, search.name_, **found, **where) for _ in range(2)]
     client = mlflow.MlflowClient(where["tracking_uri"])
-    run, loss = client.get_run(written[0]), search.best_loss_
+    run = client.get_run(written[0])
     assert written == [run.info.run_id] * 2
     assert run.data.tags["recommended.C"] == str(search.best_params_["C"])
-    assert (run.data.metrics["loss"], run.data.metrics["loss_sigma"]) == (loss.value, loss.sigma)
-    of_improvement = run.data.metrics["improvement_low"], run.data.metrics["improvement_high"]
-    assert of_improvement == loss.improvement.interval()
+    assert (run.data.metrics["improvement"], run.data.metrics["improvement_sigma"]) == (
+        improvement.value,
+        improvement.sigma,
+    )
+    shown = run.data.metrics["improvement_low"], run.data.metrics["improvement_high"]
+    assert shown == improvement.interval()
     table = Path(client.download_artifacts(written[0], "released.csv")).read_text().splitlines()
     assert [line.split(",")[1] for line in table[1:]] == search.released_["release"]
