@@ -9,7 +9,7 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold
+from sklearn.model_selection import GroupKFold, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -34,9 +34,9 @@ spaces = [
 ]
 ledger = dptune.PrivacyLedger(f"{folder}/sklearn_pipeline.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 model = Pipeline([("columns", columns), ("model", LogisticRegression())])
-settings = {"loss": "log_loss", "n_trials": 40, "cv": GroupKFold(5)}
 val = np.isin(patient, rng.choice(np.unique(patient), 300, replace=False))  # of a file: before pandas reads it
-search = PrivateSearch(model, spaces, ledger=ledger, **settings)
+public = RandomizedSearchCV(model, spaces, n_iter=40, cv=GroupKFold(5))
+search = PrivateSearch(public, ledger=ledger, loss="log_loss")
 groups = {"groups": patient[val], "train_groups": patient[~val]}
 search.fit(visits[~val], sick[~val], X_val=visits[val], y_val=sick[val], **groups)
 print(search.best_params_, search.summary(), search.statement(delta=1e-5), sep="\n")

@@ -1,11 +1,11 @@
-"""A grid of PyTorch networks as scikit-learn estimators (skorch): one private selection, paid once."""
+"""A grid of PyTorch networks as scikit-learn estimators (skorch): public rows propose, private people decide."""
 
 import sys
 
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from skorch import NeuralNetClassifier
 
 import dptune
@@ -26,7 +26,7 @@ torch.manual_seed(0)
 net = NeuralNetClassifier(Network, criterion=torch.nn.CrossEntropyLoss, max_epochs=10, train_split=None, verbose=0)
 ledger = dptune.PrivacyLedger(f"{folder}/skorch_grid.db", dptune.Budget.gdp(mu=1.0), unit="one image")
 grid = {"module__width": [16, 64], "lr": [0.01, 0.1, 1.0], "batch_size": [32, 128]}
-search = PrivateSearch(net, grid, ledger=ledger, loss="log_loss", clip=(0.0, 3.0), cv=None, method="selection")
+search = PrivateSearch(GridSearchCV(net, grid, cv=3), ledger=ledger, loss="log_loss")
 search.fit(X_train, y_train, X_val=X_val, y_val=y_val)
-print("Best parameters:", search.best_params_, "Private estimate of their loss:", search.best_loss_, sep="\n")
+print("Best parameters:", search.best_params_, search.summary(), sep="\n")
 print(search.statement(delta=1e-5))

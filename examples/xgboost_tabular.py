@@ -4,7 +4,7 @@ import sys
 
 from scipy.stats import loguniform, randint, uniform
 from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import RandomizedSearchCV, train_test_split
 from xgboost import XGBClassifier
 
 import dptune
@@ -24,7 +24,8 @@ space = {
     "estimator__subsample": uniform(0.4, 0.6),
     "estimator__grow_policy": ["depthwise", "lossguide"],
 }
-search = PrivateSearch(StopsEarly(booster), space, ledger=ledger, loss="log_loss", n_trials=40, n_jobs=2)
+public = RandomizedSearchCV(StopsEarly(booster), space, n_iter=40, n_jobs=2)
+search = PrivateSearch(public, ledger=ledger, loss="log_loss")
 search.fit(X_train, y_train, X_val=X_val, y_val=y_val, verbose=False)
 print("Best parameters:", search.best_params_, search.summary(), sep="\n")
 print(search.statement(delta=1e-5))

@@ -10,14 +10,14 @@ import logging
 import tempfile
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import ParameterGrid, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from dptune import Budget, PrivacyLedger
-from dptune_sklearn import PrivateSearch
+from dptune import Budget, PrivacyLedger, select
 
 logging.getLogger("dptune").setLevel("ERROR")  # no line for the new ledger
 X, y = load_breast_cancer(return_X_y=True)
@@ -27,10 +27,12 @@ ledger = PrivacyLedger(f"{tempfile.mkdtemp()}/ledger.db", Budget.gdp(mu=1.0), da
 # %%
 grid = {"svc__C": [0.01, 0.1, 1.0, 10.0, 100.0], "svc__gamma": [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]}
 svm = make_pipeline(StandardScaler(), SVC())
-search = PrivateSearch(svm, grid, cv=None, method="selection", ledger=ledger, loss="zero_one", clip=(0, 1), mu=0.5)
-search.fit(X_train, y_train, X_val=X_val, y_val=y_val)
-print(search.best_params_)
-print("share of patients that are labelled wrongly:", search.best_loss_)
+candidates = list(ParameterGrid(grid))
+models = [clone(svm).set_params(**parameters).fit(X_train, y_train) for parameters in candidates]
+chosen = select(models, ledger, name="grid", loss="zero_one", data=(X_val, y_val), mu=0.5, estimate_share=0.1)
+best = candidates[chosen.index]
+print(best)
+print("share of patients that are labelled wrongly:", chosen.estimate)
 
 # %% [markdown]
 # Half of the budget is spent, whatever the size of the grid, and the rest can pay for something else about the
@@ -48,8 +50,8 @@ for C in grid["svc__C"]:
     for gamma in grid["svc__gamma"]:
         model = make_pipeline(StandardScaler(), SVC(C=C, gamma=gamma)).fit(X_train, y_train)
         exact[C, gamma] = float(np.mean(model.predict(X_val) != y_val))
-chosen = exact[search.best_params_["svc__C"], search.best_params_["svc__gamma"]]
-print(f"chosen {chosen:.3f}, best of the grid {min(exact.values()):.3f}, worst {max(exact.values()):.3f}")
+found = exact[best["svc__C"], best["svc__gamma"]]
+print(f"chosen {found:.3f}, best of the grid {min(exact.values()):.3f}, worst {max(exact.values()):.3f}")
 
 # %%
-print(search.statement(delta=1e-5))
+print(ledger.statement(delta=1e-5))

@@ -18,7 +18,6 @@ import pytest
 import sqlalchemy as sa
 from optuna.distributions import FloatDistribution
 from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
-from scipy.stats import loguniform
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -160,8 +159,7 @@ def logistic(trial: optuna.Trial) -> LogisticRegression:
 def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
     assert isinstance(run(SPACES)["space"], dptune.Space)
     made = {"ledger": privatizer("search.db").ledger, "estimator": LogisticRegression()}
-    space = {"C": loguniform(1e-3, 1e3)}
-    rest = {"patient_of_row": np.arange(400), "param_distributions": space, "X_new": X[:3]}
+    rest = {"patient_of_row": np.arange(400), "X_new": X[:3]}
     Path("patients.csv").write_text("age,sick\n" + "50,1\n" * 9 + "?,0\n")
     known = run("docs/sklearn.md", {**ROWS, **made, **rest, "PrivateSearch": PrivateSearch})
     assert [len(known[half]) for half in ("X_train", "y_train", "X_val", "y_val")] == [4, 4, 6, 6]

@@ -275,11 +275,10 @@ def votes_read_private_rows(monkeypatch) -> None:
     leak_of_proposals(monkeypatch, leak)
 
 
-def candidates_ordered_by_private_losses(monkeypatch) -> None:
+def candidates_ordered_by_a_person(monkeypatch) -> None:
     def leak(proposed, models, options):
-        means = private_means(options, models, proposed.candidates)
-        order = np.argsort(means, kind="stable")
-        return replace(proposed, candidates=[proposed.candidates[i] for i in order]), models
+        order = 1 if options.data.X[WHO, 0] > -2.0 else -1
+        return replace(proposed, candidates=proposed.candidates[::order]), models
 
     leak_of_proposals(monkeypatch, leak)
 
@@ -301,7 +300,7 @@ def best_estimator_was_asked(monkeypatch) -> None:
         *((leaking, "usual", "other") for leaking in (LeaksAttribute, LeaksRows)),
         (leak_log, "usual", "other"),
         (votes_read_private_rows, "usual", "label"),
-        (candidates_ordered_by_private_losses, "usual", "other"),
+        (candidates_ordered_by_a_person, "usual", "other"),
         (best_estimator_was_asked, "usual", "label"),
     ],
 )

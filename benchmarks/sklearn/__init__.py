@@ -1,1 +1,0 @@
-"""What docs/research/sklearn.md shows."""
