@@ -298,7 +298,6 @@ class DurableLedger:
     @repeated
     def facts(self, name: str) -> dict[str, object]:
         """Return the facts of this name of all scopes."""
-        name = text("name", name)
         with self._transaction(write=False) as (connection, _):
             return entries.facts(connection, name)
 

@@ -43,11 +43,9 @@ from dptune.choice.proposals import (
     Choice,
     ChoiceOptions,
     Proposals,
-    PublicTraining,
-    as_model,
     choose_among,
-    is_estimator,
 )
+from dptune.choice.public_training import PublicTraining, as_model, is_estimator
 from dptune.errors import BudgetMismatch
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data

@@ -37,9 +37,9 @@ from dptune.choice.proposals import (
     Choice,
     ChoiceOptions,
     Proposals,
-    PublicTraining,
     choose_among,
 )
+from dptune.choice.public_training import PublicTraining
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes

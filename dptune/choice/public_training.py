@@ -1,0 +1,80 @@
+"""A user's training on public rows: cross-validated losses of a configuration, and its model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.choice.crossval import cross_validated_losses, public_folds
+from dptune.choice.proposals import ChoiceOptions, Parameters
+from dptune.errors import InputError
+from dptune.losses.models import BoosterModel
+from dptune.losses.named import NamedLoss, as_loss
+
+
+class PublicTraining:
+    """A user's ``train(configuration, X, y)``, called on the public rows; travels to other processes.
+
+    Args:
+        train: the function, or an estimator of scikit-learn's kind whose parameters were searched.
+        parameters: configuration -> its parameters, for an estimator.
+    """
+
+    def __init__(
+        self, train: Any, options: ChoiceOptions, *, parameters: Callable[[Any], Parameters] = lambda at: at
+    ) -> None:
+        self._train = functools.partial(_trained_at, train, parameters) if is_estimator(train) else train
+        if not callable(self._train):
+            raise InputError(
+                f"train must be a function (configuration, X, y) -> model or an estimator; got {type(train).__name__}."
+            )
+        public = options.public
+        if not isinstance(public, tuple | list) or len(public) != 2:
+            raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
+        self.public = (public[0], public[1])
+        self._loss = options.loss
+        has_losses = options.public_losses is not None
+        folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
+        self._folds = folds
+
+    def losses(self, at: Any) -> npt.NDArray[np.float64]:
+        """Return the losses of the public rows (N,) at a configuration, each without the row's fold."""
+        fit = functools.partial(self._trained, at)
+        losses: npt.NDArray[np.float64] = cross_validated_losses(fit, *self.public, cv=self._folds, loss=self._loss)
+        return losses
+
+    def model(self, at: Any) -> Any:
+        """Return the model at a configuration, trained on all public rows."""
+        return self._trained(at, *self.public)
+
+    def _trained(self, at: Any, X: Any, y: Any) -> Any:
+        return as_model(self._train(at, X, y), self._loss, X)
+
+
+def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any, X: Any, y: Any) -> Any:
+    from sklearn.base import clone
+
+    return clone(estimator).set_params(**parameters(at)).fit(X, y)
+
+
+def is_estimator(train: object) -> bool:
+    """Whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
+    return all(hasattr(train, method) for method in ("fit", "get_params", "set_params"))
+
+
+def as_model(model: Any, loss: str | NamedLoss, X: Any) -> Any:
+    """Return the model; a native booster of LightGBM or XGBoost as a ``BoosterModel``, with its labels 0, 1, ...
+
+    Args:
+        X: public rows.
+    """
+    if not (hasattr(model, "inplace_predict") or hasattr(model, "current_iteration")):
+        return model
+    if not as_loss(loss).uses_labels:
+        return BoosterModel(model)
+    shape = np.shape(BoosterModel(model).predict(X[:2]))
+    return BoosterModel(model, labels=list(range(2 if len(shape) == 1 else shape[1])))
