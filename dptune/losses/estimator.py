@@ -1,4 +1,4 @@
-"""Per-example losses of a fitted estimator, asked so that a row on which it fails, or warns, tells of that row only."""
+"""Per-example losses of a fitted estimator: a row on which it or the loss fails, or warns, tells of that row only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.examples import Data, Examples, PrivateExamples
 from dptune.losses.functions import label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.rows import Rows
+from dptune.losses.own import mistake_of
+from dptune.losses.rows import ParsedRows, Rows
 from dptune.losses.steady import depends_on_others
 from dptune.privacy.seal.copied import copied
-from dptune.privacy.seal.parsing import as_array, entries_of, numbers_in
+from dptune.privacy.seal.parsing import as_array, entries_of
 from dptune.privacy.seal.reachable import refuse_shared
 from dptune.privacy.seal.silence import quietly, silence
 
@@ -39,11 +40,13 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
        shape and positions never change, so neither does the rounding of anybody's answer.
     4. If that fails, or answers with another length, shape or kind, the rows on which the model fails *alone* are
        found, by halving or, if they are many, one by one, become NaN, and step 3 is done again.
+    5. A row whose label the model does not know is NaN. The loss is asked for all others as the model is in steps 3
+       and 4. Labels come in the type of ``classes_``, other answers as float64, NaN where one is not a number.
 
     Rows of steps 1 and 2 cost one public row for each kind of cell and column. Step 4 asks for every row at most twice
     more where failing rows are many, a few calls for each where they are few. The model may change the rows it is
     given, as `StandardScaler(copy=False)` does: every call gets a copy. Warnings are silenced, since one row may cause
-    them. If all rows fail, or the others do together, all are NaN. A label unseen by the model is NaN.
+    them. If all rows fail, or the others do together, all are NaN.
 
     Args:
         loss: a name, or what `per_example_loss` returned.
@@ -54,7 +57,8 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
 
     Raises:
         InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
-            answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
+            answer, a loss of your own fails on every public one, X needs ``like``, y is no array, or shapes do not fit.
+            Nothing of it depends on a private cell.
     """
     named = as_loss(loss)
     refuse_shared(X, y, **{"like=": like, "the loss": _own(named)})
@@ -122,11 +126,13 @@ class _Asked:
         table, public = examples.rows, examples.public
         self._loss = loss
         self._table = table
-        self._answers = examples.answers
+        self._examples = examples
         self._name = type(estimator).__name__
+        self._usual: Array | None = None  # a public answer, of whose type and shape all others are under an own loss
         _method(loss, estimator)  # refused before it is copied
         model = copied(estimator)
-        self._method, self._labels = _method(loss, model), _classes(loss, model)
+        self._method, self._classes = _method(loss, model), _classes(loss, model)
+        self._labels = None if self._classes is None else self._classes.tolist()
         row = table.synthetic_row()
         d = columns_of(model)
         if d is not None and np.shape(row)[1:] not in ((), (d,)):
@@ -135,7 +141,12 @@ class _Asked:
         if _is_unfitted(output) and _seems_unfitted(model):
             raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")
         if not isinstance(output, BaseException):
-            loss(np.array(self._labels[:1] if self._labels else [0.0]), self._checked(output), labels=self._labels)
+            checked = self._checked(output)
+            if is_named(loss):
+                loss(np.zeros(1) if self._classes is None else self._classes[:1], checked, labels=self._labels)
+            else:
+                self._usual = checked
+                self._try_out_loss(model, checked, public)
         elif table.synthetic_counts:
             raise InputError(
                 f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}: {output}). "
@@ -149,18 +160,30 @@ class _Asked:
                 "IterativeImputer(sample_posterior=True). Nothing was charged for this model."
             )
 
+    def _try_out_loss(self, model: Any, output: Array, public: ParsedRows | None) -> None:
+        """Refuse a loss of the user's by what it says of answers to a few public rows, or to the one that was asked."""
+        if public is not None:
+            rows = np.arange(min(len(public), PAIRED))
+            several = self._ask(public.take(rows), len(rows))
+            output = output if several is None else several
+        if mistake := mistake_of(self._loss, model, self._classes, output):
+            raise InputError(f"{mistake} Nothing was charged for this model.")
+
     def losses(self) -> Vector:
-        """Steps 2 to 4 of :func:`estimator_losses`: whatever is raised here is private."""
+        """Steps 2 to 5 of :func:`estimator_losses`: whatever is raised here is private."""
         output, failing = _without_bad_rows(
             lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
         )
         if output is None:
             return np.full(len(failing), np.nan)
-        y = _read_answers(self._answers, self._labels)
+        y, unknown = self._examples.read_as(self._classes)
+        losses, failing = _without_bad_rows(lambda rows: self._loss_of(y[rows], output[rows]), failing | unknown)
+        return np.full(len(failing), np.nan) if losses is None else np.where(failing, np.nan, losses)
+
+    def _loss_of(self, y: Array, output: Array) -> Vector | None:
+        """The losses of m private rows, None if their function fails."""
         losses = quietly(lambda y: self._loss(y, output, labels=self._labels), y)
-        if isinstance(losses, BaseException):
-            raise losses
-        return np.where(failing, np.nan, losses)
+        return None if isinstance(losses, BaseException) else losses
 
     def _refused(self) -> Mask:
         """Rows (n,) that the model is not asked for: unreadable, or with a cell on which a public row makes it fail."""
@@ -222,7 +245,7 @@ class _Asked:
         if output.dtype.kind not in ("biufOUST" if text or own else "biufO"):
             return False
         if own:
-            return True
+            return self._usual is None or _same_kind(output, self._usual)
         k = len(labels or ())
         if self._loss.output != "predict_proba" or output.dtype.kind == "O":  # objects are read row by row
             return output.ndim == 1
@@ -240,12 +263,9 @@ def columns_of(estimator: Any) -> int | None:
     return d if isinstance(d, int) else None
 
 
-def _read_answers(y: Array, labels: list[Any] | None) -> Array:
-    """Numbers (n,); or the model's labels as objects, None for an unknown one. A copy: it may be the user's own."""
-    if labels is None:
-        return numbers_in(np.dtype(np.float64), y)[0]
-    allowed = np.array([*labels, None], dtype=object)
-    return allowed[label_codes(y, labels)]  # the last one at -1
+def _same_kind(a: Array, b: Array) -> bool:
+    """Tell whether answers have one type, texts of whatever length, and rows of one shape."""
+    return a.shape[1:] == b.shape[1:] and (a.dtype == b.dtype or a.dtype.kind == b.dtype.kind in "US")
 
 
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
@@ -264,14 +284,16 @@ def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
     return method
 
 
-def _classes(loss: NamedLoss, estimator: Any) -> list[Any] | None:
-    """The labels in the order of the estimator's columns, or None for a loss without labels."""
+def _classes(loss: NamedLoss, estimator: Any) -> Array | None:
+    """The labels (k,) in the order of the estimator's columns, or None for a loss without labels."""
     if not loss.uses_labels:
         return None
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         raise InputError(f"{loss.name} needs a fitted classifier; this {type(estimator).__name__} has no classes_")
-    return list(np.asarray(classes).tolist())
+    labels = np.asarray(classes)
+    label_codes(labels, labels.tolist())  # refuses labels that cannot be told apart
+    return labels
 
 
 def _seems_unfitted(estimator: Any) -> bool:
@@ -293,6 +315,7 @@ def _is_unfitted(result: Any) -> bool:
 
 
 COLUMNS = 64  # asked for one by one, or in as many groups of neighbours: public, unlike the columns with gaps
+PAIRED = 4  # public rows, with whose answers a loss of the user's is tried out
 FEW = 16  # rows: if one of them fails, so many do that halving would ask for most rows many times
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
-from dptune._arrays import Array
+from dptune._arrays import Array, Mask
 from dptune._checks import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
+from dptune.losses.functions import label_codes
 from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
 from dptune.losses.steady import specimens
-from dptune.privacy.seal.parsing import as_array
+from dptune.privacy.seal.parsing import as_array, numbers_in
 from dptune.privacy.seal.reachable import refuse_reachable, refuse_shared
 from dptune.privacy.seal.silence import silence
 
@@ -35,6 +37,22 @@ class Examples:
     rows: ParsedRows
     answers: Array
     public: ParsedRows | None
+    _by_classes: dict[object, tuple[Array, Mask]] = field(default_factory=dict)
+
+    def read_as(self, classes: Array | None) -> tuple[Array, Mask]:
+        """Return the answers (n,) as numbers, or as labels of these classes (k,), and where a label is unknown (n,).
+
+        In the place of an unknown label stands a known one. Answers are read once for all models of these classes.
+        """
+        key = None if classes is None else (classes.dtype, *classes.tolist())
+        if key not in self._by_classes:
+            if classes is None:
+                read = numbers_in(np.dtype(np.float64), self.answers)[0], np.zeros(len(self.answers), dtype=bool)
+            else:
+                codes = label_codes(self.answers, classes.tolist())
+                read = classes[codes], codes < 0
+            self._by_classes[key] = read
+        return self._by_classes[key]
 
     @classmethod
     def of(cls, data: Rows, columns: int | None = None) -> Examples:

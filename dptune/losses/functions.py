@@ -187,8 +187,27 @@ def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Ind
         raise InputError("labels must be distinct as numbers, too, and at least one: 1, 1.0, '1' and True are one")
     array = _array(y, name)
     _vector(array, name)
-    entries = array.tolist() if array.dtype.kind in "fiub" else entries_of(array)
-    return np.array([attempt(index.get, says(entry), -1, failed=-1) for entry in entries], dtype=np.intp)
+    codes = _Codes(index)
+    entries = array.tolist() if array.dtype.kind in "fiubUS" else entries_of(array)
+    return np.array([codes[e] if type(e) in _PLAIN else codes.of(e) for e in entries], dtype=np.intp)
+
+
+_PLAIN = frozenset((bool, int, float, str, bytes, type(None)))  # equal ones say the same
+
+
+class _Codes(dict[Any, int]):
+    """What has been read of plain entries: equal ones are read once. ``index`` has the labels by what they say."""
+
+    def __init__(self, index: dict[Any, int]) -> None:
+        super().__init__()
+        self._index = index
+
+    def of(self, entry: Any) -> int:
+        return attempt(self._index.get, says(entry), -1, failed=-1)
+
+    def __missing__(self, entry: Any) -> int:
+        self[entry] = code = self.of(entry)
+        return code
 
 
 def _differs(a: Any, b: Any) -> float:

@@ -41,7 +41,8 @@ class NamedLoss:
 
     Attributes:
         name: canonical name.
-        function: (y, output, *, labels=..., options) -> (n,).
+        function: (y, output, *, labels=..., options) -> (n,). Entry i must depend on entry i of y and output only. With
+            ``uses_labels`` y has labels in the type of the model's ``classes_``; else float64, NaN for no number.
         output: the method of a fitted estimator whose result the function takes.
         uses_labels: whether the function takes the public labels.
         note: how the released mean relates to the metric that was asked for.
@@ -145,8 +146,9 @@ def too_wide(loss: str | NamedLoss | None, width: float) -> str:
 
 
 def is_named(loss: NamedLoss) -> bool:
-    """Tell whether the answers that it takes have the shape that dptune's own losses take."""
-    return loss.checked or loss.name in _BY_NAME
+    """Tell whether it is dptune's own function, or takes answers of the shape that those take."""
+    known = _BY_NAME.get(loss.name)
+    return loss.checked or (known is not None and getattr(loss.function, "func", loss.function) is known.function)
 
 
 def per_example_loss(name: str, **options: float) -> NamedLoss:

@@ -67,7 +67,7 @@ def _moves(ask: Answers, public: ParsedRows, rows: list[int], last: int) -> bool
     """Tell whether answers to the other rows move when the first one is replaced; False where the model fails."""
     before = ask(public.take(np.array(rows)), len(rows))
     after = None if before is None else ask(public.take(np.array([last, *rows[1:]])), len(rows))
-    return before is not None and after is not None and not _alike(before[1:], after[1:])
+    return before is not None and after is not None and not alike(before[1:], after[1:])
 
 
 def _first(like: Any) -> ParsedRows:
@@ -76,7 +76,7 @@ def _first(like: Any) -> ParsedRows:
     return read_rows(first, first)
 
 
-def _alike(a: Array, b: Array) -> bool:
+def alike(a: Array, b: Array) -> bool:
     """Tell whether answers (m, ...) are the same numbers, but for rounding, and the same texts."""
     texts = [(p, q) for p, q in zip(a.ravel(), b.ravel(), strict=False) if isinstance(p, str)]
     if a.shape != b.shape or any(p != q for p, q in texts):

@@ -45,7 +45,7 @@ class Asked:
         """
         labels = self.labels
         if labels is None:
-            return np.zeros(0, dtype=np.intp), np.column_stack([numbers(np.asarray(y))[0], _vector(answers)])
+            return np.zeros(0, dtype=np.intp), np.column_stack([_vector(y), _vector(answers)])
         codes = label_codes(y, labels)
         if self.output == "predict":
             return codes, label_codes(answers, labels).astype(np.float64)
@@ -117,10 +117,9 @@ def with_groups(codes: Vector, groups: Indices, own: Sequence[int], sizes: Seque
         return np.where(groups >= 0, codes + groups * float(step), np.nan)
 
 
-def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Indices:
+def group_codes(rows: Rows, n: int, column: Any, levels: Sequence[Any]) -> Indices:
     """Return the place of each private example's group among the public levels (n,), -1 where it is none of them."""
     values = attempt(column_of, rows.X, column, failed=None)
-    n = len(np.asarray(rows.y))
     unknown = np.full(n, -1, dtype=np.intp)
     return unknown if values is None else attempt(label_codes, values, levels, failed=unknown)
 

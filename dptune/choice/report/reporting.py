@@ -105,7 +105,8 @@ def report(
             codes = read_codes(function, model)
             if codes is None or plan.by is None:
                 return codes
-            groups = group_codes(examples() if callable(examples) else examples, plan.by.column, plan.by.levels)
+            rows = examples() if callable(examples) else examples
+            groups = group_codes(rows, len(codes), plan.by.column, plan.by.levels)
             return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
     released = people.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
