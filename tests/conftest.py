@@ -14,10 +14,10 @@ from typing import Any
 
 import optuna
 import pytest
-from every_logger import set_level
 from hypothesis import settings
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from every_logger import set_level
 
 # The same few examples every time, so that a change and not luck decides; `make audit` looks for new ones.
 EXPLORE = "DPTUNE_EXPLORE" in os.environ

@@ -11,12 +11,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from cli_tools import invoke
 from matplotlib.figure import Figure
 from scipy.stats import norm
 from typer.testing import CliRunner
 
 import dptune
+from cli_tools import invoke
 from dptune._numbers import rounded_up
 from dptune.cli import app, main
 from dptune.figures import draw_budget, style

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from cli_tools import invoke
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
+from cli_tools import invoke
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, report
 from dptune.cli import app
 from dptune.search import VALUES

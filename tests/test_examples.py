@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from example_tools import run_shorter
-from registry_schema import complaints
 
 import dptune
 from dptune.ledger import About, record
+from example_tools import run_shorter
+from registry_schema import complaints
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

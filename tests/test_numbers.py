@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from planning import planned
 
 import dptune
 from dptune import InputError
@@ -25,6 +24,7 @@ from dptune.privacy import Ball, Interval, MeanQuery
 from dptune.search.algorithms.centred_plan import plan_centred
 from dptune.search.algorithms.gibo_plan import plan_gibo
 from dptune.search.algorithms.one_shot import plan_values
+from planning import planned
 
 
 class Forged(int):

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import noisy
 from typer.testing import CliRunner
 
+from audit_tools import noisy
 from dptune import InputError
 from dptune.audit import Audit
 from dptune.cli import app

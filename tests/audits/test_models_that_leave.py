@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import dump, planted
-from every_logger import without_clocks
-from noises import CannedNoise
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier
@@ -33,7 +30,10 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.utils import all_estimators
 
 import dptune
+from audit_tools import dump, planted
 from dptune.losses import estimator
+from every_logger import without_clocks
+from noises import CannedNoise
 
 M, N, D, WHO = 240, 40, 5, 7  # public rows, private rows, columns, and who is replaced
 _rng = np.random.default_rng(0)

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import Bug, planted
-from every_logger import every_logger, without_clocks
-from noises import CannedNoise
 
+from audit_tools import Bug, planted
 from dptune import Budget, LossPrivatizer, PrivacyLedger, select
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.losses import estimator
 from dptune.privacy.stored_losses import StoredLosses
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.repeats import repeat_and_select
+from every_logger import every_logger, without_clocks
+from noises import CannedNoise
 
 N, SECRET = 12, 4711.25
 ODD: dict[str, np.ndarray] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from audit_tools import (
     Bug,
     audit_crash,
@@ -22,7 +23,6 @@ from audit_tools import (
     noisy,
     planted,
 )
-
 from dptune import PrivacyLedger
 from dptune.privacy import mechanism
 from dptune.privacy import stored_losses as held

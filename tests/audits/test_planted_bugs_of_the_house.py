@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import Bug, noisy, planted, small_sensitivity
-from noises import NoNoise
 from opendp.measurements import make_gaussian
 
+from audit_tools import Bug, noisy, planted, small_sensitivity
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import noise as noise_module
 from dptune.privacy.noise import _unit_gaussian
 from dptune.search import VALUES
 from dptune.search import run as run_module
+from noises import NoNoise
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 DEFAULT = {"a": 0.25, "b": 0.75}

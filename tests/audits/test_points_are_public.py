@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from audit_tools import planted
-from noises import CannedNoise
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeRegressor
 
 import dptune
+from audit_tools import planted
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.seal.private import reveal
 from dptune_optuna import PrivateObjective
 from dptune_sklearn import PrivateSearch
+from noises import CannedNoise
 
 N, PERSON = 40, 7
 Array = np.ndarray

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federated_audits import server
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
@@ -18,6 +17,7 @@ from dptune.figures import draw_budget
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.search import VALUES
+from federated_audits import server
 
 PEOPLE = np.linspace(0.1, 0.9, 10)
 

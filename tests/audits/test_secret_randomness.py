@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from audit_tools import Bug, FreeLedger, planted
-from federated_audits import server
 from ray import tune
 
 import dptune
+from audit_tools import Bug, FreeLedger, planted
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.outsourced.curator import OutsourcedCurator
@@ -27,6 +26,7 @@ from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.repeats import one_of, repeat_and_select
 from dptune_optuna import repeat_and_select as in_optuna
 from dptune_ray import repeats as on_ray
+from federated_audits import server
 
 Draw = Callable[[Path], object]
 PACKAGE = Path(dptune.__file__).parent

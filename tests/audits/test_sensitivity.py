@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
 from audit_tools import (
     Bug,
     FreeLedger,
@@ -19,10 +23,6 @@ from audit_tools import (
     noisy,
     planted,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-
 from dptune import LossPrivatizer
 from dptune.privacy import Ball, Box, Interval, MeanQuery, NormQuery, stored_losses
 from dptune.privacy.stored_losses import StoredLosses

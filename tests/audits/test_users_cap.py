@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_tools import planted
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from audit_tools import planted
 from dptune._store import SqliteFile
 from dptune.errors import CapReached
 from dptune.local import LocalRandomizer, UserLedger, rows

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import Array, FreeLedger, lower_bound
-from noises import NoNoise
 
+from audit_tools import Array, FreeLedger, lower_bound
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
 from dptune.ledger.filter import Allowance, GdpFilter
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import News
 from dptune.privacy import MeanQuery
 from dptune.search import Method
+from noises import NoNoise
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from noises import NoNoise
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVR
 
@@ -19,6 +18,7 @@ from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 from dptune.search.algorithms.centred_plan import CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO
 from dptune.search.algorithms.method import Method
+from noises import NoNoise
 
 N = 70
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import MISTAKE, answers, lower_bound, neighbours, noiseless
-from choice_tools import half_the_scale, softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noises import NoNoise
 from scipy.stats import chi2
 
+from audit_tools import MISTAKE, answers, lower_bound, neighbours, noiseless
+from choice_tools import half_the_scale, softmax
 from dptune import InputError, LossPrivatizer
 from dptune._arrays import Vector
 from dptune.ledger.events import chooses, is_laplace
@@ -21,6 +20,7 @@ from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 from dptune.privacy.mechanism import AnyQuery, Mechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.noise import SLACK, NoiseSource
 from dptune.privacy.query import Box, MeanQuery, smallest_price
+from noises import NoNoise
 
 Making = Callable[[NoiseSource], Mechanism]
 

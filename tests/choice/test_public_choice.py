@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choice_tools import CANDIDATES, PAIR, PEOPLE, PRIVATE, PUBLIC, Chooses, N, chosen, losses, privatizer, spend
-from noises import CannedNoise, NoNoise
 from sklearn.dummy import DummyRegressor
 
 import dptune
+from choice_tools import CANDIDATES, PAIR, PEOPLE, PRIVATE, PUBLIC, Chooses, N, chosen, losses, privatizer, spend
 from dptune.choice.choosing import private_losses
 from dptune.choice.public import PublicLosses
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
+from noises import CannedNoise, NoNoise
 
 EPSILON_4 = dptune.Budget.approximate_dp(4.0, 1e-5)
 

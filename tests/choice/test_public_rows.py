@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choice_tools import CANDIDATES, PEOPLE, PUBLIC, N, chosen, losses, privatizer
 
 import dptune
+from choice_tools import CANDIDATES, PEOPLE, PUBLIC, N, chosen, losses, privatizer
 from dptune.choice import planning
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import FAR, PublicLosses, centred, distances, law, prior

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from choice_tools import CANDIDATES, PAIR, PEOPLE, PUBLIC, N, chosen, losses, privatizer
-from noises import NoNoise
 from scipy.stats import chi2
 
 import dptune
+from choice_tools import CANDIDATES, PAIR, PEOPLE, PUBLIC, N, chosen, losses, privatizer
 from dptune.choice import planning
 from dptune.choice.public import flip_law, law
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import pure_from_mu
 from dptune.privacy.mechanism import Mechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
+from noises import NoNoise
 
 
 @pytest.mark.parametrize(

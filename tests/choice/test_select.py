@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choice_tools import softmax
 from scipy.stats import binomtest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import dptune
+from choice_tools import softmax
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.choice.choosing import ChoiceSettings, lead, select_named, select_points
 from dptune.errors import BudgetMismatch

@@ -17,7 +17,6 @@ import optuna
 import pytest
 import sqlalchemy as sa
 from optuna.distributions import FloatDistribution
-from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -34,6 +33,7 @@ from dptune.ledger import schema
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, DPFTSSampler, LDPTGPSampler, LocalObjective
 from dptune_sklearn import PrivateSearch
+from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
 
 if TYPE_CHECKING:
     from conftest import PostgresqlServer

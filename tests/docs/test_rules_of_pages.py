@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 from statistics import mean
 
-import prose
 import pytest
+
+import prose
 from page_tools import CODE, PAGES, ROOT, page, slug
 
 GENERATED = {"index.md"}  # of the README, by docs/_site/hooks.py; so is reference/

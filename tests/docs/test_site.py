@@ -19,6 +19,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from page_tools import ROOT
 
 SITE = Path(os.environ.get("DPTUNE_SITE", ROOT / "out" / "site"))

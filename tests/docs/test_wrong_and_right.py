@@ -12,7 +12,6 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
-from page_tools import ROWS, X, Y, blocks, page, run
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -40,6 +39,7 @@ from dptune.losses.models import TorchModel
 from dptune.losses.rows import Rows
 from dptune_optuna import CentredSampler
 from dptune_sklearn import StopsEarly
+from page_tools import ROWS, X, Y, blocks, page, run
 
 PAGE = "docs/what-breaks-the-promise.md"
 (EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, ASKED, MIXES, LOOKING, RANGES, DTYPES) = range(12)

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import federated_audits as audits
 import numpy as np
 import pytest
-from audit_tools import Bug, noisy, planted
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import federated_audits as audits
+from audit_tools import Bug, noisy, planted
 from dptune import InputError
 from dptune.federated import server
 from dptune.federated.server import FTSServer, weighted_sums

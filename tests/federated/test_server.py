@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federated_audits import PLAN, SETTINGS, Chosen, full_disk, server
-from noises import NoNoise
 
 from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
 from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
@@ -22,6 +20,8 @@ from dptune.federated import server as implementation
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import epsilon_pld
 from dptune.privacy.noise import SecretSample, SeededNoise, SeededSample
+from federated_audits import PLAN, SETTINGS, Chosen, full_disk, server
+from noises import NoNoise
 
 GOOD = np.arange(10.0)
 PRIVATE = 3.0303030303

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federated_audits import PLAN, SETTINGS, full_disk, server
-from refusals import refused
 
 from dptune import InputError, LedgerError, PlanComplete
 from dptune.federated import FTSServer, InProcess, Message, Participant, Transport
@@ -18,6 +16,8 @@ from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune.privacy.noise import SeededNoise, SeededSample
+from federated_audits import PLAN, SETTINGS, full_disk, server
+from refusals import refused
 
 GOOD = np.arange(10.0)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ledger_tools import Urls
 
 from dptune import LossPrivatizer, PrivacyLedger
+from ledger_tools import Urls
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from ledger_tools import Urls, listening, pay
-from refusals import refused
 
 from dptune import Budget, InputError, PrivacyLedger
 from dptune._locks import ForkSafeLock
 from dptune._store import SqliteFile
 from dptune.ledger import schema
+from ledger_tools import Urls, listening, pay
+from refusals import refused
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from audit_tools import start_forked
-from ledger_tools import KEYED, KINDS, Kind
-from refusals import refused
 from sklearn.base import BaseEstimator, clone
 
+from audit_tools import start_forked
 from dptune import InputError, LedgerError
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.ledger import schema
 from dptune.training.ledger import open_ledger
+from ledger_tools import KEYED, KINDS, Kind
+from refusals import refused
 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 PLACES = [(name, "sqlite") for name in KINDS] + [(name, "postgresql") for name in ("budget", "rounds")]

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 
 from dptune import Budget, InputError
 from dptune.ledger.gdp import (
@@ -23,6 +22,7 @@ from dptune.ledger.gdp import (
     mu_from_bounded_range,
     mu_from_epsilon,
 )
+from refusals import refused
 
 RELATIVE = 1e-9
 SOME_MU = st.floats(math.log(1e-3), math.log(20)).map(math.exp)

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_tools import gaussian, pay
-from refusals import refused
 
 from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.errors import BudgetMismatch, LedgerError
@@ -20,6 +18,8 @@ from dptune.ledger.entries import Quota
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import PLAN
+from ledger_tools import gaussian, pay
+from refusals import refused
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from audit_tools import audit_crash, start_forked
-from ledger_tools import Urls, pay
 
+from audit_tools import audit_crash, start_forked
 from dptune import Budget, BudgetExhausted, PrivacyLedger
 from dptune.ledger import schema
+from ledger_tools import Urls, pay
 
 KILLS = [("sqlite", "before draw"), ("sqlite", "before record"), ("sqlite", "after record")]
 

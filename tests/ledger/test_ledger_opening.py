@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audit_tools import run_forked
-from ledger_tools import pay
-from refusals import refused
 
+from audit_tools import run_forked
 from dptune import CENTRED, Budget, BudgetExhausted, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.errors import BudgetMismatch, DptuneError
+from ledger_tools import pay
+from refusals import refused
 
 EXACT = Budget.approximate_dp(4.0, 1e-7)
 BELOW = Budget(EXACT.mu * (1 - 5e-10), 4.0, 1e-7)  # of another root finder

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from ledger_tools import edit, pay
-from refusals import refused
 
 from dptune import Budget, InputError, LedgerError, PrivacyLedger
 from dptune.local import LocalRandomizer, UserLedger
+from ledger_tools import edit, pay
+from refusals import refused
 
 
 def test_a_ledger_that_was_moved_is_asked_back_and_no_file_is_left_in_its_place(fast_path: Path) -> None:

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from audit_tools import run_forked, start_forked
-from ledger_tools import pay
-from refusals import refused
 
+from audit_tools import run_forked, start_forked
 from dptune import Budget, LedgerError, PrivacyLedger, _store
 from dptune._store import SqliteFile
 from dptune.local import UserLedger
+from ledger_tools import pay
+from refusals import refused
 
 # ---- a second name ------------------------------------------------------------------------------------------
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from audit_tools import start_forked
-from ledger_tools import KINDS, Urls, listening, pay
-from refusals import refused
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+from audit_tools import start_forked
 from dptune import Budget, LedgerError, PrivacyLedger
 from dptune.ledger import schema, server
+from ledger_tools import KINDS, Urls, listening, pay
+from refusals import refused
 
 if TYPE_CHECKING:
     from conftest import PostgresqlServer as Server

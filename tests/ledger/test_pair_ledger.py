@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ledger_tools import edit
-from refusals import refused
 
 import dptune
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
@@ -29,6 +27,8 @@ from dptune.ledger.filter import PURE
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
 from dptune.results.budget import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
+from ledger_tools import edit
+from refusals import refused
 
 EPSILON, DELTA = 1.0, 1e-5
 PAIR = Budget.approximate_dp(EPSILON, DELTA)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audit_tools import run_forked
-from refusals import refused
 
+from audit_tools import run_forked
 from benchmarks.federated.moments import epsilon_moments_accountant
 from dptune import InputError, LossPrivatizer, PlanComplete
 from dptune.ledger.events import GaussianRelease, SubsampledGaussianRelease
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, least_noise
+from refusals import refused
 
 PLAN = SubsampledGaussianPlan(q=0.35, z=1.0, steps=3)
 EVENT = SubsampledGaussianRelease(0.35, 1.0, 2.0, 2.1, 4, "sums")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -20,6 +19,7 @@ from dptune.ledger.filter import PURE, Division, PairFilter
 from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure, pure_from_mu
 from dptune.ledger.risk import Risk
 from dptune.training import join
+from refusals import refused
 
 EPSILON, DELTA = 1.0, 1e-5
 PAIR = Budget.approximate_dp(EPSILON, DELTA)

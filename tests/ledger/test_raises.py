@@ -4,13 +4,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from ledger_tools import edit, pay
-from refusals import refused
 from typer.testing import CliRunner
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyLedger
 from dptune.cli import app
 from dptune.errors import BudgetMismatch
+from ledger_tools import edit, pay
+from refusals import refused
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDp
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from ledger_tools import pay
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -27,6 +26,7 @@ from dptune.ledger import PlanLedger, Risk, SubsampledGaussianPlan
 from dptune.ledger.dominating import Gaussian
 from dptune.ledger.gdp import delta_from_mu
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
+from ledger_tools import pay
 
 DELTAS = (1e-5, 1e-3, 1e-9)
 Z, Q, STEPS, MU = 2.0, 0.1, 5, 0.5

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ledger_tools import gaussian, pay
-from refusals import refused
-from registry_schema import complaints
 from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
@@ -17,6 +14,9 @@ from dptune.ledger import About, PlanLedger, SubsampledGaussianPlan, record, to_
 from dptune.ledger.gdp import epsilon_from_mu
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from ledger_tools import gaussian, pay
+from refusals import refused
+from registry_schema import complaints
 
 
 def test_a_record_validates_and_fills_the_field_on_tuning(used: PrivacyLedger, about: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
 
 from dptune import InputError
 from dptune.local import (
@@ -24,6 +23,7 @@ from dptune.local import (
 )
 from dptune.local.bandits.replies import check_randomizer
 from dptune.local.windows import PARTS, Window, largest_reply, largest_variance, windows
+from refusals import refused
 
 SMALL = [Window(2, 1, 3, 1), Window(7, 3, 5, 2), Window(6, 1, 4, 1), Window(9, 4, 9, 4)]
 EXTREMES = [-1.0, 1.0, 0.3, -7.0, 5.0, math.inf, -math.inf, math.nan, None, "text", 1e300, 10**400, [1]]

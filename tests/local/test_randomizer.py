@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
 from scipy.stats import chi2, kstest, laplace
 
 from dptune.errors import InputError
 from dptune.local import HybridRandomizer, InsecureHybrid
 from dptune.local.randomizer import GRID, InsecureRandomizer, LocalRandomizer
+from refusals import refused
 
 MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
 EXTREMES = (0.0, 0.3, 2.0, -2.0, 2.5, -1e300, 1e300, math.inf, -math.inf, math.nan, None, "text", 10**400, [1, 2])

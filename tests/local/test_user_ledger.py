@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_tools import start_forked
-from refusals import refused
 
+from audit_tools import start_forked
 from dptune import Budget, PrivacyLedger
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import CapReached, InsecureRandomizer, LocalRandomizer, UserLedger
+from refusals import refused
 
 ONE = LocalRandomizer(1.0, 1.0)
 

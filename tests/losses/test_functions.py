@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from one_row import as_objects
 from sklearn import metrics
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -26,6 +25,7 @@ from dptune.losses.functions import (
     zero_one_loss,
 )
 from dptune.losses.named import per_example_loss, too_wide
+from one_row import as_objects
 
 RNG = np.random.default_rng(5)
 Y, F = RNG.normal(size=40), RNG.normal(size=40)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from one_row import LABELS, TRAIN, N, Raises, X, Y, mixed
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
@@ -21,6 +20,7 @@ from dptune.losses.models import BoosterModel
 from dptune.losses.named import NamedLoss, per_example_loss
 from dptune.losses.rows import Rows, read_rows
 from dptune.losses.user_function import losses_function
+from one_row import LABELS, TRAIN, N, Raises, X, Y, mixed
 
 RIDGE = Ridge().fit(TRAIN, LABELS)
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from one_row import as_lists
 from sklearn.linear_model import LinearRegression
 
 from dptune.errors import InputError
@@ -23,6 +22,7 @@ from dptune.losses import columns
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.rows import ParsedRows, read_rows
 from dptune.privacy.seal.parsing import says
+from one_row import as_lists
 
 SURROGATE = json.loads('"cut \\ud83d"')
 TYPED = {"": None, "None": None, "nan": np.nan, "<huge>": 10**400, "<bytes>": b"Bern", "<cut>": SURROGATE}

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, UNUSUAL, N, Raises, X, Y, as_objects, same_for_others, with_entry
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dptune.losses.estimator import estimator_losses
@@ -20,6 +19,7 @@ from dptune.losses.functions import zero_one_loss
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import losses_function
 from dptune.privacy.seal.private import loss_vector
+from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, UNUSUAL, N, Raises, X, Y, as_objects, same_for_others, with_entry
 
 # --- outputs that are lists or objects ------------------------------------------------------------------------
 

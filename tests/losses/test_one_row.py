@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, UNUSUAL, N, X, Y, as_objects, same_for_others
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -23,6 +22,7 @@ from sklearn.svm import SVC
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import losses_function
+from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, UNUSUAL, N, X, Y, as_objects, same_for_others
 
 # --- a model that changes the rows it is given ----------------------------------------------------------------
 

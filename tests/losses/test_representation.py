@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from one_row import BAD, LABELS, TRAIN, N, X, Y, as_objects, mixed, same_for_others, with_entry
 from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -22,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.rows import Rows, read_rows
+from one_row import BAD, LABELS, TRAIN, N, X, Y, as_objects, mixed, same_for_others, with_entry
 
 LINEAR = LogisticRegression().fit(TRAIN, LABELS)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from one_row import UNUSUAL
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC
@@ -14,6 +13,7 @@ from sklearn.svm import SVC
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Outcome, call_guarded, losses_function
+from one_row import UNUSUAL
 
 N = 12
 FAILED: Outcome[Any] = Outcome()  # and nothing is known of why

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audit_tools import start_forked
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FixedTrial, TrialState
 
 import dptune
+from audit_tools import start_forked
 from dptune import Categorical, Float, Int, Space
 from dptune.privacy.noise import SeededNoise
 from dptune.search.view import RunView

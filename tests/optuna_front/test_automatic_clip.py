@@ -4,7 +4,6 @@ import logging
 
 import numpy as np
 import pytest
-from noises import NoNoise
 from optuna.distributions import FloatDistribution
 from sklearn.linear_model import Ridge
 
@@ -12,6 +11,7 @@ from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, InputError
 from dptune_optuna import CentredSampler, PrivateObjective
 from harness import create, stored
+from noises import NoNoise
 
 SPACE = {"alpha": FloatDistribution(1e-3, 1e3, log=True)}
 DEFAULT = {"alpha": 1.0}

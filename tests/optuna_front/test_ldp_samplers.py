@@ -7,11 +7,11 @@ import pickle
 import numpy as np
 import optuna
 import pytest
-from audit_tools import start_forked
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 import dptune
+from audit_tools import start_forked
 from dptune.local import InsecureRandomizer
 from dptune.local.bandits.curator import key_of
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective

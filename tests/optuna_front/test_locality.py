@@ -3,12 +3,12 @@
 import numpy as np
 import optuna
 import pytest
-from noises import NoNoise
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 from dptune_optuna import PrivateObjective
 from harness import create, open_privatizer
+from noises import NoNoise
 
 N, RANGE = 300, 3.0
 

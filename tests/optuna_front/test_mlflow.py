@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 import pytest
 from mlflow import MlflowClient
-from noises import CannedNoise, NoNoise
+from test_non_interference import users_function
 
 import dptune
 from dptune.privacy.noise import SeededNoise
@@ -29,7 +29,7 @@ from harness import (
     people_s_losses,
     point,
 )
-from test_non_interference import users_function
+from noises import CannedNoise, NoNoise
 
 SECRET = 1234.56789
 PAGE = Path(__file__).parents[2] / "docs/optuna.md"

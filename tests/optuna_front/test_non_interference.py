@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import optuna
 import pytest
-from noises import CannedNoise, NoNoise
 
 import dptune
 from dptune.privacy.stored_losses import StoredLosses
@@ -31,6 +30,7 @@ from harness import (
     transcript,
 )
 from local_harness import paid, usual
+from noises import CannedNoise, NoNoise
 
 SECRET = 1234.56789
 TRIALS = 8  # of a plan of 12: starts and steps, or two generations

@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from audit_tools import start_forked
 from optuna.trial import TrialState
 
 import dptune
+from audit_tools import start_forked
 from dptune.privacy.stored_losses import StoredLosses
 from harness import OPEN, create, objective_of, open_ledger, open_privatizer, open_sampler, stored
 

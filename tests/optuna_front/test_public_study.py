@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from noises import CannedNoise, NoNoise
 from optuna.distributions import FloatDistribution
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -20,6 +19,7 @@ from dptune.choice import public_choice
 from dptune.privacy.noise import SeededNoise
 from dptune_optuna.choice import CHOICE, parameters_of, ranked
 from harness import open_ledger, stored, transcript
+from noises import CannedNoise, NoNoise
 
 ROWS, N = 60, 80
 _rng = np.random.default_rng(7)

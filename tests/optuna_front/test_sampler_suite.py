@@ -2,11 +2,11 @@
 
 import pytest
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
+from test_dpfts_sampler import SETTINGS, Silent
 
 import dptune
 from dptune_optuna import CentredSampler, DPFTSSampler, DPGIBOSampler, LDPTGPSampler
 from harness import SPACE, open_privatizer
-from test_dpfts_sampler import SETTINGS, Silent
 
 # The suite's objectives are ordinary ones: their values are public, and the sampler warns of each.
 pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_tools import run_shorter
-from outsourced_tools import MemoryLedger, curator
 from scipy.stats import binom, norm
 
 from dptune.ledger.gdp import mu_from_epsilon
 from dptune.privacy.noise import NoiseSource, OpenDPNoise
+from example_tools import run_shorter
+from outsourced_tools import MemoryLedger, curator
 
 DEMONSTRATION = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "outsourced_attack.py"))
 X = np.random.default_rng(0).uniform(-17, 17, (200, 2))

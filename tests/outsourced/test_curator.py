@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import start_forked
-from example_tools import EXAMPLES
-from outsourced_tools import TABLE, MemoryLedger, curator, measure, published
 
+from audit_tools import start_forked
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyError, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.outsourced import curator as implementation
@@ -27,6 +25,8 @@ from dptune.outsourced.curator import cells_of
 from dptune.outsourced.formats import Exchange
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import SeededNoise
+from example_tools import EXAMPLES
+from outsourced_tools import TABLE, MemoryLedger, curator, measure, published
 
 # ---- price and promise ---------------------------------------------------------------------------------
 

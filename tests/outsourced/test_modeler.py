@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import IntDistribution
 from optuna.testing.pytest_samplers import BasicSamplerTestCase
-from outsourced_tools import released
 
 from dptune import InputError
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 from dptune.search.gp import RBF
 from dptune_optuna import POGPUCBSampler
+from outsourced_tools import released
 
 
 def refitted(modeler: OutsourcedModeler, kernel: RBF, s2: float, told: list[tuple[int, float]]) -> tuple:

@@ -5,19 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import MISTAKE, audit_uncorrelated, dump, noisy, planted
-from every_logger import every_logger, without_clocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from noises import CannedNoise
-from outsourced_tools import MU, PROJECTION_SEED, Array, MemoryLedger, R, curator, random_projection, statistic
 from scipy.stats import chi2, kstest, norm
 
+from audit_tools import MISTAKE, audit_uncorrelated, dump, noisy, planted
 from dptune import Budget, PrivacyLedger
 from dptune.outsourced import curator as curating
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.formats import Exchange
+from every_logger import every_logger, without_clocks
+from noises import CannedNoise
+from outsourced_tools import MU, PROJECTION_SEED, Array, MemoryLedger, R, curator, random_projection, statistic
 
 # ---- sensitivity ---------------------------------------------------------------------------------------
 

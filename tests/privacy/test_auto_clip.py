@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noises import NoNoise
-from watched import Watched
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
@@ -20,6 +18,8 @@ from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
 from dptune.privacy.auto_clip import ABOVE, ClipQuery, range_of
 from dptune.privacy.noise import SeededNoise
+from noises import NoNoise
+from watched import Watched
 
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
 

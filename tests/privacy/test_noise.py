@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from noises import NoNoise
 from scipy.stats import kstest
 
 from dptune import InputError, LossPrivatizer
@@ -22,6 +21,7 @@ from dptune.privacy.noise import (
     laplace_scale,
     noise_scale,
 )
+from noises import NoNoise
 
 ODD = (math.nan, math.inf, -math.inf)
 

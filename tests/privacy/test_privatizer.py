@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noises import NoNoise
 
+from audit_tools import FreeLedger
 from dptune import InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery, PerExampleLosses
 from dptune.privacy.noise import SeededNoise
+from noises import NoNoise
 
 Make = Callable[..., LossPrivatizer]
 BAD_SETTINGS: list[dict[str, Any]] = [

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from noises import NoNoise
-from watched import Draws, Watched
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.errors import KeyConflict
@@ -17,6 +15,8 @@ from dptune.ledger import schema
 from dptune.ledger.events import GaussianRelease
 from dptune.privacy.mechanism import AnyQuery, GaussianMechanism, NoisyMin
 from dptune.privacy.noise import SeededNoise
+from noises import NoNoise
+from watched import Draws, Watched
 
 
 @pytest.fixture

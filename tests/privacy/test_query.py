@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import noiseless
 
+from audit_tools import noiseless
 from dptune import InputError
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 from dptune.privacy.query import Box

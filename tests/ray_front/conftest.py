@@ -22,7 +22,9 @@ def cluster() -> Iterator[Path]:
     """Start Ray; return its session folder, where its logs are."""
     settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}  # 15 were 3% of a core that others use
     os.environ.update(settings)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])  # for the workers
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE), str(HERE.parent / "tools"), os.environ.get("PYTHONPATH", "")]
+    )  # for the workers
     for attempt in range(ATTEMPTS):
         try:
             ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, _node_ip_address="127.0.0.1")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from noises import NoNoise as Noiseless
 from optuna.distributions import FloatDistribution, IntDistribution
 from ray import cloudpickle
 from ray.tune.search import ConcurrencyLimiter
@@ -19,6 +18,7 @@ from by_hand import LDP, LDP_SPACE, OPENED, NoNoise, a_trial, begin, local, open
 from dptune_optuna import CentredSampler, DPGIBOSampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_ray import DPFTSSearch, LDPMoMASearch, LDPTGPSearch
 from federation_harness import SETTINGS, result_of, serve, value
+from noises import NoNoise as Noiseless
 from ray_harness import SPACE, open_centred, open_privatizer, open_search
 from ray_people import losses, losses_at, people
 

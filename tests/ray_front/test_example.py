@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_tools import run_shorter
 from ray import tune
 
 import dptune
@@ -17,6 +16,7 @@ from dptune.federated import FTSSettings
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import HybridRandomizer
 from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
+from example_tools import run_shorter
 from ray_harness import tuner
 from ray_people import N
 

@@ -5,11 +5,11 @@ import logging
 
 import numpy as np
 import pytest
-from every_logger import every_logger, without_clocks
-from noises import CannedNoise
 
 import dptune
 from by_hand import begin, local, open_private, played
+from every_logger import every_logger, without_clocks
+from noises import CannedNoise
 from ray_harness import open_centred, open_ledger, open_privatizer, open_search
 
 pytestmark = local

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from noises import NoNoise
 from ray import cloudpickle, tune
 from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
@@ -14,6 +13,7 @@ from by_hand import Half, begin, finish, local, on_both, open_private, run
 from dptune_ray import DPGIBOSearch, worker
 from dptune_ray.spaces import flat
 from dptune_ray.vault import Vault
+from noises import NoNoise
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import losses, people
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import run_forked
 from ray import cloudpickle, tune
 from ray.tune.experiment import Experiment
 
 import dptune
+from audit_tools import run_forked
 from by_hand import CONFIG, local, made, open_private, value_of
 from dptune_ray import worker
 from dptune_ray.actors import ActorClient

@@ -69,7 +69,8 @@ def two_nodes():
     token.write_text("0123456789abcdef" * 4)
     port = free_ports(1)[0]
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-    modules = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    tests = Path(__file__).parents[1]
+    modules = os.pathsep.join([str(tests / "ray_front"), str(tests / "tools"), os.environ.get("PYTHONPATH", "")])
     bare = {**os.environ, **own, "OMP_NUM_THREADS": "1", "PYTHONPATH": modules}
     bare.pop("RAY_ADDRESS", None)
     head = f"--port={port}", "--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}", MEMORY

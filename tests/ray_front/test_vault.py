@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from noises import NoNoise
 
 import dptune
 from dptune.search import SELECTION, VALUES
@@ -13,6 +12,7 @@ from dptune_ray.actors import Actor, in_parts
 from dptune_ray.spaces import domains_of, to_space
 from dptune_ray.vault import LossesMissing, Upload, Vault
 from dptune_ray.vault_run import VaultRun
+from noises import NoNoise
 from ray_harness import SPACE, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
 

@@ -1,9 +1,9 @@
 """A ledger for one run, in memory, and every method in turn."""
 
 import pytest
-from runs import KINDS, readable
 
 from dptune import Budget, PrivacyLedger
+from runs import KINDS, readable
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, at, keys, to_the_end, trial, trials
 
 from dptune import Float, Space
+from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, at, keys, to_the_end, trial, trials
 
 start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
 EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]

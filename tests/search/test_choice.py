@@ -4,10 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
-from refusals import refused
-from runs import MIXED_RUN, MIXED_SPACE, SELECTION_RUN, SPACE, at, keys, losses_of, spend_elsewhere
 
 from dptune import Budget, BudgetExhausted, Float, PlanComplete, Space
+from refusals import refused
+from runs import MIXED_RUN, MIXED_SPACE, SELECTION_RUN, SPACE, at, keys, losses_of, spend_elsewhere
 
 N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
 start = MIXED_RUN.start

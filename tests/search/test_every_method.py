@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+
 from audit_tools import dump
+from dptune import Budget, Float, InputError, Int, PlanComplete, PrivacyLedger, Space
+from dptune.errors import KeyConflict
 from noises import CannedNoise
 from refusals import refused
 from runs import GIBO_RUN, SPACE, TOY_RUN, keys, losses_of, to_the_end, trial, trials
-
-from dptune import Budget, Float, InputError, Int, PlanComplete, PrivacyLedger, Space
-from dptune.errors import KeyConflict
 
 
 def test_a_run_makes_what_it_planned_and_one_estimate_and_then_no_more(ledger, kind):

@@ -4,10 +4,10 @@ import contextlib
 
 import numpy as np
 import pytest
-from audit_tools import dump
-from runs import CENTRED_RUN, KINDS, SPACE, at, keys, losses_of, readable, spend_elsewhere, to_the_end, trial, trials
 
+from audit_tools import dump
 from dptune import BudgetExhausted
+from runs import CENTRED_RUN, KINDS, SPACE, at, keys, losses_of, readable, spend_elsewhere, to_the_end, trial, trials
 
 
 def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger, kind):

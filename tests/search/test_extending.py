@@ -8,9 +8,26 @@ from functools import partial
 
 import numpy as np
 import pytest
-from audit_tools import dump
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
+from audit_tools import dump
+from dptune import (
+    CENTRED,
+    GIBO,
+    Budget,
+    BudgetExhausted,
+    InputError,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+    select,
+)
+from dptune.errors import BudgetMismatch, BudgetPlanned
+from dptune.ledger.gdp import Spent
+from dptune.search import Method, agreement, replay
 from refusals import refused
 from runs import (
     CENTRED_RUN,
@@ -28,23 +45,6 @@ from runs import (
     trial,
     trials,
 )
-
-from dptune import (
-    CENTRED,
-    GIBO,
-    Budget,
-    BudgetExhausted,
-    InputError,
-    LossPrivatizer,
-    PlanComplete,
-    PrivacyLedger,
-    SearchRun,
-    Space,
-    select,
-)
-from dptune.errors import BudgetMismatch, BudgetPlanned
-from dptune.ledger.gdp import Spent
-from dptune.search import Method, agreement, replay
 
 EXTENDED = "run, extended"
 

@@ -4,12 +4,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from refusals import refused
-from runs import CENTRED_RUN, VALUES_RUN, readable
 
 from dptune import InputError
 from dptune.errors import AllTrialsFailed, TrialFailed
 from dptune.search import drive
+from refusals import refused
+from runs import CENTRED_RUN, VALUES_RUN, readable
 
 
 def finish(run, i, losses=None):

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from refusals import refused
-from runs import GIBO_RUN, SPACE, at, keys, losses_of, to_the_end, trial
 
 from dptune import InputError, LedgerError, PlanComplete
 from dptune.errors import KeyConflict
+from refusals import refused
+from runs import GIBO_RUN, SPACE, at, keys, losses_of, to_the_end, trial
 
 start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
 

@@ -3,11 +3,11 @@
 from functools import partial
 
 import pytest
-from refusals import refused
-from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, at, keys, losses_of, readable, trial
 
 from dptune import Budget, LedgerError, PlanComplete, PrivacyLedger
 from dptune.search.view import RunView
+from refusals import refused
+from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, at, keys, losses_of, readable, trial
 
 DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
 MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}

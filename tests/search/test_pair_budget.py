@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from refusals import refused
-from runs import WatchedLedger, at
 
 import dptune
 from dptune import Budget, BudgetExhausted, Categorical, Float, InputError, LossPrivatizer, PrivacyLedger, Space
@@ -21,6 +19,8 @@ from dptune.search.replay import CHOICE
 from dptune.search.request import SearchRequest
 from dptune.search.view import RunView
 from dptune.training import join
+from refusals import refused
+from runs import WatchedLedger, at
 
 SPACE = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"])})
 DEFAULT = {"x": 0.9, "kind": "a"}

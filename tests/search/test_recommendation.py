@@ -7,8 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from refusals import refused
-from runs import VALUES_RUN
 
 from dptune import (
     CENTRED,
@@ -28,6 +26,8 @@ from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
 from dptune.results.estimate import Estimate
 from dptune.search.answer import at_edge, best_of_values, features
+from refusals import refused
+from runs import VALUES_RUN
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 DEFAULT = {"a": 0.9, "b": 50.0}

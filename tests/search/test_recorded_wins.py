@@ -7,12 +7,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from federated_audits import SETTINGS, send, server
-from runs import CENTRED_RUN, GIBO_RUN, WatchedLedger, at, trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.ledger.durable import DurableLedger
 from dptune.privacy.noise import OpenDPNoise
+from federated_audits import SETTINGS, send, server
+from runs import CENTRED_RUN, GIBO_RUN, WatchedLedger, at, trial
 
 
 class Watched(OpenDPNoise):

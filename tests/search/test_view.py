@@ -6,6 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from dptune import PrivacyLedger
+from dptune.search import GradientDescent
+from dptune.search.view import RunView
 from runs import (
     CENTRED_RUN,
     GIBO_RUN,
@@ -18,10 +22,6 @@ from runs import (
     trial,
     trials,
 )
-
-from dptune import PrivacyLedger
-from dptune.search import GradientDescent
-from dptune.search.view import RunView
 
 DEFAULT = {"a": 0.3, "b": 1.0}
 MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}  # "c" is not active

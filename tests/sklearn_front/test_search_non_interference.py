@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from audit_tools import dump
-from every_logger import every_logger, without_clocks
 from scipy.sparse import csr_array
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
@@ -31,10 +29,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import dptune
+from audit_tools import dump
 from dptune.choice import proposals
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.seal.private import reveal
 from dptune_sklearn import PrivateSearch, private_search
+from every_logger import every_logger, without_clocks
 from sklearn_tools import PUBLIC, grid, ledger_in, rows, search_in
 
 N, WHO, SECRET = 30, 7, 1234.56789

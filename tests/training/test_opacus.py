@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_tools import proved
 
 from dptune import InputError, PlanComplete, PrivacyError
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.profiles import epsilon_of
+from training_tools import proved
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

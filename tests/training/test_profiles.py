@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from refusals import refused
 from scipy import stats
 from scipy.integrate import quad
 
@@ -17,6 +16,7 @@ from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
 from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training.profiles import epsilon_of, renyi_epsilon
+from refusals import refused
 
 DELTA = 1e-5
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from noises import NoNoise
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
@@ -25,6 +24,7 @@ from dptune.privacy.query import Box, Query
 from dptune.privacy.stored_losses import per_person
 from dptune.training import TrainingLedger, TrainingPlan, join
 from dptune.training.profiles import removal_mu
+from noises import NoNoise
 
 Array = np.ndarray
 DELTA = 1e-5

@@ -18,12 +18,9 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from audit_tools import dump, run_forked
-from every_logger import without_clocks
-from noises import NoNoise
 from ray import tune
-from training_tools import LAW, ONE, N, certain, ledgers, selections
 
+from audit_tools import dump, run_forked
 from dptune import Categorical, Float, InputError, PlanComplete, Space
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import NoiseSource, OpenDPNoise
@@ -32,6 +29,9 @@ from dptune.training import repeats as implementation
 from dptune.training.repeats import Selected, one_of, repeat_and_select
 from dptune_optuna import repeat_and_select as in_optuna
 from dptune_ray import repeats as on_ray
+from every_logger import without_clocks
+from noises import NoNoise
+from training_tools import LAW, ONE, N, certain, ledgers, selections
 
 CLIP = (0.0, 1.0)
 

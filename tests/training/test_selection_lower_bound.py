@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_tools import proved, selections
 
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.profiles import epsilon_of
+from training_tools import proved, selections
 
 pytestmark = pytest.mark.slow  # half a minute
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from training_tools import ONE
 from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
@@ -22,6 +21,7 @@ from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.ledger import REMOVE_ONE
 from dptune.training.profiles import epsilon_of, removal_mu
 from dptune_optuna import PrivateObjective
+from training_tools import ONE
 
 PLAN = TrainingPlan(noise_multiplier=2.0, sample_rate=0.1, steps=20, trainings=3)
 DELTA = 1e-5

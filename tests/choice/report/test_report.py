@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from report_tools import MODEL, PRIVATE, PUBLIC, charged, people, privatizer, report, silent
 from sklearn import metrics as exact
 from sklearn.calibration import calibration_curve
 from sklearn.compose import make_column_transformer
@@ -21,6 +20,7 @@ from sklearn.svm import SVC
 from dptune import InputError
 from dptune.choice import Report, stored_report
 from dptune.cli.releases import release_rows
+from report_tools import MODEL, PRIVATE, PUBLIC, charged, people, privatizer, report, silent
 
 # ---- what is read from a table --------------------------------------------------------------------------
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_logger import every_logger, without_clocks
 from hypothesis import given
 from hypothesis import strategies as st
-from noises import CannedNoise, NoNoise
-from report_tools import MODEL, PUBLIC, people, privatizer
 from scipy import stats
-from watched import Draws, Watched
 
 import dptune
 from dptune import Budget, InputError, LossPrivatizer
 from dptune.privacy import TableQuery
 from dptune.privacy.stored_losses import People
 from dptune.privacy.table import code_of
+from every_logger import every_logger, without_clocks
+from noises import CannedNoise, NoNoise
+from report_tools import MODEL, PUBLIC, people, privatizer
+from watched import Draws, Watched
 
 ROWS = 12
 EYES = (np.eye(5), np.eye(3))

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_tools import MODEL, PRIVATE, PUBLIC, privatizer, report, silent
 from sklearn import metrics as exact
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -13,6 +12,7 @@ import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, Rows
 from dptune.choice import stored_report
 from dptune.errors import BudgetMismatch
+from report_tools import MODEL, PRIVATE, PUBLIC, privatizer, report, silent
 
 ANSWERS = PUBLIC[0], PUBLIC[0].sum(axis=1)
 RIDGE = Ridge().fit(*ANSWERS)

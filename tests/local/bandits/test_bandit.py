@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
 
 from dptune.errors import InputError
 from dptune.local import InsecureRandomizer
@@ -20,6 +19,7 @@ from dptune.local.bandits.tgp import LDPTGP
 from dptune.search.gp.kernels import RBF
 from dptune.search.gp.nystroem import NystroemVariance, draw_dictionary
 from dptune.search.gp.points import local_candidates, sobol_candidates
+from refusals import refused
 
 ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
 BAD: list[dict[str, Any]] = [{"lam": 0.0}, {"delta": 1.0}, {"accuracy": 1.0}, {"plays": 0}, {"kernel": "RBF"}]

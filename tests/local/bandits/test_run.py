@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 
 import dptune
 from dptune.local import LDPATA, LDPTGP, InsecureRandomizer, LaplaceReplies, LDPMoMA, LDPSettings
@@ -21,6 +20,7 @@ from dptune.local.bandits.bandit import LocalBandit
 from dptune.local.bandits.curator import Refinement, design
 from dptune.local.bandits.run import LDPRun
 from dptune.search.gp.kernels import RBF
+from refusals import refused
 
 ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
 SPACE = dptune.Space({"x": dptune.Float(-1, 1), "n": dptune.Int(1, 100, log=True)})

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 from cmaes import CMA
-from refusals import refused
 
 from dptune import InputError
 from dptune.privacy import Ball, MeanQuery, NormQuery
@@ -16,6 +15,7 @@ from dptune.search import CentredCMA, CentredSettings, Tuning
 from dptune.search.algorithms.centred import Generation
 from dptune.search.algorithms.centred_plan import cell_widths
 from dptune.space import Float, Int, Space
+from refusals import refused
 
 N = 200
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from planning import planned
 
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, Int, SearchRun, Space
 from dptune.search.algorithms.centred_mixed import CentredMixed, drawn, mutated
 from dptune.search.algorithms.centred_plan import MANY, SATURATED, plan_centred
+from planning import planned
 
 N = 200
 SPACE = Space(

@@ -3,11 +3,11 @@
 from functools import partial
 
 import pytest
-from planning import planned
-from refusals import refused
 
 from dptune import Categorical, Float, InputError, Space
 from dptune.search.algorithms.centred_plan import default_population, default_quantile, plan_centred
+from planning import planned
+from refusals import refused
 
 
 def test_many_parameters_and_few_trials_have_small_generations():

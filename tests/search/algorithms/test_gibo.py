@@ -5,18 +5,18 @@ from functools import partial
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from noises import NoNoise
-from refusals import refused
 
+from audit_tools import FreeLedger
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball
 from dptune.privacy.noise import SeededNoise
 from dptune.search import DPGIBO, AdaGrad, AdaGradNorm, GIBOSettings, GradientDescent
 from dptune.search.gp import RBF, Polynomial2
+from noises import NoNoise
+from refusals import refused
 
 PEOPLE, D = 30, 3
 

@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from planning import planned
-from refusals import refused
 
 from benchmarks.curator import Curator
 from dptune import GIBO, InputError, Int, SearchRun, Space
 from dptune.search.algorithms.gibo_plan import LENGTHSCALE, plan_gibo
+from planning import planned
+from refusals import refused
 
 
 @pytest.mark.parametrize(("d", "trials"), [(1, 7), (2, 40), (6, 850), (33, 1)])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 
 from dptune.errors import InputError
 from dptune.search.gp.design import optimised_design, regular_simplex, simplex_design, step_length
 from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
 from dptune.search.gp.posterior import GradientPosterior
+from refusals import refused
 
 
 def middle(d):

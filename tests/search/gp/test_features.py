@@ -1,12 +1,12 @@
 """Fourier features: the kernel they stand for, exact gradients, and the posterior against references."""
 
 import numpy as np
-from refusals import refused
 from scipy.optimize import approx_fprime
 
 from dptune import InputError
 from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend
 from dptune.search.gp.kernels import RBF
+from refusals import refused
 
 rng = np.random.default_rng(0)
 X = rng.random((12, 3))

@@ -5,11 +5,11 @@ from functools import partial
 import mpmath
 import numpy as np
 import pytest
-from refusals import refused
 
 from dptune.errors import InputError
 from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
 from dptune.search.gp.posterior import GradientPosterior, stable_cholesky
+from refusals import refused
 
 D = 3
 KERNELS = [

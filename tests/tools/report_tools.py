@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from noises import NoNoise
 from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.choice import Report
+from noises import NoNoise
 
 Array = npt.NDArray[Any]
 SEED = 7

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from audit_tools import MISTAKE, dump, run_forked
-from every_logger import every_logger
-from noises import CannedNoise, NoNoise
 from scipy.stats import binom, chi2, kstest, norm
 
+from audit_tools import MISTAKE, dump, run_forked
 from dptune.errors import DptuneError, LedgerError
 from dptune.federated import FTSServer, Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
+from every_logger import every_logger
+from noises import CannedNoise, NoNoise
 
 Array = npt.NDArray[np.float64]
 SETTINGS = FTSSettings(agents=7, d=2, M=10, regions=(2, 1), S=3.0, hold=2, decay=2, candidates=16)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from audit_tools import FreeLedger
-from noises import NoNoise
 
+from audit_tools import FreeLedger
 from dptune.ledger.budget_ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.formats import Table, TableFacts
 from dptune.outsourced.outputs import PublicOutputs
+from noises import NoNoise
 
 R, MU = 5.0, 0.8
 PROJECTION_SEED = 7

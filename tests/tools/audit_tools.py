@@ -25,7 +25,6 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from noises import CannedNoise, NoNoise
 from scipy.stats import norm
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
@@ -36,6 +35,7 @@ from dptune.ledger import schema
 from dptune.privacy import Ball, MeanQuery
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, OpenDPNoise
+from noises import CannedNoise, NoNoise
 
 Array = npt.NDArray[np.float64]
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from noises import NoNoise
 from scipy.stats import norm
 
 import dptune
 from dptune.privacy import TableQuery
 from dptune.privacy.mechanism import NoisyMin
+from noises import NoNoise
 
 N, PEOPLE, CANDIDATES = 60, 80, 12  # public rows, private people
 PAIR = dptune.Budget.approximate_dp(1.0, 1e-5)

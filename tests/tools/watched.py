@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from noises import NoNoise
-
 from dptune import Budget, PrivacyLedger
+from noises import NoNoise
 
 
 class Watched(PrivacyLedger):

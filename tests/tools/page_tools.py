@@ -5,9 +5,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from sklearn.datasets import load_breast_cancer
+
 from cli_tools import invoke
 from prose import ROOT, markdown_files
-from sklearn.datasets import load_breast_cancer
 
 PAGES = markdown_files()
 X, Y = load_breast_cancer(return_X_y=True)

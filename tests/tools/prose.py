@@ -1,6 +1,6 @@
 """How our English is checked: length of sentences, phrases that we avoid, and length of Markdown lines.
 
-``python tests/docs/prose.py [FILE ...]`` prints ``file:line: fault: sentence`` and ends with 1 if there are faults.
+``python tests/tools/prose.py [FILE ...]`` prints ``file:line: fault: sentence`` and ends with 1 if there are faults.
 Rules: README, docs, errors, warnings, log lines, help texts and public docstrings have at most 27 words a sentence.
 Proofs and research pages are exempt from that rule alone.
 """

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-from every_logger import every_logger, set_level
 from optuna.distributions import FloatDistribution
 from optuna.samplers import RandomSampler
 from optuna.storages import JournalStorage
@@ -16,6 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 
 import dptune
 from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective
+from every_logger import every_logger, set_level
 
 N = 60
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}

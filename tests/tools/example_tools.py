@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORTER = {  # what stands there -> what is run
     "any_sampler": ("n_trials=20", "n_trials=6"),
     "federated_landmine": ("29", "6"),
