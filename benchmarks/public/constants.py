@@ -61,6 +61,7 @@ class Planned:
     Attributes:
         V: public losses (s, rows); L private ones (s, n).
         judge: mean losses of the judge's people (s,).
+        near: how many are near ones.
         r, eta: radius, and what scales the losses.
         law: of the choice.
     """
@@ -68,6 +69,7 @@ class Planned:
     V: Array
     L: Array
     judge: Array
+    near: int
     r: float
     eta: float
     law: Law
@@ -81,14 +83,14 @@ def planned(table: Table, n: int, budget: str) -> Planned:
     plan = planning.plan(losses, rest, wanted, n=n, default=0, weight=1 / n)
     kept = list(plan.finalists)
     L = np.nan_to_num(table.private[kept, :n].astype(float), nan=losses.high).clip(losses.low, losses.high)
-    return Planned(losses.clipped[kept], L, table.judge[kept], plan.radius, plan.eta, plan.law)
+    return Planned(losses.clipped[kept], L, table.judge[kept], plan.near, plan.radius, plan.eta, plan.law)
 
 
 def expected(table: Table, n: int, budget: str) -> float:
     """Return the judge's loss after a choice, by its exact law."""
     made = planned(table, n, budget)
-    exponents = np.clip(centred(made.L), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
-    return float(made.law(exponents - np.log(prior(made.V, 1.0))) @ made.judge)
+    exponents = np.clip(centred(made.L, made.near), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
+    return float(made.law(exponents - np.log(prior(made.V, 1.0, made.near))) @ made.judge)
 
 
 def collected(folder: Path) -> Tables:

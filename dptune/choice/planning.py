@@ -25,6 +25,7 @@ USUAL_SHARE = 0.2  # if no share will show what public rows predict
 USUAL_OF_PURE = (0.25, 0.1)  # the same of epsilon: the first that leaves the choice n epsilon of ENOUGH
 ENOUGH = 1000.0
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
+FAR_FROM, FARTHER = 600.0, 1.25  # n eta from which half of the finalists are far ones, and what their r is then times
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
 
@@ -110,13 +111,16 @@ class ChoicePlan(Shares):
     """How the budget is spent; public, and fixed in the ledger.
 
     Attributes:
-        finalists: places of the candidates among which people choose, the best on public rows first.
+        finalists: places of the candidates among which people choose: the near ones, the best on public rows first, and
+            then the far ones.
+        near: how many are near ones, over which each person's median is taken.
         radius: r of the choice, in units of the loss.
         public_weight: as how many rows a public row counts: in the prior, in who is a finalist, and in both radii.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
     """
 
     finalists: tuple[int, ...]
+    near: int
     radius: float
     public_weight: float
     divides: bool
@@ -159,22 +163,27 @@ def plan(
     share = wanted.estimate_share
     some = 0.0 if default is None else USUAL_SHARE if share is None else share
     if Shares.of(rest, wanted, some).mu <= 0:  # then it is 0 for every other share above 0, too
-        return ChoicePlan(0.0, some, False, (), 1.0, wanted.public_weight, False)
+        return ChoicePlan(0.0, some, False, (), 0, 1.0, wanted.public_weight, False)
     if default is None:
         share = 0.0
     elif share is None:
         share = _share(public, default, wanted, lambda share: Shares.of(rest, wanted, share).noise(weight))
         share = share or usual_share(rest, wanted, n)
     divided = Shares.of(rest, wanted, share)
-    finalists = public.finalists(wanted.finalists or _most(n * divided.eta), wanted.public_weight)
-    r = simulated_radius(public, n, divided.eta, wanted.public_weight, finalists, divided.law)
-    return ChoicePlan(divided.mu, share, divided.pure, finalists, r, wanted.public_weight, rest.divides)
+    near, far = _finalists(public, n * divided.eta, wanted)
+    r = simulated_radius(public, n, divided.eta, wanted.public_weight, near, divided.law) * (FARTHER if far else 1.0)
+    finalists = (*near, *far)
+    return ChoicePlan(divided.mu, share, divided.pure, finalists, len(near), r, wanted.public_weight, rest.divides)
 
 
-def _most(said: float) -> int:
-    """Return how many finalists there may be; ``said`` is n eta."""
+def _finalists(public: PublicLosses, said: float, wanted: Wanted) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the near finalists and the far ones; ``said`` is n eta."""
     few = max(FEWEST, int(said / PER_FINALIST))
-    return few if few < BY_RANK else MOST
+    most = wanted.finalists or (few if few < BY_RANK else MOST)
+    if said < FAR_FROM or most < 2 * BY_RANK:
+        return public.finalists(most, wanted.public_weight), ()
+    near = public.finalists(most // 2, wanted.public_weight)
+    return near, public.far(near)
 
 
 def _share(public: PublicLosses, default: int, wanted: Wanted, noise: Callable[[float], NoiseLaw]) -> float:
@@ -191,24 +200,29 @@ def _share(public: PublicLosses, default: int, wanted: Wanted, noise: Callable[[
 # ---- radii -----------------------------------------------------------------------------------------------------------
 
 
-def simulated_radius(
-    public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...], law: Law
-) -> float:
-    """Return the largest r whose simulated loss is within two standard errors of the smallest.
+def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, near: tuple[int, ...], law: Law) -> float:
+    """Return the largest r whose simulated loss is within two standard errors of the smallest, for near finalists.
 
     It is at least WIDER times the quantile USUAL of what public rows differ: private people may differ more.
     """
-    apart = np.abs(centred(public.clipped[list(finalists)]))
+    apart = np.abs(centred(public.clipped[list(near)], len(near)))
     largest = float(apart.max()) or public.largest
     grid = [largest * part for part in RADII]
-    losses = simulate(public, n, eta, weight, finalists, grid, law)[0]  # (splits, radii)
+    losses = simulate(public, n, eta, weight, near, len(near), grid, law)[0]  # (splits, radii)
     worse = losses - losses[:, [int(np.argmin(losses.mean(axis=0)))]]
     level = worse.mean(axis=0) <= 2 * worse.std(axis=0) / math.sqrt(len(worse))
     return max(grid[int(np.flatnonzero(level).max())], WIDER * float(np.quantile(apart, USUAL)))
 
 
 def simulate(
-    public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...], radii: list[float], law: Law
+    public: PublicLosses,
+    n: int,
+    eta: float,
+    weight: float,
+    finalists: tuple[int, ...],
+    near: int,
+    radii: list[float],
+    law: Law,
 ) -> tuple[Matrix, Vector]:
     """Return mean losses (splits, radii) after a choice, and (splits,) by cross-validation alone.
 
@@ -222,11 +236,11 @@ def simulate(
     for _ in range(SPLITS):
         rows = rng.permutation(V.shape[1])
         voting, people = np.split(V[:, rows], [V.shape[1] // 2], axis=1)
-        people, judged = centred(people), people.mean(axis=1)
+        people, judged = centred(people, near), people.mean(axis=1)
         times = np.bincount(rng.integers(0, people.shape[1], size=n), minlength=people.shape[1])  # each row is drawn
         alone.append(float(judged[np.argmin(voting.mean(axis=1))]))
         outcomes.append([])
-        odds = np.log(prior(voting, weight))
+        odds = np.log(prior(voting, weight, near))
         for r in radii:
             exponents = np.clip(people, -r, r) @ times * eta / (4 * r) - odds
             outcomes[-1].append(float(law(exponents) @ judged))
@@ -340,7 +354,9 @@ def outlook(
         best = rival(public, default)
         r = estimate_radius(public, default, best, plan.noise(weight).sigma, plan.public_weight)
         noise, expected = plan.noise(2 * r * weight), public.difference(default, best, r)[0]
-    chosen, alone = simulate(public, n, plan.eta, plan.public_weight, plan.finalists, [plan.radius], plan.law)
+    chosen, alone = simulate(
+        public, n, plan.eta, plan.public_weight, plan.finalists, plan.near, [plan.radius], plan.law
+    )
     return Outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,

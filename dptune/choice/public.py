@@ -4,9 +4,11 @@ Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1
 
     V_kj   loss of public row k under candidate j, trained without the row's fold      (m, N), public
     L_ij   loss of person i under candidate j, trained on all public rows              private
-    r      radius: a row's losses, less their own median over the finalists, are cut to [-r, r]
+    near, far   finalists that public rows hold for good, and finalists that lie farthest from these
+    r      radius: a row's losses, less their own median over the near finalists, are cut to [-r, r]
     z_j    how many paired standard errors the mean public loss lies above the best finalist's
-    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight
+    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h u_j,  h = MIXED, w = public_weight; u is
+           uniform, with half of it for the near and half for the far finalists where there are both
 
 The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)), or permute-and-flip with these exponents. Everything here
 is a function of public rows, n and the price. So it is known before a private loss is read, and costs no budget.
@@ -113,13 +115,19 @@ class PublicLosses:
         possible = (apart <= FAR * max(1.0, V.shape[1] / FAR_ROWS) ** 0.5) | (place < 2)
         near = (apart <= NEAR) | (place < ALWAYS)
         kept = ranked[possible & (near if most >= BY_RANK else place * min(weight, 1.0) < most)]
-        taken = [0]
-        distance = np.abs(V[kept] - V[kept[0]]).mean(axis=1)
-        while len(taken) < min(most, len(kept)):
-            distance[taken] = -1.0  # equal candidates are 0 apart
-            taken.append(int(np.argmax(distance)))
-            distance = np.minimum(distance, np.abs(V[kept] - V[kept[taken[-1]]]).mean(axis=1))
-        return tuple(int(j) for j in kept[sorted(taken)])
+        others = _farthest(V[kept[1:]], V[kept[:1]], most - 1)
+        return tuple(int(j) for j in kept[[0, *(1 + place for place in sorted(others))]])
+
+    def far(self, near: tuple[int, ...]) -> tuple[int, ...]:
+        """Return as many candidates as ``near`` has: the farthest from these and from each other in public losses.
+
+        Where the private people are of another population the best one may be bad on public rows. A candidate that has
+        failed for a public row is not taken.
+        """
+        whole = np.isfinite(self.values).all(axis=1)
+        others = [j for j in self.order if whole[j] and j not in near]
+        places = _farthest(self.clipped[others], self.clipped[list(near)], len(near))
+        return tuple(others[place] for place in sorted(places))
 
     def mean(self, j: int) -> float:
         """Return the mean public loss of a candidate."""
@@ -143,6 +151,19 @@ class PublicLosses:
         return hashlib.sha256(header + self.values.tobytes()).hexdigest()[:16]
 
 
+def _farthest(losses: Matrix, seen: Matrix, most: int) -> list[int]:
+    """Return at most so many places of ``losses`` (m, N): each the farthest from ``seen`` (k, N) and those before."""
+    taken: list[int] = []
+    distance = np.full(len(losses), np.inf)
+    for one in seen:
+        distance = np.minimum(distance, np.abs(losses - one).mean(axis=1))
+    while len(taken) < min(most, len(losses)):
+        taken.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.abs(losses - losses[taken[-1]]).mean(axis=1))
+        distance[taken] = -1.0  # equal candidates are 0 apart
+    return taken
+
+
 def _sane(values: Matrix) -> Mask:
     """Which candidates are not far worse than the usual one: one that diverges must not widen the range of all."""
     means = np.where(np.isfinite(values).all(axis=1), values.mean(axis=1), np.inf)
@@ -159,9 +180,9 @@ def _range(losses: Matrix) -> tuple[float, float]:
     return (HEADROOM * low, HEADROOM * high) if high > low else (low, low + 1.0)
 
 
-def centred(losses: Matrix) -> Matrix:
-    """Return losses (s, rows) less each row's median over the candidates."""
-    return losses - np.median(losses, axis=0)
+def centred(losses: Matrix, near: int) -> Matrix:
+    """Return losses (s, rows) less each row's median over the first ``near`` candidates."""
+    return losses - np.median(losses[:near], axis=0)
 
 
 def distances(losses: Matrix) -> Vector:
@@ -177,13 +198,17 @@ def weighed(z: Vector, weight: float) -> Vector:
     return z * weight**0.5 if weight else np.zeros(len(z))  # z may be infinite
 
 
-def prior(losses: Matrix, weight: float) -> Vector:
-    """Return pi (s,) by the finalists' public losses (s, N); it sums to 1, and no entry is below MIXED / s.
+def prior(losses: Matrix, weight: float, near: int) -> Vector:
+    """Return pi (s,) by the finalists' public losses (s, N), the first ``near`` of which are the near ones.
 
     It falls like a Laplace law, not like a normal one: the mean of another population may lie farther away than
     standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform.
     """
-    return (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED / len(losses)
+    s = len(losses)
+    uniform = np.full(s, 1 / s)
+    if 0 < near < s:
+        uniform = np.r_[np.full(near, 0.5 / near), np.full(s - near, 0.5 / (s - near))]
+    return (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED * uniform
 
 
 def law(exponents: Vector) -> Vector:

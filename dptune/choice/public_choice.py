@@ -69,7 +69,7 @@ class PublicChoice:
             ``mu``. Default 0.
 
     Attributes:
-        finalists: places of the candidates among which people choose, the best public loss first.
+        finalists: places of the candidates among which people choose, the best public loss first, the far ones last.
         outlook: what can be said before anything is spent; ``announcement`` says one line if the answer is recorded.
 
     Raises:
@@ -262,11 +262,12 @@ class PublicChoice:
                 self._privatizer.forget(self._point(j))
 
     def _release_index(self, left: list[int]) -> None:
-        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut(L_ij - median_j L_ij)), or permute-and-flip of the same."""
+        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut(L_ij - median_near L_i)), or permute-and-flip of the same."""
         r, mu = self._plan.radius, self._plan.choice_mu
         points = tuple(map(self._point, left))
-        query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred=True)
-        odds = prior(self.public.clipped[left], self._plan.public_weight).tolist()
+        near = len(set(left) & set(self.finalists[: self._plan.near])) or len(left)
+        query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred_on=near)
+        odds = prior(self.public.clipped[left], self._plan.public_weight, near).tolist()
         choose = partial(PermuteAndFlip if self._plan.pure else NoisyMin, prior=odds)
         self._privatizer.release(query, scope=self.name, key=INDEX, note=self._note(left), mechanism=choose)
 

@@ -15,8 +15,8 @@ With ``saturate_above`` each person's L_i is then cut at the median of its entri
 points that are bad anyway do not fill g_i. The cut vector, too, is a function of the person's own losses and of public
 numbers: what is clipped and averaged is still one vector a person, in the same ball, so the sensitivity is the same.
 
-A ``centred`` query takes off each person's own median over the points before W is applied. The median is a function of
-the person's own losses, so this, too, leaves the sensitivity as it is.
+A query with ``centred_on`` k takes off each person's own median over the first k points before W is applied. The median
+is a function of the person's own losses, so this, too, leaves the sensitivity as it is.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ class MeanQuery(_Query):
         failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
             points; None: the upper clip.
         saturate_above: where each person's losses are cut, above their median over the points; None: nowhere.
-        centred: whether each person's median over the points is taken off before W is applied.
+        centred_on: over how many of the points, the first ones, each person's median is taken off before W is applied;
+            0: nothing is taken off.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -182,10 +183,12 @@ class MeanQuery(_Query):
     mu: float
     failed_above: float | None = None
     saturate_above: float | None = None
-    centred: bool = False
+    centred_on: int = 0
 
     def __post_init__(self) -> None:
         self._freeze()
+        if not 0 <= self.centred_on <= len(self.points):
+            raise InputError(f"centred_on must be 0 to {len(self.points)}, a number of points; got {self.centred_on}.")
         if not isinstance(self.clip, Interval | Ball):
             raise InputError(f"clip must be an Interval, a Ball or a Box; got {type(self.clip).__name__}.")
         if isinstance(self.clip, Interval) and self.weights.shape[0] != getattr(self.clip, "dimension", 1):
@@ -199,7 +202,7 @@ class MeanQuery(_Query):
     @property
     def statistic(self) -> str:
         """The released statistic in words, for the statement."""
-        if self.centred:
+        if self.centred_on:
             return f"mean losses of {self.dimension} evaluated points, less each person's median, clipped"
         if isinstance(self.clip, Box):
             return f"mean clipped losses of {self.clip.dimension} evaluated points"
@@ -217,7 +220,7 @@ class MeanQuery(_Query):
     @property
     def _region(self) -> object:
         region = list(vars(self.clip).values())
-        return {"centred": region} if self.centred else region
+        return {"centred": region, "on": self.centred_on} if self.centred_on else region
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,9 +173,9 @@ class StoredLosses:
         """Return W L_i of these people, each less the middle if the query is a mean, (p, people)."""
         W = query.weights
         middle = query.middle if isinstance(query, MeanQuery) else 0.0
-        if isinstance(query, MeanQuery) and query.centred:
+        if isinstance(query, MeanQuery) and query.centred_on:
             L = self.combine(query.points, np.eye(W.shape[1]), people)  # (m, people)
-            return W @ (L - np.median(L, axis=0)) - middle
+            return W @ (L - np.median(L[: query.centred_on], axis=0)) - middle
         if query.saturate_above is None:
             weights, offset = self._with_failures(query, W)
             return self.combine(query.points, weights, people) + (offset - middle)[:, None]

@@ -16,13 +16,16 @@ from dptune.choice.public import FAR, PublicLosses, centred, distances, law, pri
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch
 from dptune.ledger.filter import Allowance
+from dptune.privacy import stored_losses
+from dptune.privacy.stored_losses import StoredLosses
+from noises import NoNoise
 
 
 def test_the_prior_falls_with_paired_standard_errors() -> None:
     V = PUBLIC.copy()
     V[3] = V[-1]  # equal to the best
     V[4] = V[-1] + 1e-9  # worse for every row
-    z, odds = distances(V), prior(V, 1.0)
+    z, odds = distances(V), prior(V, 1.0, len(V))
     assert odds.sum() == pytest.approx(1.0)
     assert z[3] == z[-1] == 0.0
     assert z[4] > 1e6
@@ -33,8 +36,9 @@ def test_the_prior_falls_with_paired_standard_errors() -> None:
 
 
 def test_a_public_row_of_weight_four_counts_as_four() -> None:
-    np.testing.assert_allclose(prior(PUBLIC, 4.0), prior(np.tile(PUBLIC, (1, 4)), 1.0))
-    np.testing.assert_allclose(prior(PUBLIC, 0.0), 1 / CANDIDATES)
+    np.testing.assert_allclose(prior(PUBLIC, 4.0, 7), prior(np.tile(PUBLIC, (1, 4)), 1.0, 7))
+    np.testing.assert_allclose(prior(PUBLIC, 0.0, CANDIDATES), 1 / CANDIDATES)
+    np.testing.assert_allclose(prior(PUBLIC, 0.0, 4), 0.8 / CANDIDATES + 0.1 / np.r_[[4] * 4, [8] * 8])
 
 
 def test_a_weight_counts_in_finalists_and_in_the_estimate_s_radius() -> None:
@@ -57,7 +61,7 @@ def test_the_simulated_radius_protects_who_loses_much() -> None:
     unfair[:, :15] += 3.0
     public = PublicLosses.of(np.abs(np.vstack([fair, unfair])), None)
     r = planning.simulated_radius(public, 300, 3.0, 1.0, public.order, law)
-    mean = np.clip(centred(public.clipped), -r, r).mean(axis=1)
+    mean = np.clip(centred(public.clipped, public.m), -r, r).mean(axis=1)
     assert mean[:10].mean() < mean[10:].mean()
 
 
@@ -112,7 +116,8 @@ def test_below_far_the_best_twenty_are_finalists_as_before() -> None:
 def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
     V = few()
     choices = [choice_in(tmp_path / name, which) for name, which in (("all", V), ("alike", V[:5]))]
-    assert choices[0]._plan.radius == pytest.approx(choices[1]._plan.radius)
+    assert choices[0]._plan.near == 5
+    assert choices[0]._plan.radius == pytest.approx(1.25 * choices[1]._plan.radius)  # the others are far finalists
     assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows)
     assert choices[0].outlook.shows < 0.2
 
@@ -149,7 +154,7 @@ def test_the_causes_of_a_surprise_come_with_a_next_step(value: float) -> None:
 
 def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> None:
     choice = choice_in(tmp_path, few(), default_place=5)
-    assert 5 not in choice.finalists
+    assert 5 not in choice.finalists[: choice._plan.near]
     assert 5 in choice.to_train
     found = chosen(choice, few(MANY, 1))
     assert found.improvement is not None
@@ -218,3 +223,96 @@ def test_nothing_is_planned_of_a_budget_that_is_spent(eta: float, shares: dict[s
     assert (plan.mu, plan.choice_mu, plan.finalists) == (0.0, 0.0, ())
     alone = planning.plan(public, rest, wanted, n=100, default=None, weight=0.01)
     assert (alone.choice_mu > 0) == (eta > 0 and "report_share" not in shares)
+
+
+# ---- far finalists ---------------------------------------------------------------------------------------------------
+
+TWO_KINDS = 80  # candidates that are good on public rows, and as many that are bad there
+FAR_PEOPLE = 1000
+
+
+def two_kinds(rows: int, seed: int, *, turned: bool) -> np.ndarray:
+    """Losses (2 TWO_KINDS, rows): the second half is far worse, or better if the populations are upside down."""
+    rng = np.random.default_rng(seed)
+    usual = rng.gamma(2.0, 0.2, size=rows)
+    level = np.repeat([0.6, 0.0] if turned else [0.0, 0.6], TWO_KINDS)[:, None]
+    return usual + level + 0.05 * np.abs(rng.normal(size=(2 * TWO_KINDS, rows)))
+
+
+def far_choice(folder: Path, noise: Any = None, default: int | None = 0) -> dptune.PublicChoice:
+    p = privatizer(folder, n=FAR_PEOPLE, noise=noise)
+    return dptune.PublicChoice(two_kinds(200, 0, turned=False), p, name="x", default_place=default)
+
+
+def test_half_of_the_finalists_are_far_where_many_people_say_much(tmp_path: Path) -> None:
+    choice = far_choice(tmp_path)
+    plan = choice._plan
+    near, far = choice.finalists[: plan.near], choice.finalists[plan.near :]
+    assert len(near) == len(far) == 50
+    assert max(near) < TWO_KINDS
+    assert sum(j >= TWO_KINDS for j in far) > 10
+    assert distances(choice.public.clipped)[TWO_KINDS:].min() > FAR  # these are hopeless by public rows
+    few = dptune.PublicChoice(two_kinds(200, 0, turned=False), privatizer(tmp_path / "few", n=100), name="x")
+    assert few._plan.near == len(few.finalists)  # n eta is below FAR_FROM
+    alone = planning.simulated_radius(choice.public, FAR_PEOPLE, plan.eta, 1.0, near, plan.law)
+    assert plan.radius == pytest.approx(1.25 * alone)
+
+
+def test_far_finalists_save_a_choice_where_populations_are_upside_down(tmp_path: Path) -> None:
+    found = chosen(far_choice(tmp_path), two_kinds(FAR_PEOPLE, 1, turned=True))  # fails with a chance below e^-50
+    assert found.index >= TWO_KINDS
+    assert found.verdict == "better"
+
+
+def test_exponents_are_those_of_the_formula_with_far_finalists(tmp_path: Path) -> None:
+    """Also where some cannot be trained: the median is over the near ones that are left, or over all."""
+    V, L = two_kinds(200, 0, turned=False), two_kinds(FAR_PEOPLE, 1, turned=True)
+    for name, dropped in (("none", 0), ("some", 7), ("all near ones", 50)):
+        noise = NoNoise()
+        choice = far_choice(tmp_path / name, noise, None)
+        left = [j for j in choice.finalists if j not in choice.finalists[:dropped]]
+        near = [j for j in left if j in choice.finalists[: choice._plan.near]] or left
+        choice.choose({j: L[j] if j in left else None for j in choice.to_train})
+        plan, r = choice._plan, choice._plan.radius
+        cut = np.clip(L[left] - np.median(L[near], axis=0), -r, r).sum(axis=1)
+        expected = cut * plan.eta / (4 * r) - np.log(prior(V[left], 1.0, len(near)))
+        statistic, scale = noise.seen[0]
+        np.testing.assert_allclose(statistic / scale, expected, rtol=1e-4, atol=1e-3)  # rows are kept in float32
+
+
+def uncut(g: np.ndarray, clip: Any, middle: float) -> np.ndarray:
+    """Planted: a far finalist is bounded by the range of losses instead of by r."""
+    return np.nan_to_num(np.clip(g, -4, 4), nan=4.0)
+
+
+def of_the_one_before(self: StoredLosses, query: Any, people: slice) -> np.ndarray:
+    """Planted: the reference is the median of the person before."""
+    L = self.combine(query.points, query.weights, people)
+    return np.asarray(L - np.roll(np.median(L[: query.centred_on], axis=0), 1))
+
+
+@pytest.mark.parametrize("bug", [None, uncut, of_the_one_before])
+def test_a_person_moves_no_exponent_by_more_than_half_of_eta(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Any
+) -> None:
+    """Replacements by brute force: one row at a corner of the losses' range for each pair of near and far."""
+    L = two_kinds(FAR_PEOPLE, 1, turned=True)
+    replaced, eta = [], 0.0
+    if bug is uncut:
+        monkeypatch.setattr(stored_losses, "clipped", uncut)
+    if bug is of_the_one_before:
+        monkeypatch.setattr(StoredLosses, "_asked", of_the_one_before)
+    for place in range(14):
+        noise = NoNoise()
+        choice = far_choice(tmp_path / str(place), noise, None)
+        eta = choice._plan.eta
+        near, far = choice.finalists[place], choice.finalists[50 + place]
+        row = L.copy()
+        row[:, 7] = [0.0, 1e9, np.nan, -1e9][place % 4]
+        row[[near, far], 7] = [[1e9, -1e9], [-1e9, 1e9]][place % 2]
+        chosen(choice, row if place else L)
+        statistic, scale = noise.seen[0]
+        replaced.append(statistic / scale)
+    moved = np.abs(np.array(replaced)[:, None] - np.array(replaced)[None]).max()
+    assert moved > 0
+    assert bool(moved <= eta / 2 * (1 + 1e-6)) == (bug is None)

@@ -32,7 +32,7 @@ ASKED: dict[str, list[Any]] = {  # field -> what it may be; the first is the que
     "mu": [0.5, 0.5 + 1e-15],
     "failed_above": [None, 0.25, 0.5],
     "saturate_above": [None, 0.25, 0.5],
-    "centred": [False, True],
+    "centred_on": [0, 1, 2],
 }
 
 

@@ -35,7 +35,7 @@ QUERIES: dict[str, Query] = {
     "a mean loss": MeanQuery(("a",), np.ones((1, 1)), Interval(1.0, 3.0), 1.0),
     "means of a choice": MeanQuery(("a", "b", "c"), np.eye(3), Box(-1.0, 2.0, 3), 1.0),
     "a clipped vector": MeanQuery(("a", "b", "c"), np.eye(3), Ball(0.7), 1.0),
-    "a centred vector": MeanQuery(("a", "b", "c"), np.eye(3), Ball(0.7), 1.0, centred=True),
+    "a centred vector": MeanQuery(("a", "b", "c"), np.eye(3), Ball(0.7), 1.0, centred_on=3),
     "a share of people": NormQuery(("a", "b", "c"), np.eye(3), 0.7, 1.0),
 }
 
