@@ -124,7 +124,7 @@ class PublicLosses:
         Where the private people are of another population the best one may be bad on public rows. A candidate that has
         failed for a public row is not taken.
         """
-        whole = np.isfinite(self.values).all(axis=1)
+        whole = np.asarray(np.isfinite(self.values).all(axis=1))
         others = [j for j in self.order if whole[j] and j not in near]
         places = _farthest(self.clipped[others], self.clipped[list(near)], len(near))
         return tuple(others[place] for place in sorted(places))
