@@ -15,7 +15,7 @@ import pytest
 from audit_tools import Bug, planted
 from dptune import Budget, LossPrivatizer, PrivacyLedger, select
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.losses import estimator
+from dptune.losses.estimator import EstimatorLosses
 from dptune.privacy.stored_losses import StoredLosses
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.repeats import repeat_and_select
@@ -118,14 +118,14 @@ def nan_losses(log: Log) -> Bug:
 
 def failing_rows(log: Log) -> Bug:
     def by(true: Any) -> Any:
-        def rows(ask: Any, failing: Any) -> Any:
-            output, found = true(ask, failing)
-            log("the model fails on some rows" if found.any() else "the model fails on no row")
-            return output, found
+        def losses_of(self: Any, model: Any) -> Any:
+            losses = true(self, model)
+            log("the model fails on some rows" if np.isnan(losses).any() else "the model fails on no row")
+            return losses
 
-        return rows
+        return losses_of
 
-    return planted(estimator, "_without_bad_rows", by)
+    return planted(EstimatorLosses, "losses_of", by)
 
 
 @pytest.mark.parametrize(
