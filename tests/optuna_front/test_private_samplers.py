@@ -67,7 +67,7 @@ def test_odd_trials_and_a_restart_do_not_block_the_run(tmp_path, kind):
     study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.tell(study.ask(), state=TrialState.FAIL)
     study.tell(study.ask(), state=TrialState.PRUNED)
-    study.optimize(objective, timeout=0.1)  # a timeout leaves a run that goes on
+    study.optimize(objective, callbacks=[lambda study, _: study.stop()])  # as at a timeout: the run goes on
     study.optimize(objective, n_trials=9)
     found, spent = sampler.recommend(study), open_ledger(tmp_path).spent()
     second, study, objective = begun(kind, tmp_path, storage=stored(tmp_path))

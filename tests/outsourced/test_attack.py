@@ -31,9 +31,9 @@ def test_the_papers_transform_is_told_apart_from_its_neighbour_and_three_known_r
     assert np.abs(DEMONSTRATION["recovered"](Z, X, [0, 1, 2]) - X).max() < 1e-9
 
 
-class HalfTheNoise(OpenDPNoise):
+class AThirdOfTheNoise(OpenDPNoise):
     def add_gaussian(self, statistic: np.ndarray, sigma: float) -> np.ndarray:
-        return super().add_gaussian(statistic, sigma / 2)
+        return super().add_gaussian(statistic, sigma / 3)
 
 
 def releases(folder: Path, rows: np.ndarray, **source: NoiseSource) -> tuple[Callable[[], np.ndarray], float]:
@@ -45,7 +45,7 @@ def releases(folder: Path, rows: np.ndarray, **source: NoiseSource) -> tuple[Cal
 def test_the_row_recovery_fails_against_ours(tmp_path: Path) -> None:
     draw, sigma = releases(tmp_path, X)
     errors = [np.sqrt(np.mean((DEMONSTRATION["recovered"](draw(), X, [i, i + 1, i + 2]) - X) ** 2)) for i in range(9)]
-    assert min(errors) > sigma / 2
+    assert min(errors) > sigma / 2  # in 36,000 draws never below .94 sigma: a mean of 400 squares of noise
 
 
 def right_guesses(folder: Path, **source: NoiseSource) -> int:
@@ -69,8 +69,8 @@ def test_the_best_attack_on_ours_stays_below_what_is_promised_and_comes_near_it(
 
 
 def test_noise_that_is_too_small_is_found(tmp_path: Path) -> None:
-    assert binom.sf(LIMIT, 2 * PAIRS, norm.cdf(2 * MU * math.sqrt(0.9) / 2)) > 0.99
-    assert right_guesses(tmp_path, noise=HalfTheNoise()) > LIMIT
+    assert binom.cdf(LIMIT, 2 * PAIRS, norm.cdf(3 * MU * math.sqrt(0.9) / 2)) < 1e-20, "the chance that it is not found"
+    assert right_guesses(tmp_path, noise=AThirdOfTheNoise()) > LIMIT
 
 
 def test_the_demonstration_prints_what_the_attacks_reach(

@@ -36,7 +36,7 @@ def a_run(folder, *, seed=None, losses=(0.4, 1.6)):
 def released(run):
     """Loss at the best point, at the default, and the noise of each, from the ledger alone."""
     charge = run.ledger.find("run", "final")
-    return charge.value[0], charge.value[1], charge.description["sensitivity"] / run.plan.final_mu
+    return charge.value[0], charge.value[1], charge.description["sigma"]
 
 
 def texts(run):
@@ -50,7 +50,7 @@ def texts(run):
 def audit_intervals(folder):
     """Every printed interval is the release and 1.96 of its noise to either side; of a loss, cut to the clip."""
     for losses in ((0.4, 1.6), (0.001, 1.6), (1.999, 0.5)):
-        run = a_run(folder, losses=losses)
+        run = a_run(folder, seed=3, losses=losses)  # other noise may put an end at a printed digit
         best, usual, sigma = released(run)
         wanted = [tuple(min(max(x, CLIP[0]), CLIP[1]) for x in (best, best - Z * sigma, best + Z * sigma))]
         gain = (usual - best, *(usual - best + side * Z * 2**0.5 * sigma for side in (-1, 1)))
