@@ -112,11 +112,20 @@ class PostgresqlServer:
 
     def run(self, statement: str) -> list[Any]:
         """Return the rows of a statement of the owner."""
-        import psycopg
-
-        with psycopg.connect(host=str(self.folder), user="dptune", dbname="postgres", autocommit=True) as connection:
+        with self.connect() as connection:
             found = connection.execute(statement)
             return found.fetchall() if found.description else []
+
+    def connect(self) -> Any:
+        """Return a connection of the owner; a server that recovers from a kill is waited for."""
+        import psycopg
+
+        while True:
+            try:
+                return psycopg.connect(host=str(self.folder), user="dptune", dbname="postgres", autocommit=True)
+            except psycopg.OperationalError as error:
+                if "the database system is" not in str(error):
+                    raise
 
     def url(self, *, user: str = "dptune", database: str = "postgres", schema: str | None = None) -> str:
         """Return the URL of a new, empty schema, or of one that is given."""

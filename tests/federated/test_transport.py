@@ -1,9 +1,9 @@
 """Messages and broadcasts within a process: rounds in step, late and dead agents, one thread or many."""
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from dptune import InputError, LedgerError, PlanComplete
 from dptune.federated import FTSServer, InProcess, Message, Participant, Transport
+from dptune.federated import transport as transport_module
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
@@ -59,12 +60,19 @@ def evaluate(agent: Participant, *, fails: bool = False) -> None:
     agent.tell(x, None if fails else float(np.sin(5 * x[0]) + x[1]))
 
 
-def test_a_late_agent_counts_as_zero_after_the_timeout(one: FTSServer) -> None:
-    transport = InProcess(one, timeout=0.2)
+def test_a_late_agent_counts_as_zero_after_the_timeout(one: FTSServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport, clock, waited = InProcess(one, timeout=30.0), [100.0], []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(transport_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(transport._changed, "wait", wait)
     transport.submit(Message(0, 0, GOOD))
-    began = time.monotonic()
+    clock[0] += 10.0
     transport.fetch(0)
-    assert time.monotonic() - began > 0.1
+    assert waited == [20.0]
     assert np.array_equal(transport.fetch(0), transport.fetch(0))
     transport.fetch(1)  # nobody has sent anything: pure noise, and nobody is held up
     with pytest.raises(InputError):
@@ -78,7 +86,6 @@ def test_waiting_threads_are_released_together(one: FTSServer) -> None:
     for thread in threads:
         thread.start()
     for n in range(7):
-        time.sleep(0.01)
         assert all(thread.is_alive() for thread in threads)
         transport.submit(Message(n, 0, GOOD))
     for thread in threads:

@@ -104,16 +104,16 @@ def test_a_lock_that_another_thread_holds_does_not_block_a_fork_nor_a_copy() -> 
     def hold() -> None:
         with lock:
             held.set()
-            done.wait(30)
+            done.wait(600)
 
     def take() -> None:
-        signal.alarm(10)
+        signal.alarm(600)
         with lock, lock, pickle.loads(pickle.dumps(lock)):
             pass
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(hold)
-        held.wait(30)
+        held.wait(600)
         assert in_child(take)
         done.set()
 

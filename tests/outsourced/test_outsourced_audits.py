@@ -105,7 +105,7 @@ def transcript(table: Array, folder: Path) -> dict[str, object]:
         ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(mu=2.0), dataset="rows", unit="one row")
         made = curator(ledger, table, folder, noise=CannedNoise())
         made.export(folder / "shared", mu=MU)
-        exchange = Exchange(folder / "shared", timeout=5)
+        exchange = Exchange(folder / "shared", timeout=600)
         for t, row in enumerate((4, 0, 8), start=1):
             exchange.ask(row)
             made.serve(exchange, rounds=t)

@@ -212,7 +212,7 @@ def _in_child(work: Callable[[], float]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking with threads
         child.start()
-    assert here.poll(60), "the child did not answer"
+    assert here.poll(600), "the child did not answer"
     found = here.recv()
     child.join()
     return float(found)
@@ -335,6 +335,10 @@ class Forked:
     out: IO[str]
     arguments: tuple[str, ...]
 
+    def runs(self) -> bool:
+        """Return whether it has not ended."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def wait(self) -> subprocess.CompletedProcess[str]:
         """Wait for its end; what it printed, and the traceback it died with, are its output."""
         code_of_end = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -351,7 +355,7 @@ def start_forked(code: str, *arguments: str) -> Forked:
         child = os.fork()
     if child == 0:
         sys.argv, sys.stdout, sys.stderr = ["-c", *arguments], out, out
-        signal.alarm(300)
+        signal.alarm(900)
         warnings.resetwarnings()  # a script of its own: they are no errors
         done = 1
         try:

@@ -57,7 +57,7 @@ def test_silences_of_two_threads_do_not_end_each_other(capfd: pytest.CaptureFixt
     def second() -> None:
         with silence():
             second_began.set()
-            first_ended.wait(30)
+            first_ended.wait(600)
             speak("second")
 
     thread = threading.Thread(target=second)
@@ -65,7 +65,7 @@ def test_silences_of_two_threads_do_not_end_each_other(capfd: pytest.CaptureFixt
         thread.start()
         assert second_began.wait(60), "it does not wait for the first"
     first_ended.set()
-    thread.join(30)
+    thread.join(600)
     print("after")
     assert capfd.readouterr() == ("after\n", "")
     assert "second" not in LOG.getvalue()
