@@ -8,7 +8,7 @@ from scipy.special import betaincinv, chdtr, chdtrc, ndtr, ndtri
 
 from dptune._arrays import Vector
 
-MISTAKE = 1e-7  # chance that one test complains although nothing is wrong
+MISTAKE = 1e-8  # chance that one test complains although nothing is wrong
 
 
 def lower_bound(a: Vector, b: Vector, threshold: float, confidence: float = 1 - 1e-6) -> float:

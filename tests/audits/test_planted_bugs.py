@@ -173,7 +173,7 @@ def test_the_audits_find_the_planted_bug(
 
 @pytest.mark.slow
 def test_vector_noise_keeps_its_law_over_many_releases() -> None:
-    """72,000 draws: a variance that is 3% off is found."""
+    """72,000 draws: a variance that is 4% off is found."""
     audit_noise_law(radius=1.0, releases=6000)
 
 

@@ -206,7 +206,7 @@ def test_many_agents_teach_a_newcomer_through_the_noise(fast_path: Path) -> None
     """With 400 agents, one broadcast at epsilon = 1 recommends a point near the common top."""
     settings = FTSSettings(agents=400, d=2, M=30, initial=8)
     plan = SubsampledGaussianPlan(q=1.0, z=4.0, steps=1)
-    one = FTSServer(PlanLedger(fast_path / "many.db", plan, n=400), settings)
+    one = FTSServer(PlanLedger(fast_path / "many.db", plan, n=400), settings, noise=SeededNoise(0))
     assert one.ledger.statement(delta=1e-4).epsilon < 1.0
     transport, model = InProcess(one, timeout=600.0), FTSModel(settings)
     for n in range(400):

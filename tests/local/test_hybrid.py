@@ -97,16 +97,16 @@ def test_the_variance_is_half_of_laplace_s() -> None:
 
 @pytest.mark.parametrize(("epsilon", "bound", "at"), [(0.5, 1.0, 0.6), (1.0, (2.0, 12.0), 0.6), (2.0, 1.0, 1.0)])
 def test_replies_are_unbiased_and_bounded_and_vary_as_stated(epsilon: float, bound: Any, at: float) -> None:
-    """6,000 replies from the operating system; five standard errors."""
+    """6,000 replies: seven standard errors of the mean (chance 3e-12) and eight of the variance (1e-15)."""
     randomizer, count = HybridRandomizer(epsilon, bound), 6_000
     half = (randomizer.high - randomizer.low) / 2
     value = randomizer.middle + at * half
     replies = (np.array([randomizer.randomize(value) for _ in range(count)]) - randomizer.middle) / half
-    assert abs(replies.mean() - at) < 5 * math.sqrt(largest_variance(epsilon) / count)
+    assert abs(replies.mean() - at) < 7 * math.sqrt(largest_variance(epsilon) / count)
     assert np.abs(replies).max() <= randomizer.largest * (1 + 1e-12)
     assert randomizer.largest == largest_reply(epsilon)
     expected = largest_variance(epsilon) - (at**2 if epsilon <= 0.61 else 0.0)  # the hybrid's is the same at every t
-    assert replies.var() == pytest.approx(expected, rel=0.15)
+    assert replies.var() == pytest.approx(expected, rel=0.2)
 
 
 def test_which_mechanism_replies_does_not_depend_on_the_value() -> None:

@@ -23,7 +23,7 @@ from dptune.local import HybridRandomizer, InsecureHybrid
 from dptune.local.randomizer import GRID, InsecureRandomizer, LocalRandomizer
 from refusals import refused
 
-MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
+MISTAKE = 1e-8  # chance that one check fails although nothing is wrong; audit_law makes six
 EXTREMES = (0.0, 0.3, 2.0, -2.0, 2.5, -1e300, 1e300, math.inf, -math.inf, math.nan, None, "text", 10**400, [1, 2])
 Make = Callable[..., LocalRandomizer]
 
@@ -81,8 +81,8 @@ def audit_law(make: Make = LocalRandomizer, replies: int = 1500) -> None:
         total = 2 * float(np.abs(z).sum())  # |z| is exponential: twice its sum is chi-squared
         assert min(chi2.cdf(total, 2 * replies), chi2.sf(total, 2 * replies)) > MISTAKE, "the scale"
         assert kstest(z, laplace.cdf).pvalue > MISTAKE, "not a Laplace law"
-        assert len(np.unique(z)) == replies, "the same noise twice"
-        assert abs(float(np.sign(z[1:] * z[:-1]).sum())) < 6 * replies**0.5, "replies are correlated"
+        assert len(np.unique(z)) > replies - 5, "the same noise twice"  # two of a grid of 2^-40 are one: chance 3e-7
+        assert abs(float(np.sign(z[1:] * z[:-1]).sum())) < 7 * replies**0.5, "replies are correlated"
 
 
 class RaisesInFloat:

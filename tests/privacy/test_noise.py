@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import kstest
 
 from dptune import InputError, LossPrivatizer
+from dptune.audit.evidence import MISTAKE
 from dptune.privacy import noise as module
 from dptune.privacy.noise import (
     SLACK,
@@ -52,8 +53,8 @@ def test_opendp_itself_accounts_for_the_same_scales() -> None:
 @pytest.mark.parametrize(("noise", "scale"), [(OpenDPNoise(), 1e-9), (SeededNoise(0), 4.0)])
 def test_laplace_noise_has_the_law_of_laplace(noise: Any, scale: float) -> None:
     drawn = np.array([noise.add_laplace(7.0 * scale, scale) for _ in range(1500)]) / scale
-    assert kstest(drawn, "laplace", args=(7.0, 1.0)).pvalue > 1e-6
-    assert np.abs(drawn - 7.0).mean() / drawn.std() < 0.75  # .707 with a scatter of .009; of normal noise .798
+    assert kstest(drawn, "laplace", args=(7.0, 1.0)).pvalue > MISTAKE
+    assert np.abs(drawn - 7.0).mean() / drawn.std() < 0.77  # .707 with a scatter of .009; of normal noise .798
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
@@ -82,8 +83,8 @@ def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
     statistic = np.array([-3.0, 0.0, 7.5]) * sigma
     before = statistic.copy()
     noisy = OpenDPNoise().add_gaussian(statistic, sigma)
-    assert (np.abs(noisy - statistic) < 9 * sigma).all()
-    assert (noisy != statistic).all()
+    assert (np.abs(noisy - statistic) < 9 * sigma).all()  # beyond by chance 7e-19
+    assert (noisy != statistic).all()  # equal by chance 1e-12: the grid has 2^40 steps in a sigma
     assert (statistic == before).all()
 
 

@@ -250,7 +250,7 @@ def audit_the_score_is_noisy(noise: NoiseSource) -> None:
     """A score has the noise of mu = .5 at n = 40: sigma = .025."""
     how = {"law": certain(1), "n": N, "score_mu": 0.5, "noise": noise}
     scores = [best.score for best in selections(lambda: ({}, "", np.full(N, 0.5)), 400, **how)]
-    assert abs(np.std(scores) / 0.025 - 1) < 0.2
+    assert abs(np.std(scores) / 0.025 - 1) < 0.25  # beyond by chance 3e-12
     assert abs(np.mean(scores) - 0.5) < 0.01
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dptune
+from audit_tools import MISTAKE
 from dptune import Budget, InputError, LossPrivatizer
 from dptune.privacy import TableQuery
 from dptune.privacy.stored_losses import People
@@ -164,8 +165,8 @@ def test_the_noise_of_a_table_is_gaussian_of_the_stated_size(fast_path: Path) ->
         released = mine.release_table(asked, lambda: codes, scope="law", key=str(i))
         errors.append((released.value - 5 / 60) / released.sigma)
     assert released.sigma * 60 == pytest.approx(np.sqrt(2) / 0.5, rel=1e-5)
-    assert stats.kstest(np.ravel(errors), "norm").pvalue > 1e-6
-    assert np.abs(np.corrcoef(np.transpose(errors)) - np.eye(12)).max() < 0.55
+    assert stats.kstest(np.ravel(errors), "norm").pvalue > MISTAKE
+    assert np.abs(np.corrcoef(np.transpose(errors)) - np.eye(12)).max() < 0.65  # 66 pairs: by chance 2e-11
 
 
 # ---- reports ---------------------------------------------------------------------------------------------
