@@ -11,6 +11,5 @@ from dptune_ray.repeats import repeat_and_select as repeat_and_select
 from dptune_ray.reports import report_public as report_public
 from dptune_ray.search import CentredSearch as CentredSearch
 from dptune_ray.search import DPGIBOSearch as DPGIBOSearch
-from dptune_ray.search import SelectionSearch as SelectionSearch
 from dptune_ray.search import SpaceSearch as SpaceSearch
 from dptune_ray.transport import RayTransport as RayTransport

@@ -347,17 +347,6 @@ class CentredSearch(SpaceSearch):
     _method = dptune.CENTRED
 
 
-class SelectionSearch(SpaceSearch):
-    """Many configurations, all trained at once, and one of them chosen at the end, paid once; arguments: SpaceSearch.
-
-    Trials report infinity, the worst, so ``ResultGrid.get_best_result`` has none and raises: nothing is released before
-    the choice, whose price does not grow with their number. It is made when the last of ``n_trials`` has ended;
-    :meth:`recommend` returns it. Losses live in the vault: if that dies, as many trials are needed again.
-    """
-
-    _method = dptune.search.SELECTION
-
-
 class DPGIBOSearch(SpaceSearch):
     """Differentially private, gradient-informative Bayesian optimisation; arguments: SpaceSearch.
 

@@ -17,9 +17,8 @@ from sklearn.dummy import DummyRegressor
 
 import dptune
 from by_hand import NoNoise, a_trial, begin, local, open_ldp, open_private, played, run, told
-from dptune_ray import CentredSearch, DPGIBOSearch, SelectionSearch, spaces
+from dptune_ray import CentredSearch, DPGIBOSearch, spaces
 from dptune_ray.spaces import flat
-from dptune_ray.vault import Vault
 from ray_harness import open_centred, open_ledger, open_privatizer, tuner
 from ray_people import EVERYTHING, Kernel, N, losses_of_everything, people
 
@@ -204,19 +203,6 @@ def test_choices_and_conditions_are_searched(tmp_path):
     assert ("k" in found["a"]) == (found["model"] == "a") != ("y" in found["b"])
     with pytest.raises(dptune.InputError, match="no value for 'a/layers'"):
         search.estimate(search.trainable(losses_of_nested), {"model": "a", "x": 0.1, "a": {"k": 1}, "constant": 3})
-
-
-@local
-def test_a_selection_shows_nothing_before_its_one_choice(tmp_path):
-    privatizer = open_privatizer(tmp_path, mu=8.0)
-    search = begin(SelectionSearch(privatizer, NESTED, n_trials=24, seed=1, name="many", when=WHEN), space=NESTED)
-    configs, values = run(search, 99, losses_of_nested)
-    ledger = privatizer.ledger
-    assert [charge.key for charge in ledger.charges("many")] == ["choice"]
-    assert {search.vault.call(Vault.reported, f"t{i}") for i in range(len(configs))} == set(values) == {np.inf}
-    assert losses_of_nested(search.recommend()).mean() <= np.median(
-        [losses_of_nested(config).mean() for config in configs]
-    )
 
 
 # ---- on a cluster --------------------------------------------------------------------------------------
