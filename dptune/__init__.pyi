@@ -15,15 +15,14 @@ from dptune import space as space
 from dptune import training as training
 from dptune._statement import Statement as Statement
 from dptune.choice.choosing import select as select
+from dptune.choice.public import clip_from as clip_from
 from dptune.choice.public_choice import PublicChoice as PublicChoice
 from dptune.choice.report.reporting import report as report
 from dptune.choice.result import Selection as Selection
-from dptune.errors import BudgetError as BudgetError
 from dptune.errors import BudgetExhausted as BudgetExhausted
 from dptune.errors import DptuneError as DptuneError
 from dptune.errors import InputError as InputError
 from dptune.errors import LedgerError as LedgerError
-from dptune.errors import MissingExtra as MissingExtra
 from dptune.errors import PlanComplete as PlanComplete
 from dptune.errors import PrivacyError as PrivacyError
 from dptune.ledger.gdp import Budget as Budget

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import dptune
-from dptune.ledger import About, record
+from dptune.ledger.registry import About, record
 from example_tools import run_shorter
 from registry_schema import complaints
 

@@ -20,7 +20,8 @@ from dptune import InputError
 from dptune._checks import at_least, between, check, check_fields, positive, share
 from dptune._numbers import plain, real, rounded_down, rounded_up, whole
 from dptune.local import LaplaceReplies, LDPSettings, LocalRandomizer, UserLedger
-from dptune.privacy import Ball, Interval, MeanQuery
+from dptune.privacy import Ball, MeanQuery
+from dptune.privacy.query import Interval
 from dptune.search.algorithms.centred_plan import plan_centred
 from dptune.search.algorithms.gibo_plan import plan_gibo
 from dptune.search.algorithms.one_shot import plan_values

@@ -122,9 +122,9 @@ def test_every_error_is_a_dptune_error_and_in_the_drawn_tree() -> None:
         assert issubclass(error, dptune.DptuneError)
         assert name in drawn
     assert not issubclass(dptune.InputError, ValueError)  # `catch=(ValueError,)` would swallow it
-    assert issubclass(dptune.MissingExtra, ImportError)
-    assert issubclass(dptune.PlanComplete, dptune.BudgetError)
-    assert issubclass(dptune.errors.CapReached, dptune.BudgetError)
+    assert issubclass(dptune.errors.MissingExtra, ImportError)
+    assert issubclass(dptune.PlanComplete, dptune.errors.BudgetError)
+    assert issubclass(dptune.errors.CapReached, dptune.errors.BudgetError)
 
 
 def test_the_version_is_the_installed_one() -> None:

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.federated.problems import FederatedProblem
-from dptune.federated import FTSServer, Message
+from dptune.federated import FTSServer
 from dptune.federated.agent import Domain, FTSAgent, FTSModel
+from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan

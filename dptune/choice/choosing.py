@@ -141,10 +141,7 @@ class ChoiceSettings(Checked):
             )
 
     def choice_share(self, privatizer: LossPrivatizer) -> float:
-        """Return the share of mu^2 that will be planned for a choice with a limit of its own; 0 if there is none.
-
-        An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
-        """
+        """Return the share of mu^2 that will be planned for a choice with a limit of its own; 0 if there is none."""
         shares: Any = self.plan(privatizer.ledger.allowance(), ()).get("shares", {})
         return float(shares.get("choice", 0.0))
 

@@ -172,6 +172,25 @@ def _sane(values: Matrix) -> Mask:
     return np.asarray(means <= best + DIVERGES * (usual - best)) & np.isfinite(means)
 
 
+def clip_from(losses: npt.ArrayLike) -> tuple[float, float]:
+    """Return ``clip=(low, high)`` from losses of public or made-up rows: twice their range, 0 included.
+
+    Args:
+        losses: of the configuration that you use today, best by cross-validation; numbers of any shape.
+
+    Raises:
+        InputError: none of them is a finite number.
+
+    Example:
+        >>> clip_from([0.1, 0.5, 1.3])
+        (0.0, 2.6)
+    """
+    values = attempt(partial(np.array, dtype=np.float64), losses, failed=_NONE)
+    if not np.isfinite(values).any():
+        raise InputError(f"clip_from needs losses of public rows, finite numbers; got {kind(losses)}.")
+    return _range(values[np.isfinite(values)])
+
+
 def _range(losses: Matrix) -> tuple[float, float]:
     if losses.size == 0:
         raise InputError("every candidate has a public loss that is not finite. Give clip=(low, high).")

@@ -54,7 +54,7 @@ class PublicChoice:
     Args:
         public_losses: (m, N) losses of N public rows under m candidates, each by a model that was trained without the
             row (cross-validation). It must be the loss that private people are asked for. A candidate that failed: NaN.
-        privatizer: of the private people. With ``clip="auto"`` the range of a loss is read off ``public_losses``.
+        privatizer: of the private people. Without ``clip=`` the range of a loss is read off ``public_losses``.
         name: of the choice in the ledger. With the same name, public losses and settings, a choice that was made is
             returned, and costs nothing.
         default_place: place, from 0, of the candidate that you have today. It is what the estimate compares with.

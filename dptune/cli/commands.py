@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import runpy
 import textwrap
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,8 +15,8 @@ from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
 from dptune.audit import Audit
-from dptune.choice import stored_report
 from dptune.choice.planning import choice_forecast
+from dptune.choice.report.reporting import stored_report
 from dptune.cli.shared import (
     DELTA,
     AnyLedger,
@@ -34,9 +33,10 @@ from dptune.cli.shared import (
     show_contents,
 )
 from dptune.errors import InputError
-from dptune.ledger import About, Risk, approximate, record, to_yaml
+from dptune.ledger import Risk, approximate
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PrivacyLedger
+from dptune.ledger.registry import About, record, to_yaml
 from dptune.local import UserLedger
 from dptune.search.algorithms.centred_plan import default_trials
 from dptune.search.outlook import forecast, space_of
@@ -78,12 +78,8 @@ def convert(
         tuple[float, float, int] | None, typer.Option(help="noise multiplier, sampling rate, steps: its epsilon")
     ] = None,
     choice_share: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="share of mu^2 for a choice by the exponential mechanism, all fixed in advance; again for each: an "
-            "automatic clip is one, of .05"
-        ),
-    ] = None,
+        float, typer.Option(help="share of mu^2 for a choice by the exponential mechanism, fixed in advance")
+    ] = 0.0,
 ) -> None:
     """Convert a budget between mu-GDP and (epsilon, delta), or print the epsilon of a DP-SGD training.
 
@@ -100,24 +96,22 @@ def convert(
     typer.echo(f"mu = {stated}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
     if mu is None:
         typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
-    shares = [between("choice-share", each, 0.0, 1.0) for each in choice_share or ()]
-    if shares:
-        between("the choice-shares together", sum(shares), 0.0, 1.0)
-        typer.echo(_with_choices(budget, delta, shares))
+    if between("choice-share", choice_share, 0.0, 1.0):
+        typer.echo(_with_choice(budget, delta, choice_share))
 
 
 def _budget(mu: float | None, epsilon: float | None, delta: float) -> Budget:
     return Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
 
 
-def _with_choices(budget: Budget, delta: float, shares: Sequence[float]) -> str:
-    """Say what a plan costs, or may have, if shares of mu^2 are for choices and all its prices are fixed before it."""
+def _with_choice(budget: Budget, delta: float, share: float) -> str:
+    """Say what a plan costs, or may have, if a share of mu^2 is for a choice and all its prices are fixed before it."""
     mu = budget.mu
     if budget.stated_epsilon is not None:
-        mu = approximate.largest_plan(shares, budget.stated_epsilon, delta)
-    gaussian, eta = approximate.divided(mu, shares)
+        mu = approximate.largest_plan(share, budget.stated_epsilon, delta)
+    gaussian, eta = approximate.divided(mu, share)
     epsilon = rounded_up(approximate.composed_epsilon(gaussian, eta, delta), 6)
-    parts = f"Gaussian releases of mu = {rounded_up(gaussian)} and choices of bounded range {rounded_up(eta)}"
+    parts = f"Gaussian releases of mu = {rounded_up(gaussian)} and a choice of bounded range {rounded_up(eta)}"
     return f"A plan of mu = {rounded_up(mu, 6)}, {parts}, fixed in advance: epsilon = {epsilon}"
 
 

@@ -3,7 +3,9 @@
 Example::
 
     from dptune.ledger import PlanLedger, SubsampledGaussianPlan
-    from dptune.federated import FTSAgent, FTSModel, FTSServer, FTSSettings, InProcess, Participant
+    from dptune.federated import FTSServer, FTSSettings, InProcess
+    from dptune.federated.agent import FTSAgent, FTSModel
+    from dptune.federated.transport import Participant
 
     settings = FTSSettings(agents=300, d=2, regions=(2, 1))
     plan = SubsampledGaussianPlan(q=0.35, z=1.0, steps=40)

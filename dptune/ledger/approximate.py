@@ -43,7 +43,7 @@ T(eta_1 + eta_2 + ...).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -219,10 +219,10 @@ def largest_mu(eta: float, epsilon: float, delta: float) -> float:
     return _largest(lambda mu: composed_delta(mu, eta, epsilon) <= delta, most) if eta > 0 else most
 
 
-def largest_plan(choice_share: float | Sequence[float], epsilon: float, delta: float) -> float:
-    """Return the largest mu, in GDP, of a plan that fits and whose choices are priced at these shares of mu^2."""
+def largest_plan(choice_share: float, epsilon: float, delta: float) -> float:
+    """Return the largest mu, in GDP, of a plan that fits and whose choice is priced at this share of mu^2."""
     least = mu_from_epsilon(epsilon, delta)
-    if not any(_shares(choice_share)):
+    if not choice_share:
         return least
 
     def fits(more: float) -> bool:
@@ -235,26 +235,11 @@ def largest_plan(choice_share: float | Sequence[float], epsilon: float, delta: f
     return (least + _largest(fits, more)) * _ROUND_DOWN
 
 
-def largest_within(mu: float, eta: float, choice_share: float | Sequence[float]) -> float:
-    """Return the largest mu, in GDP, of a plan with these shares of mu^2 for choices, within two limits."""
-
-    def fits(whole: float) -> bool:
-        gaussian, choice = divided(whole, choice_share)
-        return gaussian <= mu * _FORGIVEN and choice <= eta * _FORGIVEN
-
-    return _largest(fits, (1 + 1e-9) * gdp_of(mu, eta))
-
-
-def divided(mu: float, choice_share: float | Sequence[float]) -> tuple[float, float]:
-    """Return mu of a plan's Gaussians and eta of its choices in all, which are priced at these shares of mu^2."""
-    shares = _shares(choice_share)
-    eta = math.fsum(bounded_range_from_mu(mu * math.sqrt(share)) for share in shares if share > 0)
-    rest = 1 - math.fsum(shares)
+def divided(mu: float, choice_share: float) -> tuple[float, float]:
+    """Return mu of a plan's Gaussians and eta of its choice, which is priced at this share of mu^2."""
+    eta = bounded_range_from_mu(mu * math.sqrt(choice_share)) if choice_share > 0 else 0.0
+    rest = 1 - choice_share
     return mu * math.sqrt(rest + _LOST if rest > 0 else 0.0), eta
-
-
-def _shares(shares: float | Sequence[float]) -> Sequence[float]:
-    return shares if isinstance(shares, Sequence) else [shares]
 
 
 def _largest(fits: Callable[[float], bool], high: float) -> float:

@@ -18,7 +18,7 @@ from dptune.ledger.connection import Database, repeated
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.durable import DurableLedger
 from dptune.ledger.entries import LedgerState
-from dptune.ledger.filter import Allowance, Division, GdpFilter, filter_of, is_pair
+from dptune.ledger.filter import Allowance, GdpFilter, filter_of, is_pair
 from dptune.ledger.gdp import Budget, Spent
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
@@ -90,14 +90,12 @@ class BudgetLedger(DurableLedger):
 
         ``plan`` is that of a run that has not stored one yet.
         """
-        with self._transaction(write=False) as (_, state):
+        with self._transaction(write=False):
             self._refresh()
-            return self._filter_after(scope, state, plan=plan)
+            return self._filter_after(scope, plan=plan)
 
-    def _filter_after(
-        self, scope: str, state: LedgerState, *, plan: object = None, division: Division | None = None
-    ) -> GdpFilter:
-        return self.filter.after(scope, state.spent, lambda: self.fact(scope, PLAN) or plan, division)
+    def _filter_after(self, scope: str, *, plan: object = None) -> GdpFilter:
+        return self.filter.after(scope, lambda: self.fact(scope, PLAN) or plan)
 
     def _store_limits(self, filter: GdpFilter) -> None:
         if (stored := filter.stored()) is not None:

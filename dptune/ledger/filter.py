@@ -5,13 +5,13 @@ two: mu of the Gaussian releases, and eta of the choices of one run, of which bo
 one run takes all of a small epsilon for pure releases, whose epsilons add up. The first charge divides the budget, as
 that charge's run has planned: nothing is released before, so nothing released decides.
 
-A filter is a value. What changes it, a charge, a run that takes the choices' limit, a raise, returns another one; the
-ledger stores that in the transaction of the charge (:mod:`dptune.ledger.ledger`).
+A filter is a value. What changes it, a charge or a raise, returns another one. The ledger stores that in the
+transaction of the charge (:mod:`dptune.ledger.ledger`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from math import isclose, sqrt
@@ -19,7 +19,7 @@ from typing import Any
 
 from dptune._numbers import real
 from dptune.errors import BudgetExhausted, InputError
-from dptune.ledger.approximate import PURE_UP_TO, Limits, divided, largest_plan, largest_within
+from dptune.ledger.approximate import PURE_UP_TO, Limits, divided, largest_plan
 from dptune.ledger.divisions import Divisions
 from dptune.ledger.gdp import Budget, Spent, pure_from_mu
 
@@ -35,35 +35,23 @@ class Allowance:
     unplanned: float  # mu that is neither spent nor planned by a run that has begun to spend
     holders: tuple[str, ...]  # the runs that have begun to spend, and not spent what they planned
     pair: Budget | None = None  # the budget that a plan may still divide between its choice and everything else
-    eta: float = 0.0  # what is reserved for the choice of the first run to spend that has planned one
 
     @property
     def divides(self) -> bool:
         """Whether the choice of a new run may have a limit of its own."""
-        return self.pair is not None or self.eta > 0
+        return self.pair is not None
 
     @property
     def pure(self) -> float:
         """Epsilon of a new run that takes all for pure releases; 0 if it cannot."""
         return 0.0 if self.pair is None else pure_epsilon(self.pair)
 
-    def whole(self, choice_share: float | Sequence[float]) -> float:
-        """Return mu of a plan that takes all, with these shares of mu^2 for choices: what is not planned, or more."""
+    def whole(self, choice_share: float) -> float:
+        """Return mu of a plan that takes all, with this share of mu^2 for a choice: what is not planned, or more."""
         pair = self.pair
         if choice_share and pair is not None and pair.stated_epsilon is not None and pair.stated_delta is not None:
             return largest_plan(choice_share, pair.stated_epsilon, pair.stated_delta)
-        if choice_share and self.eta > 0:
-            return max(self.unplanned, largest_within(self.unplanned, self.eta, choice_share))
         return self.unplanned
-
-
-@dataclass(frozen=True)
-class Division:
-    """How a release that comes before a run wants an undivided budget divided, for itself and for that run."""
-
-    mu: float  # of the Gaussian releases of both
-    eta: float  # of the choices of both
-    own: bool = False  # whether the release itself is a choice that counts as eta
 
 
 @dataclass(frozen=True)
@@ -93,15 +81,8 @@ class GdpFilter:
         """Return what the ledger stores of it as JSON data, or None."""
         return None if self.division is None else {**asdict(self.division), "holder": self.holder}
 
-    def after(
-        self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
-    ) -> GdpFilter:
-        """Return the filter as it is when the next charge is made by the run ``scope``.
-
-        Args:
-            plan: returns the run's plan, or None.
-            division: what the release asks for, if it comes before a run that has no plan yet.
-        """
+    def after(self, scope: str, plan: Callable[[], object]) -> GdpFilter:
+        """Return the filter as it is when the next charge is made by the run ``scope``, whose plan is plan()."""
         return self
 
     def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
@@ -151,8 +132,7 @@ class GdpFilter:
 class PairFilter(GdpFilter):
     """The filter of a budget in (epsilon, delta).
 
-    The choices of its holder count as eta, or its pure releases as epsilon. Without a holder the first run that spends
-    and whose planned choice fits becomes it.
+    The choices of its holder count as eta, or its pure releases as epsilon.
     """
 
     @property
@@ -163,34 +143,23 @@ class PairFilter(GdpFilter):
     def undivided(self) -> bool:
         return self.division is None
 
-    def after(
-        self, scope: str, spent: Spent, plan: Callable[[], object], division: Division | None = None
-    ) -> PairFilter:
-        """Divide the budget; or make the run whose planned choice fits the holder of an eta that has none."""
-        if self.division is None and division is not None:
-            return self.divided(division.mu, division.eta, scope if division.own else "")
-        if self.division is not None and (self.division.eta == 0 or self.holder or not scope):
+    def after(self, scope: str, plan: Callable[[], object]) -> PairFilter:
+        """Divide the budget, if no charge has."""
+        if self.division is not None:
             return self
         planned = plan() if scope else None
         mu, share = mu_and_choice_share(planned)
-        if self.division is None and mu > 0 and isinstance(planned, Mapping) and planned.get(PURE) is True:
+        if mu > 0 and isinstance(planned, Mapping) and planned.get(PURE) is True:
             pure = pure_epsilon(self.budget)
             if isclose(pure_from_mu(mu), pure, rel_tol=_ROUNDING):  # it was planned for this budget
                 return PairFilter(self.budget, Limits(0.0, pure=pure), scope)
         gaussian, eta = divided(mu, share) if share else (mu, 0.0)
-        if self.division is None:
-            return self.divided(gaussian, eta, scope)
-        takes = eta > 0 and spent.admits_choice(eta, self.division.eta)
-        return replace(self, holder=scope) if takes else self
+        return self.divided(gaussian, eta, scope)
 
     def divided(self, mu: float, eta: float, run: str) -> PairFilter:
         """Return the filter with choices of ``eta`` and as much mu as fits beside them; ``mu`` if hardly more fits."""
         limits = Limits.within(self.budget, eta, planned=mu)
         return PairFilter(self.budget, limits, run if limits.eta > 0 else "")
-
-    def open(self) -> PairFilter:
-        """Return the same filter without a holder: the next run whose planned choice fits has what is left of eta."""
-        return replace(self, holder="")
 
     def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
         """Count a release of the run that has a limit of its own there, if it fits; else as in GDP."""
@@ -215,8 +184,7 @@ class PairFilter(GdpFilter):
 
     def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
         allowance = super().allowance(spent, spent_of, plans)
-        eta = 0.0 if self.holder else max(self.limits.eta - float(spent.choices), 0.0)
-        return replace(allowance, pair=self.budget if self.undivided else None, eta=eta)
+        return replace(allowance, pair=self.budget if self.undivided else None)
 
     def raised(self, budget: Budget) -> PairFilter:
         """More of a budget in (epsilon, delta) is more mu; the other limits stay."""

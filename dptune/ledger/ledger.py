@@ -15,7 +15,7 @@ from dptune.ledger.budget_ledger import PLAN, BudgetLedger
 from dptune.ledger.connection import repeated
 from dptune.ledger.entries import Charge, LedgerState, Quota
 from dptune.ledger.events import Event, PureRelease, SelectionRelease
-from dptune.ledger.filter import Division, PairFilter
+from dptune.ledger.filter import PairFilter
 from dptune.ledger.gdp import Spent, bounded_range_from_mu, pure_from_mu
 from dptune.ledger.statement import BudgetStatement, budget_statement
 
@@ -75,7 +75,6 @@ class PrivacyLedger(BudgetLedger):
         private: bool = True,
         note: Mapping[str, object] | None = None,
         quota: Quota | None = None,
-        division: Division | None = None,
     ) -> Charge:
         """Pay for one release, durably, before any data is read; or find that it was paid already.
 
@@ -87,8 +86,6 @@ class PrivacyLedger(BudgetLedger):
             private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
             note: public JSON data to keep with the charge.
             quota: how many charges of a kind the scope may make.
-            division: for a choice that comes before a run with another: what both are to have, if this is the ledger's
-                first charge.
 
         Returns:
             The charge; its ``value`` is set if the release was made before.
@@ -113,15 +110,14 @@ class PrivacyLedger(BudgetLedger):
             self._refresh()  # another process may have raised the budget
             raised = self._raised_at(state)
             before = self.filter
-            after = self._filter_after(scope, state, division=division)
+            after = self._filter_after(scope)
             price = after.price(scope, mu, state.spent, eta=eta, epsilon=epsilon)
             if isinstance(after, PairFilter):
-                kept = after.open() if division is not None and before.undivided else after
-                if kept != before:
-                    self._store_limits(kept)
-                if kept != before or raised:
-                    fixes[decisions.FIXES] = kept.stored()
-                self.filter = kept
+                if after != before:
+                    self._store_limits(after)
+                if after != before or raised:
+                    fixes[decisions.FIXES] = after.stored()
+                self.filter = after
             if raised:
                 fixes[decisions.RAISED] = raised
             return price
@@ -228,12 +224,10 @@ class PrivacyLedger(BudgetLedger):
             if delta is None:
                 raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
             charges = self.charges()
-            holder = self.filter.holder
             return budget_statement(
                 self._facts(delta),
                 self.filter,
                 state.spent,
-                before=tuple(sorted({charge.scope for charge in charges if charge.eta and charge.scope != holder})),
                 failures=sum(int(charge.note.get("failed", 0)) for charge in charges),
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),

@@ -98,7 +98,6 @@ def budget_statement(
     filter: GdpFilter,
     spent: Spent,
     *,
-    before: tuple[str, ...] = (),
     failures: int,
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
@@ -109,7 +108,6 @@ def budget_statement(
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
-        before: scopes of choices that are held to the limit of choices, in addition to that of its holder.
         training_rows: number of rows that train, if every choice has recorded the same.
     """
     spent_mu = spent.mu
@@ -149,7 +147,7 @@ def budget_statement(
             *promised,
             ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.divided)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=cost.divided)} in {releases} releases"),
-            *_divided(filter, before),
+            *_divided(filter),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -188,8 +186,8 @@ def _accountant(limits: Limits, *, undivided: bool, raised: bool) -> str:
     return f"{gdp}; for epsilon {'; or '.join(sharper)}" if sharper else gdp
 
 
-def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
-    """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
+def _divided(filter: GdpFilter) -> Rows:
+    """Return how a budget in (epsilon, delta) is divided, if it is."""
     if filter.undivided:
         words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
         return (("Undivided", words),)
@@ -200,9 +198,7 @@ def _divided(filter: GdpFilter, before: tuple[str, ...]) -> Rows:
         return (("Divided", f"before the first release: {parts}{beside}"),)
     if limits.eta == 0:
         return ()
-    run = f"the run {filter.holder!r}" if filter.holder else "the first run that spends and has planned one"
-    chosen = ", ".join([*map(repr, before), f"the choice of {run}"])
-    parts = f"bounded range {rounded_up(limits.eta)} for {chosen}"
+    parts = f"bounded range {rounded_up(limits.eta)} for the choice of the run {filter.holder!r}"
     return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
 
 

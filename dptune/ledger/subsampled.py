@@ -10,7 +10,7 @@ with N and q public). With P = N(0, z^2), Q = N(1, z^2), one step is dominated b
 The plan must not depend on anything released on the way: checking these figures before each *adaptively chosen* step
 is not sound. Units: z in multiples of the sensitivity C; epsilon in nats.
 Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD, which dp-accounting computes: without
-it every function here raises :class:`dptune.MissingExtra`.
+it every function here raises :class:`dptune.errors.MissingExtra`.
 """
 
 from __future__ import annotations

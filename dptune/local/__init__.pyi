@@ -14,5 +14,3 @@ from dptune.local.hybrid import InsecureHybrid as InsecureHybrid
 from dptune.local.ledger import UserLedger as UserLedger
 from dptune.local.randomizer import InsecureRandomizer as InsecureRandomizer
 from dptune.local.randomizer import LocalRandomizer as LocalRandomizer
-from dptune.local.randomizer import Randomizer as Randomizer
-from dptune.local.statement import LocalStatement as LocalStatement

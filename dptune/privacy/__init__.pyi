@@ -1,15 +1,10 @@
 """The names of this room, and where each is defined."""
 
-from dptune.privacy.auto_clip import AutoClip as AutoClip
-from dptune.privacy.noise import NoiseSource as NoiseSource
 from dptune.privacy.noise import SeededNoise as SeededNoise
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released
 from dptune.privacy.query import Ball as Ball
-from dptune.privacy.query import Box as Box
-from dptune.privacy.query import Interval as Interval
 from dptune.privacy.query import MeanQuery as MeanQuery
 from dptune.privacy.query import NormQuery as NormQuery
 from dptune.privacy.query import Question as Question
 from dptune.privacy.seal.private import PerExampleLosses as PerExampleLosses
-from dptune.privacy.table import TableQuery as TableQuery

@@ -14,7 +14,6 @@ from dptune._arrays import Vector
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
-from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
 from dptune.privacy.noise import NoiseSource, noise_source
 from dptune.privacy.query import Interval
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames
@@ -32,7 +31,7 @@ class ObservedLosses(ABC):
         *,
         n: int | None = None,
         groups: npt.ArrayLike | None = None,
-        clip: tuple[float, float] | str | AutoClip = "auto",
+        clip: tuple[float, float] | None = None,
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
         noise: NoiseSource | None = None,
@@ -44,9 +43,8 @@ class ObservedLosses(ABC):
         if dtype is not np.float32 and dtype is not np.float64:
             raise InputError("dtype must be numpy.float32 or numpy.float64.")
         self.dtype = dtype
-        self.auto = as_auto_clip(clip)
-        self._clip = Interval.of(clip) if self.auto is None else None
-        self._clip_is_private = True  # as far as this process knows
+        self._clip = None if clip is None else Interval.of(clip)
+        self._clip_given = clip is not None
         self._people = People.of(n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
         self._start()
@@ -66,28 +64,26 @@ class ObservedLosses(ABC):
         """The public range of a loss.
 
         Raises:
-            InputError: it is to be chosen, and was not yet.
+            InputError: it was not given, and the loss has no range of its own.
         """
-        return self._held.interval
+        if self._clip is None:
+            raise InputError(
+                "clip=(low, high) is missing, the public range of one person's loss. Find it with "
+                "dptune.clip_from(losses), from the default's losses on public or made-up rows. A bounded loss "
+                "(zero_one, brier) and public_losses= need no clip. Nothing was charged."
+            )
+        return self._clip
 
     @property
     def knows_clip(self) -> bool:
-        """Whether :attr:`interval` was given, or chosen by now, in this process or in another."""
-        return self._rows is not None or self._chosen() is not None
+        """Whether :attr:`interval` was given, or is known of the loss or from public rows."""
+        return self._clip is not None
 
     @property
     def _held(self) -> StoredLosses:
-        return self._hold(self._chosen()) if self._rows is None else self._rows
-
-    def _hold(self, clip: Interval | None) -> StoredLosses:
-        if clip is None:
-            raise InputError(
-                'clip="auto" is not chosen yet. A front end chooses it in its first trial, from the losses of your '
-                "default configuration. Without a front end call privatizer.choose_clip(losses) before the run starts."
-            )
         with self._lock:
             if self._rows is None:
-                self._rows = StoredLosses(self._people, clip, self.dtype)
+                self._rows = StoredLosses(self._people, self.interval, self.dtype)
             return self._rows
 
     @property
@@ -106,38 +102,19 @@ class ObservedLosses(ABC):
         return float(self._people.weights @ self._people.weights)
 
     def use_clip(self, clip: tuple[float, float]) -> None:
-        """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released.
+        """Take (low, high), known of the kind of loss or from public rows, unless the user gave another range.
 
         Raises:
-            InputError: this privatizer has another clip by now.
+            InputError: this privatizer already has the range of another loss.
         """
-        if self.auto is None:
+        if self._clip_given:
             return
-        if self._rows is None:
-            self._clip = Interval.of(clip)
-            self._hold(self._clip)
-        if self.interval != Interval.of(clip):
+        self._clip = self._clip or Interval.of(clip)
+        if self._clip != Interval.of(clip):
             raise InputError(
-                f"this privatizer has the clip ({self.interval.low:g}, {self.interval.high:g}), of another loss, and "
-                f"this one's is {clip}: make another LossPrivatizer for it. Nothing was trained or spent."
+                f"this privatizer has the clip ({self._clip.low:g}, {self._clip.high:g}), of another loss, and this "
+                f"one's is {clip}: make another LossPrivatizer for it. Nothing was trained or spent."
             )
-
-    def refuse_other_loss(self, loss: str) -> None:
-        """Refuse a loss for which the clip was not chosen.
-
-        Raises:
-            KeyConflict: the clip was chosen from another.
-        """
-        if self.auto is not None:
-            self.auto.refuse_other_loss(self.ledger, loss)
-
-    def _chosen(self) -> Interval | None:
-        """Return the clip that the ledger has, or the one that was given."""
-        made = None if self.auto is None or self._clip is not None else self.auto.made(self.ledger)
-        if made is None or made.value is None:
-            return self._clip
-        self._clip_is_private = made.private
-        return Interval(*range_of(made.value[0], made.note["most"]))
 
     # ---- private data in -----------------------------------------------------------------------
 

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dptune._arrays import Vector
-from dptune._checks import between
-from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
-from dptune.ledger.filter import Division
-from dptune.privacy.auto_clip import CLIP, ClipChoice, ClipQuery
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, is_private
 from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
-from dptune.privacy.query import LARGEST, SMALLEST, Box, MeanQuery, Query
-from dptune.privacy.seal.private import PerExampleLosses, without_frames
+from dptune.privacy.query import Box, MeanQuery, Query
+from dptune.privacy.seal.private import without_frames
 from dptune.privacy.table import TableQuery
 
 
@@ -54,9 +50,8 @@ class LossPrivatizer(ObservedLosses):
         n: number of examples, one person each. Give ``n`` or ``groups``.
         groups: (rows,) identifiers; examples with the same identifier belong to one person and are
             averaged to one loss before anything else, so that n counts people.
-        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``. Default
-            "auto", or an :class:`~dptune.privacy.auto_clip.AutoClip`: :meth:`choose_clip` chooses it privately, which
-            front ends do in their first trial.
+        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``. Default the
+            range of a bounded loss such as ``zero_one``, or what public rows say (:class:`dptune.PublicChoice`).
         person_weights: (n,) positive public weights of the mean; default equal.
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
         noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests, such as ``SeededNoise(0)`` of
@@ -73,8 +68,8 @@ class LossPrivatizer(ObservedLosses):
 
     @property
     def private(self) -> bool:
-        """False if the noise is not OpenDP's, or was not when the clip was chosen: then nothing is protected."""
-        return is_private(self._noise) and self._clip_is_private
+        """False if the noise is not OpenDP's: then nothing is protected."""
+        return is_private(self._noise)
 
     def describe(self) -> dict[str, object]:
         """Return the public settings as plain JSON data, without seed and groups, by which a run is recognised."""
@@ -91,75 +86,6 @@ class LossPrivatizer(ObservedLosses):
         parts = [repr((self.describe(), getattr(self._noise, "seed", None))).encode(), people.weights.tobytes()]
         parts += [b"" if people.of_row is None else np.asarray(people.of_row, dtype=np.int64).tobytes()]
         return hashlib.sha256(b"|".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-
-    # ---- the clip, if it is chosen ---------------------------------------------------------------
-
-    def choose_clip(
-        self,
-        losses: Losses | Callable[[], Losses | None],
-        *,
-        loss: str = "loss",
-        most: float | None = None,
-        mu: float | None = None,
-        choice_share: float = 0.0,
-    ) -> tuple[float, float]:
-        """Choose the clip, once, from the losses of your default configuration; return it.
-
-        One release by the exponential mechanism (:mod:`dptune.privacy.auto_clip`), whose mu^2 is a share of what
-        nobody has spent or planned. A clip that was given, or chosen before, is returned, and costs nothing.
-
-        Args:
-            losses: per-example losses (rows,), none of them below 0, or a function that returns them, or None if the
-                default configuration failed.
-            loss: its name; public.
-            most: the largest possible loss, public; None for an unbounded loss.
-            mu: GDP budget of the run that starts next, for which there has to be room in addition; a share of its
-                square is paid. Default what is neither spent nor planned by any run.
-            choice_share: share of that run's mu^2 for a choice at its end; a new budget in (epsilon, delta) is divided
-                for it. 1 before :func:`dptune.select`; front ends know it.
-
-        Raises:
-            BudgetExhausted: nothing is left; before a model is trained.
-            KeyConflict: the ledger's clip of this name belongs to another kind of loss.
-            InputError: there is no room for it, or too few people; or the losses have the wrong shape or dtype, or
-                there are none. Nothing was charged.
-
-        Example:
-            >>> privatizer = dptune.LossPrivatizer(ledger, n=400, clip="auto")  # doctest: +SKIP
-            >>> privatizer.choose_clip(losses(default))  # doctest: +SKIP
-            (0.0, 11.3)
-        """
-        if self.auto is None or self._clip is not None:
-            return self.interval.low, self.interval.high
-        most = None if most is None else between("most", most, 1e3 * SMALLEST, LARGEST)
-        upcoming = mu, between("choice_share", choice_share, 0.0, 1.0)
-        self.refuse_other_loss(loss)
-        if not self.knows_clip:
-            self.auto.refuse(self.ledger, self.n, most, *upcoming)
-            observed = losses() if callable(losses) else losses
-            if observed is None:
-                raise InputError(
-                    "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find "
-                    "out why, or give clip=(low, high)."
-                )
-            query, division = self.auto.query(self.ledger, self.n, loss, most, *upcoming)
-            self._release_clip(self.auto.scope, query, self.checked(observed), division)
-        return self.interval.low, self.interval.high
-
-    @without_frames
-    def _release_clip(
-        self, scope: str, query: ClipQuery, losses: PerExampleLosses, division: Division | None
-    ) -> Released:
-        how = ClipChoice(self._noise, query)
-        note = {"loss": query.loss, "most": query.most}
-
-        def statistic() -> Vector:
-            with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-                return query.distances(self._people.means(self._values(losses)), self._people.weights)
-
-        return self._release(
-            query, how, self.largest_weight, statistic, scope=scope, key=CLIP, note=note, division=division
-        )
 
     # ---- released values out -------------------------------------------------------------------
 
@@ -254,7 +180,7 @@ class LossPrivatizer(ObservedLosses):
 
     def _release(
         self,
-        query: Query | TableQuery | ClipQuery,
+        query: Query | TableQuery,
         how: Mechanism,
         sensitivity: float,
         statistic: Callable[[], Vector],
@@ -264,16 +190,13 @@ class LossPrivatizer(ObservedLosses):
         note: Mapping[str, object] | None,
         level: Vector | float = 0.0,
         quota: Quota | None = None,
-        division: Division | None = None,
     ) -> Released:
         """Charge, then read and draw, then record: the one way out. An answer that is recorded is returned."""
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
         private = self.private
-        charge = self.ledger.charge(
-            scope, key, event, digest=digest, private=private, note=note, quota=quota, division=division
-        )
+        charge = self.ledger.charge(scope, key, event, digest=digest, private=private, note=note, quota=quota)
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(statistic(), scale) + level)
         value = np.array(charge.value, dtype=np.float64)
@@ -325,5 +248,5 @@ class LossPrivatizer(ObservedLosses):
 
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
-        clip = f"({self.interval.low}, {self.interval.high})" if self.knows_clip else "to be chosen"
+        clip = f"({self.interval.low}, {self.interval.high})" if self.knows_clip else "unknown"
         return f"LossPrivatizer(n={self.n}, clip={clip}{warning})"

@@ -30,9 +30,7 @@ class AskedLoss:
         asked = cls(UNNAMED, math.inf) if loss is None else cls(as_loss(loss).name, as_loss(loss).most)
         if loss is not None and as_loss(loss).known_clip:
             privatizer.use_clip((0.0, asked.most))
-        else:
-            privatizer.refuse_other_loss(asked.name)
-        if privatizer.knows_clip and (why := too_wide(loss, privatizer.loss_range)):
+        if why := too_wide(loss, privatizer.loss_range):
             warn(why)
         return asked
 

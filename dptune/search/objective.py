@@ -72,7 +72,6 @@ class Objective:
         self._trains_in_private = training == "private"
         self.losses = losses_function(function, loss, data, rows=request.privatizer.rows, training=training)
         self.loss = AskedLoss.agreed(loss, request.privatizer, warn)
-        request.refuse_unknown_clip()
 
     def declare(self, ledger: PrivacyLedger, scope: str) -> None:
         """Keep for the ledger's statement what the user says about the function, before it may report anything."""

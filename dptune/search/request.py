@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
 from dptune._checks import at_least, check, check_fields, positive
-from dptune._numbers import real
-from dptune.errors import BudgetMismatch, InputError
+from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
-from dptune.privacy.auto_clip import CLIP
-from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.privacy.privatizer import LossPrivatizer
 from dptune.results.budget import risk_in_words, share_in_words
 from dptune.results.start import check_start, usual_share
-from dptune.search.agreement import PRIVATIZER, newest_name, refuse_outside, stored_plan, stored_space, totals
+from dptune.search.agreement import newest_name, refuse_outside, stored_plan, stored_space, totals
 from dptune.search.algorithms.method import Method, PeopleFacts, PublicFacts, RunPlan
-from dptune.search.asked_loss import AskedLoss
-from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, space_of, warning
+from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, warning
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 
@@ -73,64 +70,9 @@ class SearchRequest:
             None if space is None or space.validation_error(own_default) else self._default_in(space)
         )  # else refused later
         people: PeopleFacts = self.privatizer
-        if (auto := self.privatizer.auto) is not None:  # shares and trials do not depend on a clip that is to be chosen
-            share = auto.rest(share) if self.mu is None and not self.privatizer.knows_clip else share
+        if not self.privatizer.knows_clip:  # the loss says it later; shares and trials do not depend on it
             people = PublicFacts(self.privatizer.n, 1.0, share)
         return self.method.plan(people, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
-
-    def refuse_unknown_clip(self) -> None:
-        """Refuse a clip that is to be chosen, and was not, where there is no ``default=`` to choose it from."""
-        if self.default is None and not self.privatizer.knows_clip:
-            raise InputError(
-                f'{self.front_end}: clip="auto" is chosen from the losses of your default configuration. Give '
-                "default=, or clip=(low, high)."
-            )
-
-    def choose_clip(self, scope: str, space: Space | None, losses: Callable[[], Losses | None], loss: AskedLoss) -> str:
-        """Let the privatizer choose its clip, if it is to and has not; return a line that says so, or "".
-
-        ``losses`` returns those of the default configuration, None if it failed. It is called once it is known that
-        clip and run can be paid.
-        """
-        people = self.privatizer
-        if people.auto is None or people.knows_clip:
-            return ""
-        begun: Any = self.ledger.fact(scope, PRIVATIZER)
-        if begun is not None:
-            raise BudgetMismatch(
-                f"the run {scope!r} was started with clip={begun['clip']}; give that, or another name to a new run. "
-                "Nothing was trained or spent."
-            )
-        if self.start_from is not None:
-            raise InputError("start_from= needs the clip of the run that it names: give clip=(low, high).")
-        self.check_start(scope, space)
-        if space is not None:
-            self._default_in(space)
-        most = None if loss.most == math.inf else loss.most
-        low, high = people.choose_clip(
-            losses, loss=loss.name, most=most, mu=self.mu, choice_share=self._choice_share(space)
-        )
-        spent = self.ledger.find(people.auto.scope, CLIP)
-        price = "" if spent is None else f" for mu={spent.description['mu']:.3g}"
-        return (
-            f"The clip is ({low:g}, {high:.4g}), chosen privately{price} from the losses of the default configuration."
-        )
-
-    def _choice_share(self, space: Space | None) -> float:
-        """Share of mu^2 that the run which begins next plans for a choice.
-
-        A space that nobody knows yet is taken to have as many numbers and categories as the default configuration; if
-        it turns out otherwise, the run is planned with what fits.
-        """
-        if space is not None or not self.default:
-            return self.plan(space).choice_share
-        numbers = sum(real(value) is not None for value in self.default.values())
-        others = [2] * (len(self.default) - numbers) if self.method.any_space else []
-        like = space_of(max(numbers, not others), others)
-        try:
-            return replace(self, default=like.centre()).plan(like).choice_share
-        except InputError:  # of other settings than the run's will be
-            return 0.0
 
     def trials(self, scope: str, space: Space | None) -> int:
         """Return the number of trials of the run, or of one that would begin now."""

@@ -40,23 +40,15 @@ class Unfinished:
             if self.works:
                 self.failed.add(point)
                 return
-            charged = f"Nothing was charged{self.clip_words()}."
             if run.trials_failed < max(run.algorithm.batch, FIRST_TRIALS):
-                raise TrialFailed(f"the function failed, as all trials of the run have so far. {charged}")
+                raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was charged.")
             raise AllTrialsFailed(
                 f"the function failed in each of the first {run.trials_failed} trials of the run {run.scope!r}. "
-                f"{charged} What it raised is hidden, because it may depend on private data. To see it, let the "
-                'function return the fitted model in place of losses, and say where it is made loss="zero_one" (or '
+                "Nothing was charged. What it raised is hidden, because it may depend on private data. To see it, let "
+                'the function return the fitted model in place of losses, and say where it is made loss="zero_one" (or '
                 "another) and data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of "
                 "the decorated function, on public or made-up data."
             )
-
-    def clip_words(self) -> str:
-        """Return which charge came before the run's first trial, to follow "nothing was charged"; "" if none did."""
-        auto = self._run.privatizer.auto
-        made = None if auto is None else auto.made(self._run.ledger)
-        price = "" if made is None else f"{made.description['mu']:.3g}"
-        return price and f" but the clip (mu={price}), which a corrected run uses again"
 
     def withdraw(self, trial: str) -> None:
         """Take note that a trial was stopped: another takes its place, unless too many in a row were (PlanComplete)."""

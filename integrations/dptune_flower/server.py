@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from dptune.errors import MessageRefused
 from dptune.federated import FTSServer
-from dptune.federated import Message as Weights
+from dptune.federated.messages import Message as Weights
 
 ABOUT, BROADCAST, WEIGHTS = "dptune", "broadcast", "weights"  # names of records
 _LOOK = 0.5  # seconds between two looks at who is connected

@@ -31,7 +31,6 @@ from dptune_optuna.sampler import (
     CentredSampler,
     DPGIBOSampler,
     PrivateSampler,
-    UnprotectedValueWarning,
 )
 
 __all__ = [
@@ -45,7 +44,6 @@ __all__ = [
     "POGPUCBSampler",
     "PrivateObjective",
     "PrivateSampler",
-    "UnprotectedValueWarning",
     "candidate",
     "choose",
     "repeat_and_select",

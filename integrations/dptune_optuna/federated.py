@@ -12,11 +12,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
-from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
-from dptune.federated.transport import larger_is_better
+from dptune.federated.transport import Participant, Transport, larger_is_better
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler, logger, to_space
 

@@ -109,9 +109,6 @@ class PrivateFunction:
         if study.study_name not in self._declared:
             self._asked.declare(self._privatizer.ledger, study.study_name)
             self._declared.add(study.study_name)
-        if run is None and not self._privatizer.knows_clip:
-            self._runs.choose_clip(study, self._losses_at, self._asked.loss)
-            run = self.run_of(study)
         try:
             if run is not None:
                 run.check(name)

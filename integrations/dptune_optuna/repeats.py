@@ -10,7 +10,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import RandomSampler
 
-from dptune.privacy import NoiseSource
+from dptune.privacy.noise import NoiseSource
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select

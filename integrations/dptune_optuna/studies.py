@@ -26,7 +26,7 @@ from dptune._locks import ForkSafeLock
 from dptune.privacy import PerExampleLosses
 from dptune.results.estimate import parameters_in_words
 from dptune.search import VALUES
-from dptune.search.asked_loss import UNNAMED, AskedLoss
+from dptune.search.asked_loss import UNNAMED
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune_optuna.spaces import (
@@ -70,12 +70,10 @@ class StudyRuns:
         self._warned = set[str]()  # of trials without parameters that are searched, of other ranges
 
     def of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the study's run, begun or continued; None as long as its search space or its clip is not known."""
+        """Return the study's run, begun or continued; None as long as its search space is not known."""
         name, request = study.study_name, self.request
         if name in self.known:
             return self.known[name]
-        if not request.privatizer.knows_clip:
-            return None
         if request.method == VALUES:
             return self._begin(study, None)
         space = request.space or request.stored_space(name)
@@ -149,15 +147,6 @@ class StudyRuns:
                 logger.warning(
                     f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
                 )
-
-    def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: AskedLoss) -> None:
-        """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""
-        with self.lock:  # of the threads that begin a study one trains the default
-            default = dict(self.request.default or {})
-            name, request = study.study_name, self.request
-            space = request.space or request.stored_space(name)
-            if said := request.choose_clip(name, space, lambda: losses_at(default), loss):
-                logger.info(said)
 
     def check_start(self, study: optuna.Study) -> None:
         """Refuse, before a model is trained, a study whose run could not begin."""

@@ -25,11 +25,10 @@ import ray
 
 import dptune
 from dptune._checks import at_least, shown
-from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
-from dptune.federated.transport import larger_is_better
+from dptune.federated.transport import Participant, Transport, larger_is_better
 from dptune_ray.actors import answer_of, start
 from dptune_ray.base import RunSearch, check_mode
 from dptune_ray.log import TrialLog

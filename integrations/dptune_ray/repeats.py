@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from ray.tune.utils import merge_dicts
 
-from dptune.privacy import NoiseSource
+from dptune.privacy.noise import NoiseSource
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select

@@ -28,7 +28,7 @@ from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_spac
 from dptune_ray.vault import Vault
 from dptune_ray.vault_client import VaultClient
 from dptune_ray.vault_run import MODE, VaultRun
-from dptune_ray.worker import PrivateTrainable, clip_chosen, estimated, in_own_process, made_trainable, resources
+from dptune_ray.worker import PrivateTrainable, estimated, in_own_process, made_trainable, resources
 
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
@@ -130,29 +130,13 @@ class SpaceSearch(RunSearch):
     def _begin(self) -> None:
         self._refuse_maximised_loss()
         run = self.vault_run()
+        _ = self._request.privatizer.interval  # refuses an unknown clip before the vault is started
         self._serve(Vault, run)
-        if not self._request.privatizer.knows_clip:
-            self._choose_clip()
         spends, warning = self._client.call(Vault.begin, run.described())
         self._loss.keep(self._request.ledger, self._name)
         _logger.log(logging.INFO if self._request.privatizer.private else logging.WARNING, spends)
         if warning:
             _logger.warning(warning)
-
-    def _choose_clip(self) -> None:
-        """Train the default configuration once, on the cluster, for the vault to choose the clip from its losses."""
-        if self.mode == "max":
-            raise dptune.InputError('clip="auto" is for losses; for scores give clip=(low, high), their public range.')
-        if self._made is None:
-            raise dptune.InputError('clip="auto": make the function a trainable first, search.trainable(...).')
-        config = merge_dicts(constants(self._param_space), dict(self._default or {}))
-        if missing := lacking(config, self._param_space):
-            raise dptune.InputError(
-                f'clip="auto" is chosen from the losses at default=, which has no {", ".join(map(repr, missing))}; '
-                "nothing was trained or spent."
-            )
-        chosen = partial(clip_chosen, self._made, config, self._loss)
-        _logger.info(_on_the_cluster(self._made, config, chosen))
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
         return self._ask_vault(Vault.ask, trial)

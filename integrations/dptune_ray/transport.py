@@ -17,8 +17,10 @@ import numpy.typing as npt
 
 import dptune
 from dptune.errors import AlreadySent, RoundClosed
-from dptune.federated import FTSServer, InProcess, Message, Transport
+from dptune.federated import FTSServer, InProcess
+from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
+from dptune.federated.transport import Transport
 from dptune_ray.actors import ActorClient
 
 Matrix = npt.NDArray[np.float64]

@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 import dptune
 from dptune.search.agreement import lineage
-from dptune.search.asked_loss import AskedLoss
 from dptune.search.replay import VALUE, as_stored
 from dptune_ray.vault_run import VaultRun
 
@@ -287,14 +286,6 @@ class Vault:
         default = others[0] if others else None
         estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
         return replace(estimate, value=self.definition.level(estimate.value))
-
-    def choose_clip(self, upload: Upload, loss: AskedLoss) -> str:
-        """Choose the clip before the run begins; return a line that says so. An earlier life may have chosen it: ""."""
-        request, scope, space = self.definition.request, self.definition.scope, self.definition.space
-        if request.privatizer.knows_clip:
-            return ""
-        (losses,) = self._taken(upload)
-        return request.choose_clip(scope, space, lambda: losses, loss)
 
     def _taken(self, upload: Upload) -> list[Losses | None]:
         """Take an upload out; None for an evaluation that failed."""

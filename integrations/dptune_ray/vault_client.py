@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.search.asked_loss import AskedLoss
 from dptune.search.replay import DEFAULT, FINAL
 from dptune_ray.actors import BYTES, ActorClient, answer_of
 from dptune_ray.vault import LossesMissing, Upload, Vault
@@ -35,10 +34,6 @@ class VaultClient(ActorClient):
     def estimate(self, parameters: Mapping[str, Any], *losses: Losses | None) -> dptune.results.Estimate:
         """Hand over the losses (rows,) at ``parameters`` and at the default configuration: :meth:`Vault.estimate`."""
         return self._uploaded((FINAL, DEFAULT)[: len(losses)], losses, Vault.estimate, dict(parameters))
-
-    def choose_clip(self, losses: Losses | None, loss: AskedLoss) -> str:
-        """Hand over the losses (rows,) at the default configuration: :meth:`Vault.choose_clip`."""
-        return self._uploaded((DEFAULT,), (losses,), Vault.choose_clip, loss)
 
     def _uploaded(
         self,

@@ -25,7 +25,6 @@ import dptune
 from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.seal.private import loss_vector
 from dptune.privacy.seal.silence import swallow
-from dptune.search.asked_loss import AskedLoss
 from dptune_ray.actors import ActorClient, answer_of, start
 from dptune_ray.reports import PUBLIC, SIGMA, public_reports
 from dptune_ray.spaces import flat
@@ -244,12 +243,6 @@ class PrivateTrainable(WorkerTrial):
 def estimated(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.results.Estimate:
     """Evaluate at a configuration and, if given, at the default; return the final estimate."""
     return trainable.vault.estimate(flat(configs[0]), *_losses_of(trainable, configs))
-
-
-def clip_chosen(trainable: type[PrivateTrainable], config: Mapping[str, Any], loss: AskedLoss) -> str:
-    """Evaluate at the default configuration; return what the vault says of the clip that it chose."""
-    (losses,) = _losses_of(trainable, [config])
-    return trainable.vault.choose_clip(losses, loss)
 
 
 def _losses_of(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> list[Any]:

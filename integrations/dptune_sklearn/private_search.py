@@ -20,7 +20,6 @@ from dptune.choice import Report
 from dptune.choice.payer import ledger_of
 from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, check_affordable, choose_among, key_of
 from dptune.errors import InputError
-from dptune.ledger import BudgetStatement
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn import public_search
 from dptune_sklearn.halves import given_halves, refuse_shared
@@ -57,7 +56,7 @@ class PrivateSearch(WrappedEstimator):
             ``decision_function`` (hinge) or ``predict``.
         ledger: a :class:`dptune.PrivacyLedger`, or where one is: its path or URL.
         loss: the per-example loss that private people minimise: a name, e.g. "log_loss", or a ``NamedLoss``.
-        clip: (low, high), the public range of one loss. "auto": read off the public rows, at no cost.
+        clip: (low, high), the public range of one loss; default read off the public rows, at no cost.
         default: parameters that you use today, also outside the space; default those of the search's estimator. They
             are a candidate, and what the answer is compared with.
         budget: of the ledger, if it is given as a path and does not exist yet.
@@ -101,7 +100,7 @@ class PrivateSearch(WrappedEstimator):
         *,
         ledger: dptune.PrivacyLedger | str | Path,
         loss: str | NamedLoss,
-        clip: tuple[float, float] | str = "auto",
+        clip: tuple[float, float] | None = None,
         default: Mapping[str, Any] | None = None,
         budget: dptune.Budget | None = None,
         mu: float | None = None,
@@ -269,7 +268,7 @@ class PrivateSearch(WrappedEstimator):
         settings = {"name": f"{self.name_} report", **settings}
         return dptune.report(reported, privatizer, data=private.rows, public=(X, y), **settings)
 
-    def statement(self, *, delta: float | None = None) -> BudgetStatement:
+    def statement(self, *, delta: float | None = None) -> dptune.Statement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
         return self._ledger().statement(delta=delta)
 

@@ -24,7 +24,8 @@ from audit_tools import (
     planted,
 )
 from dptune import LossPrivatizer
-from dptune.privacy import Ball, Box, Interval, MeanQuery, NormQuery, stored_losses
+from dptune.privacy import Ball, MeanQuery, NormQuery, stored_losses
+from dptune.privacy.query import Box, Interval
 from dptune.privacy.stored_losses import StoredLosses
 
 NAMES = tuple("abcdefgh")

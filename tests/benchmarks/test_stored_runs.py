@@ -13,7 +13,7 @@ from benchmarks.ldp import __main__ as ldp
 from benchmarks.ldp.problems import KERNELS
 from benchmarks.ldp.runs import RESULTS, load
 from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
-from benchmarks.measurements import clips, many_numbers
+from benchmarks.measurements import many_numbers
 from benchmarks.measurements.tails import report as tails
 from benchmarks.optuna import extending, pruning
 from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
@@ -43,9 +43,7 @@ def test_the_page_of_the_frontier_and_the_readme() -> None:
     assert missing("frontier.md", *(frontier.headline(losses, new=new) for new in (True, False))) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "table"), [("many_numbers", many_numbers.table), ("tails", tails.comparison), ("clips", clips.report)]
-)
+@pytest.mark.parametrize(("name", "table"), [("many_numbers", many_numbers.table), ("tails", tails.comparison)])
 def test_the_page_of_measurements(name: str, table: Any) -> None:
     assert missing("research/measurements.md", table(stored(name))) == []
 

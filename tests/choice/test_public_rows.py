@@ -212,17 +212,13 @@ def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict
     assert ledger.spent() == spent
 
 
-@pytest.mark.parametrize("eta", [0.0, 1.0])
 @pytest.mark.parametrize("shares", [{}, {"estimate_share": 0.3}, {"report_share": 0.3}])
-def test_nothing_is_planned_of_a_budget_that_is_spent(eta: float, shares: dict[str, float]) -> None:
-    """Also if a limit of choices is left: an estimate, or a report, is none."""
+def test_nothing_is_planned_of_a_budget_that_is_spent(shares: dict[str, float]) -> None:
     public = PublicLosses.of(np.random.default_rng(0).uniform(size=(5, 40)), (0.0, 1.0))
     wanted = planning.Wanted(mu=None, public_weight=1.0, **{"estimate_share": None, **shares}, finalists=None)
-    rest = Allowance(left=eta, unplanned=0.0, holders=(), eta=eta)
-    plan = planning.plan(public, rest, wanted, n=100, default=0, weight=0.01)
-    assert (plan.mu, plan.choice_mu, plan.finalists) == (0.0, 0.0, ())
-    alone = planning.plan(public, rest, wanted, n=100, default=None, weight=0.01)
-    assert (alone.choice_mu > 0) == (eta > 0 and "report_share" not in shares)
+    for default in (0, None):
+        plan = planning.plan(public, Allowance(0.0, 0.0, ()), wanted, n=100, default=default, weight=0.01)
+        assert (plan.mu, plan.choice_mu, plan.finalists) == (0.0, 0.0, ())
 
 
 # ---- far finalists ---------------------------------------------------------------------------------------------------

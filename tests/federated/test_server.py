@@ -15,8 +15,9 @@ import pytest
 
 from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
 from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
-from dptune.federated import FTSServer, Message
+from dptune.federated import FTSServer
 from dptune.federated import server as implementation
+from dptune.federated.messages import Message
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import epsilon_pld
 from dptune.privacy.noise import SecretSample, SeededNoise, SeededSample

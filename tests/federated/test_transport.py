@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from dptune import InputError, LedgerError, PlanComplete
-from dptune.federated import FTSServer, InProcess, Message, Participant, Transport
+from dptune.federated import FTSServer, InProcess
 from dptune.federated import transport as transport_module
 from dptune.federated.agent import FTSAgent, FTSModel
+from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
+from dptune.federated.transport import Participant, Transport
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune.privacy.noise import SeededNoise, SeededSample

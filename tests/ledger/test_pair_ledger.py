@@ -12,7 +12,7 @@ import pytest
 
 import dptune
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.ledger import About, Risk, record
+from dptune.ledger import Risk
 from dptune.ledger.approximate import (
     PURE_UP_TO,
     Limits,
@@ -25,6 +25,7 @@ from dptune.ledger.divisions import Divisions
 from dptune.ledger.events import FlipRelease, GaussianRelease, SelectionRelease
 from dptune.ledger.filter import PURE
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
+from dptune.ledger.registry import About, record
 from dptune.results.budget import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
 from ledger_tools import edit

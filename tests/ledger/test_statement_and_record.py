@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.cli import app
-from dptune.ledger import About, PlanLedger, SubsampledGaussianPlan, record, to_yaml
+from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.ledger.gdp import epsilon_from_mu
+from dptune.ledger.registry import About, record, to_yaml
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from ledger_tools import gaussian, pay

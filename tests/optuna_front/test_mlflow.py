@@ -205,7 +205,7 @@ def test_without_mlflow_the_extra_is_named(tmp_path, where, monkeypatch):
     assert not (tmp_path / "mlruns").exists()
     study.optimize(objective, n_trials=1)
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(dptune.MissingExtra, match=r"dptune\[mlflow\]"):
+    with pytest.raises(dptune.errors.MissingExtra, match=r"dptune\[mlflow\]"):
         callback.update(study)
 
 

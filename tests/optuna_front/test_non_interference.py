@@ -90,7 +90,7 @@ def assert_transcripts_equal(tmp_path, front, kind, **how):
         ("gibo", "raise", {}),
         ("centred", "nan", {"sqlite": True, "trials": 4}),
         ("centred", "prune", {}),
-        ("centred", "inf", {"privatizer": partial(open_privatizer, mu=2.0, clip="auto")}),
+        ("centred", "inf", {"privatizer": partial(open_privatizer, mu=2.0)}),
         ("tpe", "inf", {}),
         ("cmaes", "array", {}),
     ],

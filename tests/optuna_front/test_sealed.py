@@ -10,7 +10,8 @@ import pytest
 from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
+from dptune_optuna import LocalObjective, PrivateObjective
+from dptune_optuna.sampler import UnprotectedValueWarning
 from harness import (
     MARK,
     SECRET,

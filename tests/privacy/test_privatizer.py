@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from audit_tools import FreeLedger
 from dptune import InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
-from dptune.privacy import Ball, Interval, MeanQuery, NormQuery, PerExampleLosses
+from dptune.privacy import Ball, MeanQuery, NormQuery, PerExampleLosses
 from dptune.privacy.noise import SeededNoise
+from dptune.privacy.query import Interval
 from noises import NoNoise
 
 Make = Callable[..., LossPrivatizer]
 BAD_SETTINGS: list[dict[str, Any]] = [
     *({"clip": clip} for clip in ((1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (math.nan, 1.0), (0.0, 1e300))),
-    *({"clip": clip} for clip in ((0.0,), 1.0, ("0", "1"), None)),
+    *({"clip": clip} for clip in ((0.0,), 1.0, ("0", "1"), "auto")),
     *({"n": n} for n in (0, -3, 2.0, True, None)),
     {"n": 4, "groups": [1, 2]},
     *({"groups": groups} for groups in ([], [[1, 2], [3, 4]], np.array([1.0, np.nan]))),

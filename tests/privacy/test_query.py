@@ -11,8 +11,8 @@ import pytest
 
 from audit_tools import noiseless
 from dptune import InputError
-from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
-from dptune.privacy.query import Box
+from dptune.privacy import Ball, MeanQuery, NormQuery
+from dptune.privacy.query import Box, Interval
 
 
 def base(**change: Any) -> MeanQuery:

@@ -17,7 +17,8 @@ from ray import cloudpickle
 
 import dptune
 from by_hand import local
-from dptune.federated import FTSServer, InProcess, Message
+from dptune.federated import FTSServer, InProcess
+from dptune.federated.messages import Message
 from dptune.privacy.noise import SeededNoise, SeededSample
 from dptune_optuna import DPFTSSampler
 from dptune_ray import Federation, RayTransport

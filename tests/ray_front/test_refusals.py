@@ -50,11 +50,8 @@ def estimated_without_share(folder):
     search.estimate(search.trainable(losses), search.recommend())
 
 
-def automatic(folder, function=None, mode="min", default=MIDDLE, space=SPACE):
-    search = CentredSearch(open_privatizer(folder, clip="auto", n=300), space, n_trials=12, default=default)
-    if function is not None:
-        search.trainable(function, silent=False)
-    begin(search, mode, space)
+def without_clip(folder):
+    CentredSearch(open_privatizer(folder, clip=None, n=300), SPACE, n_trials=12).trainable(losses)
 
 
 def replying(folder):
@@ -115,7 +112,7 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
         at, {**EVERYTHING, "x": tune.uniform(0, 1), "text": tune.choice(["a", "c"]), "kernel": Kernel(1.0)}
     ),
     "'kernel': Tune cannot choose between objects and plain values": lambda at: two_spaces(at, MIXED, None),
-    # ---- trainables, estimates and the automatic clip
+    # ---- trainables, estimates and the clip
     r'calls tune.report.*report_public\(.*metric="public"': lambda at: trainable(at, report_by_name),
     r"function calls tune.report\(": lambda at: trainable(at, report_imported),
     "tune.with_parameters": lambda at: tune.with_parameters(trainable(at), rows=np.zeros(3)),
@@ -127,12 +124,7 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
         print, loss="hinge", data=lambda: None
     ),
     "final_share=0": estimated_without_share,
-    "make the function a trainable first": automatic,
-    "for scores give clip": lambda at: automatic(at, losses, "max"),
-    "Give default=": lambda at: automatic(at, losses, default=None),
-    "at default=, which has no 'o'": lambda at: automatic(
-        at, losses, space={**SPACE, "o": tune.choice([Half, Kernel])}
-    ),
+    "clip=.low, high. is missing": without_clip,
     # ---- users' replies
     "Leave centre= out": replying,
     "environment variable": lambda at: open_ldp(at, replies=None),

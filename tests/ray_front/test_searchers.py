@@ -249,22 +249,3 @@ def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actor
     assert again.n_trials == again.progress()["trials_planned"] == 20
     new = open_centred(open_privatizer(tmp_path), name="new", mu=0.4, start_from="run, extended")
     assert new.recommend() == pytest.approx(again.recommend())
-
-
-def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, local_actors):
-    asked, default = [], {"x": 0.5, "y": 1.0}
-
-    def dollars(config):
-        asked.append(config)
-        return 1e4 * np.random.default_rng(1).exponential(1.0, 300) * (1 + config["x"] ** 2)
-
-    for _ in range(2):
-        local_actors.clear()  # the vault's process ends; the clip is in the ledger
-        search = open_centred(open_privatizer(tmp_path, clip="auto", n=300, noise=NoNoise()), default=default)
-        search.trainable(dollars, silent=False)
-        assert begin(search).suggest("first") == pytest.approx(default)
-        (charge,) = open_ledger(tmp_path).charges()
-        assert (charge.scope, charge.key) == ("clip/automatic", "clip")
-        assert 1e4 < charge.value[0] < 1e6
-    assert asked == [default]
-    assert search.vault.finish("first", default, dollars(default)) == np.inf  # nothing is released of it yet

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import dptune
-from dptune.choice import stored_report
+from dptune.choice.report.reporting import stored_report
 from dptune_mlflow import log_run
 from dptune_sklearn import PrivateSearch
 

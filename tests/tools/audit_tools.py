@@ -28,8 +28,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import norm
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.audit import lower_bound
-from dptune.audit.evidence import MISTAKE, complaints
+from dptune.audit.evidence import MISTAKE, complaints, lower_bound
 from dptune.audit.own import FreeLedger
 from dptune.ledger import schema
 from dptune.privacy import Ball, MeanQuery

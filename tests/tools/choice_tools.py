@@ -7,8 +7,8 @@ import numpy as np
 from scipy.stats import norm
 
 import dptune
-from dptune.privacy import TableQuery
 from dptune.privacy.mechanism import NoisyMin
+from dptune.privacy.table import TableQuery
 from noises import NoNoise
 
 N, PEOPLE, CANDIDATES = 60, 80, 12  # public rows, private people

@@ -22,7 +22,8 @@ from scipy.stats import binom, chi2, kstest, norm
 
 from audit_tools import MISTAKE, dump, run_forked
 from dptune.errors import DptuneError, LedgerError
-from dptune.federated import FTSServer, Message
+from dptune.federated import FTSServer
+from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan

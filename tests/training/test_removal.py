@@ -18,9 +18,9 @@ import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.choice.report.plan import ReportPlan
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_bounded_range
-from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
+from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
-from dptune.privacy.query import Box, Query
+from dptune.privacy.query import Box, Interval, Query
 from dptune.privacy.stored_losses import per_person
 from dptune.training import TrainingLedger, TrainingPlan, join
 from dptune.training.profiles import removal_mu

@@ -32,7 +32,7 @@ _UNKNOWN = 3.0  # standard deviations of noise, above which some examples' cells
 class Report:
     """A released report of a final model. Everything in it may be published.
 
-    Metrics are attributes under their names in ``sklearn.metrics``, each a :class:`dptune.choice.Metric`:
+    Metrics are attributes under their names in ``sklearn.metrics``, each a :class:`dptune.choice.report.metric.Metric`:
     ``report.accuracy_score``, ``report.roc_auc_score.interval``. So are ``confusion_matrix``, ``roc_curve()``,
     ``precision_recall_curve()``, ``calibration_curve()`` and ``at(threshold)`` of two classes, ``rest`` (each class
     against the others) of more, and ``residual_table()`` of a regression.

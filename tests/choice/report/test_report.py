@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from dptune import InputError
-from dptune.choice import Report, stored_report
+from dptune.choice import Report
+from dptune.choice.report.reporting import stored_report
 from dptune.cli.releases import release_rows
 from dptune.privacy.noise import SeededNoise
 from report_tools import MODEL, PRIVATE, PUBLIC, charged, people, privatizer, report, silent

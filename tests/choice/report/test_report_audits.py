@@ -14,9 +14,8 @@ from scipy import stats
 import dptune
 from audit_tools import MISTAKE
 from dptune import Budget, InputError, LossPrivatizer
-from dptune.privacy import TableQuery
 from dptune.privacy.stored_losses import People
-from dptune.privacy.table import code_of
+from dptune.privacy.table import TableQuery, code_of
 from every_logger import every_logger, without_clocks
 from noises import CannedNoise, NoNoise
 from report_tools import MODEL, PUBLIC, people, privatizer

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, Rows
-from dptune.choice import stored_report
+from dptune.choice.report.reporting import stored_report
 from dptune.errors import BudgetMismatch
 from report_tools import MODEL, PRIVATE, PUBLIC, privatizer, report, silent
 

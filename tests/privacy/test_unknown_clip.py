@@ -1,0 +1,76 @@
+"""The range of a loss: given, known of the loss, found on public rows, or refused before anything is trained."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune import InputError, LossPrivatizer
+from dptune.search import VALUES
+from dptune_optuna import CentredSampler, PrivateObjective
+from refusals import refused
+
+N = 30
+DATA = (np.zeros((N, 1)), np.arange(N) % 2)
+Make = Callable[..., LossPrivatizer]
+
+
+@pytest.fixture
+def unknown(privatizer: Make) -> LossPrivatizer:
+    return privatizer(n=N, clip=None)
+
+
+def untrained(*_: object) -> Any:
+    raise AssertionError("a model was trained")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p: p.observe("a", [0.0] * N),
+        lambda p: p.mean_query("a", 0.1),
+        lambda p: dptune.select([[0.0] * N] * 2, p),
+        lambda p: dptune.select([], p, loss="log_loss", data=untrained),
+        lambda p: dptune.SearchRun(VALUES, p, scope="run", space=None, trials=3),
+        lambda p: PrivateObjective(untrained, p, n_trials=3),
+        lambda p: CentredSampler(p, n_trials=12).objective(loss="log_loss", data=untrained)(untrained),
+    ],
+    ids=["observe", "mean_query", "select losses", "select models", "run", "PrivateObjective", "sampler"],
+)
+def test_an_unknown_clip_is_refused_with_the_way_to_find_it(unknown: LossPrivatizer, use: Any) -> None:
+    refused(InputError, "clip_from.*Nothing was charged", lambda: use(unknown))
+    assert unknown.ledger.count() == 0
+
+
+@pytest.mark.parametrize(("loss", "most"), [("zero_one", 1.0), ("brier", 2.0)])
+def test_a_bounded_loss_needs_no_clip_and_a_given_clip_stays(privatizer: Make, loss: str, most: float) -> None:
+    for given, high in ((None, most), ((0.0, 0.5), 0.5)):
+        people = privatizer(n=N, clip=given)
+        PrivateObjective(untrained, people, n_trials=3, loss=loss, data=lambda: DATA)
+        assert (people.interval.low, people.interval.high) == (0.0, high)
+
+
+def test_the_range_of_another_loss_needs_another_privatizer(unknown: LossPrivatizer) -> None:
+    unknown.use_clip((0.0, 1.0))
+    unknown.use_clip((0.0, 1.0))
+    refused(InputError, "make another LossPrivatizer", lambda: unknown.use_clip((0.0, 2.0)))
+
+
+@pytest.mark.parametrize(
+    ("losses", "clip"),
+    [
+        ([0.5, 2.0], (0.0, 4.0)),
+        ([[-1.0, 2.0], [0.0, np.nan]], (-2.0, 4.0)),
+        ([np.inf, 3.0], (0.0, 6.0)),
+        ([0.0], (0.0, 1.0)),
+    ],
+)
+def test_losses_of_public_rows_give_twice_their_range(losses: Any, clip: tuple[float, float]) -> None:
+    assert dptune.clip_from(losses) == clip
+
+
+@pytest.mark.parametrize("losses", [[], [np.nan], "a", None, [["b"]]])
+def test_losses_without_a_finite_number_give_no_clip(losses: Any) -> None:
+    refused(InputError, "finite numbers; got", lambda: dptune.clip_from(losses))
