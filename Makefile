@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs test test-site test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel clean
+.PHONY: help demo docs promises test test-site test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel clean
 
 help:  ## print this list; `make -C benchmarks` prints that of the benchmarks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -33,6 +33,9 @@ demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choi
 	@echo "Open out/demo.png: finalists, improvement and budget. Ledger: out/demo/public_first.db."
 	@echo "Statement: $(BIN)/dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
 
+promises: $(VENV)/.installed  ## one file of tests for each guarantee of docs/privacy.md, in about a minute
+	$(BIN)/python -m pytest -m "not slow" -n 2 tests/promises
+
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits and what `make test-torch` runs
 	$(BIN)/python -m pytest -m "not slow and not torch" -n 3 --dist loadgroup --durations=30  # one of three has the Ray cluster, and mostly waits
 
@@ -55,7 +58,7 @@ test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment
 	$(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
-SMOKE := tests/test_cli.py tests/ledger/test_second_delta.py tests/privacy/test_noise.py tests/ledger/test_connection.py \
+SMOKE := tests/test_cli.py tests/promises/test_statement.py tests/privacy/test_noise.py tests/ledger/test_connection.py \
 	tests/ledger/test_plan_ledger.py tests/losses/test_functions.py tests/optuna_front/test_pages.py \
 	tests/search/gp/test_posterior.py tests/search/gp/test_design.py tests/local/bandits/test_bandit.py tests/federated/test_agent.py \
 	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \

@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from every_logger import set_level
+from ledger_tools import Urls
 
 # The same few examples every time, so that a change and not luck decides; `make audit` looks for new ones.
 EXPLORE = "DPTUNE_EXPLORE" in os.environ
@@ -158,3 +159,17 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
 def postgresql(postgresql_server: PostgresqlServer) -> Callable[[], str]:
     """Return a factory of URLs, each of an empty schema of its own."""
     return postgresql_server.url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, fast_path: Path) -> Urls:
+    """Return a factory of places for a new ledger: the contract of a ledger holds on SQLite and on PostgreSQL."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql")
+    names = iter(range(10_000))
+    return lambda: str(fast_path / f"ledger{next(names)}.db")
+
+
+@pytest.fixture
+def url(new_url: Urls) -> str:
+    return new_url()

@@ -1,6 +1,6 @@
 """Whoever hands private values over hears the same, whatever is odd about them: in no logger, stream or warning.
 
-What a framework shows, its loggers included, is in tests/optuna_front/test_non_interference.py and its like.
+What a framework shows, its loggers included, is in tests/promises/test_neighbours_leave_one_transcript.py and its like.
 """
 
 import logging

@@ -10,7 +10,6 @@ import numpy as np
 import optuna
 import pytest
 from mlflow import MlflowClient
-from test_non_interference import users_function
 
 import dptune
 from dptune.privacy.noise import SeededNoise
@@ -28,6 +27,7 @@ from harness import (
     people,
     people_s_losses,
     point,
+    users_function,
 )
 from noises import CannedNoise, NoNoise
 

@@ -20,7 +20,6 @@ from harness import (
     begun,
     create,
     front,
-    losses_at,
     open_ledger,
     open_privatizer,
     open_sampler,
@@ -28,6 +27,7 @@ from harness import (
     people_s_losses,
     point,
     transcript,
+    users_function,
 )
 from local_harness import paid, usual
 from noises import CannedNoise, NoNoise
@@ -40,22 +40,6 @@ def neighbour(kind):
     data = people()
     data[7] = {"other": 3.0, "nan": np.nan, "inf": np.inf, "raise": SECRET, "prune": SECRET, "array": SECRET}[kind]
     return data
-
-
-RAISED = {"raise": ValueError, "prune": optuna.TrialPruned, "array": dptune.InputError}
-
-
-def users_function(data, kind):
-    """The user's code. That it fails is public (assumption 1 of docs/privacy.md); what it raises is not."""
-
-    def losses(trial):
-        x, y = point(trial)
-        if kind in RAISED and trial.number % 3 == 1:
-            raise RAISED[kind](f"loss of person 7 is {data[7]}")
-        with np.errstate(all="ignore"):
-            return losses_at(data, x, y)
-
-    return losses
 
 
 def transcript_of(folder, front, data, kind, noise=CannedNoise, privatizer=open_privatizer, trials=TRIALS, **stored):
