@@ -177,9 +177,11 @@ def through(door: Any, folder: Path, loss: str, y: Any, monkeypatch: pytest.Monk
     return entries, np.array(handed)
 
 
-def assert_alone(door: Any, folder: Path, loss: str, odd: list[list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever answers oddly, at the first places of the people, moves nobody else."""
-    usual: list[Any] = PRIVATE[1].tolist()
+def assert_alone(
+    door: Any, folder: Path, loss: str, odd: list[list[Any]], monkeypatch: pytest.MonkeyPatch, usual: Any = PRIVATE[1]
+) -> None:
+    """Whoever is odd, at the first places of the people, moves nobody else."""
+    usual = usual.tolist()
     ledgers = (folder / f"{number}.db" for number in itertools.count())
     entries, handed = through(door, next(ledgers), loss, usual, monkeypatch)
     assert len(entries) > 0
@@ -200,6 +202,16 @@ def test_one_odd_answer_at_a_time(fast_path, monkeypatch, loss):
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 def test_many_odd_answers_at_once(fast_path, monkeypatch, door, loss):
     assert_alone(door, fast_path, loss, [ODD, [[0, 1]]], monkeypatch)
+
+
+@pytest.mark.parametrize("hold", [list, lambda rows: pd.Series(rows, dtype=object).to_numpy()], ids=["list", "objects"])
+def test_odd_rows_and_cells_in_the_column_of_groups(fast_path, monkeypatch, hold):
+    def door(ledger: Any, loss: str, rows: Any) -> None:
+        model = model_of(loss, 1.0).fit(*PUBLIC)
+        dptune.report(model, ledger, data=(hold(rows), PRIVATE[1]), public=PUBLIC, mu=0.5, by=2)
+
+    odd = [None, 1.0, Refuses(), *([0.5, 0.5, each] for each in ODD)]
+    assert_alone(door, fast_path, "zero_one", [odd], monkeypatch, PRIVATE[0])
 
 
 ASKS_LOSS = [(door, loss) for door in (select_by_public_losses, search, choose, objective) for loss in ("costs", "int")]

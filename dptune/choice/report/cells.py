@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from dptune.losses.functions import label_codes, labels_and_proba
 from dptune.losses.named import NamedLoss, Output
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import call_guarded
-from dptune.privacy.seal.parsing import as_array, numbers
+from dptune.privacy.seal.parsing import as_array, entries_of, numbers
 from dptune.privacy.table import code_of
 
 
@@ -131,12 +132,9 @@ def column_of(X: Any, column: Any) -> Array:
         return np.empty(0) if values is None else values
     if hasattr(X, "tocsr"):
         return np.asarray(X.tocsr()[:, column].todense()).ravel()
-    if isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray) and X.ndim > 1:
         return X[:, column]
-    cells = np.empty(len(X), dtype=object)
-    for i, row in enumerate(X):
-        cells[i] = attempt(row.__getitem__, column, failed=None)
-    return cells
+    return entries_of([attempt(getitem, row, column, failed=None) for row in entries_of(X)])
 
 
 def read_codes(function: EstimatorLosses, model: Any) -> Any:
