@@ -71,6 +71,17 @@ def test_one_odd_row_of_a_listed_output_costs_itself(loss: str, k: int, usual: A
         assert same_for_others(a, estimator_losses(loss, Listed(k, usual, odd, wrap), NEIGHBOUR, Y)), i
 
 
+COST = np.array([[0.0, 1.0], [0.2, 0.0]])
+COSTS = NamedLoss("costs", lambda y, p, labels: COST[y, p], uses_labels=True)
+
+
+@pytest.mark.parametrize("odd", [0.5, 2, -9, "x", 1j, None, [0], 10**400], ids=repr)
+def test_a_prediction_of_another_type_changes_no_other_under_an_own_loss(odd: Any) -> None:
+    a = estimator_losses(COSTS, Listed(2, 1, None, np.array), X, Y)
+    assert np.isfinite(a).all()
+    assert same_for_others(a, estimator_losses(COSTS, Listed(2, 1, odd, np.array), NEIGHBOUR, Y))
+
+
 def test_with_two_labels_a_listed_row_is_a_pair_or_the_probability_of_the_second() -> None:
     model = Listed(2, [0.75, 0.25], 0.25, list)
     np.testing.assert_array_equal(
