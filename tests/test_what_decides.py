@@ -63,6 +63,7 @@ def each(**changed: Any) -> dict[str, Settings]:
 
 
 NAME = "it is the name"
+CONSENT = "it allows what is refused without it"
 PAYER = ("groups", "n", "clip", "budget")  # of a privatizer that a ledger is filled with: see LossPrivatizer
 PEOPLE = "private: no ledger keeps a digest of it"
 
@@ -92,7 +93,7 @@ OF_MODELS = Surface(
      "estimate_share": 0.2},
     each(candidates=models(0.1, 2.0, 9.0), ledger={"clip": (0.0, 2.0)}, mu=0.6, loss=OWN, default_place=1,
          estimate_share=0.3),
-    {"name": NAME, "data": PEOPLE},
+    {"name": NAME, "data": PEOPLE, "even_if_hopeless": CONSENT},
 )  # fmt: skip
 OF_PUBLIC_LOSSES = Surface(
     selected,
@@ -111,7 +112,7 @@ OF_PUBLIC_LOSSES = Surface(
         "loss": {"candidates": models(0.1, 1.0, 2.0, 9.0), "loss": "brier", "data": PRIVATE},
         "report_share": {"mu": None, "report_share": 0.2},
     },
-    {"name": NAME, "data": PEOPLE, "candidates": "their public losses stand for them"},
+    {"name": NAME, "data": PEOPLE, "candidates": "their public losses stand for them", "even_if_hopeless": CONSENT},
 )
 
 
@@ -149,6 +150,7 @@ OF_A_STUDY = Surface(
     {
         "name": NAME,
         "data": PEOPLE,
+        "even_if_hopeless": CONSENT,
         **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select"),
     },
 )  # fmt: skip

@@ -62,6 +62,7 @@ def select(
     public_weight: float = 1.0,
     finalists: int | None = None,
     report_share: float | None = None,
+    even_if_hopeless: bool = False,
 ) -> Selection:
     """Choose one of m candidates by its mean loss on private people, once.
 
@@ -91,7 +92,8 @@ def select(
             Without it noise did so in 23% of choices where losses have tails (docs/research/measurements.md).
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
             With ``public_losses``: of the improvement; default what public rows say is needed to show it.
-        public_weight, finalists, report_share: see :class:`dptune.PublicChoice`; they need ``public_losses``.
+        public_weight, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`; they need
+            ``public_losses``.
 
     Raises:
         InputError: a setting, or the shape of the losses, is not usable, or the candidate at ``default`` could not be
@@ -106,6 +108,7 @@ def select(
         choice = PublicChoice(
             public_losses, privatizer, name=name, default_place=default_place, loss=loss, mu=mu,
             public_weight=public_weight, estimate_share=estimate_share, finalists=finalists, report_share=report_share,
+            even_if_hopeless=even_if_hopeless,
         )  # fmt: skip
         return choice.choose(_losses_of_finalists(candidates, choice, privatizer, loss, data))
     if report_share is not None:

@@ -36,7 +36,9 @@ from dptune.results.estimate import parameters_in_words
 from dptune.results.start import check_start
 
 Parameters = Mapping[str, Any]
-SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share")  # of a PublicChoice
+SETTINGS = (  # of a PublicChoice
+    "mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless",
+)  # fmt: skip
 Say = Callable[[str], object]  # shows a public line
 CANDIDATES = 200  # of a search, the best of them, that are cross-validated
 _CANDIDATES = "candidates"  # the fact of a choice that says which configurations it is among
@@ -60,7 +62,7 @@ class ChoiceOptions:
         cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most; default 200.
-        mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
+        mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
     """
 
     data: Data | Callable[[], Data]
@@ -80,6 +82,7 @@ class ChoiceOptions:
     estimate_share: float | None = None
     finalists: int | None = None
     report_share: float | None = None
+    even_if_hopeless: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
+from dptune.choice.outlook import Outlook, hopeless, outlook
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import PublicLosses, prior
 from dptune.choice.result import Selection
@@ -67,6 +68,8 @@ class PublicChoice:
         finalists: number of finalists at most; default by n and the price.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.
+        even_if_hopeless: whether the budget may be spent where no verdict on the default can come out. Default False:
+            then such a choice is refused, and nothing is charged.
 
     Attributes:
         finalists: places of the candidates among which people choose, the best public loss first, the far ones last.
@@ -91,9 +94,12 @@ class PublicChoice:
         estimate_share: float | None = None,
         finalists: int | None = None,
         report_share: float | None = None,
+        even_if_hopeless: bool = False,
     ) -> None:
         if not isinstance(privatizer, LossPrivatizer):
             raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
+        if privatizer.n < 2:
+            raise InputError("a choice needs two private people or more; got 1. Nothing was charged.")
         self._privatizer = privatizer
         self.name = text("name", name)
         self.public = PublicLosses.of(public_losses, _known_range(privatizer, loss))
@@ -110,7 +116,7 @@ class PublicChoice:
             raise InputError(
                 "mu= says already how much the choice leaves: give mu= or report_share=. Nothing was charged."
             )
-        self._plan = self._agree(asked)
+        self._plan = self._agree(asked, even_if_hopeless)
         self.finalists = self._plan.finalists
         privatizer.use_clip((self.public.low, self.public.high))
 
@@ -123,7 +129,7 @@ class PublicChoice:
             )
         return place
 
-    def _agree(self, wanted: planning.Wanted) -> planning.ChoicePlan:
+    def _agree(self, wanted: planning.Wanted, even_if_hopeless: bool) -> planning.ChoicePlan:
         """Fix the plan under the choice's name, or take the one that is there."""
         ledger = self._privatizer.ledger
         if ledger.fact(self.name, PLAN) is None:
@@ -136,6 +142,13 @@ class PublicChoice:
             )  # fmt: skip
             if plan.choice_mu <= 0:
                 raise BudgetExhausted(wanted.mu or ledger.budget.mu, rest.left, ledger.budget.mu)
+            weight = self._privatizer.largest_weight
+            why = hopeless(self.public, plan, n=self._privatizer.n, weight=weight, default=self.default)
+            if why and not even_if_hopeless:
+                raise InputError(
+                    f"{why[0].upper()}{why[1:]} Or give estimate_share=0 to choose without a verdict, or "
+                    "even_if_hopeless=True. Nothing was charged."
+                )
             return plan.describe(asked)
 
         asked = self._asked(wanted)
@@ -184,11 +197,11 @@ class PublicChoice:
         return self.public.low, self.public.high
 
     @cached_property
-    def outlook(self) -> planning.Outlook:
+    def outlook(self) -> Outlook:
         """What can be said before anything is spent; printed, it is a few lines."""
         ledger = self._privatizer.ledger
         plan = self._plan
-        return planning.outlook(
+        return outlook(
             self.public,
             plan,
             n=self._privatizer.n,

@@ -15,7 +15,7 @@ from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
 from dptune.audit import Audit
-from dptune.choice.planning import choice_forecast
+from dptune.choice.outlook import choice_forecast
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.shared import (
     DELTA,

@@ -133,6 +133,7 @@ def choose(
     estimate_share: float | None = None,
     finalists: int | None = None,
     report_share: float | None = None,
+    even_if_hopeless: bool = False,
     n_jobs: int = 1,
     progress: bool = True,
 ) -> Choice:
@@ -159,7 +160,7 @@ def choose(
         cv: folds of the public rows: a number, or a scikit-learn splitter.
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most.
-        mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
+        mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         n_jobs: threads that train; -1: as many as there are CPUs.
         progress: show progress bars.
 
@@ -182,7 +183,7 @@ def choose(
         data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
         budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
         public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
-        report_share=report_share,
+        report_share=report_share, even_if_hopeless=even_if_hopeless,
     )  # fmt: skip
     inputs = (train, public)
     shows = boolean("progress", progress)

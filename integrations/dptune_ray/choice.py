@@ -69,6 +69,7 @@ def choose(
     estimate_share: float | None = None,
     finalists: int | None = None,
     report_share: float | None = None,
+    even_if_hopeless: bool = False,
     metric: str | None = None,
     mode: str | None = None,
     task_options: Mapping[str, Any] | None = None,
@@ -94,7 +95,7 @@ def choose(
         cv: folds of the public rows: a number, or a scikit-learn splitter.
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most.
-        mu, public_weight, estimate_share, finalists, report_share: see :class:`dptune.PublicChoice`.
+        mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         metric, mode: by which results are ranked; default the experiment's.
         task_options: Ray's options of a task, such as ``num_gpus``.
 
@@ -109,7 +110,7 @@ def choose(
         data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
         budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
         public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
-        report_share=report_share,
+        report_share=report_share, even_if_hopeless=even_if_hopeless,
     )  # fmt: skip
     write_memory_of_cmaes()  # here, where private rows are read, and not in the tasks: a later search may be pickled
     ranked = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]

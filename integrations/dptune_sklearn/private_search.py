@@ -62,7 +62,7 @@ class PrivateSearch(WrappedEstimator):
         budget: of the ledger, if it is given as a path and does not exist yet.
         mu: GDP price of the choice; default what is neither spent nor planned by other runs.
         report_share: instead of ``mu``: the share of mu^2 that the choice leaves for :meth:`report`.
-        public_weight, estimate_share, finalists: see :class:`dptune.PublicChoice`.
+        public_weight, estimate_share, finalists, even_if_hopeless: see :class:`dptune.PublicChoice`.
         n_jobs: number of processes that train candidates; default that of the search. Private rows stay in this one.
         random_state: a whole number. It seeds whatever has no seed, so that a rerun proposes the same candidates.
         name: of the choice in the ledger. Default the class of the search and a digest of the candidates and their
@@ -108,6 +108,7 @@ class PrivateSearch(WrappedEstimator):
         public_weight: float = 1.0,
         estimate_share: float | None = None,
         finalists: int | None = None,
+        even_if_hopeless: bool = False,
         n_jobs: int | None = None,
         random_state: int = 0,
         name: str | None = None,
@@ -124,6 +125,7 @@ class PrivateSearch(WrappedEstimator):
         self.public_weight = public_weight
         self.estimate_share = estimate_share
         self.finalists = finalists
+        self.even_if_hopeless = even_if_hopeless
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.name = name
@@ -180,6 +182,7 @@ class PrivateSearch(WrappedEstimator):
             data=private.rows, loss=self.loss, ledger=privatizer, name=self.name, mu=self.mu,
             default=None if default is None else proposals.usual, public_weight=self.public_weight,
             estimate_share=self.estimate_share, finalists=self.finalists, report_share=self.report_share,
+            even_if_hopeless=self.even_if_hopeless,
         )  # fmt: skip
         warn = partial(warnings.warn, category=FitFailedWarning, stacklevel=5)
         return self._found(choose_among(proposals, models, asked, self._say, warn), privatizer.ledger)

@@ -117,7 +117,7 @@ def test_hopeless_candidates_do_not_widen_the_radii(tmp_path: Path) -> None:
     V = few()
     choices = [choice_in(tmp_path / name, which) for name, which in (("all", V), ("alike", V[:5]))]
     assert choices[0]._plan.near == 5
-    assert choices[0]._plan.radius == pytest.approx(1.25 * choices[1]._plan.radius)  # the others are far finalists
+    assert choices[0]._plan.radius == pytest.approx(1.5 * choices[1]._plan.radius)  # the others are far finalists
     assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows)
     assert choices[0].outlook.shows < 0.2
 
@@ -158,7 +158,7 @@ def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> N
     assert 5 in choice.to_train
     found = chosen(choice, few(MANY, 1))
     assert found.improvement is not None
-    assert choice._plan.radius < 0.2 < 1.0 < found.improvement.radius
+    assert choice._plan.radius < 0.25 < 1.0 < found.improvement.radius
     assert found.verdict == "better"
     assert "Better than the default" in found.summary()
     assert "better: the mean loss improves by" in str(found)
@@ -221,6 +221,34 @@ def test_nothing_is_planned_of_a_budget_that_is_spent(shares: dict[str, float]) 
         assert (plan.mu, plan.choice_mu, plan.finalists) == (0.0, 0.0, ())
 
 
+@pytest.mark.parametrize(
+    ("people", "mu", "settings", "helps"),
+    [
+        (12, 0.3, {}, r"about \d+ people or a larger budget"),
+        (12, 0.3, {"estimate_share": 0.9}, r"about \d+ people or a larger budget"),
+        (70, 0.3, {"estimate_share": 0.01}, r"estimate_share=0.4, about \d+ people or a larger budget"),
+    ],
+)
+def test_no_budget_is_spent_on_a_verdict_that_cannot_come(
+    tmp_path: Path, people: int, mu: float, settings: dict[str, float], helps: str
+) -> None:
+    p = privatizer(tmp_path, budget=dptune.Budget.gdp(mu), n=people)
+    about: dict[str, Any] = {"name": "x", "default_place": 0, **settings}
+    words = "in 95% of runs, and the largest that can be is .*so expect no verdict. What helps: " + helps
+    with pytest.raises(dptune.InputError, match=f"{words}. Or give estimate_share=0 .* Nothing was charged."):
+        dptune.PublicChoice(PUBLIC, p, **about)
+    assert p.ledger.spent() == 0
+    asked = dptune.PublicChoice(PUBLIC, p, **about, even_if_hopeless=True)  # the refusal has not bound the name
+    assert re.search(f"\nWarning: the estimate shows .* {words}", str(asked.outlook))
+    alone = dptune.PublicChoice(PUBLIC, p, name="y", default_place=0, estimate_share=0, mu=mu / 9)
+    assert "Warning" not in str(alone.outlook)
+
+
+def test_one_person_cannot_choose(tmp_path: Path) -> None:
+    with pytest.raises(dptune.InputError, match="two private people or more; got 1"):
+        dptune.PublicChoice(PUBLIC, privatizer(tmp_path, n=1), name="x")
+
+
 # ---- far finalists ---------------------------------------------------------------------------------------------------
 
 TWO_KINDS = 80  # candidates that are good on public rows, and as many that are bad there
@@ -251,7 +279,7 @@ def test_half_of_the_finalists_are_far_where_many_people_say_much(tmp_path: Path
     few = dptune.PublicChoice(two_kinds(200, 0, turned=False), privatizer(tmp_path / "few", n=100), name="x")
     assert few._plan.near == len(few.finalists)  # n eta is below FAR_FROM
     alone = planning.simulated_radius(choice.public, FAR_PEOPLE, plan.eta, 1.0, near, plan.law)
-    assert plan.radius == pytest.approx(1.25 * alone)
+    assert plan.radius == pytest.approx(1.5 * alone)
 
 
 def test_far_finalists_save_a_choice_where_populations_are_upside_down(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,8 @@ def test_a_budget_raised_between_plan_and_choice_asks_for_another_name(tmp_path:
 @pytest.mark.parametrize(("epsilon", "share"), [(0.05, 0.001), (0.1, 0.999), (1.0, 0.9), (2.0, 0.5)])
 def test_no_share_is_a_rounding_error_too_much(tmp_path: Path, epsilon: float, share: float) -> None:
     p = privatizer(tmp_path, budget=dptune.Budget.approximate_dp(epsilon, 1e-5), noise=NoNoise())
-    found = chosen(dptune.PublicChoice(PUBLIC, p, name="x", default_place=0, estimate_share=share))
+    about: dict[str, Any] = {"estimate_share": share, "even_if_hopeless": True}
+    found = chosen(dptune.PublicChoice(PUBLIC, p, name="x", default_place=0, **about))
     assert (found.improvement is not None) is (found.index != 0)
 
 
