@@ -33,11 +33,11 @@ from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import Budget, bounded_range_from_mu
+from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, call_guarded, losses_function
-from dptune.privacy.mechanism import DEFAULT_ODDS, NoisyMin, odds_for
+from dptune.privacy.mechanism import NoisyMin, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.seal.private import PerExampleLosses
 from dptune.results.estimate import Estimate
@@ -117,19 +117,37 @@ def select(
         raise InputError("candidates may be a function only with public_losses=, which says how many there are.")
     if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:
         privatizer.use_clip((0.0, as_loss(loss).most))
-    settings = ChoiceSettings(mu, default_place, estimate_share or 0.0)
-    check_choice(privatizer, name, settings)
+    settings = _Settings(mu, default_place, estimate_share or 0.0)
+    _check(privatizer, name, settings)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     own_losses = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         settings.refuse_other_places(len(candidates))
     asked = None if loss is None else as_loss(loss).name
-    named = ((json.dumps([name, place, asked, facts]), losses) for place, (facts, losses) in enumerate(own_losses))
-    return select_named(named, privatizer, name, settings)
+    points: list[str] = []
+    evaluated = 0
+    try:
+        for place, (facts, losses) in enumerate(own_losses):
+            if losses is None and place == settings.default:
+                raise InputError(
+                    f"candidate {place}, the default_place=, could not be evaluated, so it cannot be kept."
+                )
+            points.append(json.dumps([name, place, asked, facts]))
+            evaluated += losses is not None
+            privatizer.submit(points[-1], losses)
+        if evaluated < 2:
+            raise InputError(
+                f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
+                "one model use dptune.report. Nothing was charged."
+            )
+        return _choose(points, privatizer, name, settings)
+    finally:
+        for point in points:
+            privatizer.forget(point)
 
 
 @dataclass(frozen=True)
-class ChoiceSettings(Checked):
+class _Settings(Checked):
     """How a choice spends its budget, ``mu``, ``default`` and ``estimate_share`` as in :func:`select`; checked here."""
 
     mu: float | None = field(default=None, metadata=check(positive))
@@ -142,11 +160,6 @@ class ChoiceSettings(Checked):
             raise InputError(
                 f"default_place= must be the place of one of the {candidates} candidates, from 0; got {self.default}."
             )
-
-    def choice_share(self, privatizer: LossPrivatizer) -> float:
-        """Return the share of mu^2 that will be planned for a choice with a limit of its own; 0 if there is none."""
-        shares: Any = self.plan(privatizer.ledger.allowance(), ()).get("shares", {})
-        return float(shares.get("choice", 0.0))
 
     def plan(self, rest: Allowance, points: Sequence[str]) -> dict[str, object]:
         """Return what is planned, for good; with a limit of the choice's own where the budget has one."""
@@ -171,53 +184,16 @@ class ChoiceSettings(Checked):
         return float(plan["mu"])
 
 
-def check_choice(privatizer: object, name: object, settings: ChoiceSettings) -> None:
+def _check(privatizer: LossPrivatizer, name: object, settings: _Settings) -> None:
     """Refuse a choice that could not be paid or kept, before losses are computed."""
-    if not isinstance(privatizer, LossPrivatizer):
-        raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
-    _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is asked
+    _ = privatizer.interval  # refuses an unknown clip, before a model is asked
     name = text("name", name)
     if privatizer.ledger.fact(name, PLAN) is None:
         check_start(privatizer.ledger, name, settings.mu, choice_share=1 - settings.estimate_share)
 
 
-def select_named(
-    candidates: Iterable[tuple[str, Losses | None]], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings
-) -> Selection:
-    """Choose among losses that have names of their own, other names for other candidates; else as :func:`select`."""
-    check_choice(privatizer, name, settings)
-    points: list[str] = []
-    evaluated = 0
-    try:
-        for point, losses in candidates:
-            if losses is None and len(points) == settings.default:
-                raise InputError(
-                    f"candidate {settings.default}, the default_place=, could not be evaluated, so it cannot be kept."
-                )
-            points.append(point)
-            evaluated += losses is not None
-            privatizer.submit(point, losses)
-        if evaluated < 2:
-            raise InputError(
-                f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
-                "one model use dptune.report. Nothing was charged."
-            )
-        return select_points(points, privatizer, name, settings)
-    finally:
-        for point in points:
-            privatizer.forget(point)
-
-
-def select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: ChoiceSettings) -> Selection:
-    """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`.
-
-    Points of other names are other candidates.
-    """
-    check_choice(privatizer, name, settings)
-    if len(points) < 2:
-        raise InputError(
-            f"a choice needs at least two candidates; got {len(points)}. To describe one model use dptune.report."
-        )
+def _choose(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: _Settings) -> Selection:
+    """Choose one of the points whose losses the privatizer holds. Points of other names are other candidates."""
     settings.refuse_other_places(len(points))
     plan: Any = privatizer.ledger.fix_plan(name, lambda rest: settings.plan(rest, points))
     price = settings.agreed(plan, name, points)
@@ -229,16 +205,6 @@ def select_points(points: Sequence[str], privatizer: LossPrivatizer, name: str, 
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
     return Selection(index, len(points), estimate, price, "exponential selection", private)
-
-
-def lead(n: int, mu: float, candidates: int, *, default: bool = False) -> float:
-    """Return by how much, in widths of the clip, the best mean loss must lead for :func:`select` to find it.
-
-    At 95%, whatever the other losses are: its odds are at least e^(eta n lead / 2) to the sum of the others' odds, to
-    which one that is kept as the ``default`` adds.
-    """
-    others = max(candidates - 1, 1) * (1 + DEFAULT_ODDS * default) - default
-    return 2 * math.log(19 * others) / (bounded_range_from_mu(mu) * n)
 
 
 def _digest(points: Sequence[str]) -> str:

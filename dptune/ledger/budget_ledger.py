@@ -15,10 +15,9 @@ from dptune.errors import InputError
 from dptune.ledger import decisions, entries, schema
 from dptune.ledger.approximate import Limits
 from dptune.ledger.connection import Database, repeated
-from dptune.ledger.divisions import Divisions
 from dptune.ledger.durable import DurableLedger
 from dptune.ledger.entries import LedgerState
-from dptune.ledger.filter import Allowance, GdpFilter, filter_of, is_pair
+from dptune.ledger.filter import Allowance, Divisions, GdpFilter, filter_of, is_pair
 from dptune.ledger.gdp import Budget, Spent
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend

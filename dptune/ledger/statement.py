@@ -16,8 +16,7 @@ from dptune._statement import NOTHING, Rows, Statement, large_delta
 from dptune.errors import LedgerError
 from dptune.ledger import approximate
 from dptune.ledger.approximate import Limits
-from dptune.ledger.divisions import Divisions
-from dptune.ledger.filter import GdpFilter
+from dptune.ledger.filter import Divisions, GdpFilter
 from dptune.ledger.gdp import Budget, Spent
 
 NOT_COVERED = (

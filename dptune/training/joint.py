@@ -13,8 +13,8 @@ from dptune._statement import Curve, Rows, Statement, priced
 from dptune.errors import InputError
 from dptune.ledger.approximate import ACCOUNTANT, PURE_ACCOUNTANT, Limits
 from dptune.ledger.budget_ledger import REPLACE_ONE
-from dptune.ledger.divisions import Divisions
 from dptune.ledger.dominating import Choices, Gaussian, Profile, Pure, together
+from dptune.ledger.filter import Divisions
 from dptune.ledger.gdp import Spent, probability
 from dptune.ledger.statement import BudgetStatement
 from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger

@@ -20,8 +20,8 @@ import numpy as np
 from dptune._arrays import Vector
 from dptune._statement import Curve
 from dptune.ledger.approximate import Limits
-from dptune.ledger.divisions import Divisions
 from dptune.ledger.dominating import Gaussian, Profile, together
+from dptune.ledger.filter import Divisions
 from dptune.ledger.gdp import probability
 from dptune.ledger.subsampled import Composed, composed, dp_accounting, least_noise
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan

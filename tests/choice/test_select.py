@@ -13,9 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import dptune
-from choice_tools import softmax
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
-from dptune.choice.choosing import ChoiceSettings, lead, select_named, select_points
 from dptune.errors import BudgetMismatch
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
@@ -95,9 +93,6 @@ def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
     for privatizer in (mine, another):
         assert dptune.select(ledger=privatizer, **{**asked, "default_place": np.int64(1)}) == first
     dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)
-    named, settings = [("a", losses()[0]), ("b", losses()[3])], ChoiceSettings(0.5)
-    second = select_named(named, mine, "named", settings)
-    assert select_named(named, mine, "named", settings) == second
     changes = [
         {"mu": 0.6},
         {"estimate_share": 0.2},
@@ -107,12 +102,10 @@ def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
         {"name": "search"},
     ]
     others = [partial(dptune.select, ledger=mine, **{**asked, **change}) for change in changes]
-    for candidates in ([("a", losses()[0]), ("c", losses()[3])], named[::-1]):
-        others.append(partial(select_named, candidates, mine, "named", settings))
     for other in others:
         with pytest.raises(BudgetMismatch, match="another name"):
             other()
-    assert mine.ledger.spent() == pytest.approx(0.5 * 2**0.5)
+    assert mine.ledger.spent() == pytest.approx(0.5)
 
 
 def unread() -> Any:
@@ -163,26 +156,6 @@ def test_seeded_noise_is_said_not_to_be_private(privatizer: Make) -> None:
     chosen = dptune.select(losses(), privatizer(n=N, noise=SeededNoise(1)), mu=1.0, name="which", estimate_share=0.1)
     assert not chosen.private
     assert "NOT PRIVATE" in str(chosen)
-
-
-def test_points_that_are_held_stay_held(mine: LossPrivatizer) -> None:
-    for j, row in enumerate(losses(5)):
-        mine.observe(f"trial {j}", row)
-    points = [f"trial {j}" for j in range(5)]
-    assert select_points(points, mine, "which", ChoiceSettings(8.0)).index == 3
-    assert set(mine.points()) == set(points)
-    with pytest.raises(InputError, match="lost"):
-        select_points([*points, "lost"], mine, "other", ChoiceSettings(0.5))
-
-
-@pytest.mark.parametrize(("mu", "candidates", "default"), [(0.5, 2, False), (4.0, 50, False), (0.5, 50, True)])
-def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidates: int, default: bool) -> None:
-    others = np.full((candidates, 100), lead(100, mu, candidates, default=default))
-    others[0] = 0.0
-    odds = np.ones(candidates)
-    odds[-1] = 10 * (candidates - 1) if default else 1
-    weights = softmax(others, mu, (0.0, 1.0)) * odds
-    assert weights[0] / weights.sum() == pytest.approx(0.95)
 
 
 # ---- a candidate that is kept ----------------------------------------------------------------------------------------

@@ -21,9 +21,8 @@ from dptune.ledger.approximate import (
     largest_mu,
     largest_plan,
 )
-from dptune.ledger.divisions import Divisions
 from dptune.ledger.events import FlipRelease, GaussianRelease, SelectionRelease
-from dptune.ledger.filter import PURE
+from dptune.ledger.filter import PURE, Divisions
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
 from dptune.ledger.registry import About, record
 from dptune.results.budget import risk_in_words
