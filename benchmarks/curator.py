@@ -18,7 +18,7 @@ from dptune.errors import PlanComplete
 from dptune.ledger.durable import Charge
 from dptune.ledger.entries import Quota
 from dptune.ledger.filter import Allowance, GdpFilter
-from dptune.ledger.gdp import Spent, bounded_range_from_mu
+from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import PLAN, News
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Released
@@ -46,7 +46,7 @@ class Ledger:
         """Fix the plan of a run that begins with the whole budget."""
         return self.fix(scope, PLAN, make(self.allowance()))
 
-    def check(self, mu: float, *, choice_of: str = "") -> None:
+    def check(self, mu: float) -> None:
         """Refuse nothing."""
 
     def allowance(self) -> Allowance:
@@ -88,7 +88,6 @@ class Curator:
     def __init__(self, n: int, clip: tuple[float, float], *, seed: int, private: bool, mu: float = 1.0) -> None:
         self.interval, self.n, self.private = Interval(*clip), n, private
         self.loss_range, self.ledger = self.interval.diameter, Ledger(mu)
-        self.auto = None  # the clip was given
         self._rows: dict[str, Array] = {}
         self._failed: set[str] = set()
         self._rng = np.random.default_rng([seed, 2])
@@ -114,10 +113,6 @@ class Curator:
         else:
             self.observe(name, losses)
 
-    def copy(self, name: str, other: str) -> None:
-        """Keep the losses of a point under another name, too."""
-        self._rows[other] = self._rows[name]
-
     def forget(self, name: str) -> None:
         """Forget a point."""
         self._rows.pop(name, None)
@@ -134,13 +129,11 @@ class Curator:
         key: str,
         note: Mapping[str, object],
         quota: Quota | None = None,
-        mechanism: object = None,
     ) -> Released:
-        """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
+        """The answer, kept in the ledger."""
         if quota is not None and self.ledger.count(scope, quota.prefix) >= quota.count:
             raise PlanComplete("that is all")
-        prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of NoisyMin
-        value, sigma = self.answer(query) if mechanism is None else self.choose(query, prior), self.sigma(query)
+        value, sigma = self.answer(query), self.sigma(query)
         return Released(value, self.ledger.charge(scope, key, query, value, sigma, note), sigma)
 
     def drew(self, charge: Charge) -> bool:
@@ -163,13 +156,6 @@ class Curator:
     def means_query(self, points: Sequence[str], mu: float) -> MeanQuery:
         """The question "the mean clipped losses at these points"."""
         return MeanQuery(tuple(points), np.eye(len(points)), Box(*vars(self.interval).values(), len(points)), mu)
-
-    def choose(self, query: MeanQuery, prior: Sequence[float] = ()) -> Array:
-        """The index of a small mean, by the exponential mechanism with public weights, (1,)."""
-        scale = 2 * self.loss_range / self.n / bounded_range_from_mu(query.mu)
-        noise = self._rng.gumbel(size=len(query.points)) if self.private else 0.0
-        weights = np.log(prior) if len(prior) else 0.0
-        return np.array([float(np.argmax(-self._told(query).mean(axis=1) / scale + weights + noise))])
 
     def _told(self, query: Query) -> Array:
         """The losses a query is about, (m, n), with its rules for failed and for bad evaluations."""

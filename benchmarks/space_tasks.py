@@ -1,9 +1,7 @@
 """Tuning tasks with categories and conditions on scikit-learn's digits: models, boosting, pipelines, networks.
 
 1797 images of 8 x 8, in an order drawn for each seed: 200 are public for training, of the next 1000 the first n are the
-private validation people, and 597 are the judge's. A fit takes some 10 to 60 ms. The constants of
-dptune/search/algorithms/centred_plan.py were chosen on models-digits and xgboost-digits, other seeds; nobody looked at
-the other three before.
+private validation people, and 597 are the judge's. A fit takes some 10 to 60 ms.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC
 
 from benchmarks.data import Array
-from dptune import Categorical, Float, Int, Space
+from benchmarks.mixed_space import Categorical, Space
+from dptune import Float, Int
 
 N_TRAIN, N_VALIDATION = 200, 1000
 RARE = 0.01  # least probability of a class in a loss

@@ -34,7 +34,6 @@ from dptune.search.algorithms.centred_plan import CENTRED as CENTRED
 from dptune.search.algorithms.gibo_plan import GIBO as GIBO
 from dptune.search.loop import drive as drive
 from dptune.search.run import SearchRun as SearchRun
-from dptune.space import Categorical as Categorical
 from dptune.space import Float as Float
 from dptune.space import Int as Int
 from dptune.space import Space as Space

@@ -18,8 +18,9 @@ from dptune.privacy.query import Interval
 from dptune.results.estimate import Estimate
 from dptune.search.agreement import PRIVATIZER
 from dptune.search.algorithms.centred import GENERATION, Generation
+from dptune.search.final_estimate import FINAL
 from dptune.search.gp.grouped import Group, GroupedRegression
-from dptune.search.replay import FINAL, VALUE
+from dptune.search.replay import VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -227,17 +227,6 @@ def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_l
     assert half["shows"] == approx((math.log(20) + math.log(10)) * scale, rel=1e-5)
 
 
-def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_count_as_dimensions() -> None:
-    def noise(*space: str) -> float:
-        rows = parsed(*PEOPLE, "--trials", "100", *space)
-        rows = [row for row in rows if row["method"] == "CMA-ES on centred releases" and row["mu"] == 1]
-        (sigma,) = (row["sigma"] for row in rows if 50 < row["trials"] <= 100)
-        return float(sigma)
-
-    numbers, mixed = noise("--dimensions", "3"), noise("--dimensions", "1", "--choices", "2")
-    assert mixed == approx(numbers / math.sqrt(0.3), rel=0.15)  # 70% is kept for the choice
-
-
 # ---- errors --------------------------------------------------------------------------------------------
 
 WRONG = {  # command -> what its error names

@@ -229,8 +229,8 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
 
 LOUD = ("warn", "warning", "debug", "info", "error", "exception")
 SPEAKING = {  # file -> what it imports, what it calls, and how often
-    "search/view.py": ({"warnings"}, "warn", 1),  # rounds that the plan has and the ledger has not
-    "search/agreement.py": ({"warnings"}, "warn", 2),  # a run takes what others have planned, or they its choice
+    "search/run.py": ({"warnings"}, "warn", 1),  # rounds that the plan has and the ledger has not
+    "search/agreement.py": ({"warnings"}, "warn", 1),  # a run takes what others have planned
     "choice/choosing.py": ({"warnings"}, "warn", 1),  # shows what the public half of a user's function raised
     "ledger/durable.py": ({"logging"}, "warning", 1),  # a new ledger is announced
     "ledger/server.py": ({"logging"}, "warning", 1),  # a server that is away, in its own words

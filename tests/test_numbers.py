@@ -24,7 +24,7 @@ from dptune.privacy import Ball, MeanQuery
 from dptune.privacy.query import Interval
 from dptune.search.algorithms.centred_plan import plan_centred
 from dptune.search.algorithms.gibo_plan import plan_gibo
-from dptune.search.algorithms.one_shot import plan_values
+from dptune.search.algorithms.values import plan_values
 from planning import planned
 
 
@@ -109,7 +109,7 @@ def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
         "clip must": lambda bad: dptune.LossPrivatizer(ledger, n=3, clip=(0.0, bad)),
         "n must be": lambda bad: dptune.LossPrivatizer(ledger, n=bad, clip=(0, 1)),
         "range": lambda bad: dptune.Float(bad, -2.0),
-        "eta": lambda bad: dptune.search.AdaGrad(bad),
+        "eta": lambda bad: dptune.search.AdaGradNorm(bad),
     }
     for name, use in uses.items():
         for bad in ("1", True, 2j, math.inf, -1):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dptune import Categorical, Float, InputError, Int, Space
+from dptune import Float, InputError, Int, Space
 
 unit = st.floats(0, 1)
 
@@ -106,91 +106,7 @@ def test_a_range_of_one_value() -> None:
     assert space.encode(decoded) == pytest.approx([0.5, 0.5, 0.5])
 
 
-# ---- categories and conditions -------------------------------------------------------------------------------
-
-MIXED = Space(
-    {
-        "model": Categorical(["svc", "trees", "none"]),
-        "kernel": Categorical(["rbf", "poly"]),
-        "C": Float(1e-3, 1e3, log=True),
-        "gamma": Float(1e-4, 10.0, log=True),
-        "depth": Int(1, 8),
-        "splits": Int(1, 3),
-        "layers": Categorical([[8], [8, 8], None]),
-        "fixed": Categorical([True]),
-    },
-    when={
-        "kernel": {"model": ["svc"]},
-        "C": {"model": ["svc"]},
-        "gamma": {"kernel": ["rbf"]},
-        "depth": {"model": ["trees"], "splits": [2, 3]},
-    },
-)
-
-
-def test_a_category_has_a_coordinate_for_each_choice_and_a_constant_none() -> None:
-    assert MIXED.d == 3 + 2 + 1 + 1 + 1 + 1 + 3
-    assert MIXED.columns["fixed"].start == MIXED.columns["fixed"].stop
-    assert not MIXED.plain
-    assert sorted(MIXED.numbers) == ["C", "depth", "gamma", "splits"]
-    u = MIXED.encode({"model": "none", "splits": 2, "layers": (8, 8), "fixed": True})
-    assert u[MIXED.columns["model"]].tolist() == [0.0, 0.0, 1.0]
-    assert u[MIXED.columns["layers"]].tolist() == [0.0, 1.0, 0.0]
-    for name in ("kernel", "C", "gamma", "depth"):
-        assert set(u[MIXED.columns[name]].tolist()) == {0.5}  # not active
-
-
-@given(st.lists(unit, min_size=MIXED.d, max_size=MIXED.d))
-def test_a_configuration_is_where_it_really_lies_and_has_active_parameters_only(u: list[float]) -> None:
-    decoded = MIXED.decode(np.array(u))
-    assert MIXED.contains(decoded)
-    again = MIXED.encode(decoded)
-    assert MIXED.decode(again).keys() == decoded.keys()
-    assert MIXED.encode(MIXED.decode(again)) == pytest.approx(again, abs=1e-9)
-    svc = decoded["model"] == "svc"
-    assert ("C" in decoded) == ("kernel" in decoded) == svc
-    assert ("gamma" in decoded) == (svc and decoded["kernel"] == "rbf")
-    assert ("depth" in decoded) == (decoded["model"] == "trees" and decoded["splits"] != 1)
-    assert decoded["fixed"] is True
-    assert MIXED.snap(np.array([u])) == pytest.approx(again[None, :], abs=1e-9)
-    noise = {"kernel": "poly", "C": 1.0, "gamma": 1.0, "depth": 3}
-    assert np.array_equal(MIXED.encode({**noise, **decoded}), again)  # what is not active has no say
-
-
-def test_the_centre_is_the_first_choice_of_every_category() -> None:
-    centre = MIXED.centre()
-    assert (centre.pop("C"), centre.pop("gamma")) == pytest.approx((1.0, 10**-1.5))
-    assert centre == {"model": "svc", "kernel": "rbf", "splits": 2, "layers": (8,), "fixed": True}
-
-
-def test_a_parameter_of_which_nobody_knows_when_it_is_active_may_be_missing() -> None:
-    space = Space({"a": Float(0, 1), "b": Float(0, 1)}, when={"b": None})
-    assert space.contains({"a": 0.1})
-    assert space.contains({"a": 0.1, "b": 0.2})
-    assert not space.contains({"a": 0.1, "b": 2.0})
-    assert space.encode({"a": 0.1}).tolist() == [0.1, 0.5]
-
-
-def test_a_mixed_space_survives_its_description() -> None:
-    again = Space.from_description(json.loads(json.dumps(MIXED.describe())))
-    assert again == MIXED
-    assert again.when == MIXED.when
-    assert again["layers"] == Categorical([(8,), (8, 8), None])
-    assert Space({name: MIXED[name] for name in MIXED}) != MIXED  # without its conditions
-
-
-def test_choices_are_told_apart_as_a_function_would() -> None:
-    p = Categorical([1, True, "1", None, 2.5])
-    assert [int(np.argmax(p.encode(value))) for value in (1.0, True, "1", None, np.float64(2.5))] == [0, 1, 2, 3, 4]
-    assert not p.contains(False)
-    assert not MIXED.contains({"model": "forest", "splits": 2, "layers": None, "fixed": True})
-
-
-def two(a: Any, when: Any, b: Any = None) -> Space:
-    return Space({"a": a, "b": b or Float(0, 1)}, when=when)
-
-
-def test_a_bad_range_choice_or_condition_is_refused() -> None:
+def test_a_bad_range_is_refused() -> None:
     bad: list[Callable[[], Any]] = [
         lambda: Float(2.0, 1.0),
         lambda: Float(0.0, 1.0, log=True),
@@ -202,23 +118,12 @@ def test_a_bad_range_choice_or_condition_is_refused() -> None:
         lambda: Int(1, 5, log=True, step=2),
         lambda: Space({}),
         lambda: Space({"a": (0.0, 1.0)}),
-        lambda: Categorical("abc"),
-        lambda: Categorical(["a", "a"]),
-        lambda: Categorical([object()]),
-        lambda: Space({"a": Float(0, 1)}, when={"b": {"a": [1]}}),
-        lambda: two(Float(0, 1), {"b": {"a": [1]}}),
-        lambda: two(Int(0, 3), {"b": {"a": [7]}}),
-        lambda: two(Int(0, 3), {"b": {"a": 2}}),
-        lambda: two(Int(0, 3), {"b": "a"}),
-        lambda: two(Int(0, 3), {"b": {"a": [2]}, "a": {"b": [1]}}, Int(0, 1)),
     ]
     for make in bad:
         with pytest.raises(InputError):
             pytest.fail(f"made {make()}")
 
 
-def test_what_searches_numbers_refuses_the_rest_by_name() -> None:
-    for space in (MIXED, Space({"a": Int(0, 3), "b": Int(0, 1)}, when={"b": {"a": [2]}})):
-        with pytest.raises(InputError, match="my search searches numbers"):
-            space.refuse_choices("my search")
-    SPACE.refuse_choices("my search")
+def test_what_is_no_number_is_refused_with_the_way_to_tune_it() -> None:
+    with pytest.raises(InputError, match=r"'kind' must be a Float or an Int; got list\..*`choose`.*dptune\.select"):
+        Space({"x": Float(0, 1), "kind": ["a", "b"]})  # type: ignore[dict-item]

@@ -151,7 +151,6 @@ OF_A_STUDY = Surface(
         "name": NAME,
         "data": PEOPLE,
         "even_if_hopeless": CONSENT,
-        "dry_run": "it makes no choice",
         **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select"),
     },
 )  # fmt: skip
@@ -179,9 +178,9 @@ OF_A_RUN = Surface(
     {
         **each(method=dptune.GIBO, privatizer={"clip": (0.0, 2.0)}, mu=0.6, seed=2, trials=24, population=5),
         **each(space=Space({"a": Float(0.0, 2.0), "b": Float(0.0, 1.0)}), default={"a": 0.5, "b": 0.4}),
-        **each(radius=0.3, choice_share=0.2, final_share=0.2, tuning={"sigma": 0.3}),
+        **each(radius=0.3, final_share=0.2, tuning={"sigma": 0.3}),
     },
-    {"scope": NAME, "start_from": "see tests/search/test_extending.py", "in_all": "of an extension, by itself"},
+    {"scope": NAME},
 )
 OTHER_PEOPLE = each(n=N - 1, clip=(0.0, 2.0), dtype=np.float64, noise=SeededNoise(0))
 OTHER_PEOPLE["person_weights"] = {"person_weights": np.arange(1, N + 1)}

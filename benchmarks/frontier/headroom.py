@@ -31,7 +31,7 @@ def headroom(model: str, people: People) -> float:
     """log(loss of the defaults / loss of TPE's best), mean of six orders of the parts."""
     import optuna
 
-    from benchmarks.measurements.spaces import suggest
+    from benchmarks.mixed_space import suggest
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     parts = np.split(reserved(people), 3)
@@ -44,7 +44,7 @@ def headroom(model: str, people: People) -> float:
         tried: list[Any] = []
 
         def value(trial: Any, task: Trained = task, chosen: Any = chosen, tried: list[Any] = tried) -> float:
-            tried.append(suggest(trial, task))
+            tried.append(suggest(trial, task.space))
             return float(np.clip(task.losses(tried[-1], chosen), *task.clip).mean())
 
         study.optimize(value, n_trials=TRIALS)

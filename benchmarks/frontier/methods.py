@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,15 +20,10 @@ from benchmarks.data import Array
 from benchmarks.frontier import told_noise
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 from benchmarks.loops import NO_PRIVACY
-from benchmarks.measurements.spaces import suggest
-from dptune import CENTRED, SearchRun
+from benchmarks.mixed_space import suggest
+from dptune import SearchRun
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import odds_for
-from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
-from dptune.search.algorithms.centred import Centred
-from dptune.search.algorithms.centred_cma import CentredCMA
-from dptune.search.algorithms.centred_mixed import CentredMixed
-from dptune.search.algorithms.centred_settings import CentredSettings
 from dptune.search.algorithms.method import Method
 from dptune.search.gp.grouped import Group, GroupedRegression
 
@@ -41,64 +35,11 @@ def run(method: Method, task: FrontierTask, mu: float | None, trials: int, seed:
     """One of the package's methods with its defaults, a final estimate among them."""
     curator = Curator(task.n, task.clip, seed=seed, private=mu is not None, mu=NO_PRIVACY if mu is None else mu)
     about = {"trials": trials, "default": task.default, **settings}
-    search = SearchRun(method, curator, scope=task.name, space=task.space, seed=seed, **about)
+    search = SearchRun(method, curator, scope=task.name, space=task.space.numbers, seed=seed, **about)
     for trial in range(search.plan.trials):
         parameters = search.ask()
         search.finish(str(trial), parameters, task.losses(parameters))
     return {OWN: search.recommend()}
-
-
-def centred(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The package's search."""
-    return run(CENTRED, task, mu, trials, seed)
-
-
-# ---- the package's proposals on values ------------------------------------------------------------------------
-
-
-class OneScale(GroupedRegression):
-    """All values have one unknown constant in common: they are levels, not differences."""
-
-    def fit(self, groups: Any) -> None:
-        """Fit to all groups as one."""
-        points, values = (np.concatenate([getattr(group, name) for group in groups]) for name in ("points", "values"))
-        super().fit([Group(points, values, groups[-1].sigma)])
-
-
-def on_values(kind: type[Centred], clip: tuple[float, float]) -> Callable[[CentredSettings], Any]:
-    """The search by its proposals and its model, told the new points' mean losses with noise instead of differences."""
-
-    class OnValues(kind):
-        def __init__(self, settings: CentredSettings) -> None:
-            super().__init__(settings)
-            self.surrogate = OneScale(settings.d)
-
-        def next_question(self) -> Question:
-            asked, names = super().next_question(), self.waiting()
-            if isinstance(asked.query, NormQuery):
-                return replace(asked, query=replace(asked.query, points=names, weights=_root_mean_square(len(names))))
-            high = min(clip[0] + self.radius, clip[1]) if self.settings.tuning.radius_share else clip[1]
-            means = MeanQuery(names, np.eye(len(names)), Box(clip[0], high, len(names)), self.settings.mean_mu)
-            return replace(asked, query=means, note={**asked.note, "points": self.points_at(names).tolist()})
-
-    return OnValues
-
-
-def _root_mean_square(m: int) -> Array:
-    return np.eye(m) / math.sqrt(m)
-
-
-def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The package's proposals, model and recommendation on privatised values; nothing is spent on an estimate."""
-
-    def algorithm(settings: CentredSettings) -> Any:
-        return on_values(CentredCMA if settings.space is None else CentredMixed, task.clip)(settings)
-
-    tuning = {"radius_share": 0.0, "references": 0}
-    if task.space.plain:
-        tuning["saturated"] = 0.0  # nor is the share of unclipped people that a clip follows
-    plain: dict[str, Any] = {"tuning": tuning, "choice_share": 0.0, "final_share": 0.0}
-    return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
 
 
 # ---- searches on values ------------------------------------------------------------------------------------------
@@ -149,7 +90,7 @@ def _optuna(name: str, **settings: Any) -> Callable[..., Found]:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(sampler=getattr(optuna.samplers, name)(seed=seed, **settings))
         study.enqueue_trial(dict(task.start))
-        study.optimize(lambda trial: value(suggest(trial, task)), n_trials=trials)
+        study.optimize(lambda trial: value(suggest(trial, task.space)), n_trials=trials)
 
     return on_noisy_values(search)
 
@@ -178,13 +119,11 @@ def gaussian_process(task: FrontierTask, mu: float | None, trials: int, seed: in
     return {OWN: told_noise.search(task, value_noise(task, mu, trials), trials, seed, rng)}
 
 
-OURS, START, SELECTION, KEEPING = "centred", "start", "selection", "selection, default kept"
+START, SELECTION, KEEPING = "start", "selection", "selection, default kept"
 TPE, CMA, RANDOM = "values, TPE", "values, CMA-ES", "values, random"
 GP = "values, GP told the noise"
 METHODS: dict[str, Callable[..., Found]] = {
     START: start,
-    OURS: centred,
-    "values, ours": surrogate_on_values,
     TPE: _optuna("TPESampler", multivariate=True, group=True),
     CMA: _optuna("CmaEsSampler"),
     RANDOM: _optuna("RandomSampler"),

@@ -16,8 +16,9 @@ import numpy as np
 
 from benchmarks.data import Array
 from benchmarks.frontier.people import People, frame
+from benchmarks.mixed_space import Categorical, Space
 from benchmarks.tasks import train_kernel_ridge
-from dptune import Categorical, Float, Int, Space
+from dptune import Float, Int
 
 Parameters = Mapping[str, Any]
 Predict = Callable[[Any], Array]  # inputs of people (r rows) -> means, or probabilities of class 1, (r,)

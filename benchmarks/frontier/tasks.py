@@ -23,10 +23,11 @@ from benchmarks.frontier.models import MODELS, Model, Trained
 from benchmarks.frontier.people import SLOTS, People, rows
 from benchmarks.frontier.tables import table
 from benchmarks.measurements.private import make_task
+from benchmarks.mixed_space import Space
 from benchmarks.small_tasks import isotropic_ridge_task, plain_svr_task
 from benchmarks.space_tasks import BINARY, KINDS, N_VALIDATION, RARE, space_task
 from benchmarks.tasks import KernelTask, MarginTask, Task, kernel_ridge_task
-from dptune import Float, Space
+from dptune import Float
 
 Parameters = Mapping[str, Any]
 N_TRAIN, MOST_TEST = 200, 2000
@@ -208,7 +209,7 @@ def _slots() -> dict[str, Kind]:
     for slot, people in taken(kept()).items():
         if people is not None:
             space = MODELS[SLOTS[slot][0]].space(len(people.inputs))
-            numbers = len(space) if space.plain else None
+            numbers = None if space.numbers is None else len(space)
             found[f"{slot.split(',')[0]}: {people.name}"] = Kind(people.name, partial(_new, slot), numbers, new=True)
     return found
 

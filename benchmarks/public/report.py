@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frontier.methods import OURS as CENTRED
 from benchmarks.frontier.methods import TPE
 from benchmarks.public import picture, searches
 from benchmarks.public.measure import BUDGETS, CV, DEFAULT, EXACT, EXACT_ALL, OURS, PEOPLE, RANDOM, read
@@ -21,7 +20,7 @@ Logs = dict[str, list[float]]  # task -> log ratios
 
 NAMES = {
     DEFAULT: "the library's default", CV: "cross-validation on public rows alone (epsilon 0)",
-    RANDOM: "one private choice among 100 random models", CENTRED: "`CentredSampler`", TPE: "TPE on noisy scores",
+    RANDOM: "one private choice among 100 random models", TPE: "TPE on noisy scores",
     OURS: "**public rows propose, private people decide**",
     EXACT: "exact choice among TPE's trials (no privacy)",
     EXACT_ALL: "exact choice among all candidates (no privacy)",

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frontier.losses import Losses, interval
-from benchmarks.frontier.methods import OURS as CENTRED
-from benchmarks.frontier.methods import OWN, TPE
+from benchmarks.frontier.methods import TPE
 from benchmarks.public.measure import CONSTANT, DEFAULT, EXACT, OURS
 from benchmarks.public.tables import ONE
 
@@ -38,32 +37,30 @@ class Results:
         return self._means[key, way]
 
     def _over_draws(self, key: Key, way: str) -> dict[str, dict[int, float]]:
-        if way in (CENTRED, TPE):
-            return self._stored(key, way)
+        if way == TPE:
+            return self._stored(key)
         drawn: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in self.rows[key]:
             drawn[one["task"]][one["split"]].append(one["loss"] if way == OURS else one["rivals"][way])
         return {task: {split: float(np.mean(x)) for split, x in splits.items()} for task, splits in drawn.items()}
 
-    def _stored(self, key: Key, way: str) -> dict[str, dict[int, float]]:
+    def _stored(self, key: Key) -> dict[str, dict[int, float]]:
         form, n, budget = key
         if not budget.startswith("mu"):
             return {}
         mu, tasks = float(budget.split("= ")[1]), {one["task"] for one in self.rows[key]}
-        searched = {task: self._searched((task, n, mu, form), way) for task in tasks}
+        searched = {task: self._searched((task, n, mu, form)) for task in tasks}
         if form == ONE:
             for task in tasks:
-                if way == CENTRED:
-                    searched[task] |= self.frontier.at((task, n), mu, (CENTRED, OWN))
-                elif best := self.frontier.best((task, n), mu, (TPE,)):
+                if best := self.frontier.best((task, n), mu, (TPE,)):
                     searched[task] |= best[1]
         return {task: splits for task, splits in searched.items() if splits}
 
-    def _searched(self, place: tuple[str, int, float, str], way: str) -> dict[int, float]:
+    def _searched(self, place: tuple[str, int, float, str]) -> dict[int, float]:
         """Losses of a private search by split, read in the way that is the best for the task in hindsight."""
         found: dict[str, dict[int, float]] = defaultdict(dict)
         for one in self.searched:
-            if (one["task"], one["n"], one["mu"], one["form"]) == place and one["method"] == way:
+            if (one["task"], one["n"], one["mu"], one["form"]) == place:
                 for reading, loss in one["test_loss"].items():
                     found[reading][one["split"]] = loss
         return min(found.values(), key=lambda splits: float(np.mean(list(splits.values()))), default={})

@@ -1,6 +1,6 @@
 """What private searches end with on the benchmark's tasks: `python -m benchmarks.public.searches [--splits 6]`.
 
-`CentredSampler` and TPE on noisy scores, mu = 1 and .25: on all tasks in the form AGE, and on the kernel machines
+TPE on noisy scores, mu = 1 and .25: on all tasks in the form AGE, and on the kernel machines
 of one population, whose other searches stand in `<out>/results/frontier.jsonl`. The same simulation as
 :mod:`benchmarks.frontier`: the package's algorithms, seeded noise, the task's true range of a loss. What stands in
 `<out>/results/public_searches.jsonl` is not run again.
@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from tqdm import tqdm
 
 from benchmarks.frontier.design import TRIALS
-from benchmarks.frontier.methods import METHODS, OURS, TPE
+from benchmarks.frontier.methods import METHODS, TPE
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.tasks import Known
 from benchmarks.public.measure import PEOPLE, read
@@ -39,10 +39,9 @@ def places(splits: int) -> Iterator[Place]:
         for form in (ONE, AGE):
             for task in slots():
                 if form == AGE or task.startswith("kernel"):
-                    for method in (OURS, TPE):
-                        for n in PEOPLE:
-                            for mu in MUS:
-                                yield task, split, form, n, mu, method
+                    for n in PEOPLE:
+                        for mu in MUS:
+                            yield task, split, form, n, mu, TPE
 
 
 @lru_cache(1)

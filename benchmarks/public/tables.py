@@ -35,7 +35,7 @@ from benchmarks.frontier.people import (
     reserved,
     rows,
 )  # fmt: skip
-from benchmarks.measurements.spaces import suggest
+from benchmarks.mixed_space import suggest
 
 TRIALS, FOLDS, LOWEST = 100, 5, 0.35
 ONE, AGE, ANSWER = FORMS = ("one", "age", "answer")
@@ -128,7 +128,7 @@ def collect(task: str, split: int, form: str) -> dict[str, Any]:
         )
 
     def value(trial: optuna.Trial) -> float:
-        losses = losses_of(suggest(trial, full))
+        losses = losses_of(suggest(trial, full.space))
         return float(np.nan_to_num(losses, nan=full.clip[1]).clip(*full.clip).mean())
 
     rng = np.random.default_rng([split, 3])

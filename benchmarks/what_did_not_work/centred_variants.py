@@ -44,7 +44,6 @@ from benchmarks.what_did_not_work.variants import (
     UndoesClipping,
 )
 from dptune.search.algorithms.centred import Centred
-from dptune.search.algorithms.centred_cma import CentredCMA
 from dptune.search.algorithms.centred_plan import CENTRED, default_population
 from dptune.search.algorithms.centred_settings import Tuning
 
@@ -83,19 +82,19 @@ def scheduled(ratio: float, task: Task, mu: float, trials: int, seed: int) -> Ar
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
     """``times`` fewer generations."""
-    return centred(CentredCMA, task, mu, trials, seed, population=times * default_population(task.d, trials))
+    return centred(Centred, task, mu, trials, seed, population=times * default_population(task.d, trials))
 
 
 def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
     """Half of trials and budget for centred CMA-ES, the other half for DP-GIBO from there: a global start."""
-    start = centred(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
+    start = centred(Centred, task, mu / math.sqrt(2), trials // 2, seed)
     return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
 
 
 LESS_CLIPPED: dict[str, Any] = {"saturated": 0.6, "quantile": None}  # None: the package's default
 PLAIN = "plain"  # what the others are variants of
 VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
-    PLAIN: partial(centred, CentredCMA),
+    PLAIN: partial(centred, Centred),
     "raw values": partial(centred, RawValues),
     "no surrogate": partial(centred, RawValues, candidates=1),
     "trust-region BO": partial(centred, TrustRegion),
@@ -110,14 +109,14 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "tried points": partial(centred, Tried),
     "long scales": partial(centred, LongScaled),
     "undoes clipping": partial(centred, UndoesClipping),
-    "C follows faster": partial(centred, CentredCMA, rate=2.0),
-    "saturated": partial(centred, CentredCMA, saturated=1.0),
-    "saturated at first": partial(centred, CentredCMA, saturated=0.15),
-    "saturated for longer": partial(centred, CentredCMA, saturated=0.6),
-    "less clipped": partial(centred, CentredCMA, **LESS_CLIPPED),
-    "small generations": partial(centred, CentredCMA, **LESS_CLIPPED, population=None),
-    "explores first": partial(centred, CentredCMA, **LESS_CLIPPED, explored=None),
-    "both": partial(centred, CentredCMA, **LESS_CLIPPED, population=None, explored=None),
+    "C follows faster": partial(centred, Centred, rate=2.0),
+    "saturated": partial(centred, Centred, saturated=1.0),
+    "saturated at first": partial(centred, Centred, saturated=0.15),
+    "saturated for longer": partial(centred, Centred, saturated=0.6),
+    "less clipped": partial(centred, Centred, **LESS_CLIPPED),
+    "small generations": partial(centred, Centred, **LESS_CLIPPED, population=None),
+    "explores first": partial(centred, Centred, **LESS_CLIPPED, explored=None),
+    "both": partial(centred, Centred, **LESS_CLIPPED, population=None, explored=None),
     "package's": own,
     "package's, early budget": partial(scheduled, 4.0),
     "package's, late budget": partial(scheduled, 1 / 4),

@@ -24,7 +24,7 @@ from benchmarks.loops import result, simulate
 from benchmarks.measurements.private import make_task
 from benchmarks.report import DOCS, in_parallel, machine, markdown
 from dptune.privacy.query import Question
-from dptune.search.algorithms.centred_cma import CentredCMA
+from dptune.search.algorithms.centred import Centred
 from dptune.search.algorithms.centred_plan import CENTRED
 from dptune.search.algorithms.centred_settings import CentredSettings
 
@@ -34,7 +34,7 @@ WHERE = ("anywhere", "a region")
 RULES = {"upper clip": None, "own mean": 0.0, "own mean + C/sqrt(m)": 1.0}
 
 
-class WithRule(CentredCMA):
+class WithRule(Centred):
     """The package's algorithm with another rule: the own mean plus ``excess`` C / sqrt(m), or the upper clip."""
 
     def __init__(self, settings: CentredSettings, excess: float | None) -> None:

@@ -13,13 +13,12 @@ from cmaes import CMA
 
 from benchmarks.data import Array
 from dptune.privacy.query import Question
-from dptune.search.algorithms.centred import PROPOSALS, Generation
-from dptune.search.algorithms.centred_cma import RESAMPLINGS, CentredCMA
+from dptune.search.algorithms.centred import PROPOSALS, RESAMPLINGS, Centred, Generation
 from dptune.search.algorithms.centred_settings import CentredSettings
 from dptune.search.gp.grouped import Group, GroupedRegression
 
 
-class RawValues(CentredCMA):
+class RawValues(Centred):
     """CMA-ES told the released values as they are; the surrogate still chooses the proposals, unless candidates=1."""
 
     def _tell(self, generation: Generation) -> None:
@@ -46,7 +45,7 @@ class _Deaf:
         """Nothing."""
 
 
-class Schedule(CentredCMA):
+class Schedule(Centred):
     """The first generation's squared price is ``ratio`` times the last one's, geometrically."""
 
     ratio = 3.0
@@ -62,7 +61,7 @@ class Schedule(CentredCMA):
         return math.sqrt(weights[self.t] / weights.mean())
 
 
-class LearningRate(CentredCMA):
+class LearningRate(Centred):
     """CMA-ES of `cmaes`, with a learning rate that adapts to the noise (Nomura et al., arXiv 2304.03473)."""
 
     def __init__(self, settings: CentredSettings) -> None:
@@ -76,7 +75,7 @@ class RawLearningRate(LearningRate, RawValues):
     """The same, told the released values as they are."""
 
 
-class TrustRegion(CentredCMA):
+class TrustRegion(Centred):
     """Trust-region BO (TuRBO, Eriksson et al., arXiv 1910.01739) in the place of CMA-ES."""
 
     SHORTEST, LONGEST, FIRST = 2.0**-7, 1.6, 0.8
@@ -117,7 +116,7 @@ class TrustRegion(CentredCMA):
         self.means[-1] = seen[best]
 
 
-class TPE(CentredCMA):
+class TPE(Centred):
     """Optuna's TPE, told the surrogate's means of all points, in the place of CMA-ES."""
 
     def _propose(self, rng: np.random.Generator) -> Array:
@@ -150,7 +149,7 @@ class TPE(CentredCMA):
         self.means[-1] = seen[int(np.argmin(self.surrogate.mean(seen)))]
 
 
-class AsksItsAnswer(CentredCMA):
+class AsksItsAnswer(Centred):
     """One proposal of each generation is what would be recommended now."""
 
     def _propose(self, rng: np.random.Generator) -> Array:
@@ -160,7 +159,7 @@ class AsksItsAnswer(CentredCMA):
         return drawn
 
 
-class Tried(CentredCMA):
+class Tried(Centred):
     """Recommends the evaluated point whose posterior mean is smallest."""
 
     def recommend(self) -> Array:
@@ -183,7 +182,7 @@ class LongScales(GroupedRegression):
         return value - 0.5 * float(spare @ (theta - self._prior)), slopes - spare
 
 
-class LongScaled(CentredCMA):
+class LongScaled(Centred):
     """The same search with that prior."""
 
     def __init__(self, settings: CentredSettings) -> None:
@@ -201,7 +200,7 @@ class Rescaled(GroupedRegression):
         super().fit([*old, Group(new.points, new.values * scale, new.sigma * scale)])
 
 
-class UndoesClipping(CentredCMA):
+class UndoesClipping(Centred):
     """The same search with such values."""
 
     def __init__(self, settings: CentredSettings) -> None:

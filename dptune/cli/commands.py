@@ -39,7 +39,7 @@ from dptune.ledger.ledger import PrivacyLedger
 from dptune.ledger.registry import About, record, to_yaml
 from dptune.local import UserLedger
 from dptune.search.algorithms.centred_plan import default_trials
-from dptune.search.outlook import forecast, space_of
+from dptune.search.outlook import forecast
 from dptune.training import TrainingPlan, join
 from dptune.training.profiles import epsilon_of
 
@@ -136,13 +136,8 @@ def plan(
     mu: Annotated[float | None, typer.Option(help="GDP budget  [default: 1]")] = None,
     epsilon: Annotated[float | None, typer.Option(help="instead of --mu: epsilon at --delta, as --epsilon 4")] = None,
     delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
-    trials: Annotated[
-        int | None, typer.Option(help="of a private search  [default: 20 (dimensions + choices + 1)]")
-    ] = None,
+    trials: Annotated[int | None, typer.Option(help="of a private search  [default: 20 (dimensions + 1)]")] = None,
     dimensions: Annotated[int, typer.Option(help="hyperparameters that are numbers, in a private search")] = 3,
-    choices: Annotated[
-        list[int] | None, typer.Option(help="number of choices of a category; again for each, in a private search")
-    ] = None,
     default: Annotated[
         bool, typer.Option("--default", help="a private search has default=, and releases its loss, too")
     ] = False,
@@ -160,9 +155,8 @@ def plan(
     if mu is not None and epsilon is not None:
         raise InputError("give one of --mu and --epsilon.")
     budget = _budget(mu, epsilon, delta) if epsilon is not None else Budget.gdp(1.0 if mu is None else mu)
-    space = space_of(dimensions, choices or ())
-    trials = default_trials(space.d) if trials is None else trials
-    rows = forecast(n, (low, high), space, mu=budget.mu, trials=trials, default=default)
+    trials = default_trials(dimensions) if trials is None else trials
+    rows = forecast(n, (low, high), dimensions, mu=budget.mu, trials=trials, default=default)
     chosen = [_of_a_choice(n, high - low, budget, factor) for factor in (0.5, 1.0, 2.0)]
     if format is Listing.json:
         typer.echo(json.dumps([*chosen, *rows], indent=2))

@@ -18,7 +18,7 @@ _MOST_CELLS = 4096  # a space with at most this many combinations is searched po
 
 def domain_of(space: Space, settings: FTSSettings) -> Domain:
     """Return every combination of a small discrete space, else the cube, rounded where the space is."""
-    cells = [parameter.cells for parameter in space.numbers.values()]
+    cells = [parameter.cells for parameter in space.values()]
     counts = [count for count in cells if count is not None]
     if not counts:
         return cube(settings)
@@ -26,7 +26,7 @@ def domain_of(space: Space, settings: FTSSettings) -> Domain:
         return cube(settings, partial(_rounded, space))
     axes = [
         [p.encode(min(p.low + j * (p.step or 0), p.high)) for j in range(count)]
-        for p, count in zip(space.numbers.values(), counts, strict=True)
+        for p, count in zip(space.values(), counts, strict=True)
     ]
     return Domain(np.array(list(itertools.product(*axes))))
 

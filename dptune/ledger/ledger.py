@@ -135,13 +135,12 @@ class PrivacyLedger(BudgetLedger):
         )
 
     @repeated
-    def check(self, mu: float, *, releases: int = 1, choice_of: str = "") -> None:
+    def check(self, mu: float, *, releases: int = 1) -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
 
         Args:
             mu: price of each release.
             releases: how many.
-            choice_of: the run that asks, if the release is its choice, which may have a limit of its own.
 
         Raises:
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
@@ -149,10 +148,7 @@ class PrivacyLedger(BudgetLedger):
         """
         price = positive("mu", mu) * math.sqrt(at_least("releases", releases, 1))
         with self._transaction(write=True) as (connection, state):
-            after = self.filter_for(choice_of)
-            eta = bounded_range_from_mu(mu)
-            if not after.counts_as_eta(choice_of, eta, state.spent):
-                self.filter.price("", price, state.spent)
+            self.filter.price("", price, state.spent)
             _probe(connection)
 
     # ---- what is said for the statement -------------------------------------------------------

@@ -163,18 +163,6 @@ class ObservedLosses(ABC):
             if point not in self._held:
                 self._held.add(point, np.full(self.n, self.interval.diameter / 2), failed=True)
 
-    def copy(self, point: str, name: str) -> None:
-        """Hold the losses of a point under another name, too.
-
-        Raises:
-            InputError: this process does not hold them.
-        """
-        with self._lock:
-            if point not in self._held:
-                raise self._missing((point,))
-            if name not in self._held:
-                self._held.add(name, self._held.row(point), failed=point in self._held.failed)
-
     def points(self) -> tuple[str, ...]:
         """Return the names of the points whose losses this process holds; public."""
         with self._lock:

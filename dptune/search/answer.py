@@ -136,8 +136,8 @@ class Recommendation(dict[str, Any]):
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the numbers at an end of their range; of one with few values, an end is no news."""
     u = space.encode(parameters)  # (d,)
-    many = [name for name, p in space.numbers.items() if p.cells is None or p.cells > 1 / EDGE]
-    return tuple(name for name in many if not EDGE <= u[space.columns[name]][0] <= 1 - EDGE)
+    ends = {name for name, x in zip(space, u, strict=True) if not EDGE <= x <= 1 - EDGE}
+    return tuple(name for name, p in space.items() if name in ends and (p.cells is None or p.cells > 1 / EDGE))
 
 
 # ---- what a model of all released values says ------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def best_of_values(
     """Return the trial whose mean loss is probably the smallest, and how much smaller it is than at ``default``.
 
     The smallest of many noisy values is small mostly by its noise; the posterior mean of a Gaussian process uses the
-    neighbours of a trial, too. Any parameters, categories and conditions as well: they are read off the trials. The
+    neighbours of a trial, too. Any parameters, categories as well: they are read off the trials. The
     difference has the standard deviation that the model gives it. None if there is no released value.
     """
     newest = list(released[-MEMORY:])

@@ -5,8 +5,10 @@ Guarantee: ``plan.final_mu``-GDP under replacing one person, by the Gaussian mec
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,21 +18,19 @@ from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.results.estimate import Estimate
 from dptune.search.algorithms.method import RunPlan
-from dptune.search.replay import DEFAULT, FINAL, as_stored, point_name
 from dptune.space import Space, Value
 
 Parameters = Mapping[str, Value]
+FINAL = "final"  # key of the estimate, and name of the point that is recommended
+DEFAULT = "default"  # name of the point of the default configuration
 
 
 @dataclass(frozen=True)
 class FinalEstimate:
-    """The mean clipped loss of a run's recommendation, and the gain over the default, released together.
-
-    ``scopes`` are the run's own, first, and those of the runs that it extends.
-    """
+    """The mean clipped loss of a run's recommendation, and the gain over the default, released together."""
 
     privatizer: LossPrivatizer
-    scopes: Sequence[str]
+    scope: str
     plan: RunPlan
     space: Space | None
     default: Parameters | None
@@ -38,18 +38,11 @@ class FinalEstimate:
     @property
     def charge(self) -> Charge | None:
         """What the ledger has of it, or None."""
-        return self.privatizer.ledger.find(self.scopes[0], FINAL)
+        return self.privatizer.ledger.find(self.scope, FINAL)
 
     def recorded(self, parameters: Parameters) -> Estimate | None:
         """Return what was released about these parameters, the recommended ones or the defaults; None: nothing."""
-        return self._about(self.charge, parameters)
-
-    def latest(self, parameters: Parameters) -> Estimate | None:
-        """Return the same, or else what a run that this one extends has released about them."""
-        made = (self.privatizer.ledger.find(scope, FINAL) for scope in self.scopes)
-        return next((estimate for charge in made if (estimate := self._about(charge, parameters)) is not None), None)
-
-    def _about(self, made: Charge | None, parameters: Parameters) -> Estimate | None:
+        made = self.charge
         if made is None or made.value is None:
             return None
         values = made.value
@@ -67,23 +60,22 @@ class FinalEstimate:
     def _searched(self, parameters: Mapping[str, Any]) -> Mapping[str, object]:
         return as_stored({k: v for k, v in parameters.items() if self.space is None or k in self.space})
 
-    def lacks(self, parameters: Parameters) -> bool:
-        """Whether no release compares these parameters with the defaults, and the run's own estimate still may."""
-        estimate = self.latest(parameters)
-        made = self.charge
-        if estimate is not None and estimate.improvement is not None:
-            return False
-        return made is None or (made.value is None and self._compares(made, parameters))
-
-    def _compares(self, made: Charge, parameters: Parameters) -> bool:
-        return made.note["default"] is not None and self._searched(made.note["parameters"]) == self._searched(
-            parameters
-        )
-
     def worse(self, parameters: Parameters) -> bool:
         """Tell whether the release says that these parameters are worse than the defaults."""
-        estimate = self.latest(parameters)
+        estimate = self.recorded(parameters)
         return estimate is not None and estimate.improvement is not None and estimate.improvement.verdict == "worse"
+
+    def lacking(self) -> tuple[str, str]:
+        """Return why nothing is released about a recommendation and the default together, and what to do."""
+        if not self.default:
+            return "the run has no default=", "give the next run default=, the configuration that you use today."
+        if self.plan.final_mu == 0:
+            return "final_share=0 reserves no budget for it", "leave final_share= out in the next run."
+        if self.charge is not None:
+            made = "the run has made its one final estimate at other parameters, or without the default"
+            return made, "begin another run to compare the two."
+        remedy = "call estimate() with this recommendation. It releases both losses."
+        return "the final estimate is not made yet", remedy
 
     def check(self, parameters: Parameters) -> None:
         """Refuse, before a model is trained, an estimate that could not be paid or was made at other parameters."""
@@ -99,16 +91,9 @@ class FinalEstimate:
             self.privatizer.ledger.check(self.plan.final_mu)
         elif self._searched(made.note["parameters"]) != self._searched(parameters) and not self.recorded(parameters):
             raise KeyConflict(
-                f"the run {self.scopes[0]!r} has its one final estimate, at {made.note['parameters']}; nothing was "
+                f"the run {self.scope!r} has its one final estimate, at {made.note['parameters']}; nothing was "
                 "trained or spent. Estimating there again is free. The run plans no release at other parameters."
             )
-
-    def release_held(self, parameters: Parameters, point: str, default: str) -> None:
-        """Release it for losses that are held as ``point`` and ``default``."""
-        names = self._names(parameters)
-        for name, held in zip(names, (point, default), strict=True):
-            self.privatizer.copy(held, name)
-        self._release(parameters, names)
 
     def release(self, parameters: Parameters, losses: Losses | None, default: Losses | None) -> Estimate:
         """Pay for it and release it, as :meth:`dptune.search.run.SearchRun.estimate` says."""
@@ -126,9 +111,9 @@ class FinalEstimate:
 
     def _names(self, parameters: Parameters) -> list[str]:
         """Names of the points whose losses are released: of the parameters, and of the defaults if they are others."""
-        names = [point_name(self.scopes[0], FINAL, parameters)]
+        names = [point_name(self.scope, FINAL, parameters)]
         if self.default is not None and as_stored(self.default) != self._searched(parameters):
-            names.append(point_name(self.scopes[0], DEFAULT, self.default))
+            names.append(point_name(self.scope, DEFAULT, self.default))
         return names
 
     def _release(self, parameters: Parameters, names: list[str]) -> None:
@@ -136,7 +121,25 @@ class FinalEstimate:
             query = self.privatizer.means_query(names, self.plan.final_mu)
             default = as_stored(self.default) if self.default is not None and len(names) > 1 else None
             note = {"parameters": as_stored(parameters), "default": default}
-            self.privatizer.release(query, scope=self.scopes[0], key=FINAL, note=note)
+            self.privatizer.release(query, scope=self.scope, key=FINAL, note=note)
         finally:
             for name in names:
                 self.privatizer.forget(name)
+
+
+def refuse_name(trial: str) -> None:
+    """Refuse a trial that has the name of a point of the final estimate."""
+    if trial in (FINAL, DEFAULT):
+        raise InputError(f"{trial!r} names a point of a run's final estimate; give the trial another name.")
+
+
+def point_name(scope: str, trial: str, parameters: Mapping[str, Value]) -> str:
+    """Return a name for the trial's losses that no other run and no other parameters share."""
+    where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return json.dumps([scope, trial, where])
+
+
+def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
+    """Return parameters as the JSON data that a ledger keeps of them."""
+    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
+    return kept

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dptune._checks import at_least
-from dptune.parameters import Categorical, Float
 from dptune.privacy.query import Interval
-from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS
+from dptune.search.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, default_trials
 from dptune.search.algorithms.method import PeopleFacts, PublicFacts, RunPlan
-from dptune.search.algorithms.one_shot import VALUES
-from dptune.space import Space
+from dptune.search.algorithms.values import VALUES
+from dptune.space import Float, Space
 
 Z_95 = 1.96  # standard deviations: a released difference above is told from 0, at 95%
 SHOWS = Z_95 + 1.645  # standard deviations: a true difference this large is told from 0 in 95% of runs
@@ -75,20 +74,13 @@ def warning(noises: Sequence[Noise]) -> str:
     return f"{hidden}. {remedy}" if hidden else ""
 
 
-def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
-    """Return a space of so many numbers, and of a category for each number of choices."""
-    numbers = {f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 0 if choices else 1))}
-    counts = [at_least("choices", count, 2) for count in choices]
-    return Space({**numbers, **{f"c{j}": Categorical(range(count)) for j, count in enumerate(counts)}})
-
-
 def forecast(
     n: int,
     clip: tuple[float, float],
-    space: Space,
+    dimensions: int,
     *,
     mu: float,
-    trials: int,
+    trials: int | None,
     default: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the noise with these settings and with their neighbours: half and twice the budget and the trials.
@@ -99,14 +91,14 @@ def forecast(
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
     """
     people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
-    trials = at_least("trials", trials, FEWEST_TRIALS)
+    space = Space({f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 1))})
+    trials = default_trials(space.d) if trials is None else at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, Any]] = []
     for method in (CENTRED, VALUES):
-        searched = space if method.any_space else space_of(space.d)  # the noise of values is the same in any
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
-                plan = method.plan(people, searched, mu=budget, seed=0, trials=count)
+                plan = method.plan(people, space, mu=budget, seed=0, trials=count)
                 planned = noises(plan, people, levels=2 if default else 1)
                 row = {"method": method.name, "mu": budget, "trials": plan.trials}
                 first = planned[0]

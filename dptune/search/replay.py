@@ -1,59 +1,40 @@
-"""What a run knows: a fold over the charges of its ledger, which are read when it begins, and then only what is new.
+"""What the ledger says of a run: a fold over its charges, which are read when it begins, and then only what is new.
 
 The ledger is a run's only memory. An algorithm's state follows from the answers in it, so a restart, a second process
-or a copy comes to the same state. ::
+or a copy comes to the same state. Nothing here spends or reads a loss. ::
 
-    replay = Replay(CENTRED, privatizer, "svm", plan, space)
+    replay = Replay(CENTRED, privatizer, "svm", plan, space, default)
     replay.sync()                    # reads what is new
     replay.algorithm.ask(0)
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dptune.errors import InputError
+from dptune.errors import InputError, KeyConflict
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.agreement import inherited
+from dptune.results.budget import left_in_words
+from dptune.results.estimate import Estimate
 from dptune.search.algorithms.method import Method, RunPlan
+from dptune.search.answer import Recommendation, RunFacts, at_edge, best_of_values, difference_of_values
+from dptune.search.final_estimate import FINAL, FinalEstimate, Parameters
 from dptune.space import Space, Value
 
-# Keys of the run's own releases; all others are the algorithm's.
-VALUE, CHOICE, FINAL = "value/", "choice", "final"
-DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
-
-
-def refuse_name(trial: str) -> None:
-    """Refuse a trial that has the name of a point of the final estimate."""
-    if trial in (FINAL, DEFAULT):
-        raise InputError(f"{trial!r} names a point of a run's final estimate; give the trial another name.")
-
-
-def point_name(scope: str, trial: str, parameters: Mapping[str, Value]) -> str:
-    """Return a name for the trial's losses that no other run and no other parameters share."""
-    where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
-    return json.dumps([scope, trial, where])
-
-
-def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
-    """Return parameters as the JSON data that a ledger keeps of them."""
-    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
-    return kept
+VALUE = "value/"  # begins the keys of trials' values; all keys but these and FINAL are the algorithm's
 
 
 class Replay:
-    """The charges of one scope, and those that its run starts from.
+    """The charges of one scope, and what they say.
 
     Attributes:
         algorithm: in the state that the answers lead to.
-        space: search space, with the parameters that have joined it; None where another searcher proposes.
+        final: the run's final estimate.
         asked: points of the present round that this process has asked for.
         spent: by every run of the ledger.
         private: whether all of them drew their noise unseeded.
@@ -62,21 +43,26 @@ class Replay:
     """
 
     def __init__(
-        self, method: Method, privatizer: LossPrivatizer, scope: str, plan: RunPlan, space: Space | None
+        self,
+        method: Method,
+        privatizer: LossPrivatizer,
+        scope: str,
+        plan: RunPlan,
+        space: Space | None,
+        default: Parameters | None,
     ) -> None:
-        self._method, self._privatizer, self._scope, self._first_space = method, privatizer, scope, space
+        self._privatizer, self._scope, self._plan, self._space, self._default = privatizer, scope, plan, space, default
         self.algorithm = method.algorithm(plan.settings)
-        self.space = space
+        self.final = FinalEstimate(privatizer, scope, plan, space, default)
         self.asked = 0
         self.spent = Spent()
         self.private = True
         self.begun = False
         self.lost = 0
-        self._inherited = tuple(inherited(privatizer.ledger, scope))  # until they are learned
         self._read = 0  # charges of the ledger up to here are known
         self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
-        self._releases: dict[tuple[str, str], Charge] = {}  # that are no answers to questions, by scope and key
-        self._unanswered: set[int] = set()  # charges of both kinds without a recorded answer
+        self._values: dict[str, Charge] = {}  # charges of trials' values, by their key
+        self._unanswered: set[int] = set()  # charges of all kinds without a recorded answer
 
     # ---- reading and learning ------------------------------------------------------------------------
 
@@ -88,110 +74,179 @@ class Replay:
         """
         news = self._privatizer.ledger.news(self._scope, after=self._read, again=self._unanswered, write=write)
         self.spent, self.private = news.spent, news.private
-        charges = (*self._inherited, *news.charges)
-        own = {charge.seq for charge in charges if self._privatizer.drew(charge)}  # before they are recorded
-        charges = tuple(map(self._privatizer.recorded, charges))  # if that fails, they are read again
-        self._inherited = ()
+        own = {charge.seq for charge in news.charges if self._privatizer.drew(charge)}  # before they are recorded
+        charges = tuple(map(self._privatizer.recorded, news.charges))  # if that fails, they are read again
         self._read = max([self._read, *(charge.seq for charge in charges)])
+        self.begun |= bool(charges)
         for charge in charges:
             (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
-        new = {c.seq: c for c in charges if not self._is_release(c) and self._is_new(c)}
-        self._join_spaces_of(new.values())
+        self._values.update((charge.key, charge) for charge in charges if charge.key.startswith(VALUE))
+        new = {c.seq: c for c in charges if c.key != FINAL and c.key not in self._values and self._is_new(c)}
         if new and min(new) <= max(self._answers, default=0):
             self.algorithm = self.algorithm.restarted()
             self.lost = 0
             new = dict(sorted({**self._answers, **new}.items()))
         for charge in new.values():
-            self.learn(charge, own=charge.seq in own)
+            self._learn(charge, own=charge.seq in own)
         return bool(new)
-
-    def _is_release(self, charge: Charge) -> bool:
-        """Tell, and remember, whether it paid for a trial's value, the choice or the final estimate."""
-        release = charge.key in (CHOICE, FINAL) or charge.key.startswith(VALUE)
-        if release:
-            self._releases[charge.scope, charge.key] = charge
-            self.begun |= charge.scope == self._scope
-        return release
 
     def _is_new(self, charge: Charge) -> bool:
         answer = self._answers.get(charge.seq)
         return answer is None or (answer.value is None and charge.value is not None)
 
-    def learn(self, charge: Charge, *, own: bool) -> None:
+    def _learn(self, charge: Charge, *, own: bool) -> None:
         """Learn one answer of the algorithm's questions, or that it is lost; ``own``: this process drew its noise."""
         self._answers[charge.seq] = charge
-        self.begun |= charge.scope == self._scope
         self.asked = 0
         before = self.algorithm.t
         answer = None if charge.value is None else np.array(charge.value)
-        sigma = float(charge.description["sigma"])
-        if charge.scope == self._scope:
-            self.algorithm.learn(charge.key, charge.note, answer, sigma, own=own)
-        else:
-            self.algorithm.recall(charge.key, charge.note, answer, sigma)
+        self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
         self.lost += 0 if answer is not None else self.algorithm.t - before
 
     def paid(self, charge: Charge) -> None:
         """Learn the answer to a question that this process has just asked."""
         self.spent = self.spent.plus(charge.mu, charge.eta, charge.epsilon)
-        self._join_spaces_of([charge])
-        self.learn(charge, own=True)
+        self.begun = True
+        self._learn(charge, own=True)
 
-    # ---- the space -----------------------------------------------------------------------------------
-
-    def _join_spaces_of(self, charges: Iterable[Charge]) -> None:
-        """Search the space in which other processes have asked, too; answers that are learned again join nothing."""
-        for charge in charges:
-            if self.space is not None and "space" in charge.note:
-                self.join(Space.from_description(charge.note["space"]))
-
-    def join(self, space: Space) -> None:
-        """Search a wider space from now on; known points lie in it, with the new parameters inactive."""
-        if self.space is None or self._method.joined is None or (wider := space.joined(self.space)) == self.space:
-            return
-        self.algorithm = self._method.joined(self.algorithm, wider, now=self.space, began=self._first_space)
-        self.space = wider
-        self.lost = 0
-        for seq in sorted(self._answers):
-            self.learn(self._answers[seq], own=False)
-
-    def space_note(self) -> dict[str, object]:
-        """Return where the points of a question lie, if parameters have joined the space of the plan."""
-        return {} if self.space is None or self.space == self._first_space else {"space": self.space.describe()}
-
-    # ---- releases that are no answers ------------------------------------------------------------------
-
-    @property
-    def choice(self) -> Charge | None:
-        """The charge of the choice at the end, with or without its answer; None: it is not paid."""
-        return self._releases.get((self._scope, CHOICE))
-
-    @property
-    def chosen(self) -> bool:
-        """Whether the choice at the end has its answer."""
-        return self.choice is not None and self.choice.value is not None
-
-    @property
-    def values(self) -> int:
-        """Number of trials of this run whose own value is paid."""
-        return sum(self._is_value(*named) for named in self._releases)
-
-    @property
-    def answered_values(self) -> int:
-        """Number of trials of this run whose own value is recorded."""
-        return sum(c.value is not None for (scope, key), c in self._releases.items() if self._is_value(scope, key))
-
-    def _is_value(self, scope: str, key: str) -> bool:
-        return scope == self._scope and key.startswith(VALUE)
+    # ---- the trials' values --------------------------------------------------------------------------
 
     def value_of(self, trial: str) -> Charge | None:
         """Return the charge of the trial's own value, or None if it has none yet."""
-        return self._releases.get((self._scope, VALUE + trial))
+        return self._values.get(VALUE + trial)
+
+    @property
+    def values(self) -> int:
+        """Number of trials whose own value is paid."""
+        return len(self._values)
+
+    @property
+    def answered_values(self) -> int:
+        """Number of trials whose own value is recorded."""
+        return sum(charge.value is not None for charge in self._values.values())
 
     def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
-        """Return parameters, released value and its noise's standard deviation of every trial that has a value.
+        """Return parameters, released value and its noise's standard deviation of every trial that has a value."""
+        charges = self._values.values()
+        return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in charges if c.value]
 
-        With those of the runs that this one starts from.
+    # ---- how far the run is --------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has made all releases that it plans to make by itself, and their answers are recorded.
+
+        A round whose answer was lost with its process is used up.
         """
-        values = (c for (_, key), c in self._releases.items() if key.startswith(VALUE) and c.value is not None)
-        return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]
+        return self.values >= self._plan.trials if self._space is None else self.algorithm.finished
+
+    @property
+    def values_left(self) -> int:
+        """Trials that may still have a value."""
+        return self._plan.trials + self._plan.spare - self.values
+
+    def progress(self) -> dict[str, object]:
+        """Return how many rounds and values have their answers, and how many are paid and have lost theirs."""
+        counts = self.algorithm.progress()
+        unit = self.algorithm.unit
+        if f"{unit}s_done" in counts:
+            counts |= {f"{unit}s_done": self.algorithm.t - self.lost, f"{unit}s_lost": self.lost}
+        if self._plan.monitor_mu > 0:
+            counts |= {"values_done": self.answered_values, "values_lost": self.values - self.answered_values}
+        return {**counts, "complete": self.complete}
+
+    def missing(self, *, outside: int, spent_by_others: bool) -> str:
+        """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
+        if self.complete:
+            return ""
+        if self._space is None:
+            done = f"{self.answered_values} of {self._plan.trials} planned trials have a value."
+            return f"{done} Resume the run with more trials."
+        if spent_by_others:
+            spent = "Other runs have spent the budget for it: raise the budget of the ledger."
+            return f"{self._trials_made()} {spent}"
+        again = "Resume the run with more trials; with several processes use threads (n_jobs) or fewer processes."
+        return f"{self.rounds_made(outside)} {again}"
+
+    def rounds_made(self, outside: int) -> str:
+        """Return how many rounds are made and why no more; ``outside`` trials were no points of the space."""
+        unit = self.algorithm.unit
+        others = f", and {outside} of this process's trials were not" if outside else ""
+        charged = "" if self._plan.monitor_mu > 0 else ", and nothing was charged for them"
+        return (
+            f"{self._trials_made()} A process makes one {unit} from {self.algorithm.batch} trials of its own that are "
+            f"in the search space{others}. If it stops within a {unit}, the losses of its last trials are lost"
+            f"{charged}."
+        )
+
+    def _trials_made(self) -> str:
+        rounds = f"{self.algorithm.t} of {self.algorithm.rounds} {self.algorithm.unit}s"
+        return f"{self._made()}, and {rounds}."
+
+    def _made(self, verb: str = "are made") -> str:
+        algorithm, made = self.algorithm, self._plan.trials
+        if not self.complete:
+            in_rounds = (algorithm.t + 1) * algorithm.batch - algorithm.missing()
+            made = self.answered_values if self._plan.monitor_mu > 0 else in_rounds
+        return f"{made} of {self._plan.trials} planned trials {verb}".rstrip()
+
+    # ---- the answer ----------------------------------------------------------------------------------
+
+    @property
+    def knows(self) -> bool:
+        """Whether any answer of the ledger says where to look."""
+        return bool(self.released_values()) if self._space is None else self.algorithm.t > self.lost
+
+    def answer(self, space: Space) -> dict[str, Value]:
+        """Return what the algorithm makes of the answers, or the user's default where they say that it is better."""
+        best = space.decode(self.algorithm.recommend())
+        if self._default:
+            x, y = space.encode(self._default), space.encode(best)
+            gain = self.algorithm.difference(x, y)
+            if (gain is not None and gain[0] < 0) or np.allclose(x, y) or self.final.worse(best):
+                return dict(self._default)
+        return best
+
+    def recommended(self, missing: str) -> Recommendation:
+        """Return the parameters to use, with what the releases say about them.
+
+        Raises:
+            InputError: the method proposes nothing, and no value was released yet.
+        """
+        values, space = self.released_values(), self._space
+        defaults: Parameters = self._default or {}
+        edge: tuple[str, ...] = ()
+        if space is None:  # another searcher proposed: the best trial by a model of all values
+            if (best := best_of_values(values, self._default)) is None:
+                raise InputError("no value was released yet; there is nothing to recommend.")
+            answer, gain = best
+        else:
+            answer = self.answer(space)
+            defaults = defaults or space.centre()
+            x, y = space.encode(defaults), space.encode(answer)
+            gain = self.algorithm.difference(x, y) or difference_of_values(space, values, x, y)
+            edge = at_edge(space, answer)
+        estimate = self.final.recorded(answer)
+        reason, remedy = self.final.lacking() if estimate is None or estimate.improvement is None else ("", "")
+        left = left_in_words(self._privatizer.ledger, self.spent, planned=bool(missing))
+        return Recommendation(
+            answer,
+            defaults=defaults,
+            improvement=None if estimate is None else estimate.improvement,
+            hint=None if gain is None else Estimate(*gain, self.private and self._privatizer.private),
+            at_edge=edge,
+            reason=reason,
+            remedy=remedy,
+            missing=missing,
+            kept=answer == defaults and (gain is not None or (space is not None and self.knows)),
+            run=RunFacts(self._made(""), self._privatizer.n, estimate, left),
+        )
+
+
+def other_parameters(scope: str, trial: str) -> KeyConflict:
+    """Return the refusal of a trial that comes again at other parameters."""
+    return KeyConflict(
+        f"the trial {trial!r} of the run {scope!r} has a released value at other parameters; nothing was trained or "
+        "spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
+        "load_if_exists=True), or give a new study a new name."
+    )

@@ -14,7 +14,7 @@ from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.results.budget import risk_in_words, share_in_words
 from dptune.results.start import check_start, usual_share
-from dptune.search.agreement import newest_name, refuse_outside, stored_plan, stored_space, totals
+from dptune.search.agreement import refuse_outside, stored_plan, stored_space
 from dptune.search.algorithms.method import Method, PeopleFacts, PublicFacts, RunPlan
 from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, warning
 from dptune.search.run import SearchRun
@@ -35,7 +35,6 @@ class SearchRequest:
         default: the user's default configuration; it must have every searched parameter, within its range.
         front_end: what the user called, for messages.
         space: on which settings are checked at once; None: the user's is not known yet.
-        start_from: name of a run of the ledger whose answers the run learns first, at no cost.
     """
 
     method: Method
@@ -46,7 +45,6 @@ class SearchRequest:
     default: Mapping[str, Any] | None = None
     front_end: str = "the search"
     space: Space | None = None
-    start_from: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
@@ -76,9 +74,8 @@ class SearchRequest:
 
     def trials(self, scope: str, space: Space | None) -> int:
         """Return the number of trials of the run, or of one that would begin now."""
-        if not self.begun(scope):
-            return self.plan(space).trials
-        return totals(self.ledger, newest_name(self.ledger, scope))[0]
+        stored = stored_plan(self.ledger, scope)
+        return self.plan(space).trials if stored is None else int(stored["trials"])
 
     def begun(self, scope: str) -> bool:
         """Tell whether the ledger has a run of that name."""
@@ -88,14 +85,13 @@ class SearchRequest:
         """Return the space that was fixed when the run began, or None if it has not begun."""
         return stored_space(self.ledger, scope)
 
-    def check_start(self, scope: str, space: Space | None = None) -> None:
+    def check_start(self, scope: str) -> None:
         """Refuse, before a model is trained, a run that could not begin: the ledger has not ``mu`` left, or nothing."""
-        share = 1.0 if space is None else self.plan(space).choice_share
-        check_start(self.ledger, scope, self.mu, choice_share=share)
+        check_start(self.ledger, scope, self.mu, choice_share=0.0)
 
     def begin(self, scope: str, space: Space | None) -> SearchRun:
-        """Begin the run, or continue it, or what it was extended to, from the ledger; raises as :class:`SearchRun`."""
-        run = SearchRun(
+        """Begin the run, or continue it from the ledger; raises as :class:`SearchRun`."""
+        return SearchRun(
             self.method,
             self.privatizer,
             scope=scope,
@@ -103,17 +99,15 @@ class SearchRequest:
             mu=self.mu,
             seed=self.seed,
             default=self._default_in(space),
-            start_from=self.start_from,
             **self.settings,
         )
-        return run.newest()
 
     def _default_in(self, space: Space | None) -> dict[str, Any] | None:
         """The searched part of the default configuration."""
         if space is None or self.default is None:
             return None if self.default is None else dict(self.default)
         refuse_outside(self.default, space)
-        return {name: self.default[name] for name in space if space.active(name, self.default)}
+        return {name: self.default[name] for name in space}
 
     def announcement(self, run: SearchRun) -> str:
         """Return five lines: what the run will do, what it spends and shows, what a person risks, how to resume it."""
@@ -121,10 +115,10 @@ class SearchRequest:
         share = share_in_words(self.ledger.budget, self.ledger.filter_for(run.scope).limits, plan.mu)
         planned = f"Plan: the run {run.scope!r} makes {plan.trials} trials"
         asked = self.settings.get("trials")
-        if asked is None and run.plan.trials == run.trials:
+        if asked is None:
             basis = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
             planned += f" (the default for {basis})"
-        elif asked is not None and run.trials < asked:
+        elif plan.trials < asked:
             planned += f" (not {asked}: rounds have equal size)"
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         noise = noises(plan, self.privatizer, levels=1 if self.default is None else 2)

@@ -9,10 +9,9 @@ Example::
         run.finish(name, parameters, losses(parameters))  # per-example losses (rows,)
     run.recommend()
 
-There is one run for every method. The method's algorithm is public and knows neither losses nor ledger; the run carries
-its questions to the privatizer and the answers back. The ledger is the only memory (:mod:`dptune.search.replay`).
-
-A trial that fails, is late or never returns delays only its own process's next question, by one trial.
+There is one run for every method. The algorithm is public and knows neither losses nor ledger; the run carries its
+questions to the privatizer. The ledger is the only memory (:mod:`dptune.search.replay`). Nobody waits: the process that
+has enough points of its own asks. A trial that fails or never returns delays its own process's question by one trial.
 
 Guarantee: what leaves a run is a function of its releases; each is paid in the ledger before losses are read for it.
 That a trial failed is public; why is not, where it may depend on private data.
@@ -21,24 +20,28 @@ That a trial failed is public; why is not, where it may depend on private data.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from dptune._checks import boolean
-from dptune.errors import DptuneError, InputError, PlanComplete
+from dptune._locks import ForkSafeLock
+from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
 from dptune.ledger.entries import Quota
+from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.results.estimate import Estimate
-from dptune.search import agreement
-from dptune.search.algorithms.method import Method
+from dptune.search.agreement import agree_on_plan
+from dptune.search.algorithms.method import Method, RunPlan
+from dptune.search.algorithms.rounds import Rounds
 from dptune.search.answer import Recommendation
-from dptune.search.asking import AskingRun
-from dptune.search.replay import VALUE, as_stored, point_name, refuse_name
-from dptune.search.view import Lacks
+from dptune.search.final_estimate import as_stored, point_name, refuse_name
+from dptune.search.outcomes import Outcomes
+from dptune.search.replay import VALUE, Replay, other_parameters
 from dptune.space import Space, Value
 
 
-class SearchRun(AskingRun):
+class SearchRun:
     """One method in one scope of a ledger; thread-safe, and several processes may share the scope.
 
     Args:
@@ -47,15 +50,12 @@ class SearchRun(AskingRun):
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         default: the user's default configuration: tried first, and what the recommendation is compared with.
-        start_from: name of a run of this ledger whose answers this one learns before its first question. It has to be
-            of the same method, space and privatizer, and of the same losses: what it released is free to use again.
-        in_all: trials and mu of this run and the one it extends; see :meth:`extend`.
         settings: of the method's planner, ``trials`` among them.
 
     Raises:
         BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
-        InputError: there is no such run to start from, or the default is not a point of the space.
+        InputError: the default is not a point of the space.
     """
 
     def __init__(
@@ -68,36 +68,37 @@ class SearchRun(AskingRun):
         mu: float | None = None,
         seed: int | None = None,
         default: Mapping[str, Value] | None = None,
-        start_from: str | None = None,
-        in_all: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        plan = agreement.agree_on_plan(
-            method,
-            privatizer,
-            scope,
-            space,
-            mu=mu,
-            seed=seed,
-            default=default,
-            start_from=start_from,
-            in_all=in_all,
-            settings=settings,
+        self.method, self.privatizer, self.scope, self.space, self.default = method, privatizer, scope, space, default
+        self.plan: RunPlan = agree_on_plan(
+            method, privatizer, scope, space, mu=mu, seed=seed, default=default, settings=settings
         )
-        self._settings = settings
-        self._begin(method, privatizer, scope, plan, space, default)
+        self._begin()
 
-    def _begin(self, *run: Any) -> None:
+    def _begin(self) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
-        super().__init__(*run)
-        self._told = False  # that its choice is lost
+        self.ledger = self.privatizer.ledger
+        self.lock = ForkSafeLock()
+        self._replay = Replay(self.method, self.privatizer, self.scope, self.plan, self.space, self.default)
+        self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
+        self._outside = 0  # trials of this process that were no points of the space
+        self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
+        self._outcomes = Outcomes(self.scope)
+        self._spent_by_others = False  # whether other runs have spent the budget of a question
+        self._replay.sync()
 
-    def __getstate__(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        return self._settings, (self.method, self.privatizer, self.scope, self.plan, self.first_space, self.default)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("method", "privatizer", "scope", "space", "default", "plan")}
 
-    def __setstate__(self, state: tuple[dict[str, Any], tuple[Any, ...]]) -> None:
-        self._settings, run = state
-        self._begin(*run)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    @property
+    def algorithm(self) -> Rounds:
+        """The method's algorithm, in the state that the ledger's answers lead to."""
+        return self._replay.algorithm
 
     # ---- before a model is trained ------------------------------------------------------------------
 
@@ -115,55 +116,42 @@ class SearchRun(AskingRun):
             raise InputError(f"the method {self.method.name!r} proposes no points: another searcher does.")
         with self.lock:
             if trial is None:
-                self.replay.sync()
+                self._replay.sync()
             else:
                 self.check(trial)
-            slot = self.replay.asked if number is None or not self.method.shared_slots else number
-            self.replay.asked += 1
-            return self.last.proposal(self.space) or self.space.decode(self.algorithm.ask(slot))
+            slot = self._replay.asked if number is None or not self.method.shared_slots else number
+            self._replay.asked += 1
+            return self.space.decode(self.algorithm.ask(slot))
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
 
-        Releases that an error has kept from being made are made first, if this process has the losses for them.
-
         Raises:
             PlanComplete: the run has made all its releases.
-            BudgetExhausted: the ledger is spent, by this run or by others.
+            BudgetExhausted, LedgerError: the ledger is spent, by this run or by others, or cannot be written.
             KeyConflict: the trial has its value at other parameters than these, if they are given.
             InputError: the trial has the name of the final estimate.
-            LedgerError: the ledger cannot be written.
         """
         refuse_name(trial)
         with self.lock:
-            self.replay.sync(write=True)
-            self._told = self._told or agreement.warn_if_lost(self.ledger, self.scope, self.plan)
-            if (released := self.replay.value_of(trial)) is not None:
+            self._replay.sync(write=True)
+            if (released := self._replay.value_of(trial)) is not None:
                 if parameters is not None and as_stored(parameters) != released.note["parameters"]:
-                    raise self.other_parameters(trial)
+                    raise other_parameters(self.scope, trial)
                 return
-            self._make_up()
+            self._ask_questions()
             if self.used_up:
                 over = (
                     f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read "
-                    "or spent. Read its recommendation, extend it (docs/resume.md), or start another study with a mu= "
-                    "of its own, as for a function that has changed."
+                    "or spent. Read its recommendation, or start another study with a mu= of its own, as for a "
+                    "function that has changed."
                 )
-                raise PlanComplete(over if self.complete else f"{over} {self._rounds_made()}")
-            price = self._next_price()
-            if price > 0 and not self.ledger.filter.admits(self.replay.spent, price):
-                choice_of = self.scope if price == self.plan.choice_mu else ""
-                self.ledger.check(price, choice_of=choice_of)  # refuses it, unless the budget was raised
-
-    def _next_price(self) -> float:
-        """GDP price of the releases that come next and are not paid."""
-        if (lacks := self.lacks) is Lacks.ESTIMATE:
-            return self.plan.final_mu if self.final.charge is None else 0.0
-        if lacks is Lacks.CHOICE:
-            return self.plan.choice_mu if self.replay.choice is None else 0.0
-        # the round's: its other trials' values, as many as are left, and its questions
-        values = max(min(self.algorithm.missing(), self._values_left), 1)
-        return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
+                raise PlanComplete(over if self.complete else f"{over} {self._replay.rounds_made(self._outside)}")
+            # of the round: its other trials' values, as many as are left, and its questions
+            values = max(min(self.algorithm.missing(), self._replay.values_left), 1)
+            price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
+            if price > 0 and not self.ledger.filter.admits(self._replay.spent, price):
+                self.ledger.check(price)  # refuses it, unless the budget was raised
 
     # ---- after a model is trained -------------------------------------------------------------------
 
@@ -190,17 +178,14 @@ class SearchRun(AskingRun):
         refuse_name(trial)
         point = point_name(self.scope, trial, parameters)
         if losses is None:
-            self.unfinished.fail(point)
+            with self.lock:
+                self._outcomes.fail(point, begun=self._replay.begun, batch=self.algorithm.batch)
         self.privatizer.submit(point, losses)
-        self.unfinished.succeeded |= losses is not None
-        self.unfinished.stopped.clear()
+        self._outcomes.succeeded |= losses is not None
+        self._outcomes.stopped.clear()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self.lock:
-            self._held[point] = None
-            self.replay.sync()
-            if self.space is not None:
-                self._add_point(self.space, point, parameters)
-            self._forget()
+            self._add(point, parameters)
             self._values[trial] = self._most(parameters) if value is None else value
             return self._values[trial]
 
@@ -214,37 +199,110 @@ class SearchRun(AskingRun):
         Raises:
             PlanComplete: no trial of the first round returned losses, or too many in a row were stopped.
         """
-        point = point_name(self.scope, trial, parameters)
         with self.lock:
-            few = len(self.unfinished.stopped) < 2 * self.algorithm.batch
-            counts = self.unfinished.works and self.plan.monitor_mu == 0 and few
+            few = len(self._outcomes.stopped) < 2 * self.algorithm.batch
+            counts = few and self.plan.monitor_mu == 0 and (self._outcomes.succeeded or self._replay.begun)
             if self.space is None or not counts or not self.space.contains(parameters):
-                self.unfinished.withdraw(trial)
+                self.withdraw(trial)
                 return
-            self.unfinished.stopped.add(trial)
-            self.unfinished.ended_early.add(point)
-            self.privatizer.submit(point, None)
-            self._held[point] = None
-            self.replay.sync()
-            self._add_point(self.space, point, parameters)
-            self._forget()
+            self._outcomes.stopped.add(trial)
+            self.privatizer.submit(point := point_name(self.scope, trial, parameters), None)
+            self._add(point, parameters)
+
+    def withdraw(self, trial: str) -> None:
+        """Record a stopped trial whose place another takes; raise PlanComplete if too many in a row were stopped."""
+        self._outcomes.stop(trial, begun=self._replay.begun)
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         quota = Quota(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
-        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.unfinished.failed else {})}
+        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self._outcomes.failed else {})}
         try:
             return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, quota=quota).scalar
         except DptuneError:
             self.privatizer.forget(point)
             raise
 
+    # ---- points and questions --------------------------------------------------------------------------
+
+    def _add(self, point: str, parameters: Mapping[str, Value]) -> None:
+        """Tell the algorithm of a point whose losses are in, and ask what can be asked."""
+        self._held[point] = None
+        self._replay.sync()
+        if self.space is not None and self.space.contains(parameters):
+            self.algorithm.observe(point, self.space.encode(parameters))
+        elif self.space is not None:
+            self._outside += 1
+        self._ask_questions()
+
+    def make_up(self) -> None:
+        """Make the releases that an error has kept from being made, if this process has the losses for them."""
+        with self.lock:
+            self._replay.sync()
+            self._ask_questions()
+
+    def _ask_questions(self) -> None:
+        """Ask what this process has the points for, and forget the points that no later question needs."""
+        self._spent_by_others = False
+        while (asked := self.algorithm.question()) is not None:
+            # A failed trial that has a value of its own was counted there.
+            failed = set() if self.plan.monitor_mu > 0 else self._outcomes.failed.intersection(asked.query.points)
+            note = {**asked.note, **({"failed": len(failed)} if failed else {})}
+            before = self.algorithm.t
+            try:
+                released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
+            except KeyConflict:  # another process was first: its answer is learned
+                if not self._replay.sync() or self.algorithm.t > before:
+                    break  # our points stay for the next round
+            except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
+                self._spent_by_others = True
+                break
+            else:
+                self._outcomes.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
+                self._replay.paid(released.charge)
+        in_use = self.algorithm.points_in_use()
+        for point in [point for point in self._held if point not in in_use]:
+            self.privatizer.forget(point)
+            del self._held[point]
+
+    # ---- the answer ----------------------------------------------------------------------------------
+
     def recommend(self) -> Recommendation:
-        """Return the parameters to use; releases that an error has kept from being made are made first, if possible."""
-        self.make_up()
-        return super().recommend()
+        """Return the parameters to use: what the algorithm ends with, never the argmin of noisy values.
+
+        Releases that an error has kept from being made are made first, if possible.
+
+        Raises:
+            InputError: the method proposes nothing, and no value was released yet.
+        """
+        with self.lock:
+            self.make_up()
+            if self.space is not None and self.plan.monitor_mu == 0 and not self._replay.knows:
+                centre = "no answer is released yet, so this recommendation is the centre of the search space."
+                warnings.warn(f"{centre} {self.missing()}", stacklevel=2)
+            return self._replay.recommended(self.missing())
+
+    def so_far(self) -> Recommendation | None:
+        """Return what :meth:`recommend` would return now, or None as long as no answer says where to look."""
+        with self.lock:
+            missing = self.missing()
+            return self._replay.recommended(missing) if self._replay.knows else None
+
+    def _most(self, parameters: Mapping[str, Value]) -> float:
+        """Return an upper estimate of the mean loss at these parameters, from released values; inf without one.
+
+        The algorithm knows only how far the loss is above the centre's, which is at most the clip's upper end.
+        """
+        if self.space is None:
+            return math.inf
+        value = self.algorithm.value(self.space.encode({**self.space.centre(), **parameters}))
+        return math.inf if value is None else self.privatizer.interval.high + value
 
     # ---- the final estimate --------------------------------------------------------------------------
+
+    def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
+        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far."""
+        return self._replay.final.recorded(parameters)
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
         """Refuse, before a model is trained, a final estimate that the run cannot make at these parameters.
@@ -254,10 +312,10 @@ class SearchRun(AskingRun):
             BudgetExhausted, KeyConflict: it does not fit, or was made at other parameters.
         """
         early = boolean("early", early)
-        self.final.check(parameters)
+        self._replay.final.check(parameters)
         with self.lock:
-            self.replay.sync()
-            if not (early or self.used_up or self.lacks is Lacks.ESTIMATE or self.final.charge):
+            self._replay.sync()
+            if not (early or self.used_up or self._replay.final.charge):
                 raise InputError(
                     f"the run {self.scope!r} is not complete, and its one final estimate is for its last "
                     f"recommendation. Nothing was trained or spent. {self.missing()} To end the run here, give "
@@ -274,8 +332,8 @@ class SearchRun(AskingRun):
     ) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
 
-        With a default configuration its loss is released, too, so that the improvement has an interval that holds
-        without a model. Both levels have sqrt(2) of the noise that one alone would have.
+        With a default configuration its loss is released, too, so that the improvement has an interval without a model.
+        Both levels have sqrt(2) of the noise that one alone would have.
 
         Args:
             losses: per-example losses there (rows,), or None if the evaluation failed.
@@ -283,60 +341,60 @@ class SearchRun(AskingRun):
             early: the run is to end here, though it is not complete.
         """
         self.check_estimate(parameters, early=early)
-        estimate = self.final.release(parameters, losses, default)
+        return self._replay.final.release(parameters, losses, default)
+
+    # ---- a trial -------------------------------------------------------------------------------------
+
+    def value_is(self, loss: str) -> str:
+        """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
+        if self.plan.monitor_mu > 0:
+            return f"mean {loss}, noisy"
+        return self.algorithm.shows.format(loss=loss, most=self.privatizer.interval.high)
+
+    def charge_of(self, trial: str) -> Charge | None:
+        """Return the charge of the trial's own value: parameters, noise; None: no release of its own is in it."""
         with self.lock:
-            self.replay.sync()
-        return estimate
+            return self._replay.value_of(trial)
 
-    # ---- more trials and more budget -------------------------------------------------------------------
+    def released(self, trial: str, value: float) -> bool:
+        """Return whether the run released, or returned here, this ``value`` for the trial."""
+        if trial in self._values or self.plan.monitor_mu == 0:
+            return self._values.get(trial) == value
+        charge = self.ledger.find(self.scope, VALUE + trial)
+        return charge is not None and charge.value == (value,)
 
-    def extend(self, *, trials: int, mu: float | None = None) -> SearchRun:
-        """Return the run that extends this one, which has to be complete; this one keeps its plan for good.
+    # ---- how far it is -------------------------------------------------------------------------------
 
-        It starts from all of this one's answers, at no cost, and asks with the budget that is added. Its plan is fixed
-        in the ledger under a name that every process and every restart finds. Asked for again it is the same.
+    @property
+    def complete(self) -> bool:
+        """Whether the run has made all releases that it plans to make by itself."""
+        return self._replay.complete
 
-        Args:
-            trials: wished number of trials in all, with those of this run.
-            mu: GDP budget in all; default this run's and what is neither spent nor planned by others.
+    @property
+    def values(self) -> int:
+        """Number of trials whose own value is paid."""
+        return self._replay.values
 
-        Raises:
-            InputError: the run is not complete, or has as much.
-            BudgetMismatch: another process extends it to something else at this moment.
-            BudgetExhausted: the ledger has not that much; :meth:`PrivacyLedger.raise_budget` raises it.
-        """
-        run = self.newest()
-        wanted = agreement.wanted_in_all(run.ledger, run.scope, trials, mu)
-        if wanted is None:
-            return run
-        if not run.complete:
-            had, _ = agreement.totals(run.ledger, run.scope)
-            raise InputError(
-                f"the run {run.scope!r} cannot be extended before it is complete. Let it make its {had} planned "
-                "trials, or start a new run from it (start_from=)."
-            )
-        return run._extended(wanted)
+    @property
+    def used_up(self) -> bool:
+        """Whether no trial is left to be paid."""
+        return self.complete or self._replay.values_left <= 0
 
-    def newest(self) -> SearchRun:
-        """Return what the run was extended to by now, by whatever process: itself, if it was not."""
-        run = self
-        while (wanted := agreement.asked_in_all(run.ledger, agreement.name_of_extension(run.scope))) is not None:
-            run = run._extended(wanted)
-        return run
+    def progress(self) -> dict[str, object]:
+        """Return released facts only, as plain JSON data, for a dashboard."""
+        with self.lock:  # another thread may be learning from a release
+            return {
+                "private": self._replay.private and self.privatizer.private,
+                **self._replay.progress(),
+                **({} if self.space is None else {"recommended": self._replay.answer(self.space)}),
+                "mu_budget": self.ledger.mu,
+                "mu_spent": self._replay.spent.mu,
+                "trials_planned": self.plan.trials,
+                "trials_failed": self._outcomes.failures,
+            }
 
-    def _extended(self, in_all: Mapping[str, Any]) -> SearchRun:
-        had, spent = agreement.totals(self.ledger, self.scope)
-        grown = type(self)(
-            self.method,
-            self.privatizer,
-            scope=agreement.name_of_extension(self.scope),
-            space=self.first_space,
-            mu=None if in_all["mu"] is None else agreement.added_mu(in_all["mu"], spent),
-            seed=self.plan.settings.seed,
-            default=self.default,
-            start_from=self.scope,
-            in_all=in_all,
-            **{**self._settings, "trials": in_all["trials"] - had},
-        )
-        grown._values = self._values  # of trials that are under way
-        return grown
+    def missing(self) -> str:
+        """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
+        with self.lock:
+            self._replay.sync()
+            return self._replay.missing(outside=self._outside, spent_by_others=self._spent_by_others)

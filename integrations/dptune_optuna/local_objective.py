@@ -122,7 +122,7 @@ class LocalObjective:
         """Return the user's value, None if the function raised; refuse a trial that no sampler could learn from."""
         value: Any = shielded(self._function, ShieldedTrial(trial), lambda value: value)
         if value is not None and samplers and samplers[0].space is not None:  # None: the first trial decides
-            refuse_other_space(samplers[0].space, trial.distributions, trial.params)
+            refuse_other_space(samplers[0].space, trial.distributions)
         return value
 
     def try_out(self, parameters: Mapping[str, Any]) -> None:

@@ -158,20 +158,7 @@ class PrivateFunction:
         """Return whether as many trials have ended as planned, stopped ones among them."""
         if TrialState.PRUNED not in self._counted or run.plan.monitor_mu == 0:
             return False
-        return beside + len(study.get_trials(deepcopy=False, states=self._counted)) >= run.trials
-
-    def extend(self, study: optuna.Study, *, n_trials: int, mu: float | None = None) -> None:
-        """Give a study whose run is complete more trials and more budget; ``study.optimize`` goes on with them.
-
-        Nothing is paid twice, and a second call changes nothing. ``n_trials`` and ``mu``, a GDP budget, are in all;
-        default of ``mu`` is the study's and what is neither spent nor planned by others.
-
-        Raises:
-            InputError: the run is not complete, or has as much.
-            BudgetExhausted: the ledger has not that much; ``ledger.raise_budget`` raises it.
-        """
-        run = self._begun(study, "give n_trials= and mu= where it is planned")
-        self._runs.extend(study, run, n_trials, mu)
+        return beside + len(study.get_trials(deepcopy=False, states=self._counted)) >= run.plan.trials
 
     def _begun(self, study: optuna.Study, instead: str) -> SearchRun:
         if (run := self.run_of(study)) is None:
@@ -266,7 +253,7 @@ class PrivateObjective(PrivateFunction):
     def n_trials(self) -> int:
         """Number of trials of a complete run: pass it to ``study.optimize``."""
         for run in self._runs.known.values():
-            return run.trials
+            return run.plan.trials
         return self._runs.request.plan(None).trials
 
     def recommend(self, study: optuna.Study) -> Recommendation:

@@ -42,23 +42,20 @@ class UnprotectedValueWarning(UserWarning):
 class PrivateSampler(SpaceSampler):
     """Searches with one private run a study.
 
-    Decorate the objective with :meth:`objective`; it returns per-example losses. A method for numbers searches float
-    and int parameters, and the others are drawn at random.
+    Decorate the objective with :meth:`objective`; it returns per-example losses. Float and int parameters are searched,
+    and the others are drawn at random: with categories or conditions use :func:`dptune_optuna.choose`.
 
     Args:
         privatizer: holds the losses and pays.
         space: name -> Optuna distribution of the parameters to search, all of them in every trial, or a
-            ``dptune.Space``, which may have conditions. It is fixed when the study begins, in the ledger, and
-            parameters outside it are drawn at random. Default: those of the study's first finished trial; with a method
-            for any space what later trials suggest beyond them joins the search.
+            ``dptune.Space``. It is fixed when the study begins, in the ledger, and parameters outside it are drawn at
+            random. Default: the numbers of the study's first finished trial.
         method: a :class:`dptune.search.Method`; a subclass such as :class:`CentredSampler` has its own.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
-        default: your default configuration, with every searched parameter that is active in it. It is tried first, and
-            the recommendation is compared with it. The final estimate releases both levels.
-        start_from: name of a study that this ledger has paid for, with the same method, space and privatizer. The study
-            learns its released answers before the first trial. They cost nothing (docs/optuna.md).
+        default: your default configuration, with every searched parameter. It is tried first, and the recommendation
+            is compared with it. The final estimate releases both levels.
         unprotected: what becomes of a trial that was not run by a decorated objective. With "refuse", PrivacyError ends
             the study, and Optuna gets inf instead of the value. With "allow", for public objectives only, Optuna stores
             the value as it is, with an :class:`UnprotectedValueWarning`.
@@ -77,7 +74,6 @@ class PrivateSampler(SpaceSampler):
         n_trials: int | None = None,
         seed: int | None = None,
         default: Mapping[str, Any] | None = None,
-        start_from: str | None = None,
         warn_independent_sampling: bool = True,
         unprotected: Literal["refuse", "allow"] = "refuse",
         **settings: Any,
@@ -85,11 +81,9 @@ class PrivateSampler(SpaceSampler):
         name = type(self).__name__
         method = dptune.search.Method.chosen(self._method, method, front_end=name)
         method.refuse_unknown(settings, front_end=name)
-        self._choices = method.any_space
         self._allowed = allows_unprotected(unprotected)
-        identity = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(method, privatizer, mu, seed, settings, default, *identity)
+        request = SearchRequest(method, privatizer, mu, seed, settings, default, name, given_space(space))
         super().__init__(seed=request.seed, warn_independent_sampling=warn_independent_sampling)
         self._runs = StudyRuns(request, mixed=self._allowed)
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
@@ -102,7 +96,7 @@ class PrivateSampler(SpaceSampler):
             InputError: the sampler was made without a space, and no study has fixed one yet.
         """
         for run in self._runs.known.values():
-            return run.trials
+            return run.plan.trials
         request = self._runs.request
         if request.space is None:
             raise dptune.InputError(
@@ -120,7 +114,7 @@ class PrivateSampler(SpaceSampler):
         return None if run is None else run.space
 
     def _is_fixed(self, study: optuna.Study) -> bool:
-        return study.study_name in self._runs.known and not self._runs.discovers
+        return study.study_name in self._runs.known
 
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
@@ -231,10 +225,7 @@ class PrivateSampler(SpaceSampler):
 
 
 class CentredSampler(PrivateSampler):
-    """Centred joint releases in any search space. Trials are proposed in generations; each is two releases.
-
-    Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
-    configurations. One last release chooses among all trials of the process (``choice_share`` of mu^2).
+    """CMA-ES on centred joint releases. Trials are proposed in generations; each is two releases.
 
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
     It is an upper estimate of the mean loss, from everything released so far. Only differences from the centre of the

@@ -23,7 +23,8 @@ from dptune._checks import kind
 from dptune.losses.user_function import Function, Outcome, call_guarded, tried
 from dptune.privacy.seal.private import PerExampleLosses, without_traceback
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
-from dptune.search.replay import as_stored
+from dptune.search.final_estimate import as_stored
+from dptune.search.replay import other_parameters
 from dptune.search.run import SearchRun
 from dptune_optuna.spaces import logger
 
@@ -64,9 +65,10 @@ class ShieldedTrial:
     def _checked(self, parameter: str, suggest: Callable[[], Any]) -> Any:
         def suggested() -> Any:
             value, run, trial = suggest(), self._run, str(self.number)
-            recorded = None if run is None else run.recorded_parameters(trial)
-            if run and recorded is not None and {**recorded, **as_stored({parameter: value})} != recorded:
-                raise run.other_parameters(trial)
+            if run is not None and (charge := run.charge_of(trial)) is not None:
+                recorded = charge.note["parameters"]
+                if {**recorded, **as_stored({parameter: value})} != recorded:
+                    raise other_parameters(run.scope, trial)
             return value
 
         return self._passed(suggested)

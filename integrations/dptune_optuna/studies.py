@@ -30,10 +30,9 @@ from dptune.search.asked_loss import UNNAMED
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune_optuna.spaces import (
-    Discovery,
     differing,
-    given_space,
     logger,
+    numbers_of,
     refuse_other_space,
     to_distributions,
     to_space,
@@ -66,7 +65,6 @@ class StudyRuns:
         self._ends: weakref.WeakKeyDictionary[optuna.Study, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
         self.known: dict[str, SearchRun] = {}  # by the name of the study
         self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
-        self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
         self._warned = set[str]()  # of trials without parameters that are searched, of other ranges
 
     def of(self, study: optuna.Study) -> SearchRun | None:
@@ -79,7 +77,7 @@ class StudyRuns:
         space = request.space or request.stored_space(name)
         if space is None:
             suggested = self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study)
-            space = to_space(suggested, choices=request.method.any_space)
+            space = to_space(suggested)
         return None if space is None else self._begin(study, space)
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
@@ -87,7 +85,7 @@ class StudyRuns:
         with self.lock:  # of two first trials with different parameters, one begins
             if (run := self.of(study)) is not None:
                 return run
-            space = given_space(distributions, choices=self.request.method.any_space, whose="the first trial had")
+            space = numbers_of(distributions, whose="the first trial had")
             try:
                 return self._begin(study, space)
             except dptune.errors.BudgetMismatch:
@@ -106,12 +104,6 @@ class StudyRuns:
                 study.set_user_attr(MARK, self.request.ledger.mark())
                 self.known[name] = run
             return self.known[name]
-
-    def extend(self, study: optuna.Study, run: SearchRun, n_trials: int, mu: float | None) -> None:
-        """Let the study go on with what extends its run; see :meth:`dptune.SearchRun.extend`."""
-        with self.lock:
-            self.known[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
-        _announce(self.request, extension)
 
     def expect_end(self, study: optuna.Study, counted: tuple[TrialState, ...]) -> None:
         """Log how many of the planned trials were made, if the study ends before its plan is complete.
@@ -135,24 +127,25 @@ class StudyRuns:
 
     def _say_how_far(self, name: str, storage: BaseStorage, study: int, counted: tuple[TrialState, ...]) -> None:
         with suppress(Exception):  # at the end of a process the storage may be gone
-            if (run := self.known.get(name)) is None or not (missing := run.still_missing()):
+            if (run := self.known.get(name)) is None or not (missing := run.missing()):
                 return
             ended = storage.get_n_trials(study, state=counted)
-            if ended < run.trials:
+            if ended < run.plan.trials:
                 logger.warning(
-                    f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is "
+                    f"{ended} of {run.plan.trials} planned trials of the study {name!r} have ended, and the budget is "
                     f"divided among all of them. {RESUME}"
                 )
             elif run.space is not None:
                 logger.warning(
-                    f"{ended} trials of the study {name!r} have ended and {run.trials} were planned. {missing} {RESUME}"
+                    f"{ended} trials of the study {name!r} have ended and {run.plan.trials} were planned. {missing} "
+                    f"{RESUME}"
                 )
 
     def check_start(self, study: optuna.Study) -> None:
         """Refuse, before a model is trained, a study whose run could not begin."""
         self._check_ledger(study)
         name = study.study_name
-        self.request.check_start(name, self.request.space or self.request.stored_space(name))
+        self.request.check_start(name)
 
     def _check_ledger(self, study: optuna.Study) -> None:
         ledger = self.request.ledger
@@ -167,22 +160,15 @@ class StudyRuns:
                 'are public and belong to this search, make the sampler with unprotected="allow".'
             )
 
-    @property
-    def discovers(self) -> bool:
-        """Whether parameters that a later trial suggests join the search."""
-        return self.request.space is None and self.request.method.joined is not None
-
     def compare(self, run: SearchRun, trial: Trial) -> None:
-        """Compare what a function has suggested with the run's search space, which may grow if no space was given."""
+        """Compare what a function has suggested with the run's search space."""
         if run.space is None:
             return
         if self.request.space is not None:
-            refuse_other_space(run.space, trial.distributions, trial.params, kept=_KEPT)
+            refuse_other_space(run.space, trial.distributions, kept=_KEPT)
             return
         self._warn_of_other_ranges(run, run.space, trial)
-        if self.discovers:
-            self._discover(run, run.space, trial)
-        elif not run.space.contains(trial.params):
+        if not run.space.contains(trial.params):
             self._warn_once(
                 "parameters",
                 f"trial {trial.number} did not suggest all that the trial did that began the search: "
@@ -208,15 +194,8 @@ class StudyRuns:
             self._warned.add(kind)
             warnings.warn(text, stacklevel=4)
 
-    def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
-        with self.lock:
-            discovery = self._discovered.setdefault(trial.study.study_name, Discovery(space))
-            discovery.add_ended(trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
-            discovery.add(trial.params, trial.distributions)
-            run.join(discovery.space(run.space or space))  # here: the later of two threads knows what the earlier found
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}, "_ends": None}
+        return {**self.__dict__, "known": {}, "_suggested": {}, "_ends": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _ends=weakref.WeakKeyDictionary())
@@ -237,8 +216,8 @@ def _has_completed(study: optuna.Study) -> bool:
 
 def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = None) -> None:
     """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
-    if trial is not None and (sigma := run.sigma(str(trial.number))) is not None:
-        trial.set_user_attr(SIGMA, sigma)
+    if trial is not None and (charge := run.charge_of(str(trial.number))) is not None:
+        trial.set_user_attr(SIGMA, float(charge.description["sigma"]))
     stored = study.user_attrs
     progress = run.progress()
     facts = {ATTRIBUTE + fact: value for fact, value in progress.items()}
@@ -262,7 +241,7 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
         f"**Budget of the ledger** `{bar}` {100 * share:.0f}%: mu = {spent:.3g} of {budget:.3g} is spent",
         f"**A trial's value** is the {value_is}; `inf` as long as nothing is released about it.{noise} "
         "The smallest value is small mostly by its noise: it is not the recommendation.",
-        f"**Trials** {run.trials} planned, {progress['trials_failed']} failed in the process that wrote this",
+        f"**Trials** {run.plan.trials} planned, {progress['trials_failed']} failed in the process that wrote this",
         f"**Recommended** {_recommended(run, progress)}",
     ]
     return "\n\n".join(lines)

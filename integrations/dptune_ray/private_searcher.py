@@ -55,7 +55,7 @@ class PrivateSearcher(SpaceSearch):
                 f"searcher must be a ray.tune Searcher, such as OptunaSearch(); got {type(searcher).__name__}. With "
                 "none in mind use CentredSearch(privatizer, n_trials=...)."
             )
-        inapplicable = [name for name in ("when", "start_from", "param_space", "method") if name in settings]
+        inapplicable = [name for name in ("param_space", "method") if name in settings]
         VALUES.refuse_unknown(inapplicable, front_end=type(self).__name__)  # they are about a space of one's own
         super().__init__(privatizer, n_trials=n_trials, metric=metric, mode=mode or searcher.mode, **settings)
         if searcher.metric not in (None, metric):

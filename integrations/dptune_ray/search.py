@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeVar, Unpack
 
+from ray.tune.search.sample import Categorical
 from ray.tune.utils import merge_dicts
 
 import dptune
@@ -21,7 +22,7 @@ from dptune.search.answer import Recommendation
 from dptune.search.asked_loss import UNNAMED, AskedLoss
 from dptune.search.objective import Objective, ObjectiveOptions, allows_unprotected
 from dptune.search.request import SearchRequest
-from dptune.space import Conditions
+from dptune.space import OTHER_SPACES
 from dptune_ray.base import RunSearch
 from dptune_ray.reports import PUBLIC
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
@@ -39,8 +40,8 @@ write_memory_of_cmaes()  # here: a driver imports this before it has Tune pickle
 class SpaceSearch(RunSearch):
     """A Tune searcher with a vault.
 
-    Uniform and log-uniform floats and integers, quantised or not, are searched; by a method for any space ``choice``
-    among plain values, too. ``sample_from`` and choices of objects are drawn.
+    Uniform and log-uniform floats and integers, quantised or not, are searched; ``choice`` and ``sample_from`` are
+    drawn. With categories or conditions use :func:`dptune_ray.choose`.
 
     Args:
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
@@ -49,13 +50,9 @@ class SpaceSearch(RunSearch):
         method: a :class:`dptune.search.Method`; a subclass such as :class:`CentredSearch` has its own.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
-        default: your default configuration, with every searched parameter that is active in it. It is tried first, and
-            the recommendation is compared with it. :meth:`estimate` releases both losses. Default: the centre of the
-            search space is compared with.
-        start_from: name of a run of this ledger with the same method, space and privatizer, whose released answers are
-            learned before the first trial. They cost nothing (docs/optuna.md).
-        when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where a condition does not hold, the parameter is
-            ignored and its value is drawn. For methods for any space.
+        default: your default configuration, with every searched parameter. It is tried first, and the recommendation is
+            compared with it. :meth:`estimate` releases both losses. Default: the centre of the search space is compared
+            with.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
@@ -75,8 +72,6 @@ class SpaceSearch(RunSearch):
         mu: float | None = None,
         n_trials: int | None = None,
         default: Mapping[str, Any] | None = None,
-        start_from: str | None = None,
-        when: Conditions | None = None,
         seed: int | None = None,
         metric: str = METRIC,
         mode: str | None = None,
@@ -96,9 +91,8 @@ class SpaceSearch(RunSearch):
             settings={"trials": n_trials, **settings},
             default=flat(default) if isinstance(default, Mapping) else default,
             front_end=front_end,
-            start_from=start_from,
         )
-        self._when, self._default = when, default
+        self._default = default
         if (space := self._known_space()) is not None:
             self._request.plan(space)  # refuse early what does not fit the space
         self._named_loss = False  # of any trainable
@@ -107,13 +101,14 @@ class SpaceSearch(RunSearch):
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
     def _known_space(self) -> dptune.Space | None:
-        return to_space(self._domains, choices=self._request.method.any_space, when=self._when)
+        return to_space(self._domains)
 
     def _space(self) -> dptune.Space | None:
         space = self._known_space() or self._request.stored_space(self._name)
         if space is None:
-            what = "parameter" if self._request.method.any_space else "numerical parameter"
-            raise dptune.InputError(f"the search space has no {what} with more than one value to search.")
+            raise dptune.InputError(
+                f"the search space has no numerical parameter with more than one value to search. {OTHER_SPACES}"
+            )
         return space
 
     def vault_run(self) -> VaultRun:
@@ -133,6 +128,8 @@ class SpaceSearch(RunSearch):
         _ = self._request.privatizer.interval  # refuses an unknown clip before the vault is started
         self._serve(Vault, run)
         spends, warning = self._client.call(Vault.begin, run.described())
+        if drawn := [path for path, domain in self._domains.items() if isinstance(domain, Categorical)]:
+            _logger.warning(f"Drawn at random, and not searched: {', '.join(map(repr, drawn))}. {OTHER_SPACES}")
         self._loss.keep(self._request.ledger, self._name)
         _logger.log(logging.INFO if self._request.privatizer.private else logging.WARNING, spends)
         if warning:
@@ -226,23 +223,10 @@ class SpaceSearch(RunSearch):
         """
         return self._request.trials(self._name, self._space())
 
-    def extend(self, *, n_trials: int, mu: float | None = None) -> None:
-        """Give a complete run more trials and more budget, both in all; the next ``Tuner(...).fit()`` makes them.
-
-        The search continues from all it has learned. Asked for again it changes nothing. Default for ``mu``: the run's
-        and what is neither spent nor planned by others.
-
-        Raises:
-            InputError: the run is not complete, or has as much.
-            BudgetExhausted: the ledger has not that much; ``ledger.raise_budget`` raises it.
-        """
-        self._mode = self._stored_mode()
-        _logger.info(self.vault.call(Vault.extend, n_trials, mu))
-
     def recommend(self) -> Recommendation:
         """Return what the run ends with, and how much better than the default it is; never the best noisy value.
 
-        The constants of the search space are in it, so that it rebuilds the model, and active parameters only. What is
+        The constants of the search space are in it, so that it rebuilds the model. What is
         drawn instead of searched is in it as ``default`` has it, or not at all. Works without a cluster. A release that
         an error has kept from being made is made first, if the vault runs and has the losses for it.
         """
@@ -285,11 +269,8 @@ class SpaceSearch(RunSearch):
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
-        space = self._space()
         parameters = flat(config)
-        idle = [path for path in space or () if space and not space.active(path, parameters)]
-        missing = [path for path in lacking(config, self._param_space) if path not in idle]
-        if missing:
+        if missing := lacking(config, self._param_space):
             raise dptune.InputError(
                 f"the configuration has no value for {', '.join(map(repr, missing))} of the search space; nothing was "
                 "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
@@ -315,9 +296,7 @@ def _on_the_cluster(trainable: type[PrivateTrainable], config: Mapping[str, Any]
 
 
 class CentredSearch(SpaceSearch):
-    """Differentially private search in any space by centred joint releases; arguments: SpaceSearch.
-
-    Numbers are searched by CMA-ES (needs ``dptune[ray,cmaes]``), spaces with ``choice`` or ``when`` by mutations.
+    """Differentially private CMA-ES on centred joint releases (needs ``dptune[ray,cmaes]``); arguments: SpaceSearch.
 
     A generation is two releases and no trial has one of its own. A trial reports a careful estimate of its mean loss
     *less that at the centre of the search space*, from what is released when it ends.

@@ -1,8 +1,7 @@
 """Ray Tune's search spaces as parameters of a dptune space, and points of it as Tune configurations.
 
 A parameter in a nested dict is named by its path, "model/depth". Uniform and log-uniform floats and integers, quantised
-or not, are searched; by a method for any space ``choice`` among plain values, too. ``sample_from`` and choices of
-objects are drawn independently. Everything else is refused by name.
+or not, are searched. ``choice`` and ``sample_from`` are drawn independently. Everything else is refused by name.
 
 Tune shows a searcher the Tuner's space with *placeholders*, ``("__ref_ph", hash)``, for objects and functions, and puts
 these back when a trial is made. So a searcher proposes placeholders where the Tuner's space has them, and looks at its
@@ -22,8 +21,7 @@ from ray.tune.utils.util import unflatten_dict
 
 import dptune
 from dptune._checks import shown
-from dptune.parameters import key_of
-from dptune.space import Conditions, Value
+from dptune.space import Value
 
 Domains = dict[str, Any]  # path -> ray.tune Domain
 SEPARATOR = "/"
@@ -174,21 +172,10 @@ def _merged(ours: Any, theirs: Any) -> Any:
     return ours if hidden or isinstance(ours, sample.Domain) else theirs
 
 
-def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None = None) -> dptune.Space | None:
-    """Return the numerical parameters that can vary, and categorical ones if ``choices``; None if nothing varies."""
-    parameters = {path: _choice(domain) if choices else None for path, domain in domains.items()}
-    parameters = {path: p or _number(domains[path]) for path, p in parameters.items()}
-    searched = {path: p for path, p in parameters.items() if p is not None}
-    return dptune.Space(searched, when=when) if searched else None
-
-
-def _choice(domain: Any) -> dptune.Categorical | dptune.Float | dptune.Int | None:
-    if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2 or hides(domain):
-        return None
-    try:
-        return dptune.Categorical(domain.categories)
-    except dptune.InputError:
-        return None
+def to_space(domains: Domains) -> dptune.Space | None:
+    """Return the numerical parameters that can vary; None if nothing varies."""
+    searched = {path: p for path, domain in domains.items() if (p := _number(domain)) is not None}
+    return dptune.Space(searched) if searched else None
 
 
 def _number(domain: Any) -> dptune.Float | dptune.Int | None:
@@ -256,11 +243,7 @@ def _as_shown(value: Any, domain: Any, theirs: Any) -> Any:
 
 
 def rounded(domain: Any, value: Value) -> Value:
-    """Return a proposed value as Tune would draw it: a category as it is, a multiple of q on a quantised log scale."""
-    if isinstance(domain, sample.Categorical):
-        alike = (category for category in domain.categories if key_of(category) == key_of(value))
-        chosen: Value = next(alike, value)  # Tune may hide the category
-        return chosen
+    """Return a proposed value as Tune would draw it: a multiple of q on a quantised log scale."""
     q = _step(domain) if _is_log(domain) else None
     if q is None or not isinstance(value, float | int):
         return value

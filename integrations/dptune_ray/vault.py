@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.search.agreement import lineage
-from dptune.search.replay import VALUE, as_stored
+from dptune.search.final_estimate import as_stored
+from dptune.search.replay import VALUE
 from dptune_ray.vault_run import VaultRun
 
 REPORTED = "reported/"  # begins the public facts of a run that say what its trials were told
@@ -102,12 +102,6 @@ class Vault:
         """Make the releases that an error has kept from being made, if the losses for them are here."""
         self._run.make_up()
 
-    def extend(self, trials: int, mu: float | None) -> str:
-        """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
-        self._go_on(self._run.extend(trials=trials, mu=mu))
-        self._proposals = 0
-        return self.definition.request.announcement(self._run)
-
     def _go_on(self, run: dptune.SearchRun | None) -> None:
         """Forget trials that an earlier fit has lost, and how that ended."""
         self._begun = run
@@ -127,7 +121,7 @@ class Vault:
         if one.asked is not None:
             return one.asked
         expected = sum(each.asked is not None for each in self._trials.values())
-        if self._own and self._early and run.replay.values + self._early >= run.plan.trials:
+        if self._own and self._early and run.values + self._early >= run.plan.trials:
             return None  # the trials that were stopped take places of the plan
         if self._idle or expected >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
@@ -166,10 +160,7 @@ class Vault:
                 )
             self._trials[trial].at = dict(parameters)
             return None
-        if self._trials[trial].stage is Stage.TAKEN or run.space is None or run.complete:
-            return value
-        earlier = self._own and run.recorded_parameters(trial) is None  # of a run that this one extends
-        return value if earlier else None
+        return value if self._trials[trial].stage is Stage.TAKEN or run.space is None or run.complete else None
 
     def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.results.Estimate | None:
         """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
@@ -199,12 +190,7 @@ class Vault:
         return one.answer
 
     def _released(self, trial: str) -> dict[str, Any] | None:
-        """The trial's own release, of the run or of one that it extends."""
-        run = self._run
-        scopes = [self._run.scope]
-        if run.recorded_parameters(trial) is None:  # parts of the whole are looked up where there are any
-            scopes = lineage(self._ledger, run.scope, extended=True)[1:] if run.trials > run.plan.trials else []
-        charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
+        charge = self._ledger.find(self._run.scope, VALUE + trial)
         if charge is None or charge.value is None:
             return None
         value = self.definition.level(charge.value[0])
@@ -237,7 +223,7 @@ class Vault:
         self._early += 1
         try:
             if one.at is None:
-                self._run.unfinished.withdraw(trial)
+                self._run.withdraw(trial)
             else:
                 self._run.stopped(trial, one.at)
         except dptune.PlanComplete as error:
@@ -312,7 +298,9 @@ class Vault:
         """A trial's own release is in the ledger; an estimate from other releases is fixed there when told."""
         shown = self.definition.level(value)
         if self._own:
-            return {"parameters": as_stored(parameters), "value": shown, "sigma": self._run.sigma(trial)}
+            charge = self._run.charge_of(trial)
+            sigma = None if charge is None else float(charge.description["sigma"])
+            return {"parameters": as_stored(parameters), "value": shown, "sigma": sigma}
         fact = {"parameters": as_stored(parameters), "value": shown if math.isfinite(shown) else str(shown)}
         fixed: Any = self._ledger.fix(self.definition.scope, REPORTED + trial, fact)
         return dict(fixed)

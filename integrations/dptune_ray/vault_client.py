@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.search.replay import DEFAULT, FINAL
+from dptune.search.final_estimate import DEFAULT, FINAL
 from dptune_ray.actors import BYTES, ActorClient, answer_of
 from dptune_ray.vault import LossesMissing, Upload, Vault
 

@@ -47,7 +47,6 @@ class VaultRun:
             self.mode,
             request.mu,
             request.seed,
-            request.start_from,
             settings,
         )
         people = request.privatizer.fingerprint()

@@ -73,7 +73,8 @@ def search(folder: Path, url: str, method: str, number: int, charging: int, tria
     for trial in range(first, trials):
         name = str(trial) if method == "gibo" else f"{number}:{trial}"  # a lost value is asked for again
         run.check(name)
-        x = run.recorded_parameters(name) or run.ask()
+        charge = run.charge_of(name)
+        x = run.ask() if charge is None else charge.note["parameters"]
         run.finish(name, x, (x["a"] - PEOPLE) ** 2)
 
 

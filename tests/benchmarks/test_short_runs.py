@@ -1,13 +1,11 @@
 """Runs of seconds of the benchmarks: what they run is what they say, by the package's own mechanisms."""
 
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.curator import Curator
 from benchmarks.federated.problems import FederatedProblem
 from benchmarks.federated.runs import Method, run
 from benchmarks.frontier.headroom import kept, taken
@@ -20,15 +18,14 @@ from benchmarks.ldp.__main__ import EPSILONS, synthetic
 from benchmarks.ldp.runs import ALGORITHMS, ORDER_WISE, THEOREM, checkpoints, play
 from benchmarks.ldp.runs import DEFAULT as MULTIPLIER
 from benchmarks.measurements import scale, spaces
+from benchmarks.mixed_space import Categorical, Space
 from benchmarks.outsourced import __main__ as outsourced
 from benchmarks.public.measure import CV, DEFAULT, EXACT, RANDOM, Cell, measure, rivals
 from benchmarks.public.tables import TRIALS, Table
 from benchmarks.space_tasks import KINDS, space_task
-from dptune import Budget, Categorical, Float, LossPrivatizer, PrivacyLedger, Space
+from dptune import Float
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.subsampled import SubsampledGaussianPlan
-from dptune.privacy.mechanism import NoisyMin
-from dptune.privacy.noise import OpenDPNoise
 
 points = np.random.default_rng(0).random((80, 2))
 TINY = FederatedProblem("tiny", points, np.array([np.sin(3 * points[:, 0] + 0.1 * n) for n in range(4)]))
@@ -93,21 +90,6 @@ def test_every_task_takes_its_default_and_random_configurations(name: str) -> No
         assert losses.shape == (50,)
         assert np.isfinite(losses).all()
         assert task.clip[0] <= task.test_loss(parameters) <= task.clip[1]
-
-
-def test_the_simulated_choice_is_the_exponential_mechanism_of_the_package(tmp_path: Path) -> None:
-    n, names = 70, ("a", "b", "c")
-    privatizer = LossPrivatizer(PrivacyLedger(str(tmp_path / "x.db"), Budget.gdp(mu=1.0)), n=n, clip=(0.0, 3.0))
-    curators = [Curator(n, (0.0, 3.0), seed=seed, private=True) for seed in range(400)]
-    for j, name in enumerate(names):
-        for either in (privatizer, *curators):
-            either.observe(name, np.full(n, 1.0 + 0.02 * j))
-    query = privatizer.means_query(names, 0.5)
-    assert query == curators[0].means_query(names, 0.5)
-    noise = NoisyMin(OpenDPNoise()).scale(query, privatizer.sensitivity(query))
-    law = np.exp(-np.array([1.0, 1.02, 1.04]) / noise)
-    chosen = np.bincount([int(curator.choose(query)[0]) for curator in curators], minlength=3)
-    assert np.abs(chosen / 400 - law / law.sum()).max() < 0.12
 
 
 @pytest.mark.parametrize("subject", ["optuna gibo", "run centred"])

@@ -7,16 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.frontier import report as frontier
-from benchmarks.frontier.losses import Losses
 from benchmarks.ldp import __main__ as ldp
 from benchmarks.ldp.problems import KERNELS
 from benchmarks.ldp.runs import RESULTS, load
 from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
-from benchmarks.measurements import many_numbers
 from benchmarks.measurements.tails import report as tails
-from benchmarks.optuna import extending, pruning
-from benchmarks.optuna.extending import METHODS, TASKS, TRIALS, WAYS, Cell
+from benchmarks.optuna import pruning
 from benchmarks.public import report, searches
 from benchmarks.public.measure import PEOPLE, read
 from benchmarks.report import DOCS
@@ -39,17 +35,11 @@ def test_the_page_of_the_frontier_and_the_readme() -> None:
     tables = report.same(found, PEOPLE[:1]), report.shifted(found, PEOPLE[:1]), report.verdicts(found)
     assert missing("frontier.md", *tables, sentences) == []
     assert missing("../README.md", sentences) == []
-    losses = Losses(stored("frontier"))
-    assert missing("frontier.md", *(frontier.headline(losses, new=new) for new in (True, False))) == []
 
 
-@pytest.mark.parametrize(("name", "table"), [("many_numbers", many_numbers.table), ("tails", tails.comparison)])
+@pytest.mark.parametrize(("name", "table"), [("tails", tails.comparison)])
 def test_the_page_of_measurements(name: str, table: Any) -> None:
     assert missing("research/measurements.md", table(stored(name))) == []
-
-
-def test_the_page_of_choices_says_how_often_a_search_with_tails_does_harm() -> None:
-    assert missing("choose.md", tails.harm(stored("tails"))) == []
 
 
 def test_the_page_of_pruning_has_the_table_and_its_savings_and_ratios() -> None:
@@ -64,13 +54,6 @@ def test_the_page_of_pruning_has_the_table_and_its_savings_and_ratios() -> None:
         error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
         assert f"{1 - np.mean([one['epochs'] / usual['epochs'] for usual, one in pairs]):.0%}" in seen
         assert f"{np.mean(ratios):.2f} ± {error:.2f}".replace("0.", ".") in seen
-
-
-def test_the_page_of_optuna_has_the_table_of_extended_studies() -> None:
-    measured = stored("extending")
-    seeds = sorted({result["seed"] for result in measured})
-    cells = [Cell(t, m, k, w, s) for s in seeds for t in TASKS for m in METHODS for k in TRIALS for w in WAYS]
-    assert missing("research/optuna.md", extending.table(measured, cells)) == []
 
 
 def test_the_page_of_local_privacy_shows_the_stored_runs_and_nothing_else() -> None:

@@ -13,6 +13,7 @@ from choice_tools import CANDIDATES, PAIR, PEOPLE, PUBLIC, N, chosen, losses, pr
 from dptune.choice import planning
 from dptune.choice.public import flip_law, law
 from dptune.ledger.filter import Allowance
+from dptune.ledger.gdp import pure_from_mu
 from dptune.privacy.mechanism import Mechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
 from noises import NoNoise
@@ -37,8 +38,8 @@ def test_noise_is_laplace_where_choice_and_estimate_have_all_of_a_pair(
     assert (plan.share, plan.pure) == (share, share in planning.USUAL_OF_PURE)
     assert plan.estimate_mu > 0
     if plan.pure:
-        assert plan.epsilon == budget.stated_epsilon
-        assert plan.eta == (1 - share) * plan.epsilon
+        assert pure_from_mu(plan.mu) == pytest.approx(budget.stated_epsilon)
+        assert plan.eta == pytest.approx((1 - share) * (budget.stated_epsilon or 0.0))
     else:
         assert plan.choice_mu == pytest.approx(plan.mu * (1 - share) ** 0.5)
 
@@ -71,16 +72,16 @@ def test_choice_and_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
     assert found.cost == "epsilon=1"
 
 
-def test_a_budget_raised_between_plan_and_choice_asks_for_another_plan(tmp_path: Path) -> None:
+def test_a_budget_raised_between_plan_and_choice_asks_for_another_name(tmp_path: Path) -> None:
     V, p = PUBLIC, privatizer(tmp_path, budget=PAIR)
-    planned = dptune.PublicChoice(V, p, name="x", default_place=0)
+    dptune.PublicChoice(V, p, name="x", default_place=0)
     p.ledger.raise_budget(dptune.Budget.approximate_dp(2.0, 1e-5))
-    with pytest.raises(dptune.errors.BudgetMismatch, match="Plan it again"):
-        chosen(planned)
-    found = chosen(dptune.PublicChoice(V, p, name="x", default_place=0))
+    with pytest.raises(dptune.errors.BudgetMismatch, match="give this choice another name="):
+        dptune.PublicChoice(V, p, name="x", default_place=0)
+    found = chosen(dptune.PublicChoice(V, p, name="y", default_place=0))
     assert found.cost == "epsilon=2"
     p.ledger.raise_budget(dptune.Budget.approximate_dp(3.0, 1e-5))  # after the choice: its answer stays
-    assert dptune.PublicChoice(V, p, name="x", default_place=0).recorded() == found
+    assert dptune.PublicChoice(V, p, name="y", default_place=0).recorded() == found
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0.05, 0.001), (0.1, 0.999), (1.0, 0.9), (2.0, 0.5)])

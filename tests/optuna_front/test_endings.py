@@ -109,7 +109,7 @@ def test_a_study_that_ends_before_its_plan_says_so_once_at_its_end_or_with_its_r
     assert lines(caplog) == []
     del study
     (line,) = lines(caplog)
-    assert f"7 of {objective.run_of(create(stored(tmp_path), sampler)).trials} planned trials of the study" in line
+    assert f"7 of {objective.run_of(create(stored(tmp_path), sampler)).plan.trials} planned trials of the study" in line
     assert "study.optimize(objective) without n_trials" in line
     study = create(stored(tmp_path), sampler)
     study.optimize(objective, n_trials=1)
@@ -123,7 +123,8 @@ def test_a_study_that_ends_before_its_plan_says_so_once_at_its_end_or_with_its_r
 
 def test_choices_that_a_storage_changes_are_refused_before_anything_is_paid(tmp_path):
     def layered(trial):
-        return np.full(N, float(len(trial.suggest_categorical("layers", [(32,), (64, 64)]))))
+        rate = trial.suggest_float("rate", 0.0, 1.0)
+        return np.full(N, rate + len(trial.suggest_categorical("layers", [(32,), (64, 64)])))
 
     sampler = CentredSampler(open_privatizer(tmp_path), n_trials=12)
     with warnings.catch_warnings():

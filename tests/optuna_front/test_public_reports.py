@@ -12,9 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune.search.unfinished import FIRST_STOPPED
-from dptune_optuna import CentredSampler
-from harness import N, begun, create, open_ledger, open_privatizer, people_s_losses
+from dptune.search.outcomes import FIRST_STOPPED
+from harness import N, begun, open_ledger, people_s_losses
 
 WORDS = "the trial's number, known to everybody"
 
@@ -72,27 +71,6 @@ def test_pruned_trials_cost_nothing_and_are_trials_of_the_plan(tmp_path, kind, p
     assert objective.estimate(study, best).private  # the study is over, whether or not its values are all released
     assert len(study.trials) == len(states)
     assert "private" in objective.try_out({"x": 0.1, "y": 1.0})
-
-
-def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path):
-    """It counts in its generation as a failed evaluation does, whatever its losses would have been."""
-
-    def good_only_where_pruned(trial):
-        x, _ = trial.suggest_float("x", -1, 1), trial.suggest_categorical("kind", ["a", "b"])
-        trial.report_public(float(x > 0), 1)
-        if trial.should_prune():
-            raise optuna.TrialPruned
-        return np.full(N, 2.0 if x <= 0 else 0.0)
-
-    space = dptune.Space({"x": dptune.Float(-1, 1), "kind": dptune.Categorical(["a", "b"])})
-    sampler = CentredSampler(open_privatizer(tmp_path, mu=1e3), space, n_trials=24, seed=1)
-    positive = Rule(lambda trial: trial.number > 2 and bool(trial.intermediate_values[1]))
-    study = create(None, sampler, pruner=positive)
-    study.optimize(sampler.objective(public=WORDS)(good_only_where_pruned))
-    assert sampler.run_of(study).complete
-    assert len(study.trials) == sampler.n_trials
-    kept = [trial.params for trial in study.trials if trial.state == TrialState.COMPLETE]
-    assert dict(sampler.recommend(study)) in kept
 
 
 def test_a_study_whose_trials_are_all_pruned_ends(tmp_path, caplog):

@@ -9,7 +9,7 @@ import pytest
 import dptune
 import dptune_ray
 from by_hand import CONFIG, a_trial, begin, local, made, open_private, reporting, value_of
-from dptune.search.unfinished import FIRST_STOPPED
+from dptune.search.outcomes import FIRST_STOPPED
 from dptune_ray.reports import public_reports
 from ray_harness import open_centred, open_ledger, open_privatizer
 from ray_people import losses

@@ -236,16 +236,3 @@ def test_a_trial_that_runs_again_reports_the_same_and_its_losses_count_once_afte
 def test_withheld_values_of_dp_gibo_are_the_worst_in_both_modes(tmp_path, mode, function, worst):
     search = DPGIBOSearch(open_privatizer(tmp_path), SPACE, n_trials=12, seed=1, monitor_share=0.0)
     assert set(run(begin(search, mode), 4, function)[1]) == {worst}
-
-
-def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actors):
-    search = begin(open_centred(open_privatizer(tmp_path), mu=0.6))
-    configs, _ = run(search)
-    search.extend(n_trials=20, mu=0.9)
-    again = restarted(tmp_path, local_actors)
-    again.extend(n_trials=20, mu=0.9)  # the script is run again
-    more, _ = run(again, first=100)
-    assert (len(configs), len(more)) == (12, 8)
-    assert again.n_trials == again.progress()["trials_planned"] == 20
-    new = open_centred(open_privatizer(tmp_path), name="new", mu=0.4, start_from="run, extended")
-    assert new.recommend() == pytest.approx(again.recommend())

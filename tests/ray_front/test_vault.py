@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dptune
-from dptune.search import SELECTION, VALUES
+from dptune.search import VALUES
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import Actor, in_parts
 from dptune_ray.spaces import domains_of, to_space
@@ -198,49 +198,3 @@ def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_
         with pytest.raises(dptune.errors.BudgetMismatch, match=words):
             call()
     assert len(open_ledger(tmp_path).charges()) == 1
-
-
-def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_after_a_restart(tmp_path):
-    settings = {"mu": 0.5, "trials": 4}
-    vault = values_vault(tmp_path, **settings)
-    told = {trial: finish(vault, trial) for trial in "abcd"}
-    assert vault.ask("e") is None
-    assert "makes 4 trials" in vault.extend(8, 0.8)
-    again, spent = values_vault(tmp_path, **settings), open_ledger(tmp_path).spent()
-    assert {trial: again.check(trial, POINT) for trial in told} == told
-    assert (again.reported("a"), again.check("e", POINT)) == (told["a"], None)
-    with pytest.raises(dptune.errors.KeyConflict):
-        again.check("a", {**POINT, "x": 0.2})
-    assert open_ledger(tmp_path).spent() == spent
-    again.extend(8, 0.8)  # the script is run again
-    more = {trial: finish(again, trial) for trial in "efgh"}
-    assert again.ask("i") is None
-    assert open_ledger(tmp_path).spent() <= 0.8
-    assert {trial: values_vault(tmp_path, **settings).check(trial, POINT) for trial in more} == more
-
-
-class Full(dptune.PrivacyLedger):
-    """Has no place for an answer while it is full."""
-
-    full = True
-
-    def record(self, *about, **options):
-        if self.full:
-            raise dptune.LedgerError("disk full")
-        return super().record(*about, **options)
-
-
-def test_the_last_release_that_an_error_has_kept_from_being_made_is_made_up_for(tmp_path):
-    ledger = Full(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))
-    vault = Vault(a_run(privatizer, method=SELECTION, mu=0.9, trials=3, default={"x": 0.9, "y": 9.0}))
-    for trial in "ab":
-        finish(vault, trial, vault.ask(trial))
-    with pytest.raises(dptune.LedgerError):
-        finish(vault, "c", vault.ask("c"))
-    ledger.full = False
-    vault.make_up()
-    assert vault._run.complete
-    (choice,) = open_ledger(tmp_path).charges("run", prefix="choice")
-    assert choice.value is not None
-    assert open_ledger(tmp_path).spent() <= 0.9

@@ -12,11 +12,12 @@ from scipy.stats import binom
 
 from benchmarks.measurements.tails.__main__ import recommended
 from benchmarks.measurements.tails.tasks import make
-from dptune import Float, Space
+from benchmarks.mixed_space import Space
+from dptune import Float
 
 RUNS = {"bowl": 120, "minority loses": 60, "nothing to gain": 60}
 TRIALS, SURE = 36, 1e-3
-CLIPS_HALF = {"tuning": {"quantile": 0.5, "saturated": 0.6}, "choice_share": 0.0}
+CLIPS_HALF = {"tuning": {"quantile": 0.5, "saturated": 0.6}}
 
 
 def with_more_numbers(task, more=9):

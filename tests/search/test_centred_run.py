@@ -7,8 +7,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from dptune import Float, Space
-from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, at, keys, to_the_end, trial, trials
+from runs import CENTRED_RUN, SPACE, at, keys, to_the_end, trial, trials
 
 start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
 EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]
@@ -81,7 +80,7 @@ def test_workers_with_too_few_trials_each_say_what_is_missing(ledger):
     workers = [start(ledger) for _ in range(8)]
     for i in range(TRIALS + 4):
         trial(workers[i % 8], str(i))
-    assert re.search(r"0 of 4 generations.*n_jobs", workers[0].still_missing())
+    assert re.search(r"0 of 4 generations.*n_jobs", workers[0].missing())
     with pytest.warns(UserWarning, match=r"centre of the search space.*0 of 4 generations.*n_jobs"):
         centre = workers[1].recommend()
     assert centre == centre.defaults == SPACE.decode(np.full(2, 0.5))
@@ -89,34 +88,5 @@ def test_workers_with_too_few_trials_each_say_what_is_missing(ledger):
     assert ledger.spent() == 0.0
     to_the_end(workers[1])
     assert not workers[2].complete
-    assert workers[2].still_missing() == ""  # it looks at the ledger first
+    assert workers[2].missing() == ""  # it looks at the ledger first
     assert workers[2].complete
-
-
-# ---- another process makes the space wider ------------------------------------------------------------------
-
-WIDER = Space({**MIXED_SPACE, "later": Float(0.0, 1.0)}, when=MIXED_SPACE.when)
-
-
-def finish_in_order(run, name, point=None):
-    return run.finish(name, point or run.ask(trial=name), np.linspace(0.0, 1.0, MIXED_RUN.n))
-
-
-def test_an_answer_in_a_wider_space_is_learned_while_a_trial_is_finished(ledger):
-    ours, theirs = MIXED_RUN.start(ledger), MIXED_RUN.start(ledger)
-    theirs.join(WIDER)
-    for i in range(MIXED_RUN.batch - 1):
-        for run, name in ((ours, f"ours {i}"), (theirs, f"theirs {i}")):
-            finish_in_order(run, name)
-    point, sync, left = ours.ask(trial="ours, last"), ours.replay.sync, ["theirs, last"]
-
-    def sync_before_the_others_answer(**options):
-        learned = sync(**options)
-        if left:
-            finish_in_order(theirs, left.pop())
-        return learned
-
-    ours.replay.sync = sync_before_the_others_answer
-    assert not math.isnan(finish_in_order(ours, "ours, last", point))
-    assert ours.space == theirs.space == WIDER
-    assert ours.recommend() == theirs.recommend()

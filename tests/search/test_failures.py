@@ -53,4 +53,4 @@ def test_drive_completes_a_run_though_trials_fail_and_ends_unpaid_where_all_do(l
         tell=lambda name, value: told.append(value),
     )
     assert run.complete
-    assert len(told) >= run.trials
+    assert len(told) >= run.plan.trials

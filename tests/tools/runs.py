@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dptune import CENTRED, GIBO, Categorical, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, Question
-from dptune.search import SELECTION, VALUES, Method, Rounds, RoundSettings, RunPlan
+from dptune.search import VALUES, Method, Rounds, RoundSettings, RunPlan
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
-MIXED_SPACE = Space(
-    {**SPACE, "kind": Categorical(["x", "y", "z"]), "c": Float(0.0, 1.0), "fixed": Categorical([7])},
-    when={"c": {"kind": ["y"]}},
-)
 
 
 class RandomPoints(Rounds):
@@ -44,7 +40,7 @@ class RandomPoints(Rounds):
 
 def plan_toy(facts, *, trials=12, clip=0.4):
     mu, radius = facts.mu * math.sqrt(0.85), clip * facts.loss_range
-    settings = RoundSettings(facts.d, trials // 3, 3, mu, radius, facts.seed)
+    settings = RoundSettings(facts.d, trials // 3, 3, mu, radius, seed=facts.seed)
     return RunPlan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=6)
 
 
@@ -133,18 +129,11 @@ CENTRED_RUN = Kind(
     first_round=5,
     first_question="share",
 )
-MIXED_RUN = replace(
-    CENTRED_RUN,
-    name="mixed",
-    space=MIXED_SPACE,
-    state=lambda run: [generation.points.tolist() for generation in run.algorithm.generations],
-)
 TOY = Method("toy", plan_toy, RandomPoints, shared_slots=True)
 TOY_RUN = Kind("toy", TOY, {}, 30, 12, 3, 4, "round", lambda run: run.algorithm.winners, first=3, first_round=3)
-KINDS = [GIBO_RUN, CENTRED_RUN, MIXED_RUN, TOY_RUN]
+KINDS = [GIBO_RUN, CENTRED_RUN, TOY_RUN]
 
 # what asks nothing has no rounds: it passes what is about runs of all kinds
-SELECTION_RUN = replace(CENTRED_RUN, name="selection", method=SELECTION, settings={"trials": 5}, trials=5)
 VALUES_RUN = replace(GIBO_RUN, name="values", method=VALUES, settings={"trials": 6}, trials=6, space=None)
 
 

@@ -21,7 +21,7 @@ import pytest
 from ray import tune
 
 from audit_tools import dump, run_forked
-from dptune import Categorical, Float, InputError, PlanComplete, Space
+from dptune import Float, InputError, Int, PlanComplete, Space
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import NoiseSource, OpenDPNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, quasi_random
@@ -262,11 +262,11 @@ def test_a_best_that_is_shown_with_its_own_score_is_found() -> None:
 
 # ---- what a repeat draws ----------------------------------------------------------------------------------
 
-SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "model/kind": Categorical(["a", "b"])})
+SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "model/kind": Int(1, 2)})
 MANY = Repeats.poisson(30)
 TUNE = {
     "rate": tune.loguniform(1e-3, 1.0),
-    "model": {"kind": tune.choice(["a", "b"]), "depth": tune.randint(1, 9)},
+    "model": {"kind": tune.choice([1, 2]), "depth": tune.randint(1, 9)},
     "k": 5,
 }
 
@@ -276,7 +276,7 @@ def test_a_list_fills_the_space_evenly_and_is_the_same_for_everybody() -> None:
     assert listed == quasi_random(SPACE, 64) != quasi_random(SPACE, 64, seed=1)
     decades = np.floor(np.log10([each["rate"] for each in listed]))
     assert max(np.unique(decades, return_counts=True)[1]) <= 22
-    assert {each["model/kind"] for each in listed} == {"a", "b"}
+    assert {each["model/kind"] for each in listed} == {1, 2}
 
 
 def test_each_repeat_is_one_of_the_candidates_in_optuna_and_in_ray(fast_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_each_repeat_is_one_of_the_candidates_in_optuna_and_in_ray(fast_path: Pa
 
     def objective(trial: Any) -> tuple[str, np.ndarray]:
         rate = trial.suggest_float("rate", 1e-3, 1.0, log=True)
-        seen.append((rate, trial.suggest_categorical("model/kind", ["a", "b"]), trial.suggest_int("depth", 1, 9)))
+        seen.append((rate, trial.suggest_categorical("model/kind", [1, 2]), trial.suggest_int("depth", 1, 9)))
         return "model", np.full(N, rate)
 
     both = ledgers(fast_path, law=MANY)

@@ -51,10 +51,12 @@ def recommended(
     noise = zlib.crc32(repr((task.name, task.n, mu, seed)).encode())
     curator = Curator(task.n, task.clip, seed=noise, private=True, mu=mu if rest is None else rest)
     about = {"trials": trials, "default": task.default, **settings}
-    run = SearchRun(CENTRED, curator, scope="t", space=task.space, seed=seed, **about)
+    run = SearchRun(CENTRED, curator, scope="t", space=task.space.numbers, seed=seed, **about)
     for trial in range(run.plan.trials):
         parameters = run.ask()
         run.finish(str(trial), parameters, task.losses(parameters))
+    found = run.recommend()
+    run.estimate(found, task.losses(found), default=None if found == task.default else task.losses(task.default))
     return run.recommend()
 
 

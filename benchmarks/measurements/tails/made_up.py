@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask
-from dptune import Float, Space
+from benchmarks.mixed_space import Space
+from dptune import Float
 
 Parameters = Mapping[str, Any]
 

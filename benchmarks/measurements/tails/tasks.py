@@ -36,7 +36,8 @@ from benchmarks.measurements.tails.models import (
     regression,
     tree,
 )
-from dptune import Float, Int, Space
+from benchmarks.mixed_space import Space
+from dptune import Float, Int
 from dptune.losses.functions import EPS
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "tails"

@@ -46,7 +46,7 @@ def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
 
 def design(space: Space, count: int, *, seed: int = 0) -> list[Key]:
     """Every point of the space if there are at most ``count``, else a Sobol design, rounded; all distinct."""
-    cells = [parameter.cells for parameter in space.numbers.values()]
+    cells = [parameter.cells for parameter in space.values()]
     if all(cells) and math.prod(c or 0 for c in cells) <= count:
         grid = np.indices([c or 0 for c in cells]).reshape(len(cells), -1).T  # (M, d)
         points: FloatArray = (grid + 0.5) / np.array(cells, dtype=np.float64)

@@ -58,7 +58,6 @@ class LDPRun:
         count = at_least("count", count, 1)
         if middle is None:
             raise InputError(f"centre must be a finite number; got {shown(centre)}.")
-        space.refuse_choices(type(self).__name__)
         self.space = space
         self._sign = 1.0 if boolean("maximize", maximize) else -1.0
         self._centre = middle
@@ -163,5 +162,5 @@ def _keys(space: Space, candidates: Sequence[Mapping[str, Value]]) -> list[Key]:
 
 def _on_the_grid(space: Space, key: Key) -> Key:
     numbers = [value for value in key if isinstance(value, float | int)]  # all of them
-    pairs = zip(space.numbers.values(), numbers, strict=True)
+    pairs = zip(space.values(), numbers, strict=True)
     return tuple(float(v) if isinstance(p, Float) and p.step is None else p.decode(p.encode(v)) for p, v in pairs)

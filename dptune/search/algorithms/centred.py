@@ -1,4 +1,4 @@
-"""Centred joint releases: a private search that asks for differences only, in any search space.
+"""Centred joint releases: a private search for numbers that asks for differences only.
 
     lambda       population: new points of a generation          G    number of generations
     r            references: the best earlier points, asked again in every generation
@@ -8,22 +8,27 @@
     C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
     kappa        saturation: at first, before centring, each person's losses are cut at their median + kappa C / sqrt(m)
     mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
+    M, sigma, S  mean, step size and covariance of CMA-ES's distribution
 
 One generation:
 
-1. propose lambda points: of many candidates each proposal is the best one under a function drawn from the surrogate's
-   posterior given all released values. In a space of numbers candidates are those of CMA-ES
-   (:mod:`dptune.search.algorithms.centred_cma`); with categories and conditions random draws and mutations of the best
-   points (:mod:`dptune.search.algorithms.centred_mixed`);
+1. propose lambda points: each proposal is the best one, of many candidates of CMA-ES, under a function drawn from the
+   surrogate's posterior given all released values;
 2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
    converges people agree, C shrinks, and so does the noise;
 3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
    whose evaluation failed counts, for each person, as their mean over the other points plus C / sqrt(m);
 4. fit the surrogate (:mod:`dptune.search.gp.grouped`) to all released values, with their known noise: what earlier
-   generations said takes noise away.
+   generations said takes noise away. CMA-ES is told its means.
 
 The references tie the generations together: each is known up to a constant of its own only. Their losses are with
 the curator anyway, so they cost no trial.
+
+The first points come from CMA-ES's first distribution, until what was released tells points apart. CMA-ES begins at the
+weighted mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
+
+CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
+al., arXiv 2205.13482; both from the `cmaes` library.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from dptune._arrays import Matrix, Vector
+from dptune.errors import MissingExtra
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, Question
 from dptune.search.algorithms.centred_settings import CentredSettings
 from dptune.search.algorithms.rounds import Rounds
@@ -43,6 +49,8 @@ from dptune.search.gp.grouped import Group, GroupedRegression
 
 SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
 PROPOSALS = 4  # proposals made at once, in generations
+EVIDENCE = 12.0  # nats by which the surrogate must fit better than a constant, for CMA-ES to begin before it has to
+RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Generation:
 
 
 class Centred(Rounds):
-    """The releases and what is learned from them; subclasses say where to look and what to recommend.
+    """The algorithm; holds public data only.
 
     One generation: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each; have its two questions answered,
     the share of unclipped people and the centred mean, and ``learn`` each answer. Points of one's own are welcome, and
@@ -81,15 +89,17 @@ class Centred(Rounds):
         self.radius = settings.radius  # C
         self.generations: list[Generation] = []
         self.surrogate = GroupedRegression(settings.d)  # f ~ GP, values of a generation = f(points) + constant + noise
-        self._recalled = 0  # generations that other runs have paid for
         self._followed = 0  # generations whose share of unclipped people is released
         self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
         self._first_slot = 0  # of this generation that was asked for
+        self.means: list[Vector] = [np.full(settings.d, 0.5)]  # M of each generation
+        self.cma = _engine(settings, self.means[0])
+        self.explores = settings.tuning.explored > 0
 
     @property
     def rounds(self) -> int:
-        """G, and the generations of the runs that this one starts from."""
-        return self.before + int(self.settings.generations)
+        """G."""
+        return int(self.settings.generations)
 
     @property
     def batch(self) -> int:
@@ -116,7 +126,14 @@ class Centred(Rounds):
 
     def _propose(self, rng: np.random.Generator) -> Matrix:
         """Return proposals for the generation, (PROPOSALS lambda, d); they depend on released values only."""
-        raise NotImplementedError
+        s, tuning = self.settings, self.settings.tuning
+        count = PROPOSALS * s.population
+        self.cma.reseed_rng(int(rng.integers(2**31)))
+        X = np.array([_point(self.cma.ask()) for _ in range(max(tuning.candidates * s.population, count))])
+        # rows of X ~ N(M, sigma^2 S), cut to the cube
+        if tuning.candidates == 1 or not self.generations:
+            return X[:count]
+        return self._best_under_drawn_functions(X, rng, spread=1.0 if self.explores else tuning.spread)
 
     def _best_under_drawn_functions(self, candidates: Matrix, rng: np.random.Generator, spread: float) -> Matrix:
         """Of the candidates (k, d) the best under each of PROPOSALS lambda functions f_j, each point once.
@@ -128,19 +145,6 @@ class Centred(Rounds):
         for f in F.T:
             taken.append(next(int(i) for i in np.argsort(f) if int(i) not in taken))
         return candidates[taken]
-
-    @property
-    def centre(self) -> Vector:
-        """The point that values are compared with, (d,): the centre of the search space."""
-        raise NotImplementedError
-
-    def best_points(self, count: int) -> Matrix:
-        """Return this run's points with the smallest posterior means, best first, (at most count, d)."""
-        return self._best_of(self.generations[self._recalled :])[:count]
-
-    def _best_of(self, generations: list[Generation]) -> Matrix:
-        X = np.unique(np.vstack([np.zeros((0, self.settings.d)), *(g.points for g in generations)]), axis=0)
-        return np.asarray(X[np.argsort(self.surrogate.mean(X), kind="stable")])
 
     # ---- 2. and 3. ask -----------------------------------------------------------------------------
 
@@ -182,10 +186,6 @@ class Centred(Rounds):
             self._tell(Generation.from_note(note, answer, sigma))
             self._keep_references()
 
-    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
-        super().recall(key, note, answer, sigma)
-        self._recalled = len(self.generations)
-
     def _followed_to(self, C: float, share: float) -> float:
         """C exp(-rate (share - quantile)), not below its floor; a noisy share may leave [0, 1], and exp overflow."""
         tuning = self.settings.tuning
@@ -198,6 +198,41 @@ class Centred(Rounds):
         self.generations.append(generation)
         newest = Group(generation.points, generation.values, generation.sigma)
         self.surrogate.fit([*self.surrogate.groups, newest])
+        X = generation.points[: generation.new]
+        if not self.explores:
+            self.cma.tell([(x, float(f)) for x, f in zip(X, self.surrogate.mean(X), strict=True)])
+            self.means.append(np.array(self.cma.mean, dtype=np.float64))
+            return
+        self.means.append(self._better_half())
+        self.explores = not self._knows_enough()
+        if not self.explores:
+            self.cma = _engine(self.settings, self.means[-1])
+
+    def _knows_enough(self) -> bool:
+        """Whether CMA-ES may begin to move."""
+        tuning = self.settings.tuning
+        explored = sum(generation.new for generation in self.generations)
+        if explored < tuning.explored or explored >= tuning.most_explored:
+            return bool(explored >= tuning.explored)
+        return self.surrogate.evidence() >= EVIDENCE
+
+    def _better_half(self) -> Vector:
+        """The mean of the better half of the n points so far, weighted as CMA-ES weights a generation, (d,).
+
+        sum_i w_i x_{i:n} / sum_i w_i, with w_i = log((n + 1) / 2) - log i.
+        """
+        X = np.vstack([generation.points[: generation.new] for generation in self.generations])
+        w = np.log((len(X) + 1) / 2) - np.log(np.arange(1, len(X) // 2 + 1))
+        better = X[np.argsort(self.surrogate.mean(X), kind="stable")[: len(w)]]
+        return np.asarray(w @ better / w.sum())
+
+    def recommend(self) -> Vector:
+        """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
+
+        Never the argmin of noisy values.
+        """
+        average = np.clip(np.mean(self.means[-self.settings.tuning.average :], axis=0), 0.0, 1.0)
+        return self.surrogate.minimiser(average, reach=self.settings.tuning.reach)
 
     def _keep_references(self) -> None:
         """Of the points that were asked about keep the best ``references``, and the default configuration."""
@@ -214,7 +249,7 @@ class Centred(Rounds):
 
         E[f(x) - f(centre)] + its standard deviation: with the mean alone a lucky early guess would stay the best trial.
         """
-        difference = self.difference(x, self.centre)
+        difference = self.difference(x, self.means[0])
         return None if difference is None else sum(difference)
 
     def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
@@ -223,3 +258,24 @@ class Centred(Rounds):
 
     def progress(self) -> dict[str, object]:
         return {**super().progress(), "radius": self.radius}
+
+
+def _engine(settings: CentredSettings, mean: Vector) -> Any:
+    """CMA-ES around a mean, or CMA-ES with margin if a coordinate has cells."""
+    try:
+        from cmaes import CMA, CMAwM
+    except ImportError:
+        raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
+    common: dict[str, Any] = {"population_size": settings.population, "seed": settings.seed}
+    common |= {"sigma": settings.tuning.sigma, "n_max_resampling": RESAMPLINGS}
+    if not any(settings.tuning.steps):
+        return CMA(mean=mean, bounds=np.tile([0.0, 1.0], (settings.d, 1)), **common)
+    steps = np.array(settings.tuning.steps)
+    low = steps / 2  # the first cell's middle
+    high = 1 - steps / 2  # the last cell's middle
+    return CMAwM(mean=np.clip(mean, low, high), bounds=np.column_stack([low, high]), steps=steps, **common)
+
+
+def _point(asked: Any) -> Vector:
+    """CMA-ES with margin returns the rounded point and the one it was rounded from."""
+    return np.asarray(np.clip(asked[0] if isinstance(asked, tuple) else asked, 0.0, 1.0))

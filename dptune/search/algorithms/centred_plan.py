@@ -10,31 +10,22 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dptune._checks import at_least
-from dptune._checks import share as share_of
+from dptune._checks import at_least, share
 from dptune.errors import InputError
-from dptune.search.algorithms.centred_cma import CentredCMA
-from dptune.search.algorithms.centred_mixed import CentredMixed, joined
+from dptune.search.algorithms.centred import Centred
 from dptune.search.algorithms.centred_settings import CentredSettings, Tuning
 from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
 from dptune.space import Space
 
-NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
+NAME = "CMA-ES on centred releases"
 RADIUS = 0.4  # the first C, in units of the loss's range
-QUANTILE = 0.5  # share of people that C aims to leave unclipped where noise is large, and with categories or conditions
+QUANTILE = 0.5  # share of people that C aims to leave unclipped where noise is large
 MOST_UNCLIPPED = 0.8  # the same where noise is small
 PER_DOUBLING = 0.2  # how much larger it gets when n mu / sqrt(trials) doubles,
 BEYOND = 15.0  # from here on
 CAREFUL, MOST_CAREFUL = 0.95, 0.99  # the same with few numbers, where noise is large and where it is small
-SPREAD, MIXED_SPREAD = 0.5, 1.0  # of the functions drawn; the second with categories or conditions
-CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the end, with categories or conditions
-GUARD = 0.5  # the same with fewer than 11 numbers and a default configuration, which the choice protects,
-GUARD_OF_FEW = 0.7  # and with at most
-FEW = 3  # of them, where half of the trials look at the whole cube first; with more a third do
-GUARD_OF_MANY = 0.3  # the same with 11 or more
-AMONG = 30  # points that are chosen among then, beside the default configuration
-SATURATION, MIXED_SATURATION = 2.0, 4.0  # kappa; the second with categories or conditions
-SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
+SATURATION = 2.0  # kappa
+SATURATED = 0.6  # share of the generations in which losses are saturated, with many numbers
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
@@ -80,7 +71,7 @@ def careful_quantile(n: int, mu: float, points: int, generations: int) -> float:
 
 def cell_widths(space: Space) -> tuple[float, ...]:
     """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
-    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.numbers.values()]
+    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.values()]
     return tuple(widths) if any(widths) else ()
 
 
@@ -90,133 +81,69 @@ def plan_centred(
     trials: int | None = None,
     population: int | None = None,
     radius: float | None = None,
-    choice_share: float | None = None,
     final_share: float = 0.05,
     tuning: Mapping[str, Any] | None = None,
 ) -> RunPlan:
     """Return a plan; what is None is chosen from the public facts.
-
-    A run that starts from another has its population, ``explored`` and ``most_explored``, as CMA-ES goes on with it,
-    and its version of the defaults.
 
     Args:
         facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         population: lambda; default as CMA-ES, less if that leaves fewer generations.
         radius: the first C; default 0.4 of the loss's range.
-        choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
-            ``final_share`` leaves .7 with categories or conditions, among all trials; .5 with fewer
-            than 11 numbers and a ``default``, .7 with at most 3 and .3 with 11 or more, among the 30 trials that are
-            best by all answers and the default, which has ten elevenths of the odds; without a ``default`` 0.
         final_share: share of mu^2 for the final estimate.
         tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; those that are not
             given are chosen by :func:`usual_tuning`.
     """
     d = facts.d
-    mixed = facts.space is not None and not facts.space.plain
     trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
     tuned = Tuning.checked(tuning)
-    if facts.parent is not None:
-        same = facts.parent["settings"]
-        population = _the_same("population", population, same["population"])
-        tuned |= {name: _the_same(name, tuned.get(name), same[name]) for name in ("explored", "most_explored")}
     if population is None:
-        fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
-        population = default_population(d, trials, generations=fewest)
+        population = default_population(d, trials, generations=max(min(d, GENERATIONS), FEWEST_GENERATIONS))
     population = at_least("population", population, 4)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations = trials // population
-
-    kept = share_of("final_share", final_share)
-    if choice_share is None:
-        choice_share = _choice(d, mixed=mixed, default=facts.default is not None) * (1 - kept)
-    kept = share_of("final_share + choice_share", kept + share_of("choice_share", choice_share))
-    searched = facts.mu * math.sqrt(1 - kept)
-
-    guarded = not mixed and d < MANY and choice_share > 0 and facts.default is not None
+    final_share = share("final_share", final_share)
+    searched = facts.mu * math.sqrt(1 - final_share)
     settings = CentredSettings(
         d=d,
         generations=generations,
         population=population,
         mu=searched,
         radius=RADIUS * facts.loss_range if radius is None else radius,
-        tuning=usual_tuning(facts, searched, trials, population, guarded=guarded, tuned=tuned),
-        halton=guarded,
+        tuning=usual_tuning(facts, searched, trials, population, tuned=tuned),
         default=facts.default,
-        space=facts.space if mixed else None,
         seed=facts.seed,
     )
-    return RunPlan(
-        NAME,
-        facts.mu,
-        settings,
-        generations * population,
-        final_share=final_share,
-        choice_share=choice_share,
-        choice_among=AMONG if choice_share and not mixed else 0,
-    )
+    return RunPlan(NAME, facts.mu, settings, generations * population, final_share=final_share)
 
 
-def usual_tuning(
-    facts: PublicFacts, mu: float, trials: int, population: int, *, guarded: bool, tuned: Mapping[str, Any]
-) -> Tuning:
-    """Return the constants; what is not ``given`` is chosen from the public facts.
+def usual_tuning(facts: PublicFacts, mu: float, trials: int, population: int, *, tuned: Mapping[str, Any]) -> Tuning:
+    """Return the constants; what is not ``tuned`` is chosen from the public facts.
 
-    ``explored``: twice CMA-ES's lambda, at most a third of the trials; where a choice protects a default (``guarded``)
-    a third, with at most 3 numbers half: a Halton sequence. ``most_explored``: .6 of all with more than ten parameters,
-    else no more than ``explored``. ``quantile``: with fewer than 11 numbers :func:`careful_quantile`, else
-    :func:`default_quantile`. ``saturation``: 2, with categories or conditions 4. ``saturated``: 0 with fewer than 11
-    numbers, with more .6, with categories or conditions all. ``steps``: those of the space.
+    ``explored``: twice CMA-ES's lambda, at most a third of the trials. ``most_explored``: .6 of all with more than ten
+    parameters, else no more than ``explored``. ``quantile``: with fewer than 11 numbers :func:`careful_quantile`, else
+    :func:`default_quantile`. ``saturated``: 0 with fewer than 11 numbers, with more .6. ``steps``: those of the space.
     """
     d = facts.d
-    mixed = facts.space is not None and not facts.space.plain
     generations = trials // population
-    careful = not mixed and d < MANY
-    over_all = math.floor(trials / (2 if d <= FEW else 3))
+    careful = d < MANY
     first = min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
-    explored = tuned.get("explored", 0 if mixed else over_all if guarded else first)
-    longest = math.ceil(MOST_EXPLORED * generations * population) if explored and d >= MANY else 0
-    if careful:
-        points = population + tuned.get("references", Tuning.references)
-        quantile = careful_quantile(facts.n, mu, points, generations)
-    else:
-        quantile = QUANTILE if mixed else default_quantile(facts.n, mu, trials)
+    explored = tuned.get("explored", first)
+    points = population + tuned.get("references", Tuning.references)
     chosen: dict[str, Any] = {
-        "quantile": quantile,
+        "quantile": careful_quantile(facts.n, mu, points, generations)
+        if careful
+        else default_quantile(facts.n, mu, trials),
         "explored": explored,
-        "most_explored": longest,
-        "spread": MIXED_SPREAD if mixed else SPREAD,
+        "most_explored": math.ceil(MOST_EXPLORED * generations * population) if explored and not careful else 0,
         "average": max(round(AVERAGED * generations), 1),
-        "steps": () if mixed or facts.space is None else cell_widths(facts.space),
-        "saturation": MIXED_SATURATION if mixed else SATURATION,
-        "saturated": 1.0 if mixed else 0.0 if careful else SATURATED,
+        "steps": () if facts.space is None else cell_widths(facts.space),
+        "saturation": SATURATION,
+        "saturated": 0.0 if careful else SATURATED,
     }
     return Tuning(**{**chosen, **tuned})
 
 
-def _choice(d: int, *, mixed: bool, default: bool) -> float:
-    """The share of what is left of mu^2 that pays for the choice at the end."""
-    if mixed:
-        return CHOICE
-    if not default:
-        return 0.0
-    if d < MANY:
-        return GUARD_OF_FEW if d <= FEW else GUARD
-    return GUARD_OF_MANY
-
-
-def _the_same(name: str, asked: int | None, had: int) -> int:
-    if asked not in (None, had):
-        raise InputError(f"a run has {name}={had} like the one that it starts from; got {asked}.")
-    return had
-
-
-def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
-    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
-    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
-
-
-CENTRED = Method(
-    NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined, restored=CentredSettings.restored
-)
+CENTRED = Method(NAME, plan_centred, Centred, shared_slots=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from typing import Any
 
-from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive, share, shown
-from dptune._numbers import plain, tupled
+from dptune._checks import Checked, at_least, between, check, check_fields, positive, share, shown
+from dptune._numbers import plain
 from dptune.errors import InputError
 from dptune.privacy.query import LARGEST, SMALLEST, smallest_price
 from dptune.search.algorithms.rounds import Settings, Statistic
-from dptune.space import Space
 
 
 def _radius(name: str, value: object) -> float:
@@ -95,16 +94,14 @@ class CentredSettings(Settings):
     """All of the algorithm's settings.
 
     Attributes:
-        d: number of coordinates of the space's code.
+        d: number of coordinates of the space.
         generations: G.
         population: lambda, at least 4: with fewer CMA-ES has no covariance to learn.
         mu: GDP budget of all generations together.
         radius: the first C, in units of the loss times sqrt(lambda).
         tuning: everything else that can be set.
-        halton: whether the ``explored`` points are a Halton sequence in the cube instead: all of it is looked at.
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
             process holds its losses; None without a default.
-        space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
     """
 
     d: int = field(metadata=check(at_least, 1))
@@ -113,10 +110,7 @@ class CentredSettings(Settings):
     mu: float = field(metadata=check(positive))
     radius: float = field(metadata=check(_radius))
     tuning: Tuning = field(default_factory=Tuning)
-    halton: bool = field(default=False, metadata=check(boolean))
     default: tuple[float, ...] | None = None
-    space: Space | None = None
-    seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -148,13 +142,5 @@ class CentredSettings(Settings):
         return (Statistic("a mean loss within a generation, at first,", self.radius, m, self.mean_mu),)
 
     def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data; the plan has the space, too."""
-        described = {name: value for name, value in asdict(self).items() if name not in ("space", "tuning")}
-        return {**described, **asdict(self.tuning)}
-
-    @classmethod
-    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self:
-        mixed = space if space is not None and not space.plain else None
-        stored = {name: tupled(value) for name, value in described.items()}
-        tuning = Tuning(**{each.name: stored.pop(each.name) for each in fields(Tuning)})
-        return cls(**stored, tuning=tuning, space=mixed)
+        described = asdict(self)
+        return {**described, **described.pop("tuning")}

@@ -30,14 +30,12 @@ import scipy  # its parts are loaded when they are used
 
 from dptune._arrays import Matrix, Vector
 from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive
-from dptune._numbers import tupled
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.algorithms.rounds import Rounds, Settings, Statistic
 from dptune.search.gp.design import Design, fit_into_cube, optimised_design, simplex_design
-from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
+from dptune.search.gp.kernels import RBF, Kernel, Stationary
 from dptune.search.gp.posterior import GradientPosterior
-from dptune.space import Space
 
 START = "start"  # key of the comparison of the starting points
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
@@ -150,7 +148,6 @@ class GIBOSettings(Settings):
     constant_mean: bool = field(default=False, metadata=check(boolean))
     memory: int | None = field(default=None, metadata=check(at_least, 0))
     average: int = field(default=1, metadata=check(at_least, 1))
-    seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -176,19 +173,6 @@ class GIBOSettings(Settings):
     def describe(self) -> dict[str, object]:
         rule = {"type": type(self.rule).__name__, "eta": self.rule.eta}
         return {**asdict(self), "kernel": self.kernel.describe(), "rule": rule}
-
-    @classmethod
-    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self | None:
-        """Return the settings that described themselves so; None with a kernel or a rule of the user's own."""
-        kernel, rule = dict(described["kernel"]), dict(described["rule"])
-        kernels = {kind.__name__: kind for kind in (RBF, Matern52, Polynomial2)}
-        rules = {kind.__name__: kind for kind in (GradientDescent, AdaGrad, AdaGradNorm)}
-        of, by = kernels.get(kernel.pop("kernel")), rules.get(rule.pop("type"))
-        if of is None or by is None:
-            return None
-        with_kernel = of(**{name: tupled(value) for name, value in kernel.items()})
-        settings = {name: tupled(value) for name, value in described.items()}
-        return cls(**{**settings, "kernel": with_kernel, "rule": by(**rule)})
 
     @property
     def evaluations(self) -> int:
@@ -225,8 +209,8 @@ class DPGIBO(Rounds):
 
     @property
     def rounds(self) -> int:
-        """T, and the steps of the runs that this one starts from."""
-        return self.before + int(self.settings.steps)
+        """T."""
+        return int(self.settings.steps)
 
     @property
     def batch(self) -> int:

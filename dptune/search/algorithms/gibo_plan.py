@@ -80,8 +80,7 @@ def plan_gibo(
 
     Args:
         facts: n and mu decide whether starting points can be told apart; the user's default configuration is the start,
-            unless ``theta0`` is given; on a coarse grid of the space the surrogate's length-scales grow. A run that
-            starts from another goes on from that one's last iterate.
+            unless ``theta0`` is given; on a coarse grid of the space the surrogate's length-scales grow.
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
         memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
@@ -89,9 +88,6 @@ def plan_gibo(
     """
     d = facts.d
     theta0 = facts.default if theta0 is None else theta0
-    if facts.parent is not None:  # it began somewhere, and T follows from the trials that are added
-        starts = 0
-        steps = steps if trials is None else None
     trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
     if batch is None:  # every step measures every direction, if that leaves five steps
         batch = min(d + 1, max(trials // FEWEST_STEPS, 2))
@@ -135,4 +131,4 @@ def plan_gibo(
     return RunPlan(NAME, facts.mu, settings, settings.evaluations, monitor_share, final_share, spare=2 * batch)
 
 
-GIBO = Method(NAME, plan_gibo, DPGIBO, restored=GIBOSettings.restored)
+GIBO = Method(NAME, plan_gibo, DPGIBO)

@@ -16,14 +16,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from dptune._checks import Checked, at_least, between, check, check_fields, positive, share
 from dptune.errors import InputError
 from dptune.search.algorithms.rounds import Rounds
 from dptune.space import Space, Value
-
-DESCRIBED = ("mu", "trials", "spare", "choice_among")  # of a plan, as they are
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class PublicFacts(Checked):
         d: number of coordinates of the search space; 0 where another searcher proposes.
         space: the search space; None: a continuum, or another searcher proposes.
         default: the user's default configuration, a point of the cube (d,); None without a default.
-        parent: plan of the run that it starts from, as it describes itself; None: it starts from nothing.
     """
 
     n: int
@@ -46,26 +43,20 @@ class PublicFacts(Checked):
     d: int = 0
     space: Space | None = None
     default: tuple[float, ...] | None = None
-    parent: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
-    The budget is split in shares of mu^2. ``monitor_share`` pays for a value of each trial, ``choice_share`` for a
-    choice at the end, and ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose
-    prices are in ``settings``.
+    The budget is split in shares of mu^2. ``monitor_share`` pays for a value of each trial, and
+    ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose prices are in ``settings``.
 
     Attributes:
         settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
         trials: number of trials of a complete run.
         monitor_share: 0 withholds values.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
-        choice_share: 0: the algorithm's own answer is recommended.
-        choice_among: the choice is made among so many of the best points by all answers and the user's default
-            configuration. Beforehand that is ten times as likely as all others together. 0: among all points, with
-            equal odds.
     """
 
     method: str
@@ -75,8 +66,6 @@ class RunPlan:
     monitor_share: float = 0.0
     final_share: float = field(default=0.05, metadata=check(share))
     spare: int = 0
-    choice_share: float = 0.0
-    choice_among: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -86,11 +75,6 @@ class RunPlan:
     def monitor_mu(self) -> float:
         """GDP price of one trial's value; 0 withholds values."""
         return self.mu * math.sqrt(self.monitor_share / (self.trials + self.spare))
-
-    @property
-    def choice_mu(self) -> float:
-        """GDP price of the choice among all trials; 0 if there is none."""
-        return self.mu * math.sqrt(self.choice_share)
 
     @property
     def final_mu(self) -> float:
@@ -103,15 +87,11 @@ class RunPlan:
             "algorithm": self.method,
             "seed": self.settings.seed,
             "settings": self.settings.describe(),
-            "shares": {name: getattr(self, f"{name}_share") for name in ("monitor", "choice", "final")},
-            **{name: getattr(self, name) for name in DESCRIBED},
+            "shares": {"monitor": self.monitor_share, "final": self.final_share},
+            "mu": self.mu,
+            "trials": self.trials,
+            "spare": self.spare,
         }
-
-    @classmethod
-    def from_description(cls, described: Mapping[str, Any], settings: Any) -> Self:
-        """Return the plan that described itself so, with its settings."""
-        shares = {f"{name}_share": value for name, value in described["shares"].items()}
-        return cls(described["algorithm"], settings=settings, **shares, **{name: described[name] for name in DESCRIBED})
 
 
 class PeopleFacts(Protocol):
@@ -137,20 +117,12 @@ class Method:
         planner: (:class:`PublicFacts`, ``trials=`` and the user's settings, keyword-only) -> :class:`RunPlan`.
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
-        any_space: whether it searches categories and conditions too; others search float and int parameters.
-        joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, with the same points. ``now``
-            is a wider space than its own; ``began`` is that of the plan. None: its space never grows.
-        restored: (settings as they describe themselves, space) -> the settings, so that others can watch a run who
-            have nothing but its ledger. None: they cannot.
     """
 
     name: str  # by which it is recognised: a method that travelled to another process has functions of its own
     planner: Callable[..., RunPlan] = field(compare=False)
     algorithm: Callable[[Any], Rounds] = field(compare=False)
     shared_slots: bool = False
-    any_space: bool = False
-    joined: Callable[..., Rounds] | None = field(default=None, compare=False)
-    restored: Callable[[Mapping[str, Any], Space | None], Any] | None = field(default=None, compare=False)
 
     @classmethod
     def chosen(cls, own: Method | None, method: object, *, front_end: str) -> Method:
@@ -170,7 +142,6 @@ class Method:
         mu: float,
         seed: int,
         default: Mapping[str, Value] | None = None,
-        parent: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> RunPlan:
         """Return the plan of a run; the arguments are those of :class:`PublicFacts`, and the planner's ``settings``.
@@ -179,12 +150,10 @@ class Method:
             InputError: a setting is out of range.
         """
         point = None
-        if space is not None and not self.any_space:
-            space.refuse_choices(f"the method {self.name!r}")
         if space is not None and default is not None:
             point = tuple(space.encode(default).tolist())
         d = 0 if space is None else space.d
-        facts = PublicFacts(people.n, people.loss_range, mu, seed, d, space, point, parent)
+        facts = PublicFacts(people.n, people.loss_range, mu, seed, d, space, point)
         return self.planner(facts, **settings)
 
     @property

@@ -11,7 +11,7 @@ ledger or noise, and everything in it is public.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -19,9 +19,7 @@ import numpy as np
 
 from dptune._arrays import Matrix, Vector
 from dptune._checks import Checked, at_least, check, positive
-from dptune._numbers import tupled
 from dptune.privacy.query import Question
-from dptune.space import Space
 
 
 class Statistic(NamedTuple):
@@ -37,8 +35,10 @@ class Statistic(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """What an algorithm's settings, a frozen dataclass of public facts, say of themselves."""
+
+    seed: int = field(default=0, kw_only=True, metadata=check(at_least, 0))
 
     def statistics(self) -> tuple[Statistic, ...]:
         """Return what the algorithm asks for in every round; here nothing."""
@@ -48,14 +48,9 @@ class Settings:
         """Return them as plain JSON data."""
         return asdict(self)
 
-    @classmethod
-    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self | None:
-        """Return the settings that described themselves so, of a run in this space; None if that is not enough."""
-        return cls(**{name: tupled(value) for name, value in described.items()})
-
 
 @dataclass(frozen=True)
-class RoundSettings(Settings, Checked):
+class RoundSettings(Settings):
     """Settings of a search whose every round is one question about b points.
 
     Attributes:
@@ -69,7 +64,6 @@ class RoundSettings(Settings, Checked):
     batch: int = field(metadata=check(at_least, 1))
     mu: float = field(metadata=check(positive))
     clip: float = field(metadata=check(positive))
-    seed: int = field(default=0, metadata=check(at_least, 0))
 
     @property
     def round_mu(self) -> float:
@@ -93,7 +87,6 @@ class Rounds:
     def __init__(self, settings: Any) -> None:
         self.settings = settings
         self.t = 0  # rounds used up
-        self.before = 0  # rounds of them that other runs have paid for, from which this one starts
         self._points: dict[str, Vector] = {}  # all points held, in the order of arrival
         self._waiting: list[str] = []  # those that no question was about yet, in the same order
 
@@ -123,8 +116,8 @@ class Rounds:
 
     @property
     def rounds(self) -> int:
-        """Rounds of a complete run, with those of the runs that it starts from."""
-        return self.before + int(self.settings.rounds)
+        """Rounds of a complete run."""
+        return int(self.settings.rounds)
 
     @property
     def finished(self) -> bool:
@@ -143,12 +136,6 @@ class Rounds:
     def question(self) -> Question | None:
         """Return the next question; None if points are missing, or all questions are asked."""
         return None if self.finished or self.missing() > 0 else self.next_question()
-
-    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
-        """Learn an answer that another run has paid for, from which this one starts; it uses up none of its rounds."""
-        t = self.t
-        self.learn(key, note, answer, sigma, own=False)
-        self.before += self.t - t
 
     def used_up(self, *, own: bool, forget: bool = False) -> None:
         """The round is over; if its question was this process's ``own``, the points it was about wait no longer.
@@ -185,10 +172,6 @@ class Rounds:
         """Return the points of these names, (m, d)."""
         return np.array([self._points[name] for name in names])
 
-    def best_points(self, count: int) -> Matrix:
-        """Return points to ask for again before a choice, where their losses were lost, best first, (k <= count, d)."""
-        return np.zeros((0, self.settings.d))
-
     def keep(self, names: Collection[str] = ()) -> None:
         """Forget all points but these and those that wait."""
         self._points = {name: x for name, x in self._points.items() if name in names or name in self._waiting}
@@ -196,13 +179,9 @@ class Rounds:
     def restarted(self) -> Self:
         """Return the algorithm before its first answer, holding the same points: all answers are learned again."""
         again = type(self)(self.settings)
-        again.take_points(self)
+        again._points = {name: np.array(x) for name, x in self._points.items()}
+        again._waiting = list(self._waiting)
         return again
-
-    def take_points(self, other: Rounds, moved: Callable[[Vector], Vector] = np.array) -> None:
-        """Hold the same points as another search, each ``moved`` to where it lies in this one."""
-        self._points = {name: moved(x) for name, x in other._points.items()}
-        self._waiting = list(other._waiting)
 
     # ---- what the answers say ------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from cmaes import CMA
 
 from dptune import InputError
 from dptune.privacy import Ball, MeanQuery, NormQuery
-from dptune.search import CentredCMA, CentredSettings, Tuning
-from dptune.search.algorithms.centred import Generation
+from dptune.search import Tuning
+from dptune.search.algorithms.centred import Centred, Generation
 from dptune.search.algorithms.centred_plan import cell_widths
+from dptune.search.algorithms.centred_settings import CentredSettings
 from dptune.space import Float, Int, Space
 from refusals import refused
 
@@ -67,7 +68,7 @@ def fill(algorithm, name=""):
 
 
 def filled(**change):
-    return fill(CentredCMA(make(**change)), "p")
+    return fill(Centred(make(**change)), "p")
 
 
 def explore(algorithm, generations, loss=lambda X: X.sum(axis=1)):
@@ -138,7 +139,7 @@ def test_the_radius_stays_where_it_can_clip_and_divide_the_noise():
 
 
 def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means():
-    algorithm = CentredCMA(make(candidates=1, references=0))
+    algorithm = Centred(make(candidates=1, references=0))
     plain = CMA(np.full(4, 0.5), 0.2, bounds=np.tile([0.0, 1.0], (4, 1)), population_size=8, seed=3, n_max_resampling=3)
     for g in range(4):
         plain.reseed_rng(int(np.random.default_rng([3, g]).integers(2**31)))
@@ -154,7 +155,7 @@ def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means():
 
 @pytest.mark.parametrize("candidates", [1, 40])
 def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(candidates):
-    algorithm, other = (CentredCMA(make(generations=4, candidates=candidates, seed=seed)) for seed in (3, 4))
+    algorithm, other = (Centred(make(generations=4, candidates=candidates, seed=seed)) for seed in (3, 4))
     first, second = (explore(each, 4, lambda X: ((X - 0.7) ** 2).mean(axis=1)) for each in (algorithm, other))
     assert not np.array_equal(first, second)
     algorithm.t -= 1
@@ -169,7 +170,7 @@ def test_whole_numbers_are_proposed_on_their_cells():
     space = Space({"a": Int(1, 4), "b": Float(0, 1), "c": Int(1, 100, log=True), "e": Float(0, 1, step=0.5)})
     steps = cell_widths(space)
     assert steps == (0.25, 0.0, 0.0, 1 / 3)
-    algorithm = CentredCMA(make(steps=steps, explored=8))
+    algorithm = Centred(make(steps=steps, explored=8))
     for X in (np.array([algorithm.ask(slot) for slot in range(32)]), explore(algorithm, 4)[-1]):
         assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
         assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
@@ -190,7 +191,7 @@ def test_settings_are_checked_by_name():
 
 
 def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half():
-    algorithm = CentredCMA(make(explored=20))
+    algorithm = Centred(make(explored=20))
     engines, means = [algorithm.cma], [np.full(4, 0.5)]
     for _ in range(4):
         points = explore(algorithm, 1)
@@ -206,7 +207,7 @@ def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half():
 
 @pytest.mark.parametrize(("noise", "generations"), [(1e-3, 2), (10.0, 5)])
 def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise, generations):
-    algorithm = CentredCMA(make(explored=8, most_explored=36))
+    algorithm = Centred(make(explored=8, most_explored=36))
     engine, rng = algorithm.cma, np.random.default_rng(0)
     for done in range(generations):
         assert algorithm.cma is engine, done
@@ -217,20 +218,16 @@ def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise,
 
 
 def test_what_is_explored_is_weighted_as_cma_weights_a_generation():
-    algorithm = CentredCMA(make(population=8, explored=8))
+    algorithm = Centred(make(population=8, explored=8))
     [points] = explore(algorithm, 1)
     order = np.argsort(algorithm.surrogate.mean(points))
     weights = math.log(4.5) - np.log([1.0, 2.0, 3.0, 4.0])
     assert algorithm.means[-1] == pytest.approx(weights @ points[order[:4]] / weights.sum())
 
 
-@pytest.mark.parametrize(("recalled", "cut"), [(0, 3), (5, 1)])
-def test_losses_are_saturated_in_the_first_share_of_all_generations_in_both_questions_of_each(recalled, cut):
-    """.6 of 5, or of 10 where a run goes on from one of 5."""
-    algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
-    done = Generation(np.full((8, 4), 0.5), 8, np.zeros(8), 0.1, 0.5)
-    for t in range(recalled):
-        algorithm.recall(f"generation/{t + 1}", done.note(), done.values, 0.1)
+def test_losses_are_saturated_in_the_first_share_of_all_generations_in_both_questions_of_each():
+    """.6 of 5."""
+    algorithm = Centred(make(generations=5, saturation=2.0, saturated=0.6))
     cuts = []
     for _ in range(5):
         fill(algorithm)
@@ -240,4 +237,4 @@ def test_losses_are_saturated_in_the_first_share_of_all_generations_in_both_ques
         assert {query.saturate_above for query in queries} <= {None, height}
         cuts.append([query.saturate_above is not None for query in queries])
         make_generation(algorithm, np.zeros(m))
-    assert cuts == [[True, True]] * cut + [[False, False]] * (5 - cut)
+    assert cuts == [[True, True]] * 3 + [[False, False]] * 2

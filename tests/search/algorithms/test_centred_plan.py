@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from dptune import Categorical, Float, InputError, Space
+from dptune import Float, InputError, Space
 from dptune.search.algorithms.centred_plan import default_population, default_quantile, plan_centred
 from planning import planned
 from refusals import refused
@@ -38,26 +38,11 @@ def test_the_plan_fits_the_trials_and_the_budget(d, trials):
     assert plan.monitor_mu == 0
 
 
-@pytest.mark.parametrize(("d", "share"), [(3, 0.7), (4, 0.5), (11, 0.3)])
-def test_a_default_is_protected_by_a_choice_among_few_in_every_space_of_numbers(d, share):
-    about = {"d": d, "n": 300, "mu": 1.0, "trials": 100, "space": numbers(d)}
-    plan = planned(plan_centred, default=(0.5,) * d, **about)
-    assert plan.choice_share == pytest.approx(share * (1 - plan.final_share))
-    assert plan.choice_among == 30
-    alone = planned(plan_centred, **about)
-    assert (alone.choice_share, alone.choice_among) == (0, 0)
-
-
-def numbers(d):
-    return Space({f"x{j}": Float(0, 1) for j in range(d)})
-
-
-@pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"final_share": 0.0}])
+@pytest.mark.parametrize("shares", [{}, {"final_share": 0.2}, {"final_share": 0.0}])
 def test_all_shares_add_up_to_the_budget(shares):
-    for space in (numbers(1), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})):
-        plan = planned(plan_centred, d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
-        spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share)
-        assert spent == pytest.approx(0.49)
+    space = Space({"x": Float(0, 1)})
+    plan = planned(plan_centred, d=1, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
+    assert plan.settings.mu**2 + 0.49 * plan.final_share == pytest.approx(0.49)
 
 
 def test_a_plan_that_cannot_be_is_refused():

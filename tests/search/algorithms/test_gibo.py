@@ -13,7 +13,8 @@ from audit_tools import FreeLedger
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball
 from dptune.privacy.noise import SeededNoise
-from dptune.search import DPGIBO, AdaGrad, AdaGradNorm, GIBOSettings, GradientDescent
+from dptune.search import DPGIBO, AdaGradNorm, GIBOSettings
+from dptune.search.algorithms.gibo import AdaGrad, GradientDescent
 from dptune.search.gp import RBF, Polynomial2
 from noises import NoNoise
 from refusals import refused

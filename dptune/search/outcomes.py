@@ -1,0 +1,57 @@
+"""The trials of one process that hand in no losses: those that failed, and those that were stopped before their end."""
+
+from __future__ import annotations
+
+from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
+
+FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
+MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
+FIRST_STOPPED = 30  # of a run: if none of them hands in losses, none will
+
+
+class Outcomes:
+    """What became of a process's trials.
+
+    Attributes:
+        failures: number of trials that failed.
+        failed: points whose evaluation failed, until an answer has counted them.
+        stopped: trials in a row that handed in no losses; a front end may tell of one twice.
+        succeeded: whether any trial handed in losses.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self._scope = scope
+        self.failures = 0
+        self.failed: set[str] = set()
+        self.stopped: set[str] = set()
+        self.succeeded = False
+
+    def fail(self, point: str, *, begun: bool, batch: int) -> None:
+        """Count a failure; raise TrialFailed or AllTrialsFailed if no trial of the run has succeeded.
+
+        ``begun``: whether anything was paid for the run. ``batch``: the number of trials in a round.
+        """
+        self.failures += 1
+        if self.succeeded or begun:
+            self.failed.add(point)
+            return
+        if self.failures < max(batch, FIRST_TRIALS):
+            raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was charged.")
+        raise AllTrialsFailed(
+            f"the function failed in each of the first {self.failures} trials of the run {self._scope!r}. Nothing was "
+            "charged. What it raised is hidden, because it may depend on private data. To see it, let the function "
+            'return the fitted model in place of losses, and say where it is made loss="zero_one" (or another) and '
+            "data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of the decorated "
+            "function, on public or made-up data."
+        )
+
+    def stop(self, trial: str, *, begun: bool) -> None:
+        """Count a stopped trial; raise PlanComplete if too many in a row were stopped."""
+        self.stopped.add(trial)
+        if len(self.stopped) >= (MOST_STOPPED if self.succeeded or begun else FIRST_STOPPED):
+            raise PlanComplete(
+                f"{len(self.stopped)} trials in a row of the run {self._scope!r} were stopped before they handed in "
+                "losses. Nothing was learned from them or charged for them. Let the pruner or scheduler begin later or "
+                "stop fewer trials; a scheduler with max_t= needs max_t larger than the number of reports. Then "
+                "continue."
+            )
