@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from types import TracebackType
 from weakref import WeakSet
 
@@ -24,7 +25,8 @@ class ForkSafeLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._lock.release()
+        with suppress(RuntimeError):  # a child that was forked inside: its lock is a new one
+            self._lock.release()
 
     def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:
         return ForkSafeLock, ()

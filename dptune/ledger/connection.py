@@ -1,6 +1,7 @@
 """Where a ledger lies: the one connection that it holds, opened when it is needed, and used by one thread at a time.
 
 It is closed before a fork, so that parent and child each open their own, and when nobody holds the ledger any more.
+A transaction that forks, by a signal handler, is taken back with it and begun again.
 A connection that was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
 """
 
@@ -31,8 +32,13 @@ _REMEDIES = {  # by a part of the database's own words
     "is full": "Make room on the disk and go on: what failed was not charged",
     "locked": "Another process has held it for a minute: see what that one does",
 }
+_FORKS = 100  # how often one act is begun again because a signal handler forked in its transaction
 _File = tuple[int, int] | None
 _T = TypeVar("_T")
+
+
+class _Forked(LedgerError):
+    """A fork has closed the connection in the middle of a transaction of its thread."""
 
 
 class Database:
@@ -51,6 +57,7 @@ class Database:
         self._lock = ForkSafeLock()
         self._met = met
         self._held: list[sa.Connection] = []  # one or none
+        self._inside = False  # whether the thread that has the lock is in a transaction
         self._opened: _File = None
         weakref.finalize(self, _close, self._held)
         _ALL.add(self)
@@ -71,8 +78,13 @@ class Database:
         A part of a transaction of this thread is not repeated by itself: the whole is.
         """
         with self._lock:
-            inside = bool(self._held) and self._held[0].in_transaction()
-        return work() if inside or self._path is not None else server.persistently(work, self.name)
+            inside = self._inside
+        if inside:
+            return work()
+        for _ in range(_FORKS):
+            with suppress(_Forked):
+                return work() if self._path is not None else server.persistently(work, self.name)
+        raise LedgerError(f"the ledger {self.name} cannot be used: a signal handler forks in each transaction.")
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sa.Connection]:
@@ -81,7 +93,9 @@ class Database:
         One that writes may not: a charge would be taken back with the other, after its answer was seen.
         """
         with self._lock, self._explained():
-            if self._held and self._held[0].in_transaction():
+            if self._inside:
+                if not self._held:
+                    raise _Forked
                 if write:
                     raise LedgerError(
                         f"the ledger {self.name} is in the middle of another transaction of this thread (a signal "
@@ -89,8 +103,12 @@ class Database:
                     )
                 yield self._held[0]
                 return
-            with self._alone(write), self._begin(write) as begun:
-                yield begun.connection
+            self._inside = True
+            try:
+                with self._alone(write), self._begin(write) as begun:
+                    yield begun.connection
+            finally:
+                self._inside = False
 
     @contextmanager
     def _alone(self, write: bool) -> Iterator[None]:
@@ -143,6 +161,8 @@ class Database:
             yield
         except DptuneError:
             raise
+        except sa.exc.ResourceClosedError:
+            raise _Forked from None
         except sa.exc.SQLAlchemyError as error:
             self.close()
             if self._path is None:
@@ -242,5 +262,11 @@ def _after_fork() -> None:
         _waiting.pop()._lock.__exit__(None, None, None)
 
 
+def _in_child() -> None:
+    """Let the child, whose locks are new, begin transactions of its own: that of the handler's thread was taken back."""
+    while _waiting:
+        _waiting.pop()._inside = False
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_waiting.clear)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sqlite3
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -96,6 +97,37 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(fast_path: Path) -> 
             assert in_child(lambda key=f"child {number}": pay(ledger, key, 0.1))
         busy.result()
     assert ledger.count() == PrivacyLedger(fast_path / "x.db").count() == 63
+
+
+def test_a_signal_handler_may_fork_in_the_middle_of_a_charge(url: str) -> None:
+    """At any call of a charge and its record; the child goes on where the parent does, and both get one value."""
+    ledger, here = PrivacyLedger(url, Budget.gdp(100.0)), os.getpid()
+    calls, child = 0, -1
+
+    def act(at: int) -> int:
+        def handler(_: object, event: str, __: object) -> None:
+            nonlocal calls, child
+            calls += event == "call"
+            if calls == at and child < 0:
+                child = os.fork()
+
+        calls, child = 0, -1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            sys.setprofile(handler)
+            try:
+                found = ledger.record(pay(ledger, str(at), 0.1), [1.0 + (os.getpid() == here)])
+            finally:
+                sys.setprofile(None)
+                if os.getpid() != here:
+                    os._exit(int((found.value or [0])[0]) if ledger.find(found.scope, found.key) == found else 3)
+        return int((found.value or [0])[0])
+
+    act(0)
+    forks = range(1, calls - 3, max(1, calls // 40))  # at the first and the last calls, and between
+    for at in forks:
+        assert act(at) == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (1, 2), at
+    assert ledger.count() == PrivacyLedger(ledger.url.render_as_string(hide_password=False)).count() == len(forks) + 1
 
 
 def test_a_lock_that_another_thread_holds_does_not_block_a_fork_nor_a_copy() -> None:
