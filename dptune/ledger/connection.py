@@ -1,13 +1,15 @@
 """Where a ledger lies: the one connection that it holds, opened when it is needed, and used by one thread at a time.
 
 It is closed before a fork, so that parent and child each open their own, and when nobody holds the ledger any more.
-A transaction that forks, by a signal handler, is taken back with it and begun again.
+A transaction that forks, in a signal handler, is taken back and begins again in the parent; the child is refused.
 A connection that was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -57,7 +59,8 @@ class Database:
         self._lock = ForkSafeLock()
         self._met = met
         self._held: list[sa.Connection] = []  # one or none
-        self._inside = False  # whether the thread that has the lock is in a transaction
+        self._inside = self._cut = False  # is the thread that has the lock in a transaction, and did that one fork?
+        self._orphaned = False  # was this process forked there?
         self._opened: _File = None
         weakref.finalize(self, _close, self._held)
         _ALL.add(self)
@@ -93,6 +96,11 @@ class Database:
         One that writes may not: a charge would be taken back with the other, after its answer was seen.
         """
         with self._lock, self._explained():
+            if self._orphaned:
+                raise LedgerError(
+                    f"this process was forked in the middle of a transaction of the ledger {self.name}, by a signal "
+                    "handler: nothing was charged. Use the ledger in a process that was started outside of handlers."
+                )
             if self._inside:
                 if not self._held:
                     raise _Forked
@@ -103,12 +111,18 @@ class Database:
                     )
                 yield self._held[0]
                 return
-            self._inside = True
+            self._inside, self._cut = True, False
             try:
                 with self._alone(write), self._begin(write) as begun:
                     yield begun.connection
+            except Exception:
+                if not self._cut:
+                    raise
             finally:
                 self._inside = False
+            if self._cut:  # SQLAlchemy may say nothing of it if the connection was closed before the commit
+                self.close()
+                raise _Forked
 
     @contextmanager
     def _alone(self, write: bool) -> Iterator[None]:
@@ -155,14 +169,24 @@ class Database:
         """Close the connection; the next transaction opens another."""
         _close(self._held)
 
+    def cut(self) -> None:
+        """Close the connection in the middle of a transaction; a server's by force, as its driver may hold a lock."""
+        self._cut = True
+        for connection in self._held:
+            if self._path is None:
+                connection.invalidate()
+                continue
+            for each in gc.get_referrers(connection.connection.dbapi_connection):
+                if isinstance(each, sqlite3.Cursor):  # SQLite keeps its lock as long as one is open
+                    each.close()
+        self.close()
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except DptuneError:
             raise
-        except sa.exc.ResourceClosedError:
-            raise _Forked from None
         except sa.exc.SQLAlchemyError as error:
             self.close()
             if self._path is None:
@@ -253,7 +277,7 @@ def _before_fork() -> None:
     """Wait for the transactions of other threads; a connection must not live in two processes."""
     for database in list(_ALL):
         database._lock.__enter__()
-        database.close()
+        database.cut() if database._inside else database.close()
         _waiting.append(database)
 
 
@@ -263,9 +287,10 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    """Let the child, whose locks are new, begin transactions of its own: that of the handler's thread was taken back."""
+    """Refuse, in a child that was forked in the middle of a transaction, ledgers whose cursors its frames hold."""
     while _waiting:
-        _waiting.pop()._inside = False
+        database = _waiting.pop()
+        database._orphaned |= database._inside
 
 
 if hasattr(os, "register_at_fork"):

@@ -28,6 +28,7 @@ from contextlib import (
     suppress,
 )
 from functools import partial
+from itertools import chain
 from typing import Any, TextIO
 
 import numpy as np
@@ -106,7 +107,7 @@ class _Process:
             if not self.askers:
                 self.trains = False
                 with ExitStack() as end:
-                    for each in (_no_descriptors(), *_no_streams(), _no_logs(), _no_old_workers()):
+                    for each in chain((_no_descriptors(),), _no_streams(), (_no_logs(), _no_old_workers())):
                         end.enter_context(each)
                     end.enter_context(warnings.catch_warnings(action="ignore"))
                     end.callback(self._undo, _generators(), _torch() is not None)

@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
+import dptune
 from dptune.errors import InputError
+from dptune.losses.estimator import estimator_losses
+from dptune.losses.named import NamedLoss
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import call_guarded, losses_function
-from dptune.privacy.seal.reachable import refuse_reachable
+from dptune.privacy.seal.reachable import refuse_reachable, refuse_shared
 
 N = 20
 ALL = np.random.default_rng(1).normal(size=(3 * N, 2))
@@ -108,6 +112,74 @@ def test_every_container_is_looked_into_and_functions_that_only_train_pass() -> 
         refuse_reachable(closing_over(held), ALL[:N:2], Y_VAL)
     for function in (trains_only, lambda trial: MODULE.other):
         refuse_reachable(function, ALL[:N:2], Y_VAL)
+
+
+TABLE = pa.table({"age": list(range(2 * N)), "town": ["Bern", "Basel"] * N})
+TEXTS = pd.DataFrame({"town": ["Bern", "Basel"] * N}, dtype="str")
+SHARED: dict[str, tuple[Any, Any, Any]] = {  # private rows and answers, and what must not be public beside them
+    "itself": (X_VAL, Y_VAL, X_VAL),
+    "a slice": (X_VAL, Y_VAL, X_VAL[:1]),
+    "the whole table": (X_VAL, Y_VAL, ALL),
+    "the answers": (X_VAL, Y_VAL, Y_VAL),
+    "answers of a list": (X_VAL, (listed := Y_VAL.tolist()), listed),
+    "a frame": (FRAME, Y_VAL, FRAME),
+    "a column": (FRAME, Y_VAL, FRAME[[1]]),
+    "a frame of texts": (TEXTS, Y_VAL, TEXTS.iloc[5:]),
+    "sparse": (s, Y_VAL, s),
+    "whole numbers, sparse": (
+        (k := sparse.csr_array(np.eye(N, dtype=int))),
+        Y_VAL,
+        sparse.csr_array((k.data, k.indices, k.indptr)),
+    ),
+    "Arrow": (TABLE.slice(0, N), Y_VAL, TABLE.slice(N - 1)),
+    "answers of Arrow": (X_VAL, TABLE["town"].slice(0, N), TABLE.slice(3, 2)),
+    "a buffer": (X_VAL, Y_VAL, memoryview(X_VAL)),
+}
+UNSHARED = [
+    (X_VAL, Y_VAL, X_TRAIN),
+    (FRAME.iloc[:9], Y_VAL[:9], FRAME.iloc[9:]),
+    (TEXTS.iloc[:N], Y_VAL, TEXTS.iloc[N:]),
+    (TABLE.slice(0, N), Y_VAL, TABLE.slice(N)),
+    (s, Y_VAL, s.copy()),
+]
+
+
+class Holds(Ridge):
+    def __init__(self, held: Any = None) -> None:
+        super().__init__()
+        self.held, self.coef_, self.intercept_, self.n_features_in_ = held, np.ones(2), 0.0, 2
+
+
+def test_what_shares_memory_with_private_rows_is_refused_as_public(ledger: dptune.PrivacyLedger) -> None:
+    for X, y, held in SHARED.values():
+        with pytest.raises(InputError, match=r"^like=.* shares memory"):
+            refuse_shared(X, y, **{"like=": held})
+    for X, y, held in UNSHARED:
+        refuse_shared(X, y, **{"like=": held})
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    own = NamedLoss("own", lambda y, answers: (y - Y_VAL) ** 2)
+    models, rows = [Ridge().fit(X_TRAIN, X_TRAIN[:, 0]), Holds(X_VAL)], Rows(X_VAL, Y_VAL)
+    private, public = (X_VAL, Y_VAL), (X_TRAIN, X_TRAIN[:, 0])
+    V = np.random.default_rng(0).random((2, 30))
+    doors: dict[str, Callable[[], Any]] = {
+        "like=": lambda: losses_function(trains_only, "mse", Rows(X_VAL, Y_VAL, like=X_VAL[:1]), rows=N),
+        "like= ": lambda: estimator_losses("mse", models[0], X_VAL, Y_VAL, like=X_VAL),
+        "the loss": lambda: losses_function(trains_only, own, private, rows=N),
+        "the loss ": lambda: estimator_losses(own, models[0], X_VAL, Y_VAL),
+        "held": lambda: dptune.select(models, privatizer, name="s", loss="mse", data=private),
+        "held ": lambda: dptune.select(models, privatizer, name="s", loss="mse", data=rows, public_losses=V),
+        "held  ": lambda: losses_function(lambda _: models[1], "mse", private, rows=N)(None),
+        "like=  ": lambda: dptune.select(
+            models, privatizer, name="s", loss="mse", data=Rows(X_VAL, Y_VAL, X_VAL), public_losses=V
+        ),
+        "through model": lambda: dptune.report(models[1], privatizer, data=private, public=public),
+        "through scores": lambda: dptune.report(models[0], privatizer, data=private, public=public, scores=ALL[:40, 0]),
+        "through public": lambda: dptune.report(models[0], privatizer, data=private, public=(ALL, ALL[:, 0])),
+    }
+    for says, door in doors.items():
+        with pytest.raises(InputError, match=says.strip()):
+            door()
+    assert ledger.count() == 0
 
 
 def load() -> Any:
