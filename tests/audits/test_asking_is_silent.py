@@ -21,7 +21,6 @@ import joblib
 import numpy as np
 import optuna
 import pytest
-from noises import NoNoise
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV
@@ -34,6 +33,7 @@ from dptune.losses.user_function import losses_function
 from dptune.privacy.seal.silence import silence
 from dptune_ray.worker import losses_at
 from dptune_sklearn import PrivateSearch
+from noises import NoNoise
 
 N, FILE, KEPT = 60, io.StringIO(), [sys.stdout]
 logging.getLogger("loud").addHandler(logging.StreamHandler(FILE))  # such as a file: it has no descriptor of a stream
