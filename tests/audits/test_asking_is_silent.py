@@ -106,8 +106,8 @@ def selects(folder: Path, X_val: Any, **options: Any) -> Any:
 
 
 def searches(folder: Path, X_val: Any) -> Any:
-    search = GridSearchCV(Loud(), {"C": [0.5, 1.0]}, cv=2)
-    budget = dptune.Budget.approximate_dp(1.0, 1e-5)
+    search = GridSearchCV(Loud(3.0), {"C": [0.5, 1.0]}, cv=2)
+    budget = dptune.Budget.approximate_dp(50.0, 1e-5)
     made = PrivateSearch(search, ledger=str(folder / "l.db"), budget=budget, loss="zero_one", name="s")
     return made.fit(X, Y, X_val=X_val, y_val=Y_VAL)
 
