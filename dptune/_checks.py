@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from dptune._numbers import COUNTABLE, plain, real, whole
-from dptune.errors import BudgetMismatch, InputError
+from dptune.errors import BudgetMismatch, DptuneError, InputError
 
 T = TypeVar("T")
 _NOTHING = "Nothing was charged."
@@ -85,6 +85,21 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
     except BaseException:  # noqa: BLE001 - a private entry may have caused it, and its text may quote that
         return failed
     raise KeyboardInterrupt
+
+
+def readable(name: str, read: Callable[..., T], *given: object) -> T:
+    """Return what ``read`` makes of private objects; an error that is not dptune's may quote them, and is replaced."""
+    try:
+        return read(*given)
+    except DptuneError:
+        raise
+    except KeyboardInterrupt:
+        failure = ""
+    except BaseException as error:  # noqa: BLE001 - the container's own, whose text may quote a private entry
+        failure = type(error).__name__
+    if not failure:
+        raise KeyboardInterrupt
+    raise InputError(f"{name} cannot be read ({failure}); got {' and '.join(map(kind, given))}. {_NOTHING}")
 
 
 def text(name: str, value: object, quote: Callable[[object], str] = shown) -> str:

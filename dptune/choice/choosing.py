@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import Checked, at_least, check, positive, share, text
+from dptune._checks import Checked, at_least, check, positive, readable, share, text
 from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
@@ -122,7 +122,7 @@ def select(
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     own_losses = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
-        settings.refuse_other_places(len(candidates))
+        settings.refuse_other_places(readable("the candidates", len, candidates))
     asked = None if loss is None else as_loss(loss).name
     points: list[str] = []
     evaluated = 0
@@ -220,13 +220,14 @@ def _losses_of_finalists(
 ) -> dict[int, Losses | None]:
     """Train and ask what the choice still needs; a candidate whose training fails, in public, drops out."""
     if not callable(candidates):
-        asked = list(candidates)
+        own = loss is None and data is None
+        asked = readable("the losses", list, candidates) if own else list(candidates)
         if len(asked) != choice.public.m:
             raise InputError(
                 f"public_losses= has the losses of {choice.public.m} candidates, and {len(asked)} were given. "
                 "Nothing was charged."
             )
-        if loss is None and data is None:
+        if own:
             return {j: asked[j] for j in choice.to_train}
         candidates = asked.__getitem__
     function = losses_function(candidates, loss, data, rows=privatizer.rows)
@@ -255,8 +256,15 @@ def _losses(
     if not isinstance(candidates, Iterable):
         raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
     if function is None:
-        return ((None, losses) for losses in candidates)
+        return _own_losses(candidates)
     return ((_facts(candidate), private_losses(function, candidate, rows)) for candidate in candidates)
+
+
+def _own_losses(candidates: Iterable[Any]) -> Iterator[tuple[object, Losses | None]]:
+    """Return what was given as losses, one candidate at a time: an iterable may compute them from private rows."""
+    each, end = readable("the losses", iter, candidates), object()
+    while (losses := readable("the losses of a candidate", next, each, end)) is not end:
+        yield None, losses
 
 
 def _facts(model: Any) -> list[object]:

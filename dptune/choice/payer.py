@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dptune._checks import readable
 from dptune.errors import InputError
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PrivacyLedger
@@ -70,7 +71,7 @@ def _rows(data: Any) -> int:
         return int(data.shape[1])
     answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
     if isinstance(answers, Sized):
-        return len(answers)
+        return readable("the private rows", len, answers)
     raise InputError(
         "the number of private rows is unknown. Give n= where data= is a function that loads them, or data=(X, y) or "
         "dptune.Rows(X, y, like=...). Nothing was charged."

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive, share, text
+from dptune._checks import at_least, positive, readable, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
 from dptune.choice.outlook import Outlook, hopeless, outlook
@@ -250,6 +250,7 @@ class PublicChoice:
             BudgetExhausted: another run has spent what this one planned. Nothing was read.
         """
         needed = self.to_train
+        losses = readable("losses, one vector for each place of to_train,", dict, losses)
         if missing := [j for j in needed if j not in losses]:
             raise InputError(f"losses of the candidates {missing[:5]} are missing; give None for one that failed.")
         if self.default in needed and losses[self.default] is None:

@@ -149,8 +149,9 @@ class _Asked:
                 self._try_out_loss(model, checked, public)
         elif table.synthetic_counts:
             raise InputError(
-                f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}: {output}). "
-                "Where no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"
+                f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}). Call "
+                "it on that row to see why. Where no public rows are given, that is a row of zeros in float64: give "
+                "data=Rows(X, y, like=X_train)"
             )
         if public is not None and depends_on_others(self._ask, public):
             raise InputError(

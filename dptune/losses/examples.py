@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Mask
-from dptune._checks import attempt
+from dptune._checks import attempt, readable
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
@@ -61,6 +61,10 @@ class Examples:
         Raises:
             InputError: X needs ``like``, y is not an array, or the shapes do not match. No private cell decides it.
         """
+        return readable("X, y or like=", lambda *_: cls._of(data, columns), data.X, data.y, data.like)
+
+    @classmethod
+    def _of(cls, data: Rows, columns: int | None) -> Examples:
         rows = read_rows(data.X, data.like, columns)
         answers = as_array(data.y)
         if answers is None:
@@ -113,9 +117,12 @@ class PrivateExamples:
         refuse_shared(given.X, given.y, **{f"the {type(model).__name__}": model})
 
     def _refuse(self, given: Rows, data: Rows) -> None:
+        def reach(X: Any, y: Any, like: Any) -> None:
+            refuse_reachable(self._function, X, y, loaded=callable(self._data))
+            refuse_shared(X, y, **{"like=": like, "the loss": self._loss})
+
         try:
-            refuse_reachable(self._function, given.X, given.y, loaded=callable(self._data))
-            refuse_shared(given.X, given.y, **{"like=": given.like, "the loss": self._loss})
+            readable("X, y or like=", reach, given.X, given.y, given.like)
             if not needs_columns(data.X, data.like):
                 self._read[None] = Examples.of(data)
         except InputError as error:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices, Vector
-from dptune._checks import attempt, shown
+from dptune._checks import attempt, kind
 from dptune.choice.report.binning import choose
 from dptune.choice.report.bins import Bins
 from dptune.choice.report.cells import Asked, cells_loss, column_of, in_many_classes, in_two_classes
@@ -217,12 +217,12 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     levels = attempt(_levels, X, by, failed=None)
     if levels is None:
         raise InputError(
-            f"by={shown(by)} must be a column of public=: its name in a data frame, or its place in an array. "
-            "The column must hold text or numbers, and no missing value. Nothing was charged."
+            "by= must be a column of public=: its name in a data frame, or its place in an array; got "
+            f"{kind(by)}. The column must hold text or numbers, and no missing value. Nothing was charged."
         )
     if not 2 <= len(levels) <= MOST_GROUPS:
         raise InputError(
-            f"by={shown(by)} must have 2 to {MOST_GROUPS} different values among the public rows; it has "
+            f"the column by= must have 2 to {MOST_GROUPS} different values among the public rows; it has "
             f"{len(levels)}. Nothing was charged."
         )
     return Groups(by, tuple(levels))
