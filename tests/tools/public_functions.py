@@ -18,14 +18,20 @@ import dptune
 import dptune_optuna
 from dptune import Budget, LossPrivatizer, PrivacyLedger, Rows, SearchRun, training
 from dptune.audit import Audit
-from dptune.federated import FTSAgent, FTSModel, FTSServer, FTSSettings, InProcess, Message, Participant
+from dptune.choice.public import clip_from
+from dptune.federated.agent import FTSAgent, FTSModel
+from dptune.federated.messages import Message
+from dptune.federated.server import FTSServer
+from dptune.federated.settings import FTSSettings
+from dptune.federated.transport import InProcess, Participant
 from dptune.ledger import PlanLedger, SubsampledGaussianPlan
 from dptune.local import HybridRandomizer, HybridReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.functions import log_loss
 from dptune.outsourced import Exchange, OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
-from dptune.privacy import Ball, Box, Interval, MeanQuery, NormQuery, PerExampleLosses
+from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
+from dptune.privacy.seal.private import PerExampleLosses
 from dptune.search import VALUES
 from dptune_sklearn import PrivateSearch
 from noises import CannedNoise
@@ -85,12 +91,16 @@ def cases(folder: Path) -> dict[str, Case]:
     def of_study(X: Any, y: Any, **options: Any) -> object:
         return dptune_optuna.choose(
             study(), LogisticRegression(), data=(X, y), loss="log_loss", ledger=shared, mu=0.01, name=next(NAMES),
-            public=(X_TRAIN, Y_TRAIN), progress=False, **options,
+            public=(X_TRAIN, Y_TRAIN), progress=False, estimate_share=0.0, **options,
         )  # fmt: skip
 
     def searched(X_val: Any, y_val: Any, groups: Any, **options: Any) -> PrivateSearch:
         search = PrivateSearch(
-            GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}), ledger=ledger(), loss="log_loss", mu=0.1
+            GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}),
+            ledger=ledger(),
+            loss="log_loss",
+            mu=0.1,
+            estimate_share=0.0,
         )
         return search.fit(options.pop("X", X_TRAIN), Y_TRAIN, X_val=X_val, y_val=y_val, groups=groups, **options)
 
@@ -156,7 +166,7 @@ def cases(folder: Path) -> dict[str, Case]:
         "dptune.select: a list": Case(lambda one: chosen([LOSSES, one]), {"one": LOSSES}, "one"),
         "dptune.select: public_losses": Case(
             lambda one, **o: chosen([LOSSES, one], **o),
-            {"one": LOSSES, "public_losses": PUBLIC_LOSSES, "default_place": 0},
+            {"one": LOSSES, "public_losses": PUBLIC_LOSSES, "default_place": 0, "estimate_share": 0.0},
             "one",
         ),
         "dptune.select: models": Case(
@@ -173,9 +183,16 @@ def cases(folder: Path) -> dict[str, Case]:
             {"candidates": np.stack([LOSSES, LOSSES]), "groups": Y, "n": None},
             "candidates groups",
         ),
+        "dptune.clip_from": Case(clip_from, {"losses": LOSSES}, "losses"),
         "dptune.PublicChoice": Case(
             lambda **o: dptune.PublicChoice(privatizer=shared, **o),
-            {"public_losses": PUBLIC_LOSSES, "name": "choice", "default_place": 0, "loss": "log_loss", "mu": 0.1},
+            {
+                "public_losses": PUBLIC_LOSSES,
+                "name": "choice",
+                "default_place": 0,
+                "estimate_share": 0.0,
+                "loss": "log_loss",
+            },
         ),
         "dptune.PublicChoice.choose": Case(
             lambda losses: dptune.PublicChoice(PUBLIC_LOSSES, shared, name=next(NAMES), mu=0.01).choose(losses),
