@@ -61,11 +61,10 @@ class DurableLedger:
     protects: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
 
     def __init__(self, url: str | Path | Database, promise: Row | None, words: str, **said: str | None) -> None:
-        given = {name: text(name, each) for name, each in said.items() if not (each is None or each == "")}
         self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
         self.url, self._name = self._database.url, self._database.name
         if promise is not None and stored_row(self._database) is None:
-            row = {**self.protects, **given, **promise}
+            row = {**self.protects, **{k: text(k, v) for k, v in said.items() if v is not None and v != ""}, **promise}
             self._database.repeat(lambda: self._create(row, words))
         self._row = known_row(self._database)
         self._seen = LedgerState()
