@@ -204,7 +204,7 @@ def _choose(points: Sequence[str], privatizer: LossPrivatizer, name: str, settin
     index = int(released.scalar)
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
-    return Selection(index, len(points), estimate, price, "exponential selection", private)
+    return Selection(index, len(points), estimate, price, "exponential selection", private, default=settings.default)
 
 
 def _digest(points: Sequence[str]) -> str:

@@ -174,5 +174,6 @@ def test_the_default_has_ten_elevenths_of_the_odds(privatizer: Make) -> None:
 def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
     failed = [None if j == 2 else row for j, row in enumerate(losses())]
     chosen = dptune.select(failed, mine, mu=8.0, name="which", default_place=0)
-    assert (chosen.index, chosen.method) == (3, "exponential selection")
+    assert (chosen.index, chosen.method, chosen.default) == (3, "exponential selection", 0)
+    assert "No default" not in chosen.summary()
     assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
