@@ -54,7 +54,7 @@ def misspelt(trial):
 )
 def test_a_public_mistake_ends_a_study_that_catches_everything(tmp_path, mistake, about, kind, trials):
     _, study, objective = begun(kind, tmp_path, mistake, about)
-    study.optimize(objective, catch=(Exception,), timeout=60)
+    study.optimize(objective, catch=(Exception,), timeout=600)
     assert len(study.trials) == trials
     assert open_ledger(tmp_path).spent() == 0
 
@@ -62,15 +62,15 @@ def test_a_public_mistake_ends_a_study_that_catches_everything(tmp_path, mistake
 @pytest.mark.parametrize("kind", FRONTS)
 def test_a_spent_budget_and_a_complete_plan_end_a_study_that_catches_everything(tmp_path, kind):
     sampler, study, objective = begun(kind, tmp_path, mu=0.5, n_trials=12)
-    study.optimize(objective, catch=(Exception,), timeout=60)
+    study.optimize(objective, catch=(Exception,), timeout=600)
     assert objective.run_of(study).complete
     made = len(study.trials)
-    study.optimize(objective, catch=(Exception,), timeout=60)
+    study.optimize(objective, catch=(Exception,), timeout=600)
     assert len(study.trials) <= made + 1
     spend_elsewhere(open_privatizer(tmp_path), 0.8)
     other = create(None, sampler, "other")
     with contextlib.suppress(dptune.BudgetExhausted):  # a sampler's own refusal is not for catch=
-        other.optimize(objective, catch=(Exception,), timeout=60)
+        other.optimize(objective, catch=(Exception,), timeout=600)
     assert len(other.trials) <= 1
 
 
@@ -86,7 +86,7 @@ def test_failures_between_successes_end_nothing(tmp_path):
         return 1 / 0 if trial.number % 2 else trained(trial)
 
     _, study, objective = begun("values", tmp_path, every_second, PRIVATE, n_trials=MOST_FAILED + 2)
-    study.optimize(objective, catch=(Exception,), timeout=60)
+    study.optimize(objective, catch=(Exception,), timeout=600)
     assert objective.run_of(study).complete
 
 
@@ -170,7 +170,7 @@ def test_the_sampler_may_be_wrapped_and_another_one_is_refused_before_anything_i
         study.sampler = other
         with pytest.raises(dptune.InputError, match=r"not the CentredSampler.*sampler=sampler"):
             study.optimize(sampler.objective(calls.append), n_trials=3)
-    study.optimize(sampler.objective(calls.append), catch=(Exception,), timeout=60)  # it ends
+    study.optimize(sampler.objective(calls.append), catch=(Exception,), timeout=600)  # it ends
     assert calls == []
     assert [trial.value for trial in study.trials[3:]] == [None] * 3
 

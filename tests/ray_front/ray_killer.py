@@ -26,7 +26,7 @@ class KillingPrivatizer(dptune.LossPrivatizer):
         if where == self.where and count == self.at and os.path.exists(self.armed):
             os.unlink(self.armed)
             os.kill(self.pid, signal.SIGKILL)
-            time.sleep(60)
+            time.sleep(600)
 
     def release(
         self, query: dptune.privacy.MeanQuery, *, mechanism: Any = GaussianMechanism, **where: Any

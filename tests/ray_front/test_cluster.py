@@ -49,7 +49,7 @@ def test_a_run_from_end_to_end(fast_path):
         if not ended.exists():
             ended.touch()
             os.kill(os.getpid(), signal.SIGTERM)  # as Ray ends the trials of a run whose time is over
-            time.sleep(30)
+            time.sleep(600)
         return np.resize(losses_of_everything(config), n)
 
     space = copy.deepcopy(EVERYTHING)  # its objects are hidden from the searcher

@@ -70,7 +70,7 @@ def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
     assert next(reports)["step"] == 0
     closing = threading.Thread(target=reports.close, daemon=True)
     closing.start()
-    closing.join(timeout=5)
+    closing.join(timeout=600)
     assert not closing.is_alive()
 
 

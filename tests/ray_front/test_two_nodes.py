@@ -58,7 +58,7 @@ class Cluster:
         for pid in [*descendants(lost.pid), lost.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        lost.wait(30)
+        lost.wait(600)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def two_nodes():
         for node in reversed(cluster.nodes):
             node.terminate()
         for node in cluster.nodes:
-            node.wait(30)
+            node.wait(600)
         shutil.rmtree(folder, ignore_errors=True)
 
 
