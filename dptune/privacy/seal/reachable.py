@@ -60,7 +60,8 @@ def way_to(function: Callable[..., Any], *private: Any) -> str | None:
     none: list[Array] = []
     arrays = [a for each in private for a in attempt(_arrays, each, failed=none)]
     for way, value in _reachable(function):
-        theirs = attempt(_arrays, value, failed=none)  # a proxy may raise whatever it is asked
+        # a proxy may raise whatever it is asked, and a trial of dptune's own remembers that it was
+        theirs = none if _keeps_its_own(value) else attempt(_arrays, value, failed=none)
         if id(value) in objects or any(_shares(a, b) for a in theirs for b in arrays):
             return way
     return None
