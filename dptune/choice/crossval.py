@@ -22,6 +22,7 @@ from dptune._arrays import Indices
 from dptune._checks import shown
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import NamedLoss, as_loss
+from dptune.privacy.seal.parsing import numbers
 
 Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
 _OUTPUTS = {  # what makes a model answer as each loss needs it
@@ -150,7 +151,8 @@ def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float
             f"Allowed: {_OUTPUTS[loss.output]}. Nothing was charged."
         )
     labels = np.asarray(model.classes_).tolist() if loss.uses_labels else None
-    return np.asarray(loss(np.asarray(y), np.asarray(method(X)), labels=labels), dtype=np.float64)
+    answers = np.asarray(y) if loss.uses_labels else numbers(np.asarray(y))[0]  # like private ones
+    return np.asarray(loss(answers, np.asarray(method(X)), labels=labels), dtype=np.float64)
 
 
 def _divided(option: Any, rows: Indices, n: int) -> Any:

@@ -164,8 +164,9 @@ class _Asked:
     def _try_out_loss(self, model: Any, output: Array, public: ParsedRows | None) -> None:
         """Refuse a loss of the user's by what it says of answers to a few public rows, or to the one that was asked."""
         if public is not None:
-            rows = np.arange(min(len(public), PAIRED))
-            several = self._ask(public.take(rows), len(rows))
+            odd = public.unreadable | public.infinite | public.gaps.any(axis=1)
+            rows = np.flatnonzero(~odd)[:PAIRED]
+            several = self._ask(public.take(rows), len(rows)) if len(rows) else None
             output = output if several is None else several
         if mistake := mistake_of(self._loss, model, self._classes, output):
             raise InputError(f"{mistake} Nothing was charged for this model.")

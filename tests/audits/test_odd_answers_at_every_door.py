@@ -110,7 +110,14 @@ def select(ledger: Any, loss: str, y: Any) -> None:
 def select_by_public_losses(ledger: Any, loss: str, y: Any) -> None:
     models = [model_of(loss, C).fit(*PUBLIC) for C in (0.01, 1.0)]
     V = np.random.default_rng(0).uniform(size=(2, 60))
-    dptune.select(models, ledger, data=dptune.Rows(PRIVATE[0], y, like=PUBLIC[0]), loss=LOSSES[loss], public_losses=V)
+    dptune.select(
+        models,
+        ledger,
+        data=dptune.Rows(PRIVATE[0], y, like=PUBLIC[0]),
+        loss=LOSSES[loss],
+        public_losses=V,
+        even_if_hopeless=True,
+    )
 
 
 def report(ledger: Any, loss: str, y: Any, **settings: Any) -> None:
@@ -122,7 +129,7 @@ def search(ledger: Any, loss: str, y: Any) -> None:
     model = model_of(loss, 1.0)
     name = "alpha" if loss in OF_NUMBERS else "C"
     inner = GridSearchCV(model, {name: [0.01, 1.0, 100.0]}, cv=2)
-    found = PrivateSearch(inner, ledger=ledger, loss=LOSSES[loss], report_share=0.3)
+    found = PrivateSearch(inner, ledger=ledger, loss=LOSSES[loss], report_share=0.3, even_if_hopeless=True)
     private = {"X_val": PRIVATE[0], "y_val": y}
     found.fit(*PUBLIC, **private).report(*PUBLIC, **private, by=2)
 
@@ -137,7 +144,17 @@ def choose(ledger: Any, loss: str, y: Any) -> None:
         return model_of(loss, trial.suggest_float("C", 1e-3, 1e3)).fit(X, y)
 
     data = PRIVATE[0], y
-    dptune_optuna.choose(study, train, ledger=ledger, loss=LOSSES[loss], data=data, public=PUBLIC, cv=2, progress=False)
+    dptune_optuna.choose(
+        study,
+        train,
+        ledger=ledger,
+        loss=LOSSES[loss],
+        data=data,
+        public=PUBLIC,
+        cv=2,
+        even_if_hopeless=True,
+        progress=False,
+    )
 
 
 def objective(ledger: Any, loss: str, y: Any) -> None:
@@ -246,6 +263,16 @@ def test_a_loss_that_fails_for_everybody_or_looks_at_others(fast_path, monkeypat
     ledger = dptune.PrivacyLedger(fast_path / "l.db", dptune.Budget.gdp(mu=2.0))
     with pytest.raises(dptune.InputError, match=f"(?s){words}.*Nothing was charged"):
         door(ledger, "strict", PRIVATE[1])
+    assert ledger.count() == 0
+
+
+def test_public_answers_have_the_type_of_private_ones(fast_path, monkeypatch):
+    """Whole numbers are float64 for a loss without labels, in cross-validation too."""
+    monkeypatch.setitem(LOSSES, "log_loss", own(lambda y, p: COST[y, p]))
+    ledger = dptune.PrivacyLedger(fast_path / "l.db", dptune.Budget.gdp(mu=2.0))
+    for door in (search, choose):
+        with pytest.raises((IndexError, ValueError, dptune.InputError)):
+            door(ledger, "log_loss", PRIVATE[1])
     assert ledger.count() == 0
 
 
