@@ -12,7 +12,7 @@ import numpy as np
 from dptune._arrays import Matrix, Vector
 from dptune.choice.public import BY_RANK, Law, PublicLosses, centred, flip_law, law, prior
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure, pure_from_mu
+from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure
 from dptune.privacy.noise import laplace_scale, noise_scale
 from dptune.results.estimate import NoiseLaw
 
@@ -53,13 +53,18 @@ class Shares:
     Attributes:
         mu: GDP price of choice and estimate together.
         share: for the estimate, of mu^2; of epsilon where ``pure``.
-        pure: whether both are pure releases, which take all of a budget in (epsilon, delta): the choice by
-            permute-and-flip, the estimate with Laplace noise.
+        epsilon: of both, if both are pure releases, which take all of a budget in (epsilon, delta): the choice by
+            permute-and-flip, the estimate with Laplace noise. Else 0.
     """
 
     mu: float
     share: float
-    pure: bool
+    epsilon: float
+
+    @property
+    def pure(self) -> bool:
+        """Whether choice and estimate are pure releases."""
+        return self.epsilon > 0
 
     @classmethod
     def of(cls, rest: Allowance, wanted: Wanted, share: float) -> Shares:
@@ -68,23 +73,23 @@ class Shares:
         There permute-and-flip and Laplace noise err less. Beside a report, or for a ``mu``, they err more.
         """
         if wanted.mu is not None:
-            return Shares(wanted.mu, share, pure=False)
+            return Shares(wanted.mu, share, 0.0)
         kept = 1 - wanted.report_share
         if rest.pure > 0 and kept == 1:
-            return Shares(mu_from_pure(rest.pure), share, pure=True)
-        return Shares(rest.whole(kept * (1 - share)) * math.sqrt(kept), share, pure=False)
+            return Shares(mu_from_pure(rest.pure), share, rest.pure)
+        return Shares(rest.whole(kept * (1 - share)) * math.sqrt(kept), share, 0.0)
 
     @property
     def choice_mu(self) -> float:
         """GDP price of the choice by itself."""
         if self.pure:
-            return mu_from_pure((1 - self.share) * pure_from_mu(self.mu))
+            return mu_from_pure((1 - self.share) * self.epsilon)
         return self.mu * math.sqrt(1 - self.share)
 
     @property
     def eta(self) -> float:
         """What scales the losses of the choice: its epsilon where ``pure``, else its bounded range."""
-        return (pure_from_mu if self.pure else bounded_range_from_mu)(self.choice_mu)
+        return (1 - self.share) * self.epsilon if self.pure else bounded_range_from_mu(self.choice_mu)
 
     @property
     def law(self) -> Law:
@@ -95,15 +100,15 @@ class Shares:
     def estimate_mu(self) -> float:
         """GDP price of the estimate by itself."""
         if self.pure:
-            return mu_from_pure(self.share * pure_from_mu(self.mu)) if self.share else 0.0
+            return mu_from_pure(self.share * self.epsilon) if self.share else 0.0
         return self.mu * math.sqrt(self.share)
 
     def noise(self, moves: float) -> NoiseLaw:
         """Return the noise of the estimate, whose mean one person moves by ``moves`` at most, in its units."""
-        price = self.estimate_mu
         if self.pure:
-            return NoiseLaw(math.sqrt(2) * laplace_scale(sensitivity=moves, epsilon=pure_from_mu(price)), laplace=True)
-        return NoiseLaw(noise_scale(sensitivity=moves, mu=price, dimension=1))
+            scale = laplace_scale(sensitivity=moves, epsilon=self.share * self.epsilon)
+            return NoiseLaw(math.sqrt(2) * scale, laplace=True)
+        return NoiseLaw(noise_scale(sensitivity=moves, mu=self.estimate_mu, dimension=1))
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class ChoicePlan(Shares):
     def describe(self, asked: Mapping[str, object]) -> dict[str, object]:
         """Return JSON data for the ledger; ``asked`` says of what choice.
 
-        What divides its budget is ``pure`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``.
+        What divides its budget is ``epsilon`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``.
         """
         plan = {**asdict(self), "asked": dict(asked)}
         return {**plan, "shares": {"choice": 1 - self.share}} if self.divides and not self.pure else plan
@@ -163,7 +168,7 @@ def plan(
     share = wanted.estimate_share
     some = 0.0 if default is None else USUAL_SHARE if share is None else share
     if Shares.of(rest, wanted, some).mu <= 0:  # then it is 0 for every other share above 0, too
-        return ChoicePlan(0.0, some, False, (), 0, 1.0, wanted.public_weight, False)
+        return ChoicePlan(0.0, some, 0.0, (), 0, 1.0, wanted.public_weight, False)
     if default is None:
         share = 0.0
     elif share is None:
@@ -173,7 +178,7 @@ def plan(
     near, far = _finalists(public, n * divided.eta, wanted)
     r = simulated_radius(public, n, divided.eta, wanted.public_weight, near, divided.law) * (FARTHER if far else 1.0)
     finalists = (*near, *far)
-    return ChoicePlan(divided.mu, share, divided.pure, finalists, len(near), r, wanted.public_weight, rest.divides)
+    return ChoicePlan(divided.mu, share, divided.epsilon, finalists, len(near), r, wanted.public_weight, rest.divides)
 
 
 def _finalists(public: PublicLosses, said: float, wanted: Wanted) -> tuple[tuple[int, ...], tuple[int, ...]]:

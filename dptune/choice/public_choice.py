@@ -37,7 +37,6 @@ from dptune.choice.public import PublicLosses, prior
 from dptune.choice.result import Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import pure_from_mu
 from dptune.ledger.ledger import PLAN, Charge
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
@@ -158,7 +157,7 @@ class PublicChoice:
             raise BudgetMismatch(self._other(planned, asked))
         plan = planning.ChoicePlan.read(stored)
         rest = ledger.allowance()
-        if plan.pure and rest.pair is not None and not math.isclose(pure_from_mu(plan.mu), rest.pure, rel_tol=1e-9):
+        if plan.pure and rest.pair is not None and plan.epsilon != rest.pure:
             raise BudgetMismatch(
                 f"the ledger's budget was raised after the choice {self.name!r} was planned and before it was made: "
                 "give this choice another name=. Nothing was charged."
@@ -342,7 +341,7 @@ class PublicChoice:
 
     def _cost(self) -> str:
         if self._plan.pure:
-            return f"epsilon={rounded_up(pure_from_mu(self._plan.mu))}"
+            return f"epsilon={rounded_up(self._plan.epsilon)}"
         ledger = self._privatizer.ledger
         limits = ledger.filter_for(self.name).limits
         epsilon = ledger.budget.stated_epsilon

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, reduce
-from math import isclose, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -35,13 +35,13 @@ from dptune._numbers import real
 from dptune.errors import BudgetExhausted, InputError
 from dptune.ledger.approximate import PURE_UP_TO, Limits, composed_delta, composed_deltas, divided, largest_plan
 from dptune.ledger.dominating import Profile, Pure
-from dptune.ledger.gdp import Budget, Spent, gdp_of, mu_from_epsilon, pure_from_mu
+from dptune.ledger.gdp import Budget, Spent, gdp_of, mu_from_epsilon
 
-_ROUNDING = 1e-9  # relative: of a price and back, and of delta
+_ROUNDING = 1e-9  # relative, of delta
 _COUNT = 250  # values of eta at which divisions are compared
 _HALVINGS = 60  # of a bisection
 _PRECISION = 1e-7  # of a stated epsilon, relative
-PURE = "pure"  # key of a plan that takes all of a budget in (epsilon, delta) for pure releases
+PURE = "epsilon"  # key of a plan: above 0 if it takes all of a budget in (epsilon, delta) for pure releases
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,9 @@ class PairFilter(GdpFilter):
             return self
         planned = plan() if scope else None
         mu, share = mu_and_choice_share(planned)
-        if mu > 0 and isinstance(planned, Mapping) and planned.get(PURE) is True:
-            pure = pure_epsilon(self.budget)
-            if isclose(pure_from_mu(mu), pure, rel_tol=_ROUNDING):  # it was planned for this budget
-                return PairFilter(self.budget, Limits(0.0, pure=pure), scope)
+        pure = pure_epsilon(self.budget)
+        if pure > 0 and isinstance(planned, Mapping) and real(planned.get(PURE)) == pure:  # planned for this budget
+            return PairFilter(self.budget, Limits(0.0, pure=pure), scope)
         gaussian, eta = divided(mu, share) if share else (mu, 0.0)
         return self.divided(gaussian, eta, scope)
 

@@ -14,7 +14,6 @@ from choice_tools import CANDIDATES, PAIR, PEOPLE, PUBLIC, N, chosen, losses, pr
 from dptune.choice import planning
 from dptune.choice.public import flip_law, law
 from dptune.ledger.filter import Allowance
-from dptune.ledger.gdp import pure_from_mu
 from dptune.privacy.mechanism import Mechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
 from noises import NoNoise
@@ -39,8 +38,8 @@ def test_noise_is_laplace_where_choice_and_estimate_have_all_of_a_pair(
     assert (plan.share, plan.pure) == (share, share in planning.USUAL_OF_PURE)
     assert plan.estimate_mu > 0
     if plan.pure:
-        assert pure_from_mu(plan.mu) == pytest.approx(budget.stated_epsilon)
-        assert plan.eta == pytest.approx((1 - share) * (budget.stated_epsilon or 0.0))
+        assert plan.epsilon == budget.stated_epsilon
+        assert plan.eta == (1 - share) * plan.epsilon
     else:
         assert plan.choice_mu == pytest.approx(plan.mu * (1 - share) ** 0.5)
 

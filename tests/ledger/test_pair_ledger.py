@@ -195,7 +195,7 @@ def ledgers(fast_path: Path) -> Ledgers:
 def divide(ledger: PrivacyLedger, share: float) -> None:
     """Make the first charge: one that gives the choice of a run this share of mu^2, or none, or one of a pure run."""
     if share == PURE_RUN:
-        ledger.fix_plan("run", lambda rest: {"mu": mu_from_pure(rest.pure), PURE: True})
+        ledger.fix_plan("run", lambda rest: {"mu": mu_from_pure(rest.pure), PURE: rest.pure})
         ledger.charge("run", "first", FlipRelease(mu_from_pure(0.01), 0.01, 1.0, 1.0, 5, "means"), digest="first")
         return
     if share == 0:

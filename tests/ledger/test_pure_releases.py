@@ -106,7 +106,7 @@ def ledger(fast_path: Path) -> PrivacyLedger:
     return PrivacyLedger(fast_path / "ledger.db", PAIR)
 
 
-def plan(ledger: PrivacyLedger, scope: str = "run", pure: object = True) -> None:
+def plan(ledger: PrivacyLedger, scope: str = "run", pure: object = EPSILON) -> None:
     ledger.fix_plan(scope, lambda rest: {"mu": mu_from_pure(EPSILON), PURE: pure})
 
 
@@ -162,14 +162,15 @@ TOO_LARGE = Budget.approximate_dp(PURE_UP_TO * (1 + 1e-9), DELTA)
 @pytest.mark.parametrize(
     ("budget", "pure", "before"),
     [
-        (PAIR, True, lambda ledger: step(ledger, 0.05)),
-        (PAIR, False, None),
-        (PAIR, 1, None),
-        (TOO_LARGE, True, None),
-        (Budget.gdp(1.0), True, None),
-        (PAIR, True, lambda ledger: ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))),
+        (PAIR, EPSILON, lambda ledger: step(ledger, 0.05)),
+        (PAIR, 0.0, None),
+        (PAIR, True, None),
+        (PAIR, 0.99 * EPSILON, None),
+        (TOO_LARGE, TOO_LARGE.stated_epsilon, None),
+        (Budget.gdp(1.0), EPSILON, None),
+        (PAIR, EPSILON, lambda ledger: ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))),
     ],
-    ids=["after a charge", "no", "one", "too large", "in GDP", "for less than there is"],
+    ids=["after a charge", "no", "true", "a part", "too large", "in GDP", "for less than there is"],
 )
 def test_another_run_is_not_pure_and_pays_in_gdp(fast_path: Path, budget: Budget, pure: object, before: Any) -> None:
     """Of a large epsilon, too: randomised response of 4 is told apart 98 times in 100, and choices risk less."""
