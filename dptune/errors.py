@@ -79,17 +79,21 @@ class BudgetExhausted(BudgetError):
         asked: mu of the refused release.
         left: mu still available when it was refused.
         budget: mu of the whole budget.
+        said: what a front end says instead, in the user's own unit.
     """
+
+    said = ""
 
     def __init__(self, asked: float, left: float, budget: float) -> None:
         super().__init__(asked, left, budget)  # which a copy is made from
         self.asked, self.left, self.budget = asked, left, budget
 
     def __str__(self) -> str:
+        if self.said:
+            return self.said
         left = rounded_down(self.left, 6)
         again = (
-            "A finished run can be read again free, under its own name and with the settings that it began with "
-            "(in Optuna with storage=, study_name= and load_if_exists=True). Else raise the budget"
+            "A finished run is read again at no cost, under its own name and with its settings. Else raise the budget"
         )
         remedy = "Ask for less" if float(left) else again
         return (
@@ -113,11 +117,13 @@ class BudgetPlanned(BudgetExhausted):
         self.runs = runs
 
     def __str__(self) -> str:
+        if self.said:
+            return self.said
         names = ", ".join(repr(run) for run in self.runs[:5]) + (", ..." if len(self.runs) > 5 else "")
         return (
             f"a new run would have too little of the budget mu={self.budget:.6g}: what is not spent, "
             f"mu={rounded_down(self.left, 6)}, is planned by {names}. Nothing was read or spent. Resume a run that is "
-            "not complete by its name (in Optuna with storage=, study_name= and load_if_exists=True); or give the new "
+            "not complete by its name; or give the new "
             "run mu=, to take what the others have not spent, their final estimates included. Next time share the "
             "budget out beforehand, with mu= for each run; a new ledger on the same people adds to what they have "
             "already paid."

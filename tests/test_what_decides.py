@@ -151,6 +151,7 @@ OF_A_STUDY = Surface(
         "name": NAME,
         "data": PEOPLE,
         "even_if_hopeless": CONSENT,
+        "dry_run": "it makes no choice",
         **dict.fromkeys(("loss", "mu", "public_weight", "estimate_share", "finalists"), "as in select"),
     },
 )  # fmt: skip

@@ -44,6 +44,7 @@ class Outlook:
         spends: the price in words, as a part of the ledger's budget.
         risk: what a person risks, in words; "" where noise is seeded.
         hopeless: why no verdict can come out, and what would help; "" if one can.
+        recorded: the day on which the choice was charged, if the ledger has its answer.
     """
 
     people: int
@@ -60,6 +61,7 @@ class Outlook:
     spends: str
     risk: str
     hopeless: str = ""
+    recorded: str = ""
 
     @property
     def shows(self) -> float | None:
@@ -75,7 +77,9 @@ class Outlook:
             self._shows(),
             self._expects(),
             self.risk,
-            f"Stop: now, and nothing is charged. Rerun as {self.name!r} to resume; a recorded answer is free.",
+            f"Recorded: on {self.recorded}; the answer of {self.name!r} is returned, and nothing is charged."
+            if self.recorded
+            else f"Stop: now, and nothing is charged. Rerun as {self.name!r} to resume; a recorded answer is free.",
         ]
         return "\n".join(line for line in lines if line)
 

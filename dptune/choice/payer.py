@@ -46,7 +46,7 @@ def privatizer_of(
                 f"{' and '.join(names)} cannot be given with a LossPrivatizer, which has its own. Nothing was charged."
             )
         return ledger
-    people = {"groups": groups} if groups is not None else {"n": _rows(data) if n is None else n}
+    people = {"groups": groups} if groups is not None else {"n": rows_of(data) if n is None else n}
     chosen = {name: value for name, value in given.items() if value is not None}
     return LossPrivatizer(ledger_of(ledger, budget), **people, **chosen)
 
@@ -65,7 +65,7 @@ def ledger_of(ledger: object, budget: Budget | None = None) -> PrivacyLedger:
     )
 
 
-def _rows(data: Any) -> int:
+def rows_of(data: Any) -> int:
     """Return the number of private rows, which is public."""
     if isinstance(data, np.ndarray) and data.ndim == 2:  # losses (m, rows)
         return int(data.shape[1])

@@ -130,12 +130,12 @@ class ChoicePlan(Shares):
     public_weight: float
     divides: bool
 
-    def describe(self, asked: Mapping[str, object]) -> dict[str, object]:
-        """Return JSON data for the ledger; ``asked`` says of what choice.
+    def describe(self, asked: Mapping[str, object], told: Mapping[str, object] | None = None) -> dict[str, object]:
+        """Return JSON data for the ledger; ``asked`` and ``told`` say of what choice.
 
         What divides its budget is ``epsilon`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``.
         """
-        plan = {**asdict(self), "asked": dict(asked)}
+        plan = {**asdict(self), "asked": dict(asked), "told": dict(told or {})}
         return {**plan, "shares": {"choice": 1 - self.share}} if self.divides and not self.pure else plan
 
     @classmethod

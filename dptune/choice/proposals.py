@@ -14,8 +14,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol
@@ -26,8 +25,12 @@ import numpy.typing as npt
 import dptune
 from dptune._checks import at_least
 from dptune.choice.choosing import private_losses
+from dptune.choice.dry_run import future_people
+from dptune.choice.meaning import Meaning, explained
+from dptune.choice.outlook import Outlook
 from dptune.choice.payer import Payer, privatizer_of
-from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, ObjectiveRefused
+from dptune.errors import InputError, ObjectiveRefused
+from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.privacy.privatizer import Losses
@@ -41,7 +44,6 @@ SETTINGS = (  # of a PublicChoice
 )  # fmt: skip
 Say = Callable[[str], object]  # shows a public line
 CANDIDATES = 200  # of a search, the best of them, that are cross-validated
-_CANDIDATES = "candidates"  # the fact of a choice that says which configurations it is among
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,7 @@ class ChoiceOptions:
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most; default 200.
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
+        dry_run: whether only the plan is made and returned; no private row is read, and nothing is stored or charged.
     """
 
     data: Data | Callable[[], Data]
@@ -83,6 +86,7 @@ class ChoiceOptions:
     finalists: int | None = None
     report_share: float | None = None
     even_if_hopeless: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class Proposals:
         name: of the search; None: it has none that stays when the script is run again.
         kind: begins the name of a choice where the search has none.
         usual: what the user has today, unless ``default=`` is given; compared with if it can be trained.
+        told: what messages say about the search, such as its seed.
     """
 
     candidates: Sequence[Candidate]
@@ -110,6 +115,7 @@ class Proposals:
     name: str | None
     kind: str = "choice"
     usual: Parameters | None = None
+    told: Mapping[str, object] = field(default_factory=dict)
 
     def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
         """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
@@ -146,6 +152,7 @@ class Choice:
         model: trained at ``params`` on all public rows. It was never asked about a private row.
         name: of the choice in the ledger.
         left: what is left of the ledger's budget, in words.
+        outlook: of a dry run: the plan, and what it can show. Nothing was chosen: ``selection`` and ``model`` are None.
     """
 
     params: Parameters
@@ -153,9 +160,12 @@ class Choice:
     model: Any = field(repr=False)
     name: str = ""
     left: str = ""
+    outlook: Outlook | None = None
 
     def summary(self) -> str:
         """Return the verdict, the parameters, what public rows predicted, the budget left and the next step."""
+        if self.outlook is not None:
+            return str(self.outlook)
         return str(self.selection.summary(parameters_in_words(self.params) or "the only configuration", left=self.left))
 
     def __str__(self) -> str:
@@ -172,7 +182,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
-    privatizer = privatizer_of(options.ledger, options.data, groups=options.groups, n=options.n, budget=options.budget)
+    people: Any = {"groups": options.groups, "n": options.n, "budget": options.budget}
+    privatizer = (future_people if options.dry_run else privatizer_of)(options.ledger, options.data, **people)
     loss = options.loss
     most = at_least("candidates", options.candidates, 2)
     candidates, default = proposals.with_default(proposals.usual if options.default is None else options.default, most)
@@ -181,28 +192,24 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
             f"a choice needs two configurations or more; got {len(candidates)}. One needs no private rows. "
             "Nothing was charged."
         )
-    asks: Any = losses_function(functools.partial(_as_it_is, trainer.inputs), loss, options.data, rows=privatizer.rows)
-    try:
-        asks.train(None)  # loads the private rows, and refuses a user's function that reaches them, before it is called
-    except ObjectiveRefused as error:
-        raise InputError(str(error)) from None
+    asks = None if options.dry_run else _asking(trainer, options, privatizer.rows)
     name = options.name or (None if proposals.name is None else f"{proposals.name} (choice)")
     proposed = _digest(candidates, default, loss)
-    with _explained(name):
-        check_affordable(privatizer.ledger, name, options.mu, proposed)
-        given = _given_losses(options.public_losses, proposals.searched, candidates)
-        evaluated = trainer.losses(candidates) if given is None else given
-        public, default = _matrix(evaluated, default, warn, needed=options.default is not None)
-        found = hashlib.sha256(proposed.encode() + public.tobytes()).hexdigest()[:12]
-        name = name or f"{proposals.kind} {found}"
-        settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
-        choice = dptune.PublicChoice(public, privatizer, name=name, default_place=default, loss=loss, **settings)
-    if privatizer.ledger.fix(name, _CANDIDATES, proposed) != proposed:  # an index would mean another configuration
-        raise BudgetMismatch(
-            f"the name {name!r} belongs to a choice among other configurations. Give this choice another name. "
-            "Nothing was charged."
-        )
+    about = _about(candidates, default, proposed, proposals.told)
+    check_affordable(privatizer.ledger, name, options.mu, about)
+    given = _given_losses(options.public_losses, proposals.searched, candidates)
+    evaluated = trainer.losses(candidates) if given is None else given
+    public, default = _matrix(evaluated, default, warn, needed=options.default is not None)
+    found = hashlib.sha256(proposed.encode() + public.tobytes()).hexdigest()[:12]
+    settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
+    about = _about(candidates, default, proposed, proposals.told)  # without a default that failed
+    name = name or f"{proposals.kind} {found}"
+    choice = dptune.PublicChoice(
+        public, privatizer, name=name, default_place=default, loss=loss, about=about, **settings
+    )  # fmt: skip
     say(choice.announcement)
+    if asks is None:
+        return Choice({}, None, None, name, outlook=choice.outlook)
     models = _trained(choice.to_train, candidates, trainer, warn)
     selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
     if selection.index not in models:  # the ledger has the answer
@@ -210,9 +217,24 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     model = models[selection.index]
     if isinstance(model, Exception):
         raise model
-    return Choice(
-        dict(candidates[selection.index].parameters), selection, model, name, left_in_words(privatizer.ledger)
-    )
+    chosen = dict(candidates[selection.index].parameters)
+    return Choice(chosen, selection, model, name, left_in_words(privatizer.ledger))
+
+
+def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:
+    """Return what asks a model for the private losses; refuse a user's function that reaches the private rows."""
+    asks: Any = losses_function(functools.partial(_as_it_is, trainer.inputs), options.loss, options.data, rows=rows)
+    try:
+        asks.train(None)  # loads the private rows
+    except ObjectiveRefused as error:
+        raise InputError(str(error)) from None
+    function: Function = asks
+    return function
+
+
+def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, told: Mapping[str, Any]) -> Meaning:
+    usual = None if default is None else key_of(candidates[default].parameters)
+    return Meaning({"configurations": proposed, "default configuration": usual}, told)
 
 
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
@@ -229,30 +251,19 @@ def as_parameters(default: object) -> Parameters:
     return default
 
 
-def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None, proposed: str = "") -> None:
+def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None, about: Meaning) -> None:
     """Refuse a choice that cannot begin, unless it may be a rerun of one that the ledger has.
 
     Args:
         name: of the choice; None: it is recognised by what it proposes.
-        proposed: fingerprint of that; "": it is not known yet.
+        about: what is known about it by now.
     """
-    known = ledger.facts(_CANDIDATES).values()
-    if not (ledger.count(name) if name is not None else proposed in known or (known and not proposed)):
-        check_start(ledger, name or "choice", mu)
-
-
-@contextmanager
-def _explained(name: str | None) -> Iterator[None]:
-    """Say of a choice without a name that what it proposes tells it apart, where nothing is left for another one."""
-    try:
-        yield
-    except BudgetExhausted as error:
-        if name is None:
-            error.add_note(
-                "The choice has no name=, so its candidates and their public losses tell it apart, and they differ "
-                "from those before. Give the search a seed, so that a rerun returns the first choice."
-            )
-        raise
+    proposed = about.asked.get("configurations")
+    plans = (plan.get("asked", {}) for plan in ledger.facts(PLAN).values() if isinstance(plan, dict))
+    known = [asked["configurations"] for asked in plans if "configurations" in asked]
+    if not (ledger.count(name) if name is not None else proposed in known or (known and proposed is None)):
+        with explained(ledger, about, mu):
+            check_start(ledger, name or "choice", mu)
 
 
 def key_of(parameters: Parameters) -> str:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,10 +32,12 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, readable, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
+from dptune.choice.dry_run import FuturePeople
+from dptune.choice.meaning import Meaning, explained
 from dptune.choice.outlook import Outlook, hopeless, outlook
 from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import PublicLosses, prior
-from dptune.choice.result import Selection
+from dptune.choice.result import OLD, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge
@@ -46,6 +49,10 @@ from dptune.results.budget import risk_in_words, share_in_words
 from dptune.results.start import check_start
 
 INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
+_CHANGED = (
+    "the ledger's budget has changed since this choice was planned: another run was charged, or the budget was raised. "
+    "Plan it again, or give this choice another name= if it was charged. Nothing was charged."
+)
 
 
 class PublicChoice:
@@ -69,6 +76,7 @@ class PublicChoice:
             ``mu``. Default 0.
         even_if_hopeless: whether the budget may be spent where no verdict on the default can come out. Default False:
             then such a choice is refused, and nothing is charged.
+        about: what the name stands for in addition; front ends give it.
 
     Attributes:
         finalists: places of the candidates among which people choose, the best public loss first, the far ones last.
@@ -94,8 +102,9 @@ class PublicChoice:
         finalists: int | None = None,
         report_share: float | None = None,
         even_if_hopeless: bool = False,
+        about: Meaning | None = None,
     ) -> None:
-        if not isinstance(privatizer, LossPrivatizer):
+        if not isinstance(privatizer, LossPrivatizer | FuturePeople):
             raise InputError(f"a LossPrivatizer must come after the losses; got {type(privatizer).__name__}.")
         if privatizer.n < 2:
             raise InputError("a choice needs two private people or more; got 1. Nothing was charged.")
@@ -115,6 +124,13 @@ class PublicChoice:
             raise InputError(
                 "mu= says already how much the choice leaves: give mu= or report_share=. Nothing was charged."
             )
+        m, rows = self.public.values.shape
+        of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest}
+        about = about or Meaning({})
+        self._means = Meaning(
+            {**of_public, "loss": self._loss, "default": self.default, **about.asked, **vars(asked)}, about.told
+        )
+        self._rest: Allowance | None = None  # what the plan was made with, until it is stored
         self._plan = self._agree(asked, even_if_hopeless)
         self.finalists = self._plan.finalists
         privatizer.use_clip((self.public.low, self.public.high))
@@ -129,64 +145,48 @@ class PublicChoice:
         return place
 
     def _agree(self, wanted: planning.Wanted, even_if_hopeless: bool) -> planning.ChoicePlan:
-        """Fix the plan under the choice's name, or take the one that is there."""
+        """Return the plan that the ledger has under the choice's name, or make one, which binds nothing yet."""
         ledger = self._privatizer.ledger
-        if ledger.fact(self.name, PLAN) is None:
-            check_start(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
-
-        def make(rest: Allowance) -> dict[str, object]:
-            plan = planning.plan(
-                self.public, rest, wanted, n=self._privatizer.n, weight=self._privatizer.largest_weight,
-                default=self.default,
-            )  # fmt: skip
-            if plan.choice_mu <= 0:
-                raise BudgetExhausted(wanted.mu or ledger.budget.mu, rest.left, ledger.budget.mu)
+        stored: Any = ledger.fact(self.name, PLAN)
+        self._planned = partial(
+            planning.plan, self.public, wanted=wanted, n=self._privatizer.n, weight=self._privatizer.largest_weight,
+            default=self.default,
+        )  # fmt: skip
+        if stored is None:
+            with explained(ledger, self._means, wanted.mu):
+                check_start(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
+                self._rest = ledger.allowance()
+                plan = self._planned(rest=self._rest)
+                if plan.choice_mu <= 0:
+                    raise BudgetExhausted(wanted.mu or ledger.budget.mu, self._rest.left, ledger.budget.mu)
             weight = self._privatizer.largest_weight
             why = hopeless(self.public, plan, n=self._privatizer.n, weight=weight, default=self.default)
-            if why and not even_if_hopeless:
+            if why and not even_if_hopeless and isinstance(self._privatizer, LossPrivatizer):  # else it is a dry run
                 raise InputError(
                     f"{why[0].upper()}{why[1:]} Or give estimate_share=0 to choose without a verdict, or "
                     "even_if_hopeless=True. Nothing was charged."
                 )
-            return plan.describe(asked)
-
-        asked = self._asked(wanted)
-        stored: Any = ledger.fix_plan(self.name, make)
-        planned = stored.get("asked") if isinstance(stored, dict) else None
-        if planned != asked:
-            raise BudgetMismatch(self._other(planned, asked))
+            return plan
+        self._means.refuse_other(self.name, stored, recorded=self._made(INDEX) is not None)
         plan = planning.ChoicePlan.read(stored)
         rest = ledger.allowance()
         if plan.pure and rest.pair is not None and plan.epsilon != rest.pure:
-            raise BudgetMismatch(
-                f"the ledger's budget was raised after the choice {self.name!r} was planned and before it was made: "
-                "give this choice another name=. Nothing was charged."
-            )
+            raise BudgetMismatch(_CHANGED)
         return plan
 
-    def _other(self, planned: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
-        """Say how a choice differs from the one that has its name; both are public."""
-        if planned is None:
-            differs, kept = "belongs to a search, a report or a choice without public rows", ""
-        else:
-            changed = [name for name in asked if planned.get(name) != asked[name]]
-            if "candidates" in changed:  # other public losses, and other places, follow from it
-                changed = [name for name in changed if name not in ("public losses", "default")]
-            differences = [
-                name if "losses" in name else f"{name} ({planned.get(name)}, now {asked[name]})" for name in changed
-            ]
-            differs = f"belongs to another choice: it differs in {'; '.join(differences)}"
-            kept = " The answer of that choice stays recorded." if self._made(INDEX) else ""
-        return (
-            f"the name {self.name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
-            "charged again), or what it had. Nothing was charged."
-        )
+    def _bind(self) -> None:
+        """Store the plan under the choice's name, which the first charge follows."""
 
-    def _asked(self, wanted: planning.Wanted) -> dict[str, object]:
-        """What a name stands for, public: the ledger keeps it with the plan."""
-        m, rows = self.public.values.shape
-        of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest}
-        return {**of_public, "loss": self._loss, "default": self.default, **vars(wanted)}
+        def make(rest: Allowance) -> dict[str, object]:
+            if rest != self._rest and self._planned(rest=rest) != self._plan:
+                raise BudgetMismatch(_CHANGED)
+            return self._plan.describe(self._means.asked, self._means.told)
+
+        stored: Any = self._privatizer.ledger.fix_plan(self.name, make)
+        self._means.refuse_other(self.name, stored, recorded=False)
+        if planning.ChoicePlan.read(stored) != self._plan:
+            raise BudgetMismatch(_CHANGED)
+        self._rest = None
 
     # ---- before ----------------------------------------------------------------------------------
 
@@ -207,8 +207,9 @@ class PublicChoice:
             default=self.default,
             weight=self._privatizer.largest_weight,
             name=self.name,
-            spends=share_in_words(ledger.budget, ledger.filter_for(self.name).limits, plan.mu),
+            spends=share_in_words(ledger.budget, ledger.filter_for(self.name, plan=plan.describe({})).limits, plan.mu),
             risk=risk_in_words(self._privatizer),
+            recorded="" if self.to_train else self._day(),
         )
 
     @property
@@ -216,7 +217,12 @@ class PublicChoice:
         """What to print before :meth:`choose`: the outlook, or one line if the answer is recorded already."""
         if self.to_train:
             return str(self.outlook)
-        return f"Recorded answer of {self.name!r}; nothing is charged."
+        return f"Recorded answer of {self.name!r}, from {self._day()}. Nothing is charged. {OLD}"
+
+    def _day(self) -> str:
+        """Return the day of the last charge."""
+        first_and_last = self._privatizer.ledger.span(self.name) or ("", "")
+        return first_and_last[1][:10]
 
     @property
     def to_train(self) -> tuple[int, ...]:
@@ -232,7 +238,7 @@ class PublicChoice:
 
     def recorded(self) -> Selection | None:
         """Return the selection if the ledger has all of it, else None."""
-        return None if self.to_train else self._selection()
+        return None if self.to_train else replace(self._selection(), recorded=self._day())
 
     # ---- the two releases ------------------------------------------------------------------------
 
@@ -248,6 +254,8 @@ class PublicChoice:
                 left. Nothing was charged.
             BudgetExhausted: another run has spent what this one planned. Nothing was read.
         """
+        if (known := self.recorded()) is not None:
+            return known
         needed = self.to_train
         losses = readable("losses, one vector for each place of to_train,", dict, losses)
         if missing := [j for j in needed if j not in losses]:
@@ -259,16 +267,17 @@ class PublicChoice:
             )
         asked = {j: losses[j] for j in needed}
         left = [j for j in self.finalists if asked.get(j) is not None]
-        if self._made(INDEX) is None and needed and len(left) < 2:
+        if self._made(INDEX) is None and len(left) < 2:
             raise InputError(f"{len(left)} of {len(self.finalists)} finalists could be trained; two are needed.")
         try:
             for j, row in asked.items():
                 if row is not None:
                     self._privatizer.observe(self._point(j), row)
-            if needed and self._made(INDEX) is None:
+            if self._made(INDEX) is None:
+                if self._rest is not None:
+                    self._bind()
                 self._release_index(left)
-            if needed:
-                self._release_improvement()
+            self._release_improvement()
             return self._selection()
         finally:
             for j in asked:

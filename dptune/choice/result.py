@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from dptune.choice.paired import PairedEstimate
 from dptune.results.estimate import SEEDED, Estimate, improvement_in_words, next_step
+
+OLD = "data= played no part: new people need a new ledger."  # of an answer that was recorded before
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Selection:
         public_loss: mean loss of the public rows under the chosen candidate, by cross-validation.
         people: number of private people.
         cost: ``mu`` in words; in those of a budget in (epsilon, delta), if the choice has all of it.
+        recorded: the day on which it was charged, if the ledger had all of it before; "" if it was made now.
     """
 
     index: int
@@ -41,6 +44,7 @@ class Selection:
     public_loss: float | None = None
     people: int | None = None
     cost: str = ""
+    recorded: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", self.cost or f"mu={self.mu:.3g}")
@@ -68,6 +72,7 @@ class Selection:
         among = f"{self.finalists} finalists" if self.finalists else f"{self.candidates} candidates"
         lines = [
             "" if self.private else SEEDED,
+            self.recorded and f"Recorded answer, from {self.recorded}. {OLD}",
             self._verdict_in_words(),
             f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} ({self.cost}).",
         ]

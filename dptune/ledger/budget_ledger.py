@@ -182,6 +182,14 @@ class BudgetLedger(DurableLedger):
                 connection, scope, PLAN, lambda: json_data("a plan", make(self._allowance(connection, state)))
             )
 
+    @repeated
+    def runs(self) -> list[tuple[str, str]]:
+        """Return the names of the runs that were charged, and the day of their last charge; the latest first."""
+        c = schema.charges.c
+        found = sa.select(c.scope, sa.func.max(c.charged_at)).group_by(c.scope).order_by(sa.func.max(c.seq).desc())
+        with self._transaction(write=False) as (connection, _):
+            return [(scope, str(at)[:10]) for scope, at in connection.execute(found)]
+
     def end_plan(self, scope: str) -> None:
         """Leave to new runs what a run has planned and will not spend. What it has spent stays spent."""
         if self.fact(scope, _ENDED) is None:

@@ -134,6 +134,7 @@ def choose(
     finalists: int | None = None,
     report_share: float | None = None,
     even_if_hopeless: bool = False,
+    dry_run: bool = False,
     n_jobs: int = 1,
     progress: bool = True,
 ) -> Choice:
@@ -161,6 +162,8 @@ def choose(
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most.
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
+        dry_run: only make the plan, and return a ``Choice`` that prints it. No private row is read (``data`` may be
+            None, with ``n``); nothing is stored or charged.
         n_jobs: threads that train; -1: as many as there are CPUs.
         progress: show progress bars.
 
@@ -183,7 +186,7 @@ def choose(
         data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
         budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
         public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
-        report_share=report_share, even_if_hopeless=even_if_hopeless,
+        report_share=report_share, even_if_hopeless=even_if_hopeless, dry_run=dry_run,
     )  # fmt: skip
     inputs = (train, public)
     shows = boolean("progress", progress)
@@ -194,6 +197,8 @@ def choose(
         if CHOICE in study.user_attrs:
             error.add_note(f"The study's last answer is in study.user_attrs[{CHOICE!r}].")
         raise
+    if dry_run:
+        return choice
     study.set_user_attr(CHOICE, {"params": dict(choice.params), **choice.selection.to_dict()})
     write_note(study, f"{TITLE} choice\n\n{paragraphs(choice.summary())}")
     return choice

@@ -70,6 +70,7 @@ def choose(
     finalists: int | None = None,
     report_share: float | None = None,
     even_if_hopeless: bool = False,
+    dry_run: bool = False,
     metric: str | None = None,
     mode: str | None = None,
     task_options: Mapping[str, Any] | None = None,
@@ -96,6 +97,8 @@ def choose(
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most.
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
+        dry_run: only make the plan, and return a ``Choice`` that prints it. No private row is read (``data`` may be
+            None, with ``n``); nothing is stored or charged.
         metric, mode: by which results are ranked; default the experiment's.
         task_options: Ray's options of a task, such as ``num_gpus``.
 
@@ -110,7 +113,7 @@ def choose(
         data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
         budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
         public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
-        report_share=report_share, even_if_hopeless=even_if_hopeless,
+        report_share=report_share, even_if_hopeless=even_if_hopeless, dry_run=dry_run,
     )  # fmt: skip
     write_memory_of_cmaes()  # here, where private rows are read, and not in the tasks: a later search may be pickled
     ranked = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]

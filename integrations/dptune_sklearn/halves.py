@@ -42,10 +42,8 @@ class Private:
         return {"n": len(self.rows.y)} if self.groups is None else {"groups": self.groups}
 
 
-def given_halves(
-    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any]
-) -> tuple[TrainingRows, Private]:
-    """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
+def public_half(X: Any, y: Any, groups: Any, options: Mapping[str, Any]) -> TrainingRows:
+    """Return the public half; refuse rows without answers, and complex ones."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
     if missing := _missing(y):
@@ -55,6 +53,14 @@ def given_halves(
         )
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise InputError("Complex data not supported: give X's real and imaginary parts as columns of their own.")
+    return TrainingRows(X, _column(y), options, groups)
+
+
+def given_halves(
+    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any]
+) -> tuple[TrainingRows, Private]:
+    """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
+    training = public_half(X, y, train_groups, options)
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
         if each is None:
             raise InputError(
@@ -79,9 +85,7 @@ def given_halves(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
             f"{' and '.join(map(kind, given))}. Nothing was charged."
         )
-    return TrainingRows(X, _column(y), options, train_groups), Private(
-        Rows(X_val, _column(y_val), like=X), _identifiers(groups)
-    )
+    return training, Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
 
 
 def _length(rows: Any) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -12,17 +13,22 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy.typing as npt
 from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import GroupKFold
 from sklearn.utils.validation import check_is_fitted
 
 import dptune
-from dptune._checks import nothing_charged
+from dptune._checks import at_least, nothing_charged
 from dptune.choice import Report
+from dptune.choice.crossval import public_folds
+from dptune.choice.dry_run import future_people
+from dptune.choice.meaning import Meaning
+from dptune.choice.outlook import Outlook
 from dptune.choice.payer import ledger_of
 from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, check_affordable, choose_among, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn import public_search
-from dptune_sklearn.halves import given_halves, refuse_shared
+from dptune_sklearn.halves import TrainingRows, given_halves, public_half, refuse_shared
 from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
 
 _logger = logging.getLogger("dptune_sklearn")
@@ -40,6 +46,16 @@ def _remember(search: PrivateSearch, rows: Any) -> None:
 
 class Refused(InputError, ValueError):
     """An ``InputError`` that is a ``ValueError``, too, as scikit-learn's estimators raise it."""
+
+
+@contextmanager
+def _as_value_errors() -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        raise Refused(str(error)).with_traceback(error.__traceback__) from None
 
 
 class PrivateSearch(WrappedEstimator):
@@ -62,7 +78,7 @@ class PrivateSearch(WrappedEstimator):
         budget: of the ledger, if it is given as a path and does not exist yet.
         mu: GDP price of the choice; default what is neither spent nor planned by other runs.
         report_share: instead of ``mu``: the share of mu^2 that the choice leaves for :meth:`report`.
-        public_weight, estimate_share, finalists, even_if_hopeless: see :class:`dptune.PublicChoice`.
+        public_weight, estimate_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         n_jobs: number of processes that train candidates; default that of the search. Private rows stay in this one.
         random_state: a whole number. It seeds whatever has no seed, so that a rerun proposes the same candidates.
         name: of the choice in the ledger. Default the class of the search and a digest of the candidates and their
@@ -107,7 +123,6 @@ class PrivateSearch(WrappedEstimator):
         report_share: float | None = None,
         public_weight: float = 1.0,
         estimate_share: float | None = None,
-        finalists: int | None = None,
         even_if_hopeless: bool = False,
         n_jobs: int | None = None,
         random_state: int = 0,
@@ -124,7 +139,6 @@ class PrivateSearch(WrappedEstimator):
         self.report_share = report_share
         self.public_weight = public_weight
         self.estimate_share = estimate_share
-        self.finalists = finalists
         self.even_if_hopeless = even_if_hopeless
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -159,33 +173,47 @@ class PrivateSearch(WrappedEstimator):
             BudgetExhausted: the ledger has not that much left; before private rows are read.
             BudgetMismatch: the ledger protects other people, or the name belongs to another choice.
         """
-        try:
-            return self._fit(X, y, X_val, y_val, groups, train_groups, options)
-        except InputError as error:
-            if type(error) is not InputError:
-                raise
-            raise Refused(str(error)).with_traceback(error.__traceback__) from None
+        with _as_value_errors():
+            public_search.refuse_no_search(self.estimator)
+            _remember(self, X_val)
+            training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
+            refuse_shared(training, private, **{"the search": self.estimator})
+            people = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
+            return self._found(self._choose(training, people, private.rows), people.ledger)
 
-    def _fit(self, X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Any) -> Self:
-        public_search.refuse_no_search(self.estimator)
-        _remember(self, X_val)
-        training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
-        refuse_shared(training, private, **{"the search": self.estimator})
-        loss = as_loss(self.loss)
-        privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
+    def plan(self, X: Any, y: Any, *, n: int, train_groups: npt.ArrayLike | None = None, **options: Any) -> Outlook:
+        """Return what a choice by n private people would cost and can show, to print: a dry run of :meth:`fit`.
+
+        The search runs on the public rows. No private row is read, and nothing is stored in the ledger or charged.
+
+        Args:
+            X, y, train_groups, options: as for :meth:`fit`.
+            n: number of private people.
+        """
+        with _as_value_errors():
+            public_search.refuse_no_search(self.estimator)
+            people = future_people(self.ledger, None, n=at_least("n", n, 1), budget=self.budget, clip=self.clip)
+            outlook = self._choose(public_half(X, y, train_groups, options), people, None).outlook
+        assert outlook is not None
+        return outlook
+
+    def _choose(self, training: TrainingRows, people: Any, rows: Any) -> Choice:
+        """Search on the public rows, and let people choose; without private rows only plan it."""
         default = None if self.default is None else as_parameters(self.default)
-        check_affordable(privatizer.ledger, self.name, self.mu)
+        about = Meaning({}, public_search.settings_of(self.estimator))
+        check_affordable(people.ledger, self.name, self.mu, about)
         self.search_ = public_search.run(self.estimator, training, self.random_state)
         proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
-        models = public_search.PublicModels.of(self.estimator, training, loss, self.n_jobs, self.random_state)
+        seed, loss = self.random_state, as_loss(self.loss)
+        models = public_search.PublicModels.of(self.estimator, training, loss, self.n_jobs, seed)
         asked = ChoiceOptions(
-            data=private.rows, loss=self.loss, ledger=privatizer, name=self.name, mu=self.mu,
-            default=None if default is None else proposals.usual, public_weight=self.public_weight,
-            estimate_share=self.estimate_share, finalists=self.finalists, report_share=self.report_share,
-            even_if_hopeless=self.even_if_hopeless,
+            data=rows, loss=self.loss, ledger=people, name=self.name, mu=self.mu, public_weight=self.public_weight,
+            default=None if default is None else proposals.usual, estimate_share=self.estimate_share,
+            report_share=self.report_share, even_if_hopeless=self.even_if_hopeless, dry_run=rows is None,
         )  # fmt: skip
         warn = partial(warnings.warn, category=FitFailedWarning, stacklevel=5)
-        return self._found(choose_among(proposals, models, asked, self._say, warn), privatizer.ledger)
+        say = (lambda said: None) if rows is None else self._say
+        return choose_among(proposals, models, asked, say, warn)
 
     def _say(self, announcement: str) -> None:
         """Say what the choice costs and can show, before anything is charged: printed if verbose, else logged."""
@@ -246,6 +274,7 @@ class PrivateSearch(WrappedEstimator):
         X_val: Any,
         y_val: Any,
         groups: npt.ArrayLike | None = None,
+        train_groups: npt.ArrayLike | None = None,
         model: Any = None,
         **settings: Any,
     ) -> Report:
@@ -253,6 +282,7 @@ class PrivateSearch(WrappedEstimator):
 
         Args:
             X, y, X_val, y_val, groups: as for :meth:`fit`.
+            train_groups: whose a training row is (m,): its folds keep groups together, by ``GroupKFold(5)`` or ``cv=``.
             model: fitted on public rows; default ``best_estimator_``. After the verdict "keep the default" give the
                 default, ``model=usual.fit(X, y)``.
             settings: of :func:`dptune.report`. ``name`` is the search's name and "report" by default. ``mu`` is all
@@ -268,6 +298,9 @@ class PrivateSearch(WrappedEstimator):
             reported = self.best_estimator_ if model is None else model
             refuse_shared(training, private, model=reported)
             privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
+            if train_groups is not None:
+                cv = settings.get("cv", GroupKFold(5))
+                settings["cv"] = public_folds(X, y, cv=cv, loss=self.loss, groups=train_groups)
         settings = {"name": f"{self.name_} report", **settings}
         return dptune.report(reported, privatizer, data=private.rows, public=(X, y), **settings)
 

@@ -24,6 +24,14 @@ from dptune.losses.named import NamedLoss
 from dptune_sklearn.halves import TrainingRows
 from dptune_sklearn.wrappers import WrappedEstimator
 
+_HOW = (
+    "n_jobs",
+    "pre_dispatch",
+    "verbose",
+    "return_train_score",
+    "refit",
+    "error_score",
+)  # of a search; decide no candidate
 SPACES = {"param_grid", "param_distributions", "search_spaces"}  # the names of a search's argument for its space
 
 
@@ -85,6 +93,13 @@ def results_of(search: Any) -> Mapping[str, Any]:
     return columns
 
 
+def settings_of(search: Any) -> dict[str, object]:
+    """Return the plain settings of a search that decide what it proposes, such as ``n_iter`` and ``random_state``."""
+    settings = search.get_params(deep=False)
+    plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
+    return {"search": type(search).__name__} | {name: plain[name] for name in sorted(plain) if name not in _HOW}
+
+
 def scores_of(search: Any) -> npt.NDArray[np.float64]:
     """Return the candidates' mean public scores (m,), higher is better; NaN of one that failed."""
     results = results_of(search)
@@ -114,7 +129,8 @@ def proposals_of(search: Any, estimator: Any, default: Parameters | None) -> Pro
     known = {key_of({**usual, **each.parameters}): each.parameters for each in candidates}
     today = {**usual, **given}
     kind = type(search).__name__
-    return Proposals(candidates, len(candidates), None, kind, usual=known.get(key_of(today), today))
+    now = known.get(key_of(today), today)
+    return Proposals(candidates, len(candidates), None, kind, usual=now, told=settings_of(search))
 
 
 @dataclass

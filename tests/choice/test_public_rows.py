@@ -188,14 +188,15 @@ def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
     assert choice.announcement == str(choice.outlook)
     chosen(choice, few(MANY, 1))
     again = choice_in(tmp_path, few())
-    assert again.announcement == choice.announcement == "Recorded answer of 'x'; nothing is charged."
+    assert again.announcement == choice.announcement
+    assert re.match(r"Recorded answer of 'x', from [\d-]{10}\. Nothing is charged\. data= played", again.announcement)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"name": "search"}, "'search' belongs to a search, a report or a choice without public rows. "),
-        ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160); public losses. "),
+        ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160). "),
         ({"default_place": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
     ],
 )

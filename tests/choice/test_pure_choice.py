@@ -72,16 +72,16 @@ def test_choice_and_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
     assert found.cost == "epsilon=1"
 
 
-def test_a_budget_raised_between_plan_and_choice_asks_for_another_name(tmp_path: Path) -> None:
+def test_a_budget_raised_between_plan_and_choice_asks_for_another_plan(tmp_path: Path) -> None:
     V, p = PUBLIC, privatizer(tmp_path, budget=PAIR)
-    dptune.PublicChoice(V, p, name="x", default_place=0)
+    planned = dptune.PublicChoice(V, p, name="x", default_place=0)
     p.ledger.raise_budget(dptune.Budget.approximate_dp(2.0, 1e-5))
-    with pytest.raises(dptune.errors.BudgetMismatch, match="give this choice another name="):
-        dptune.PublicChoice(V, p, name="x", default_place=0)
-    found = chosen(dptune.PublicChoice(V, p, name="y", default_place=0))
+    with pytest.raises(dptune.errors.BudgetMismatch, match="Plan it again"):
+        chosen(planned)
+    found = chosen(dptune.PublicChoice(V, p, name="x", default_place=0))
     assert found.cost == "epsilon=2"
     p.ledger.raise_budget(dptune.Budget.approximate_dp(3.0, 1e-5))  # after the choice: its answer stays
-    assert dptune.PublicChoice(V, p, name="y", default_place=0).recorded() == found
+    assert dptune.PublicChoice(V, p, name="x", default_place=0).recorded() == found
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0.05, 0.001), (0.1, 0.999), (1.0, 0.9), (2.0, 0.5)])

@@ -89,7 +89,7 @@ def test_the_study_keeps_the_choice_and_asked_again_it_is_free_and_only_the_chos
     assert [trial.params for trial in study.trials] == [{"C": C} for C in CS]  # as it was
     trained, spent = len(whole), open_ledger(tmp_path).spent()
     again = chosen(tmp_path, study, train, default={"C": 1e-4})
-    assert "Recorded answer of 'logit (choice)'; nothing is charged." in caplog.text
+    assert re.search(r"Recorded answer of 'logit \(choice\)', from [\d-]{10}\. Nothing is charged\.", caplog.text)
     assert (again.params, again.selection) == (first.params, first.selection)
     assert whole[trained:] == [first.params["C"]]
     assert open_ledger(tmp_path).spent() == spent
@@ -225,7 +225,17 @@ def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_pa
     with pytest.raises(dptune.BudgetExhausted) as refused:
         chosen(tmp_path, unnamed(1), lambda trial, X, y: calls.append(1))
     assert calls == []  # nothing is trained
-    assert "Give the search a seed" in "".join(refused.value.__notes__)
+    assert "This choice differs from 'choice " in str(refused.value)
+
+
+def test_a_dry_run_prints_the_plan_and_leaves_ledger_and_study_as_they_were(tmp_path):
+    study, ledger = study_of(), open_ledger(tmp_path)
+    before = ledger.mark()
+    planned = chosen(tmp_path, study, ledger=ledger, data=None, n=N, dry_run=True)
+    assert f"Plan: {N} private people choose among" in str(planned)
+    assert (planned.selection, planned.model, dict(planned.params)) == (None, None, {})
+    assert (ledger.mark(), ledger.n, ledger.facts("plan"), study.user_attrs) == (before, None, {}, {})
+    assert chosen(tmp_path, study, ledger=ledger).name == planned.name
 
 
 def test_a_tuner_s_trials_propose_all_parameters_with_which_they_were_trained(tmp_path):

@@ -32,6 +32,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import dptune
 from dptune.errors import BudgetExhausted, BudgetMismatch
+from dptune.privacy.noise import OpenDPNoise
 from dptune_sklearn import PrivateSearch
 from sklearn_tools import GRID, PRIVATE, PUBLIC, SPACE, VAL, WEAK, Never, grid, ledger_in, rows, search_in
 
@@ -149,7 +150,10 @@ def test_a_search_without_seeds_is_the_same_again_and_costs_nothing(fast_path, c
     capsys.readouterr()
     with joblib.parallel_config(backend="threading"):  # processes take seconds to start
         assert clone(search).set_params(verbose=1, n_jobs=2).fit(*PUBLIC, **VAL).best_params_ == best
-    assert f"Recorded answer of {search.name_!r}; nothing is charged.\n" in capsys.readouterr().out
+    assert re.fullmatch(
+        rf"Recorded answer of '{search.name_}', from [\d-]{{10}}\. Nothing is charged\. data= played no part: .*\n",
+        capsys.readouterr().out,
+    )
     assert search.ledger.spent() == spent
 
 
@@ -238,6 +242,50 @@ def test_another_question_is_another_choice_and_a_name_has_one_meaning(fast_path
     assert search.ledger.spent() == spent
 
 
+EPSILON = dptune.Budget.approximate_dp(4.0, 1e-5)
+RANDOM = RandomizedSearchCV(WEAK, SPACE, n_iter=4, cv=3, random_state=0)
+SECOND = [  # a second run, and how it differs
+    ({"estimator": clone(RANDOM).set_params(random_state=1)}, "in random_state (0, now 1)."),
+    ({"estimator": clone(RANDOM).set_params(n_iter=5)}, "in n_iter (4, now 5)."),
+    ({"default": {"C": 5.0}}, 'in default configuration ({"C": 0.001}, now {"C": 5.0}).'),
+    ({"mu": 0.5}, "belongs to another choice: it differs in mu (None, now 0.5)."),
+]
+
+
+@pytest.mark.parametrize(("changed", "differs"), SECOND)
+def test_a_second_run_says_what_was_spent_and_what_differs(fast_path, monkeypatch, changed, differs):
+    monkeypatch.setattr(OpenDPNoise, "noisy_argmin", lambda self, statistic, scale: 0)  # not the default: all is spent
+    ledger = dptune.PrivacyLedger(fast_path / "epsilon.db", EPSILON)
+    search = search_in(fast_path, RANDOM, ledger=ledger).fit(*PUBLIC, **VAL)
+    with pytest.raises((BudgetExhausted, BudgetMismatch)) as refused:
+        search_in(fast_path, RANDOM, ledger=ledger).set_params(**changed).fit(*PUBLIC, **VAL)
+    said = str(refused.value)
+    assert differs in said
+    assert "Optuna" not in said
+    if isinstance(refused.value, BudgetExhausted):
+        assert "Budget left: 0 of epsilon = 4 (delta = 1e-05)." in said
+        assert f"Charged before: {search.name_!r} on " in said
+    assert said.endswith("Nothing was charged.")
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no ledger yet", "a ledger"])
+def test_a_plan_stores_and_charges_nothing_and_reads_no_private_row(fast_path, there):
+    ledger = ledger_in(fast_path) if there else fast_path / "future.db"
+    search = search_in(fast_path, ledger=ledger, budget=None if there else EPSILON)
+    plans = [search.plan(*PUBLIC, n=n) for n in (60, 80)]
+    assert [plan.people for plan in plans] == [60, 80]
+    other = clone(search).set_params(default={"C": 1.0}, name="mine").plan(*PUBLIC, n=60)
+    assert f"Spends: all of the ledger's {'mu=4' if there else 'epsilon=4 at delta=1e-05'}." in str(other)
+    if there:
+        assert (ledger.n, ledger.charges(), ledger.facts("plan")) == (None, [], {})
+    else:
+        assert not ledger.exists()
+    search.set_params(name="mine").fit(*PUBLIC, **VAL)  # with another default than planned
+    assert f"{search._ledger().runs()[0][1]}; the answer of 'mine'" in str(search.plan(*PUBLIC, n=60))
+    with pytest.raises(BudgetMismatch, match="protects 60 people, and n is 61"):
+        search.plan(*PUBLIC, n=61)
+
+
 def test_other_people_have_another_ledger(fast_path):
     search = search_in(fast_path).fit(*PUBLIC, **VAL)
     with pytest.raises(BudgetMismatch, match="60"):
@@ -306,7 +354,7 @@ BAD = [
     (grid(), {"default": 1.0}, dptune.InputError, "default must be a dict"),
     (grid(), {"default": {"C": -1.0}}, dptune.InputError, "'C' parameter"),
     (grid(), {"default": {"D": 1}}, dptune.InputError, "'D'"),
-    (grid(), {"finalists": 1}, dptune.InputError, "finalists must be a whole number >= 2"),
+    (grid(), {"estimate_share": 1}, dptune.InputError, "estimate_share must lie in"),
     (grid(), {"mu": 1.0, "report_share": 0.1}, dptune.InputError, "give mu= or report_share="),
     (grid(), {"loss": "roc_auc"}, dptune.InputError, "log_loss or brier .*dptune.report"),
 ]

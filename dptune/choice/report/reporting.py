@@ -20,6 +20,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, nothing_charged, shown, text
 from dptune._checks import positive as positive_number
 from dptune._numbers import real
+from dptune.choice.meaning import Meaning, explained
 from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
@@ -129,7 +130,8 @@ def _prepared(
     stored = ledger.fact(name, PLAN)
     if stored is None:
         try:
-            check_start(ledger, name, price, choice_share=0.0)
+            with explained(ledger, Meaning({}), price):
+                check_start(ledger, name, price, choice_share=0.0)
         except BudgetExhausted as error:
             error.add_note(_NOTHING_LEFT)
             raise

@@ -1,0 +1,87 @@
+"""What a choice's name stands for, how two choices differ, and what was spent before; all of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned
+from dptune.ledger.ledger import PLAN, PrivacyLedger
+from dptune.results.budget import left_in_words
+
+SHOWN = 3  # runs that an error names, the latest first
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the name of a choice stands for.
+
+    Attributes:
+        asked: what must stay the same under the name; JSON data.
+        told: what messages say in addition, such as the seed of a search; JSON data.
+    """
+
+    asked: Mapping[str, Any]
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    def differences(self, plan: Mapping[str, Any]) -> str:
+        """Return in words how this choice differs from the one with this plan; "" if it does not, or has no words."""
+        before = {**plan.get("asked", {}), **plan.get("told", {})}
+        now = {**self.asked, **self.told}
+        changed = [name for name in now if name in before and before[name] != now[name]]
+        follows = ["public losses"]  # from what else differs
+        if "candidates" in changed or "default configuration" in now:
+            follows += ["configurations", "default"]
+        named = [each for each in changed if each not in follows] or changed
+        return "; ".join(
+            name if name in ("public losses", "configurations") else f"{name} ({before[name]}, now {now[name]})"
+            for name in named
+        )
+
+    def refuse_other(self, name: str, plan: Any, *, recorded: bool) -> None:
+        """Refuse a name whose plan is one of another choice."""
+        if isinstance(plan, dict) and plan.get("asked") == self.asked:
+            return
+        differs, kept = "belongs to a search, a report or a choice without public rows", ""
+        if isinstance(plan, dict) and "asked" in plan:
+            differs = f"belongs to another choice: it differs in {self.differences(plan)}"
+            kept = " The answer of that choice stays recorded." if recorded else ""
+        raise BudgetMismatch(
+            f"the name {name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
+            "charged again), or what it had. Nothing was charged."
+        )
+
+
+@contextmanager
+def explained(ledger: PrivacyLedger, meaning: Meaning, mu: float | None) -> Iterator[None]:
+    """Let a refused price say what was spent before, by which run, how this choice differs, and what to do."""
+    try:
+        yield
+    except BudgetExhausted as error:
+        error.said = " ".join(filter(None, _reasons(error, ledger, meaning, mu)))
+        raise
+
+
+def _reasons(error: BudgetExhausted, ledger: PrivacyLedger, meaning: Meaning, mu: float | None) -> Iterator[str]:
+    yield left_in_words(ledger)
+    if mu is not None:
+        yield f"mu={mu:.6g} was asked for."
+    if isinstance(error, BudgetPlanned):
+        yield f"What is left is planned by {', '.join(map(repr, error.runs[:SHOWN]))}: give mu= to take of it."
+    runs = ledger.runs()
+    if runs:
+        yield f"Charged before: {', '.join(f'{name!r} on {date}' for name, date in runs[:SHOWN])}."
+    plans = ledger.facts(PLAN)
+    made: list[tuple[str, Any]] = [(name, plans[name]) for name, _ in runs if isinstance(plans.get(name), dict)]
+    for name, plan in made:
+        if differences := meaning.differences(plan):
+            yield f"This choice differs from {name!r} in {differences}."
+            yield "Repeat what was run then for its recorded answer, at no cost."
+            break
+        if meaning.asked and plan.get("asked", {}).get("configurations") == meaning.asked.get("configurations"):
+            yield f"It is the choice {name!r}: under that name its recorded answer costs nothing."
+            break
+    yield "To allow more for these people, raise the budget: `dptune raise-budget`. Other people need another ledger."
+    yield "Nothing was charged."
