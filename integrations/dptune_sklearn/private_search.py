@@ -193,8 +193,8 @@ class PrivateSearch(WrappedEstimator):
         with _as_value_errors():
             public_search.refuse_no_search(self.estimator)
             people = future_people(self.ledger, None, n=at_least("n", n, 1), budget=self.budget, clip=self.clip)
-            outlook = self._choose(public_half(X, y, train_groups, options), people, None).outlook
-        assert outlook is not None
+            planned: Any = self._choose(public_half(X, y, train_groups, options), people, None)
+        outlook: Outlook = planned.outlook
         return outlook
 
     def _choose(self, training: TrainingRows, people: Any, rows: Any) -> Choice:
