@@ -125,7 +125,7 @@ KINDS = [{"model": [LogisticRegression()], "model__C": [0.1, 1.0]}, {"model": [S
     ],
 )
 def test_what_you_have_is_always_a_candidate_and_what_is_compared_with(fast_path, search, default, candidates, today):
-    found = search_in(fast_path, search, default=default, mu=1.0, loss="zero_one").fit(*PUBLIC, **VAL)
+    found = search_in(fast_path, search, default=default, mu=2.0, loss="zero_one").fit(*PUBLIC, **VAL)
     chosen = found.selection_
     assert chosen.candidates == candidates
     if chosen.verdict == "the default":
@@ -227,7 +227,7 @@ def test_another_question_is_another_choice_and_a_name_has_one_meaning(fast_path
     def fit(train=PUBLIC, sample_weight=None, **settings):
         options = {} if sample_weight is None else {"sample_weight": sample_weight}
         searched = settings.pop("estimator", None)
-        search = search_in(fast_path, searched, **{**settings, "mu": 1.0, "name": "mine" if named else None})
+        search = search_in(fast_path, searched, **{**settings, "mu": 2.0, "name": "mine" if named else None})
         return search.fit(*train, **VAL, **options)
 
     first, second = CHANGES[change]
