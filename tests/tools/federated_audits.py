@@ -322,7 +322,8 @@ from dptune.ledger.durable import DurableLedger
 from dptune.ledger.plan_ledger import PlanLedger
 from dptune.ledger.subsampled import SubsampledGaussianPlan
 from dptune.federated.settings import FTSSettings
-from dptune.federated import FTSServer, Message
+from dptune.federated import FTSServer
+from dptune.federated.messages import Message
 from dptune.privacy.noise import OpenDPNoise
 
 folder, where, crash_round = sys.argv[1], sys.argv[2], int(sys.argv[3])
