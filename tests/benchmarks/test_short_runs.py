@@ -17,7 +17,7 @@ from benchmarks.frontier.tasks import NEW, OLD, FrontierTask
 from benchmarks.ldp.__main__ import EPSILONS, synthetic
 from benchmarks.ldp.runs import ALGORITHMS, ORDER_WISE, THEOREM, checkpoints, play
 from benchmarks.ldp.runs import DEFAULT as MULTIPLIER
-from benchmarks.measurements import scale, spaces
+from benchmarks.measurements import scale
 from benchmarks.mixed_space import Categorical, Space
 from benchmarks.outsourced import __main__ as outsourced
 from benchmarks.public.measure import CV, DEFAULT, EXACT, RANDOM, Cell, measure, rivals
@@ -85,7 +85,7 @@ def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> N
 def test_every_task_takes_its_default_and_random_configurations(name: str) -> None:
     task = space_task(name, 50, 0)
     assert task.space.contains(task.default)
-    for parameters in spaces.candidates(task, 2, 1):
+    for parameters in (task.default, task.space.decode(np.random.default_rng(3).random(task.space.d))):
         losses = task.losses(parameters)
         assert losses.shape == (50,)
         assert np.isfinite(losses).all()
