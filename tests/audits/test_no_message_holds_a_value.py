@@ -77,7 +77,7 @@ def test_no_error_log_warning_or_stream_quotes_what_was_given(
 
 # ---- the table is whole --------------------------------------------------------------------------------------
 
-ROOMS = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("dptune/**/__init__.pyi"))
+ROOMS = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("dptune/**/__init__.py"))
 FRONTS = ["dptune_mlflow", "dptune_optuna", "dptune_ray", "dptune_sklearn"]
 PRIVATE_WORDS = {"X_val", "by", "codes", "data", "groups", "like", "losses", "person_weights", "user", "y", "y_val"}
 PUBLIC = """
@@ -90,7 +90,7 @@ PUBLIC = """
     Refinement Released Report Risk RoundSettings Rounds Rounds.difference RunPlan SeededNoise Selection
     SelectionSearch SpaceSearch Statement StopsEarly StopsEarly.fit StopsEarly.score SubsampledGaussianPlan Transport
     Tuning log_run lower_bound quasi_random record stored_report to_yaml Randomizer report_public join
-    noise_multipliers
+    noise_multipliers main SelectionPlan
 """  # settings, released values and public rows only
 ELSEWHERE = """
     Exchange.publish Federation LossPrivatizer.choose_clip TableQuery TableQuery.mean dptune_ray.choose
@@ -102,7 +102,7 @@ def exported() -> Iterator[str]:
     """Public functions and classes, and the methods of classes that have an argument of a private name."""
     seen: set[Any] = set()
     for room in map(importlib.import_module, [*ROOMS, *FRONTS]):
-        for name in room.__all__:
+        for name in getattr(room, "__all__", ()):
             thing = getattr(room, name)
             if not isinstance(thing, type | FunctionType) or thing in seen or "search.gp" in thing.__module__:
                 continue

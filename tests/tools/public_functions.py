@@ -36,7 +36,6 @@ from dptune.search import VALUES
 from dptune_sklearn import PrivateSearch
 from noises import CannedNoise
 
-ROOT = Path(__file__).parents[2]
 N = 12  # private people
 RNG = np.random.default_rng(0)
 X_TRAIN, Y_TRAIN = RNG.normal(size=(40, 2)), np.arange(40) % 2
@@ -304,7 +303,6 @@ def cases(folder: Path) -> dict[str, Case]:
         ),
         "dptune.Float": Case(dptune.Float, ends),
         "dptune.Int": Case(dptune.Int, {"low": 0, "high": 9, "log": False, "step": 1}),
-        "dptune.Categorical": Case(dptune.Categorical, {"choices": ["a", "b"]}),
         "dptune.Space": Case(dptune.Space, {"parameters": {"a": dptune.Float(0.0, 1.0)}, "when": None}),
         "dptune.Budget": Case(Budget, {"mu": 1.0, "stated_epsilon": None, "stated_delta": None}),
         "dptune.Budget.approximate_dp": Case(Budget.approximate_dp, {"epsilon": 1.0, "delta": 1e-5}),
