@@ -1,6 +1,7 @@
 """No test depends on speed or the order of folders: clocks, sleeps and short limits are listed with a reason."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,11 @@ def test_clocks_sleeps_and_short_limits_are_listed() -> None:
 
 def count_in(path: Path) -> int:
     return len(list(found(ast.parse(path.read_text(encoding="utf-8")))))
+
+
+def test_the_table_of_chances_names_files_that_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (HERE / "README.md").read_text(encoding="utf-8"))
+    assert [name for name in named if not (HERE / name).exists()] == []
 
 
 def test_what_is_looked_for_is_found() -> None:
