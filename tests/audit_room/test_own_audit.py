@@ -61,9 +61,7 @@ def test_nothing_is_found_in_what_keeps_the_promise() -> None:
     found = findings(good, mu=2.0)
     assert all(finding.holds for finding in found.values()), [str(f) for f in found.values()]
     proven = re.findall(r"mu >= ([\d.]+)", found["attack"].proves)
-    assert 0.4 < float(proven[0]) <= 2.0, (
-        "the attack is blind"
-    )  # 1.17 +- .11, exactly: beyond by chance 9e-15 and 1e-12
+    assert 0.4 < float(proven[0]) <= 2.0, "the attack is blind"  # 1.17 +- .11: by chance 9e-15, 1e-12
     assert all(finding.holds for finding in findings(changes_its_rows, 2).values())
 
 
