@@ -303,7 +303,7 @@ def cases(folder: Path) -> dict[str, Case]:
         ),
         "dptune.Float": Case(dptune.Float, ends),
         "dptune.Int": Case(dptune.Int, {"low": 0, "high": 9, "log": False, "step": 1}),
-        "dptune.Space": Case(dptune.Space, {"parameters": {"a": dptune.Float(0.0, 1.0)}, "when": None}),
+        "dptune.Space": Case(dptune.Space, {"parameters": {"a": dptune.Float(0.0, 1.0)}}),
         "dptune.Budget": Case(Budget, {"mu": 1.0, "stated_epsilon": None, "stated_delta": None}),
         "dptune.Budget.approximate_dp": Case(Budget.approximate_dp, {"epsilon": 1.0, "delta": 1e-5}),
         "dptune.PrivacyLedger": Case(
