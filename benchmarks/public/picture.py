@@ -1,4 +1,4 @@
-"""README's picture: the test loss of four ways to choose, over the best search without privacy."""
+"""The picture of docs/frontier.md: the test loss of four ways to choose, over the best search without privacy."""
 
 from __future__ import annotations
 

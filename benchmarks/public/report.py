@@ -1,4 +1,4 @@
-"""The tables of docs/frontier.md, README's sentences and its picture, from the stored results."""
+"""The tables of docs/frontier.md, README's table, from the stored results."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from dptune.choice.dry_run import future_people
 from dptune.choice.meaning import Meaning, explained
 from dptune.choice.outlook import Outlook
 from dptune.choice.payer import Payer, privatizer_of
+from dptune.choice.public import rounded
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
@@ -200,7 +201,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     given = _given_losses(options.public_losses, proposals.searched, candidates)
     evaluated = trainer.losses(candidates) if given is None else given
     public, default = _matrix(evaluated, default, warn, needed=options.default is not None)
-    found = hashlib.sha256(proposed.encode() + public.tobytes()).hexdigest()[:12]
+    found = hashlib.sha256(proposed.encode() + rounded(public)).hexdigest()[:12]
     settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
     about = _about(candidates, default, proposed, proposals.told)  # without a default that failed
     name = name or f"{proposals.kind} {found}"

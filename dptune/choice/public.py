@@ -147,8 +147,8 @@ class PublicLosses:
     @cached_property
     def digest(self) -> str:
         """A fingerprint of the losses and their range, by which a ledger recognises the choice."""
-        header = repr((self.values.shape, self.low, self.high)).encode()
-        return hashlib.sha256(header + self.values.tobytes()).hexdigest()[:16]
+        header = f"{self.values.shape} {self.low:.6g} {self.high:.6g}".encode()
+        return hashlib.sha256(header + rounded(self.values)).hexdigest()[:16]
 
 
 def _farthest(losses: Matrix, seen: Matrix, most: int) -> list[int]:
@@ -162,6 +162,12 @@ def _farthest(losses: Matrix, seen: Matrix, most: int) -> list[int]:
         distance = np.minimum(distance, np.abs(losses - losses[taken[-1]]).mean(axis=1))
         distance[taken] = -1.0  # equal candidates are 0 apart
     return taken
+
+
+def rounded(values: Matrix) -> bytes:
+    """Return losses to four digits: the last ones depend on the processor and on the number of threads."""
+    mantissa, exponent = np.frexp(values)
+    return np.round(mantissa, 4).tobytes() + np.where(np.isfinite(values), exponent, 0).tobytes()
 
 
 def _sane(values: Matrix) -> Mask:

@@ -341,3 +341,10 @@ def test_a_person_moves_no_exponent_by_more_than_half_of_eta(
     moved = np.abs(np.array(replaced)[:, None] - np.array(replaced)[None]).max()
     assert moved > 0
     assert bool(moved <= eta / 2 * (1 + 1e-6)) == (bug is None)
+
+
+def test_losses_that_a_processor_rounds_otherwise_are_the_same_choice() -> None:
+    losses = np.random.default_rng(0).exponential(size=(20, 300))
+    losses[3] = np.nan
+    found = [PublicLosses.of(losses * factor, None).digest for factor in (1.0, 1.0 + 1e-15, 1.01)]
+    assert found[0] == found[1] != found[2]
