@@ -26,12 +26,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everythin
 
 demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choice by 400 private patients; draws out/demo.png
 	rm -rf out/demo && mkdir -p out/demo
-	$(BIN)/python examples/public_first_optuna.py out/demo
-	$(BIN)/dptune plot out/demo/public_first.db out/demo.png
-	$(BIN)/dptune certificate out/demo/public_first.db --registry examples/about.toml > out/demo/registry.yaml
+	$(BIN)/python examples/choose_optuna.py out/demo
+	$(BIN)/dptune plot out/demo/choose_optuna.db out/demo.png
+	$(BIN)/dptune certificate out/demo/choose_optuna.db --registry examples/about.toml > out/demo/registry.yaml
 	@echo "Done: an Optuna search on 100 public tumours, then one private choice by 400 patients, at epsilon = 4."
-	@echo "Open out/demo.png: finalists, improvement and budget. Ledger: out/demo/public_first.db."
-	@echo "Statement: $(BIN)/dptune statement out/demo/public_first.db. Record for a registry: out/demo/registry.yaml."
+	@echo "Open out/demo.png: finalists, improvement and budget. Ledger: out/demo/choose_optuna.db."
+	@echo "Statement: $(BIN)/dptune statement out/demo/choose_optuna.db. Record for a registry: out/demo/registry.yaml."
 
 promises: $(VENV)/.installed  ## one file of tests for each guarantee of docs/privacy.md, in about a minute
 	$(BIN)/python -m pytest -m "not slow" -n 2 tests/promises

@@ -1,4 +1,4 @@
-"""A private search of one's own, in one class: random points, compared by centred releases, in Optuna and in Ray."""
+"""A private search of your own, in one class: random points, compared by centred releases, in Optuna and in Ray."""
 
 import sys
 
@@ -37,8 +37,9 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
         return self.surface.minimiser(np.full(self.settings.d, 0.5), reach=0.5)
 
 
-def plan(facts, *, trials, batch=6):  # mu^2: a tenth for the trials' values, the rest for rounds
-    settings = RoundSettings(facts.d, trials // batch, batch, facts.mu * 0.9**0.5, 0.4 * facts.loss_range, facts.seed)
+def plan(facts, *, trials, batch=6):  # mu^2: .9 for rounds, a tenth for values
+    clip = 0.4 * facts.loss_range
+    settings = RoundSettings(facts.d, trials // batch, batch, facts.mu * 0.9**0.5, clip, seed=facts.seed)
     return RunPlan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.0, spare=2 * batch)
 
 
@@ -47,7 +48,7 @@ def losses(config):  # private: how far each of 500 people is from what they wou
 
 
 own = Method("random", plan, RandomPoints, shared_slots=True)  # all that a front end needs to know
-privatizer = LossPrivatizer(PrivacyLedger(sys.argv[1] + "/own.db", Budget.gdp(mu=2.0)), n=500, clip=(0.0, 1.0))
+privatizer = LossPrivatizer(PrivacyLedger(f"{[*sys.argv, '.'][1]}/own.db", Budget.gdp(mu=2.0)), n=500, clip=(0.0, 1.0))
 if "ray" in sys.argv:
     search = SpaceSearch(privatizer, {x: uniform(0, 1) for x in "ab"}, method=own, n_trials=48, mode="min")
     Tuner(search.trainable(losses), tune_config=TuneConfig(search_alg=search, num_samples=48, reuse_actors=True)).fit()

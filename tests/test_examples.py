@@ -12,21 +12,19 @@ from registry_schema import complaints
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ELSEWHERE = ("choose_ray", "gibo_ray", "ray", "outsourced", "opacus")  # tests/ray_front, outsourced, training
+ELSEWHERE = ("choose_ray", "gibo_ray", "outsourced", "opacus")  # tests/ray_front, outsourced, training
 PRINTED = {  # besides epsilon
     "federated_landmine": ("3 of 3 releases", "at delta = 0.001"),
     "ldp_users": ("Monday: sent", "Tuesday: sent", "Wednesday: refused"),  # a phone with a cap of two
 }
 SLOW = (  # the first runs as it stands in `make demo`; pages have the lines of the others, which quick tests run
-    *("public_first_optuna", "gibo_optuna", "ldp_optuna", "lightgbm_native", "pruning_optuna", "sklearn_pipeline"),
-    *("svm_optuna", "xgboost_tabular"),
+    *("choose_optuna", "gibo_optuna", "ldp_optuna", "lightgbm_native", "xgboost_tabular"),
 )
-LENGTHS = {"opacus_public_odds": 120, **dict.fromkeys(("own_algorithm", "opacus_mlp", "outsourced_attack"), 60)}
-LENGTHS |= dict.fromkeys(("public_first_optuna", "sklearn_pipeline"), 60)
+LENGTHS = {"opacus_public_odds": 120, **dict.fromkeys(("own_algorithm", "opacus_mlp", "outsourced_attack"), 61)}
 
 
 def marked(path: Path):
-    torch = path.stem.startswith(("torch", "skorch"))  # `make test-torch` runs them
+    torch = path.stem.startswith("torch")  # `make test-torch` runs them
     marks = [pytest.mark.torch] if torch else [pytest.mark.slow] if path.stem in SLOW else []
     return pytest.param(path.stem, marks=marks, id=path.stem)
 
@@ -34,17 +32,16 @@ def marked(path: Path):
 @pytest.mark.parametrize("example", [marked(path) for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)])
 @pytest.mark.filterwarnings("default")  # with few trials: that they are few
 def test_a_short_run_of_an_example_prints_its_statement(example, tmp_path, monkeypatch, capsys, caplog):
-    for library in ("torch", "skorch"):
-        if example.startswith(library):
-            pytest.importorskip(library)
+    if example.startswith("torch"):
+        pytest.importorskip("torch")
     monkeypatch.setenv("DPTUNE_DATA", str(tmp_path))  # where the landmine data are not
     run_shorter(example, tmp_path, monkeypatch)
     printed, errors = capsys.readouterr()
     assert [words for words in ("epsilon", *PRINTED.get(example, ())) if words not in printed] == []
     assert "NOT PRIVATE" not in printed
     assert "sent nothing" not in errors + caplog.text  # by an agent whose round went without it
-    if example == "public_first_optuna":  # the one of `make demo`
-        statement = dptune.PrivacyLedger(tmp_path / "public_first.db").statement(delta=1e-5)
+    if example == "choose_optuna":  # the one of `make demo`
+        statement = dptune.PrivacyLedger(tmp_path / "choose_optuna.db").statement(delta=1e-5)
         assert complaints(record(statement, About.read(ROOT / "examples/about.toml"))) == []
 
 

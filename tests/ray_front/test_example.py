@@ -39,7 +39,6 @@ def here(fast_path, monkeypatch):
     [
         ("choose_ray", "epsilon"),
         ("gibo_ray", "epsilon"),
-        ("ray_pruning", "log loss on 200 public images"),
         # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py
         ("own_algorithm", "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)"),
     ],
@@ -53,7 +52,7 @@ def test_a_short_run_of_an_example_prints_its_statement(here, monkeypatch, capfd
 
 
 def test_an_example_runs_as_it_stands_on_a_cluster_of_its_own(here):
-    command = [sys.executable, str(ROOT / "examples" / "ray_pruning.py"), str(here)]
+    command = [sys.executable, str(ROOT / "examples" / "gibo_ray.py"), str(here)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_ADDRESS": "local"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr

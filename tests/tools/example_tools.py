@@ -16,15 +16,11 @@ SHORTER = {  # what stands there -> what is run
     "ldp_users": ("20_000", "2_000"),
     "lightgbm_native": ("n_trials=30", "n_trials=8"),
     "own_algorithm": ("48", "12"),
-    "pruning_optuna": ("n_trials=16", "n_trials=8"),
-    "public_first_optuna": ("n_trials=60", "n_trials=20"),
+    "choose_optuna": ("n_trials=60", "n_trials=20"),
     "gibo_ray": ("n_trials=36", "n_trials=8"),
-    "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 4'),
-    "sklearn_svm": ("n_iter=60", "n_iter=6"),
-    "skorch_grid": ("max_epochs=10", "max_epochs=2"),
-    "svm_optuna": ("n_trials=100", "n_trials=20"),
+    "search_sklearn": ("n_iter=60", "n_iter=6"),
     "torch_mlp": ("range(40)", "range(8)"),
-    "xgboost_tabular": ("n_trials=40, n_jobs=2", "n_trials=8, n_jobs=1"),
+    "xgboost_tabular": ("n_iter=40, n_jobs=2", "n_iter=8, n_jobs=1"),
 }
 
 

@@ -1,6 +1,6 @@
 """No public rows but those of the training: draw 60 candidates, choose one by private people, for one price.
 
-Run: python examples/one_choice.py [folder]
+Run: python examples/select_models.py [folder]
 """
 
 import sys
@@ -29,10 +29,10 @@ def fitted(C=1.0):
 
 drawn = [{"C": 1.0}, *ParameterSampler({"C": loguniform(1e-4, 1e4)}, n_iter=59, random_state=0)]
 chosen = dptune.select(
-    [fitted(**parameters) for parameters in drawn], folder / "one_choice.db",
+    [fitted(**parameters) for parameters in drawn], folder / "select_models.db",
     budget=dptune.Budget.approximate_dp(epsilon=2.0, delta=1e-5), data=(X_val, y_val), loss="zero_one_loss",
     default_place=0, estimate_share=0.2,
 )  # fmt: skip
 print(drawn[chosen.index])
 print(chosen.summary())
-print(dptune.PrivacyLedger(folder / "one_choice.db").statement(delta=1e-5))
+print(dptune.PrivacyLedger(folder / "select_models.db").statement(delta=1e-5))
