@@ -144,7 +144,7 @@ def test_records_differ_where_no_noise_hides_the_difference(tmp_path):
     assert mine != theirs
 
 
-@pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+@pytest.mark.filterwarnings("ignore::dptune_optuna.sampler.UnprotectedValueWarning")
 def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path, where):
     sampler, objective = front("gibo", open_privatizer(tmp_path), unprotected="allow")
     study, callback = create(None, sampler), MLflowCallback(sampler, **where)

@@ -9,7 +9,7 @@ from dptune_optuna import CentredSampler, DPFTSSampler, DPGIBOSampler, LDPTGPSam
 from harness import SPACE, open_privatizer
 
 # The suite's objectives are ordinary ones: their values are public, and the sampler warns of each.
-pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.sampler.UnprotectedValueWarning")
 REPLIES = dptune.local.LDPSettings(dptune.local.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
 COMMON = {f"common {name}": distribution for name, distribution in SPACE.items()}  # what the suite does not suggest
 

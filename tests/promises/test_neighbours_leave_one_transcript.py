@@ -109,7 +109,7 @@ def leak_nan_count(self, losses):
     return CLEAN(self, losses)
 
 
-@pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+@pytest.mark.filterwarnings("ignore::dptune_optuna.sampler.UnprotectedValueWarning")
 @pytest.mark.parametrize(
     ("front", "kind", "how", "bug"),
     [
