@@ -103,8 +103,8 @@ def whole_centred_run(record: int, seed: int) -> Adversary:
 @pytest.mark.parametrize(
     ("play", "count", "least"),
     [
-        (whole_centred_run, 2000, 0.7),  # .81 in the mean, with a scatter of .022: 5 of these above the bar
-        pytest.param(whole_run, 3000, 0.77, marks=pytest.mark.minutes),  # .85 in the mean, with a scatter of .018
+        (whole_centred_run, 2000, 0.67),  # .81 in the mean, with a scatter of .022: 6.4 of these above the bar
+        pytest.param(whole_run, 3000, 0.73, marks=pytest.mark.minutes),  # .85 in the mean, with a scatter of .018: 6.7
     ],
 )
 def test_the_whole_transcript_proves_no_more_than_the_budget_and_most_of_it(
