@@ -140,10 +140,10 @@ def chosen(folder: Path, given: Settings) -> Any:
 OF_A_STUDY = Surface(
     chosen,
     ("study", "train", *(name for name in ChoiceOptions.__annotations__ if name not in ("ledger", *PAYER))),
-    {"loss": "zero_one", "data": PRIVATE, "public": (X, Y), "default": {"C": 1.0}, "mu": 0.5, "name": "x",
+    {"loss": "brier", "data": PRIVATE, "public": (X, Y), "default": {"C": 1.0}, "mu": 0.5, "name": "x",
      "cv": KFold(3), "finalists": 3},
     {
-        **each(study=5, train=other, public=(X, Y[::-1]), cv=KFold(4), default={"C": 7.0}, candidates=3),
+        **each(study=5, train=other, public=(X, Y[::-1]), cv=KFold(4), default={"C": 7.0}, candidates=3, averages=True),
         "public_losses": {"public_losses": PUBLIC, "default": None},
         "report_share": {"mu": None, "report_share": 0.2},
     },

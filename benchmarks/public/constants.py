@@ -90,7 +90,7 @@ def expected(table: Table, n: int, budget: str) -> float:
     """Return the judge's loss after a choice, by its exact law."""
     made = planned(table, n, budget)
     exponents = np.clip(centred(made.L, made.near), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
-    return float(made.law(exponents - np.log(prior(made.V, 1.0, made.near))) @ made.judge)
+    return float(made.law(exponents - np.log(prior(made.V, 1.0, made.near, planning.lead(n * made.eta)))) @ made.judge)
 
 
 def collected(folder: Path) -> Tables:

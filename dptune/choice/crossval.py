@@ -12,7 +12,8 @@ Public rows are read as they are, and what a model raises is shown: nothing here
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,15 +58,43 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
     return folds
 
 
-def fold_losses(
+@dataclass(frozen=True)
+class FoldAnswers:
+    """What a model answers for the rows that it was not trained on.
+
+    Attributes:
+        test: places of these rows (r,).
+        y: their answers (r,).
+        output: what the model says of them, (r,) or (r, k).
+        labels: of the columns; None where the loss uses none.
+    """
+
+    test: Indices
+    y: npt.NDArray[Any]
+    output: npt.NDArray[Any]
+    labels: list[Any] | None
+
+
+Answers: TypeAlias = list[FoldAnswers]  # of the folds
+
+
+def cross_validated_answers(
     train: Callable[..., Any], X: Any, y: Any, folds: Folds, loss: NamedLoss, fit_params: Mapping[str, Any]
-) -> Iterator[tuple[Indices, Any, npt.NDArray[np.float64]]]:
-    """Yield of each fold the rows that are tested (k,), the model of the others, and its losses (k,), NaN for none."""
+) -> Answers:
+    """Return what models answer for the public rows, each trained without the row's fold."""
     X, y = indexable(X, y)
+    found = []
     for fit, test in folds:
         options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
         model = train(_taken(X, fit), _taken(y, fit), **options)
-        yield test, model, _losses(loss, model, _taken(X, test), _taken(y, test))
+        found.append(FoldAnswers(test, np.asarray(_taken(y, test)), *_output(loss, model, _taken(X, test))))
+    return found
+
+
+def losses_of(answers: Answers, loss: NamedLoss) -> npt.NDArray[np.float64]:
+    """Return each public row's loss (N,) under what models answer for it."""
+    tested = [(each.test, _of_output(loss, each.y, each.output, each.labels)) for each in answers]
+    return of_rows(1 + max(int(test.max()) for test, _ in tested if len(test)), tested, loss)
 
 
 def of_rows(
@@ -113,11 +142,8 @@ def cross_validated_losses(
         InputError: a row is tested in no fold, a model lacks what the loss asks for, or no row has a
             finite loss.
     """
-    wanted = as_loss(loss)
-    X, y = indexable(X, y)
-    folds = public_folds(X, y, cv=cv, loss=wanted, groups=groups)
-    models = fold_losses(train, X, y, folds, wanted, fit_params or {})
-    return of_rows(len(y), ((test, losses) for test, _, losses in models), wanted)
+    folds = public_folds(X, y, cv=cv, loss=loss, groups=groups)
+    return losses_of(cross_validated_answers(train, X, y, folds, as_loss(loss), fit_params or {}), as_loss(loss))
 
 
 def _sklearn() -> Any:
@@ -143,16 +169,22 @@ def _taken(rows: Any, places: Indices) -> Any:
     return [rows[i] for i in places] if isinstance(rows, list | tuple) else rows[places]
 
 
-def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float64]:
+def _output(loss: NamedLoss, model: Any, X: Any) -> tuple[npt.NDArray[Any], list[Any] | None]:
+    """Return what a model answers, and its labels where the loss uses them."""
     method = getattr(model, loss.output, None)
     if method is None:
         raise InputError(
             f"{loss.name} needs {loss.output}, which this {type(model).__name__} does not have. "
             f"Allowed: {_OUTPUTS[loss.output]}. Nothing was charged."
         )
-    labels = np.asarray(model.classes_).tolist() if loss.uses_labels else None
-    answers = np.asarray(y) if loss.uses_labels else numbers(np.asarray(y))[0]  # like private ones
-    return np.asarray(loss(answers, np.asarray(method(X)), labels=labels), dtype=np.float64)
+    return np.asarray(method(X)), np.asarray(model.classes_).tolist() if loss.uses_labels else None
+
+
+def _of_output(
+    loss: NamedLoss, y: npt.NDArray[Any], output: npt.NDArray[Any], labels: list[Any] | None
+) -> npt.NDArray[np.float64]:
+    answers = y if loss.uses_labels else numbers(y)[0]  # like private ones
+    return np.asarray(loss(answers, output, labels=labels), dtype=np.float64)
 
 
 def _divided(option: Any, rows: Indices, n: int) -> Any:

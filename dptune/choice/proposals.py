@@ -24,7 +24,9 @@ import numpy.typing as npt
 
 import dptune
 from dptune._checks import at_least
+from dptune.choice.averages import MEMBERS, as_losses, averaged, averages_in_words, check_averages, with_averages
 from dptune.choice.choosing import private_losses
+from dptune.choice.crossval import Answers
 from dptune.choice.dry_run import future_people
 from dptune.choice.meaning import Meaning, explained
 from dptune.choice.outlook import Outlook
@@ -67,6 +69,9 @@ class ChoiceOptions:
         candidates: how many configurations are cross-validated at most; default 200.
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: whether only the plan is made and returned; no private row is read, and nothing is stored or charged.
+        averages: whether averages of what the best 3, 10, 30 and half of the configurations predict are candidates,
+            too. Then the model may be a voting ensemble; ``params["members"]`` lists its configurations. For losses of
+            probabilities or numbers. Default False.
     """
 
     data: Data | Callable[[], Data]
@@ -88,6 +93,7 @@ class ChoiceOptions:
     report_share: float | None = None
     even_if_hopeless: bool = False
     dry_run: bool = False
+    averages: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,11 @@ class Trainer(Protocol):
 
     inputs: object  # what the user gave it: must not reach the private rows
 
-    def losses(self, candidates: Sequence[Candidate]) -> Sequence[npt.ArrayLike | Exception]:
-        """Return the losses of the public rows (N,) under each candidate, by cross-validation."""
+    def losses(self, candidates: Sequence[Candidate]) -> Sequence[npt.ArrayLike | Answers | Exception]:
+        """Return the losses of the public rows (N,) under each candidate, by cross-validation.
+
+        With ``averages=True`` it returns what the models answer instead.
+        """
 
     def models(self, candidates: Sequence[Candidate]) -> Sequence[Any]:
         """Return the models of the candidates, trained on all public rows."""
@@ -167,7 +176,10 @@ class Choice:
         """Return the verdict, the parameters, what public rows predicted, the budget left and the next step."""
         if self.outlook is not None:
             return str(self.outlook)
-        return str(self.selection.summary(parameters_in_words(self.params) or "the only configuration", left=self.left))
+        words = parameters_in_words(self.params) or "the only configuration"
+        if MEMBERS in self.params:
+            words = f"the average of the {len(self.params[MEMBERS])} best configurations on public rows"
+        return str(self.selection.summary(words, left=self.left))
 
     def __str__(self) -> str:
         return self.summary()
@@ -183,6 +195,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
+    if options.averages:
+        check_averages(as_loss(options.loss), given=options.public_losses is not None)
     people: Any = {"groups": options.groups, "n": options.n, "budget": options.budget}
     privatizer = (future_people if options.dry_run else privatizer_of)(options.ledger, options.data, **people)
     loss = options.loss
@@ -195,12 +209,15 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         )
     asks = None if options.dry_run else _asking(trainer, options, privatizer.rows)
     name = options.name or (None if proposals.name is None else f"{proposals.name} (choice)")
+    groups: list[tuple[int, ...]] = []
     proposed = _digest(candidates, default, loss)
     about = _about(candidates, default, proposed, proposals.told)
     check_affordable(privatizer.ledger, name, options.mu, about)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
     evaluated = trainer.losses(candidates) if given is None else given
-    public, default = _matrix(evaluated, default, warn, needed=options.default is not None)
+    public, default = _matrix(as_losses(evaluated, as_loss(loss)), default, warn, needed=options.default is not None)
+    if options.averages:
+        public, groups = with_averages(public, evaluated, as_loss(loss))
     found = hashlib.sha256(proposed.encode() + rounded(public)).hexdigest()[:12]
     settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
     about = _about(candidates, default, proposed, proposals.told)  # without a default that failed
@@ -208,18 +225,22 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     choice = dptune.PublicChoice(
         public, privatizer, name=name, default_place=default, loss=loss, about=about, **settings
     )  # fmt: skip
+    if groups and choice.to_train:
+        say(averages_in_words(public, len(candidates)))
     say(choice.announcement)
     if asks is None:
         return Choice({}, None, None, name, outlook=choice.outlook)
-    models = _trained(choice.to_train, candidates, trainer, warn)
+    train = functools.partial(_trained, candidates, groups, as_loss(loss), trainer, warn)
+    models = train(choice.to_train)
     selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
     if selection.index not in models:  # the ledger has the answer
-        models = _trained((selection.index,), candidates, trainer, warn)
+        models = train((selection.index,))
     model = models[selection.index]
     if isinstance(model, Exception):
         raise model
-    chosen = dict(candidates[selection.index].parameters)
-    return Choice(chosen, selection, model, name, left_in_words(privatizer.ledger))
+    chosen = [dict(candidates[j].parameters) for j in _members(selection.index, groups, len(candidates))]
+    params = {MEMBERS: chosen} if selection.index >= len(candidates) else chosen[0]
+    return Choice(params, selection, model, name, left_in_words(privatizer.ledger))
 
 
 def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:
@@ -300,12 +321,29 @@ def _given_losses(
     return [matrix[row] for row in rows]
 
 
-def _trained(places: Sequence[int], candidates: Sequence[Candidate], trainer: Trainer, warn: Say) -> dict[int, Any]:
+def _members(place: int, groups: Sequence[tuple[int, ...]], m: int) -> tuple[int, ...]:
+    """Return the places of the configurations whose models a candidate needs; averages come after the m single ones."""
+    return (place,) if place < m else groups[place - m]
+
+
+def _trained(
+    candidates: Sequence[Candidate],
+    groups: Sequence[tuple[int, ...]],
+    loss: NamedLoss,
+    trainer: Trainer,
+    warn: Say,
+    places: Sequence[int],
+) -> dict[int, Any]:
     """Return the models of the candidates at these places; of one that failed the exception."""
-    trained = trainer.models([candidates[place] for place in places]) if places else []
-    if failed := [one for one in trained if isinstance(one, Exception)]:
-        warn(f"{len(failed)} of {len(trained)} finalists could not be trained and drop out: {_told(failed[0])}")
-    return dict(zip(places, trained, strict=True))
+    needed = {place: _members(place, groups, len(candidates)) for place in places}
+    singles = list(dict.fromkeys(j for members in needed.values() for j in members))
+    models = dict(zip(singles, trainer.models([candidates[j] for j in singles]) if singles else [], strict=True))
+    if failed := [one for one in models.values() if isinstance(one, Exception)]:
+        warn(f"{len(failed)} of {len(models)} finalists could not be trained and drop out: {_told(failed[0])}")
+    return {
+        place: averaged([models[j] for j in members], loss) if len(members) > 1 else models[place]
+        for place, members in needed.items()
+    }
 
 
 def _as_it_is(train: object, model: Any) -> Any:

@@ -7,8 +7,8 @@ Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1
     near, far   finalists that public rows hold for good, and finalists that lie farthest from these
     r      radius: a row's losses, less their own median over the near finalists, are cut to [-r, r]
     z_j    how many paired standard errors the mean public loss lies above the best finalist's
-    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h u_j,  h = MIXED, w = public_weight; u is
-           uniform, with half of it for the near and half for the far finalists where there are both
+    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight; for far
+           ones times e^-LEAD, so that noise, or what is cut, seldom makes them win
 
 The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)), or permute-and-flip with these exponents. Everything here
 is a function of public rows, n and the price. So it is known before a private loss is read, and costs no budget.
@@ -17,6 +17,7 @@ is a function of public rows, n and the price. So it is known before a private l
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -118,15 +119,15 @@ class PublicLosses:
         others = _farthest(V[kept[1:]], V[kept[:1]], most - 1)
         return tuple(int(j) for j in kept[[0, *(1 + place for place in sorted(others))]])
 
-    def far(self, near: tuple[int, ...]) -> tuple[int, ...]:
-        """Return as many candidates as ``near`` has: the farthest from these and from each other in public losses.
+    def far(self, near: tuple[int, ...], most: int) -> tuple[int, ...]:
+        """Return at most so many other candidates: the farthest from ``near`` and from each other in public losses.
 
         Where the private people are of another population the best one may be bad on public rows. A candidate that has
         failed for a public row is not taken.
         """
         whole = np.asarray(np.isfinite(self.values).all(axis=1))
         others = [j for j in self.order if whole[j] and j not in near]
-        places = _farthest(self.clipped[others], self.clipped[list(near)], len(near))
+        places = _farthest(self.clipped[others], self.clipped[list(near)], most)
         return tuple(others[place] for place in sorted(places))
 
     def mean(self, j: int) -> float:
@@ -223,17 +224,16 @@ def weighed(z: Vector, weight: float) -> Vector:
     return z * weight**0.5 if weight else np.zeros(len(z))  # z may be infinite
 
 
-def prior(losses: Matrix, weight: float, near: int) -> Vector:
-    """Return pi (s,) by the finalists' public losses (s, N), the first ``near`` of which are the near ones.
+def prior(losses: Matrix, weight: float, near: int, lead: float) -> Vector:
+    """Return pi (s,), up to a factor, by the finalists' public losses (s, N), the first ``near`` of which are near.
 
     It falls like a Laplace law, not like a normal one: the mean of another population may lie farther away than
-    standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform.
+    standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform. ``lead`` is taken off
+    the logarithm for far finalists.
     """
-    s = len(losses)
-    uniform = np.full(s, 1 / s)
-    if 0 < near < s:
-        uniform = np.r_[np.full(near, 0.5 / near), np.full(s - near, 0.5 / (s - near))]
-    return (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED * uniform
+    odds = (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED / len(losses)
+    odds[near:] *= math.exp(-lead)
+    return odds
 
 
 def law(exponents: Vector) -> Vector:

@@ -160,7 +160,10 @@ class PublicChoice:
                 if plan.choice_mu <= 0:
                     raise BudgetExhausted(wanted.mu or ledger.budget.mu, self._rest.left, ledger.budget.mu)
             weight = self._privatizer.largest_weight
-            why = hopeless(self.public, plan, n=self._privatizer.n, weight=weight, default=self.default)
+            about: Any = {"n": self._privatizer.n, "weight": weight, "default": self.default}
+            why = hopeless(self.public, plan, **about)
+            if why and wanted.estimate_share is None:  # another share may do: a warning is enough
+                why = hopeless(self.public, replace(plan, share=planning.SHARES[-1]), **about)
             if why and not even_if_hopeless and isinstance(self._privatizer, LossPrivatizer):  # else it is a dry run
                 raise InputError(
                     f"{why[0].upper()}{why[1:]} Or give estimate_share=0 to choose without a verdict, or "
@@ -289,7 +292,8 @@ class PublicChoice:
         points = tuple(map(self._point, left))
         near = len(set(left) & set(self.finalists[: self._plan.near])) or len(left)
         query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred_on=near)
-        odds = prior(self.public.clipped[left], self._plan.public_weight, near).tolist()
+        lead = planning.lead(self._privatizer.n * self._plan.eta)
+        odds = prior(self.public.clipped[left], self._plan.public_weight, near, lead).tolist()
         choose = partial(PermuteAndFlip if self._plan.pure else NoisyMin, prior=odds)
         self._privatizer.release(query, scope=self.name, key=INDEX, note=self._note(left), mechanism=choose)
 

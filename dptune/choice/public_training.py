@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune.choice.crossval import cross_validated_losses, public_folds
+from dptune.choice.crossval import Answers, cross_validated_answers, losses_of, public_folds
 from dptune.choice.proposals import ChoiceOptions, Parameters
 from dptune.errors import InputError
 from dptune.losses.models import BoosterModel
@@ -36,16 +36,16 @@ class PublicTraining:
         if not isinstance(public, tuple | list) or len(public) != 2:
             raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
         self.public = (public[0], public[1])
-        self._loss = options.loss
+        self._loss, self._averages = as_loss(options.loss), options.averages
         has_losses = options.public_losses is not None
         folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
         self._folds = folds
 
-    def losses(self, at: Any) -> npt.NDArray[np.float64]:
-        """Return the losses of the public rows (N,) at a configuration, each without the row's fold."""
-        fit = functools.partial(self._trained, at)
-        losses: npt.NDArray[np.float64] = cross_validated_losses(fit, *self.public, cv=self._folds, loss=self._loss)
-        return losses
+    def losses(self, at: Any) -> npt.NDArray[np.float64] | Answers:
+        """Return the losses of the public rows (N,) at a configuration, without the row's fold; see ``Trainer``."""
+        fit, folds = functools.partial(self._trained, at), self._folds or ()
+        answers = cross_validated_answers(fit, *self.public, folds, self._loss, {})
+        return answers if self._averages else losses_of(answers, self._loss)
 
     def model(self, at: Any) -> Any:
         """Return the model at a configuration, trained on all public rows."""

@@ -36,7 +36,7 @@ from tqdm.auto import tqdm
 
 import dptune
 from dptune._checks import at_least, boolean
-from dptune.choice.crossval import cross_validated_losses
+from dptune.choice.crossval import Answers, cross_validated_answers, losses_of, public_folds
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
@@ -47,7 +47,7 @@ from dptune.choice.proposals import (
 )
 from dptune.choice.public_training import PublicTraining, as_model, is_estimator
 from dptune.errors import BudgetMismatch
-from dptune.losses.named import NamedLoss
+from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
@@ -135,6 +135,7 @@ def choose(
     report_share: float | None = None,
     even_if_hopeless: bool = False,
     dry_run: bool = False,
+    averages: bool = False,
     n_jobs: int = 1,
     progress: bool = True,
 ) -> Choice:
@@ -164,6 +165,8 @@ def choose(
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: only make the plan, and return a ``Choice`` that prints it. No private row is read (``data`` may be
             None, with ``n``); nothing is stored or charged.
+        averages: whether averages of the best 3, 10, 30 and half are candidates, too; see
+            :class:`dptune.choice.proposals.ChoiceOptions`.
         n_jobs: threads that train; -1: as many as there are CPUs.
         progress: show progress bars.
 
@@ -187,6 +190,7 @@ def choose(
         budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
         public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
         report_share=report_share, even_if_hopeless=even_if_hopeless, dry_run=dry_run,
+        averages=averages,
     )  # fmt: skip
     inputs = (train, public)
     shows = boolean("progress", progress)
@@ -233,7 +237,7 @@ class _Objective:
     def __init__(self, objective: Callable[..., Any], options: ChoiceOptions) -> None:
         self._objective = objective
         self._cv = options.cv
-        self._loss = options.loss
+        self._loss, self._averages = as_loss(options.loss), options.averages
         self._answers: set[str] = set()  # digests of the public answers that candidates were compared on
 
     def _handed(self, trial: CandidateTrial) -> _Handed:
@@ -246,7 +250,7 @@ class _Objective:
             "held_out=(X_valid, y_valid)) where the model is trained, or give a function train(trial, X, y)."
         )
 
-    def losses(self, trial: CandidateTrial) -> Losses:
+    def losses(self, trial: CandidateTrial) -> Losses | Answers:
         handed = self._handed(trial)
         X, y = handed.pair
         self._answers.add(hashlib.sha256(repr(np.asarray(y).tolist()).encode()).hexdigest())
@@ -255,11 +259,12 @@ class _Objective:
                 "two candidates came with different public rows: candidates are compared on the same rows. "
                 "Give train_test_split a random_state. Nothing was charged."
             )
-        if not handed.trained:
-            return cross_validated_losses(_fitted(handed.model), X, y, cv=self._cv, loss=self._loss)
-        everything = np.arange(len(y))  # one fold: the model was trained on none of these rows
-        model = as_model(handed.model, self._loss, X)
-        return cross_validated_losses(lambda X, y: model, X, y, cv=[(everything, everything)], loss=self._loss)
+        everything = np.arange(len(y))  # one fold, if the model was trained on none of these rows
+        folds: Any = [(everything, everything)] if handed.trained else public_folds(X, y, cv=self._cv, loss=self._loss)
+        model = as_model(handed.model, self._loss, X) if handed.trained else None
+        fit = _fitted(handed.model) if model is None else lambda X, y: model
+        answers = cross_validated_answers(fit, X, y, folds, self._loss, {})
+        return answers if self._averages else losses_of(answers, self._loss)
 
     def model(self, trial: CandidateTrial) -> Any:
         handed = self._handed(trial)

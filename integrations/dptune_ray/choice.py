@@ -71,6 +71,7 @@ def choose(
     report_share: float | None = None,
     even_if_hopeless: bool = False,
     dry_run: bool = False,
+    averages: bool = False,
     metric: str | None = None,
     mode: str | None = None,
     task_options: Mapping[str, Any] | None = None,
@@ -99,6 +100,8 @@ def choose(
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: only make the plan, and return a ``Choice`` that prints it. No private row is read (``data`` may be
             None, with ``n``); nothing is stored or charged.
+        averages: whether averages of the best 3, 10, 30 and half are candidates, too; see
+            :class:`dptune.choice.proposals.ChoiceOptions`.
         metric, mode: by which results are ranked; default the experiment's.
         task_options: Ray's options of a task, such as ``num_gpus``.
 
@@ -114,6 +117,7 @@ def choose(
         budget=budget, name=name, cv=cv, public_losses=public_losses, candidates=candidates, mu=mu,
         public_weight=public_weight, estimate_share=estimate_share, finalists=finalists,
         report_share=report_share, even_if_hopeless=even_if_hopeless, dry_run=dry_run,
+        averages=averages,
     )  # fmt: skip
     write_memory_of_cmaes()  # here, where private rows are read, and not in the tasks: a later search may be pickled
     ranked = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]

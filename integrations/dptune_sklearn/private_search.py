@@ -79,6 +79,8 @@ class PrivateSearch(WrappedEstimator):
         mu: GDP price of the choice; default what is neither spent nor planned by other runs.
         report_share: instead of ``mu``: the share of mu^2 that the choice leaves for :meth:`report`.
         public_weight, estimate_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
+        averages: whether averages of the best 3, 10, 30 and half are candidates, too. If one is chosen,
+            ``best_estimator_`` is a voting ensemble, and ``best_params_["members"]`` lists its members.
         n_jobs: number of processes that train candidates; default that of the search. Private rows stay in this one.
         random_state: a whole number. It seeds whatever has no seed, so that a rerun proposes the same candidates.
         name: of the choice in the ledger. Default the class of the search and a digest of the candidates and their
@@ -124,6 +126,7 @@ class PrivateSearch(WrappedEstimator):
         public_weight: float = 1.0,
         estimate_share: float | None = None,
         even_if_hopeless: bool = False,
+        averages: bool = False,
         n_jobs: int | None = None,
         random_state: int = 0,
         name: str | None = None,
@@ -140,6 +143,7 @@ class PrivateSearch(WrappedEstimator):
         self.public_weight = public_weight
         self.estimate_share = estimate_share
         self.even_if_hopeless = even_if_hopeless
+        self.averages = averages
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.name = name
@@ -205,11 +209,12 @@ class PrivateSearch(WrappedEstimator):
         self.search_ = public_search.run(self.estimator, training, self.random_state)
         proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
         seed, loss = self.random_state, as_loss(self.loss)
-        models = public_search.PublicModels.of(self.estimator, training, loss, self.n_jobs, seed)
+        models = public_search.PublicModels.of(self.estimator, training, loss, self.averages, self.n_jobs, seed)
         asked = ChoiceOptions(
             data=rows, loss=self.loss, ledger=people, name=self.name, mu=self.mu, public_weight=self.public_weight,
             default=None if default is None else proposals.usual, estimate_share=self.estimate_share,
             report_share=self.report_share, even_if_hopeless=self.even_if_hopeless, dry_run=rows is None,
+            averages=self.averages,
         )  # fmt: skip
         warn = partial(warnings.warn, category=FitFailedWarning, stacklevel=5)
         say = (lambda said: None) if rows is None else self._say

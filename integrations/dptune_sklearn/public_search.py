@@ -17,7 +17,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from dptune.choice.crossval import Folds, cross_validated_losses, indexable, public_folds
+from dptune.choice.crossval import Answers, Folds, cross_validated_answers, indexable, losses_of, public_folds
 from dptune.choice.proposals import Candidate, Parameters, Proposals, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
@@ -146,11 +146,14 @@ class PublicModels:
     training: TrainingRows
     folds: Folds
     loss: NamedLoss
+    averages: bool
     n_jobs: int | None
     inputs: object
 
     @classmethod
-    def of(cls, search: Any, training: TrainingRows, loss: NamedLoss, n_jobs: int | None, seed: int) -> PublicModels:
+    def of(
+        cls, search: Any, training: TrainingRows, loss: NamedLoss, averages: bool, n_jobs: int | None, seed: int
+    ) -> PublicModels:
         """Return the training of a search's candidates, in folds like those of the search."""
         estimator = seeded(search.estimator, seed)
         X, y = indexable(training.X, training.y)
@@ -158,11 +161,11 @@ class PublicModels:
         splitter = _seeded_folds(check_cv(search.cv, training.y, classifier=is_classifier(estimator)), seed)
         folds = public_folds(training.X, training.y, cv=splitter, loss=loss, groups=training.groups)
         jobs = getattr(search, "n_jobs", None) if n_jobs is None else n_jobs
-        return cls(estimator, training, folds, loss, jobs, (search, vars(training)))
+        return cls(estimator, training, folds, loss, averages, jobs, (search, vars(training)))
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
         """Return the losses of the public rows (N,) under each candidate, each by a model trained without the row."""
-        return self._each(_losses, candidates, self.folds, self.loss)
+        return self._each(_losses, candidates, self.folds, self.loss, self.averages)
 
     def models(self, candidates: Sequence[Candidate]) -> list[Any]:
         """Return the models of the candidates, trained on all public rows."""
@@ -189,11 +192,14 @@ def _attempted(function: Callable[..., Any], estimator: Any, parameters: Paramet
         return TrainingFailed(traceback.format_exc())
 
 
-def _losses(estimator: Any, training: TrainingRows, folds: Folds, loss: NamedLoss) -> npt.NDArray[np.float64]:
+def _losses(
+    estimator: Any, training: TrainingRows, folds: Folds, loss: NamedLoss, averages: bool
+) -> npt.NDArray[np.float64] | Answers:
     def fit(X: Any, y: Any, **options: Any) -> Any:
         return clone(estimator).fit(X, y, **options)
 
-    return cross_validated_losses(fit, training.X, training.y, cv=folds, loss=loss, fit_params=training.options)
+    answers = cross_validated_answers(fit, training.X, training.y, folds, loss, training.options)
+    return answers if averages else losses_of(answers, loss)
 
 
 def _model(estimator: Any, training: TrainingRows) -> Any:

@@ -1,0 +1,164 @@
+"""Averages as candidates: public losses by hand, the model that leaves, and what is refused."""
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier, VotingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+
+import dptune
+import dptune_optuna
+from choice_tools import privatizer
+from dptune.choice.averages import Average, as_losses, average_of, averaged, groups_of
+from dptune.choice.crossval import FoldAnswers, cross_validated_answers, losses_of, public_folds
+from dptune.losses.named import as_loss
+from dptune_sklearn import PrivateSearch
+
+PUBLIC_ROWS, ROWS = 90, 300
+STRENGTHS = [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0]
+
+
+def people(kind: str, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """A frame of numbers, and numbers, or labels of two or three kinds."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(PUBLIC_ROWS + ROWS, 4)), columns=list("abcd"))
+    score = X["a"] + 0.5 * X["b"] + rng.normal(size=len(X))
+    if kind == "regression":
+        return X, score.to_numpy()
+    return X, np.array(["no", "yes", "very"])[(score > 0).astype(int) + (kind == "three") * (score > 1)]
+
+
+def estimator(kind: str) -> tuple[Any, str]:
+    """An estimator, and the name of its strength."""
+    return (Ridge(), "alpha") if kind == "regression" else (LogisticRegression(), "C")
+
+
+LOSS = {"regression": "mse", "two": "log_loss", "three": "brier"}
+
+
+@pytest.mark.parametrize("kind", LOSS)
+@pytest.mark.parametrize("front", ["sklearn", "optuna"])
+def test_an_average_is_chosen_and_leaves_as_a_voting_ensemble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, front: str
+) -> None:
+    """Six configurations, and the average of the best three, the seventh, which is always chosen."""
+    monkeypatch.setattr(dptune.PublicChoice, "_chosen", staticmethod(lambda made: 6))
+    X, y = people(kind)
+    A, b, X_val, y_val = X[:PUBLIC_ROWS], y[:PUBLIC_ROWS], X[PUBLIC_ROWS:], y[PUBLIC_ROWS:]
+    model, strength = estimator(kind)
+    payer = privatizer(tmp_path, n=ROWS)
+    common: dict[str, Any] = {"loss": LOSS[kind], "averages": True}
+    if front == "optuna":
+        study = optuna.create_study(sampler=optuna.samplers.GridSampler({strength: STRENGTHS}, seed=0))
+        study.optimize(lambda trial: -np.log(trial.suggest_float(strength, 1e-4, 10.0)), 6)
+        common |= {"ledger": payer, "public": (A, b), "data": dptune.Rows(X_val, y_val, like=A), "progress": False}
+        made = dptune_optuna.choose(study, model, default={strength: 1e-4}, **common)
+        found, params, selection = made.model, made.params, made.selection
+        assert "Chosen: the average of the 3 best configurations" in made.summary()
+    else:
+        search = PrivateSearch(GridSearchCV(model, {strength: STRENGTHS}), ledger=payer.ledger, name="x", **common)
+        search.fit(A, b, X_val=X_val, y_val=y_val)
+        found, params, selection = search.best_estimator_, search.best_params_, search.selection_
+    assert selection.index == 6
+    assert len(params["members"]) == 3
+    assert isinstance(found, VotingRegressor if kind == "regression" else VotingClassifier)
+    members = [clone(model).set_params(**each).fit(A, b) for each in params["members"]]
+    method = "predict" if kind == "regression" else "predict_proba"
+    expected = np.mean([getattr(one, method)(X_val) for one in members], axis=0)
+    for leaves in (found, pickle.loads(pickle.dumps(found)), clone(found).fit(A, b)):
+        np.testing.assert_allclose(getattr(leaves, method)(X_val), expected, atol=1e-12)
+        assert (leaves.predict(X_val) == found.predict(X_val)).all()
+    report = dptune.report(
+        found, privatizer(tmp_path / "report", n=ROWS), data=dptune.Rows(X_val, y_val, like=A), public=(A, b)
+    )
+    assert str(report)
+
+
+@pytest.mark.parametrize("kind", LOSS)
+def test_public_losses_of_an_average_are_those_of_mean_answers(kind: str) -> None:
+    X, y = people(kind)
+    model, strength = estimator(kind)
+    loss = as_loss(LOSS[kind])
+    folds = public_folds(X, y, cv=3, loss=loss)
+    models = [clone(model).set_params(**{strength: value}) for value in STRENGTHS[:3]]
+    answers = [cross_validated_answers(one.fit, X, y, folds, loss, {}) for one in models]
+    found = losses_of(average_of(answers), loss)
+    for fit, test in folds:
+        trained = [clone(one).fit(X.iloc[fit], y[fit]) for one in models]
+        expected = loss(
+            y[test], averaged(trained, loss).__getattribute__(loss.output)(X.iloc[test]), labels=classes(trained)
+        )
+        np.testing.assert_allclose(found[test], expected, atol=1e-9)
+    failed = ValueError("no")
+    assert as_losses([failed, found, answers[0]], loss)[:2] == [failed, found]
+
+
+def classes(trained: list[Any]) -> list[Any] | None:
+    return trained[0].classes_.tolist() if hasattr(trained[0], "classes_") else None
+
+
+def test_groups_are_the_best_that_did_not_fail() -> None:
+    public = np.arange(80.0)[:, None] + np.zeros((80, 12))
+    public[[0, 5], 3] = np.nan
+    groups = groups_of(public[::-1])
+    assert [len(group) for group in groups] == [3, 10, 30, 39]
+    assert groups[0] == (78, 77, 76)
+    assert groups_of(public[:7]) == [(1, 2), (1, 2, 3)]
+
+
+class Unlike:
+    """No estimator: it knows two of three labels, and says the probability of the second."""
+
+    def __init__(self, *labels: str) -> None:
+        self.classes_, self.n_features_in_ = np.array(labels), 1
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.full(len(X), 0.75)
+
+
+def test_models_with_other_labels_are_averaged_over_all_labels() -> None:
+    loss, X = as_loss("log_loss"), np.zeros((4, 1))
+    found = averaged([Unlike("a", "b"), Unlike("b", "c")], loss)
+    assert isinstance(found, Average)
+    assert found.classes_.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(found.predict_proba(X), [[0.125, 0.5, 0.375]] * 4)
+    assert found.predict(X).tolist() == ["b"] * 4
+    answers = [
+        [FoldAnswers(np.arange(4), np.array(list("abcc")), one.predict_proba(X), one.classes_.tolist())]
+        for one in found.estimators_
+    ]
+    np.testing.assert_allclose(losses_of(average_of(answers), loss), -np.log([0.125, 0.5, 0.375, 0.375]))
+    same = averaged([Unlike("a", "b")] * 2, loss)
+    np.testing.assert_allclose(same.predict_proba(X), [[0.25, 0.75]] * 4)
+    error = ValueError("training raised")
+    assert averaged([found, error], loss) is error
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"loss": "hinge"}, "hinge_loss is a loss of decision values of unlike scales"),
+        ({"loss": "zero_one"}, "zero_one_loss is a loss of predicted labels"),
+        ({"public_losses": np.ones((6, 90))}, "give cv= instead of public_losses="),
+    ],
+)
+def test_what_has_no_average_is_refused_before_anything_is_charged(
+    tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
+    X, y = people("two")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_float("C", 1e-3, 1.0), 6)
+    payer = privatizer(tmp_path, n=ROWS)
+    asked: dict[str, Any] = {"data": (X[PUBLIC_ROWS:], y[PUBLIC_ROWS:]), "public": (X[:PUBLIC_ROWS], y[:PUBLIC_ROWS])}
+    choose = partial(dptune_optuna.choose, study, LogisticRegression(), ledger=payer, averages=True, **asked)
+    with pytest.raises(dptune.InputError, match=f"{words}.*Nothing was charged"):
+        choose(**{"loss": "log_loss", **settings})
+    assert payer.ledger.spent() == 0
