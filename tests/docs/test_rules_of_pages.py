@@ -130,7 +130,7 @@ WALKS = section("Three walks").split("\n### ")[1:]
 def test_a_walk_is_short_and_each_step_is_called_by_one_above_it(walk: str) -> None:
     assert len(WALKS) == 3
     steps = [(file.strip("`"), name.strip("`")) for file, name, _ in cells(walk)]
-    assert len({file for file, _ in steps}) <= 12
+    assert len({file for file, _ in steps}) <= 9
     above = ""
     for file, name in steps:
         called = name.rpartition(".")[2]

@@ -301,6 +301,7 @@ def cases(folder: Path) -> dict[str, Case]:
             "X_val y_val groups",
             slow=True,
         ),
+        "dptune_sklearn.PrivateSearch.plan": Case(lambda n: fitted().plan(X_TRAIN, Y_TRAIN, n=n), {"n": N}, slow=True),
         "dptune.Float": Case(dptune.Float, ends),
         "dptune.Int": Case(dptune.Int, {"low": 0, "high": 9, "log": False, "step": 1}),
         "dptune.Space": Case(dptune.Space, {"parameters": {"a": dptune.Float(0.0, 1.0)}}),
