@@ -52,12 +52,12 @@ READ = {  # page -> why its blocks are compiled here, and not run
     "docs/tutorial_ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
 }
 ALONE = "docs/centred.md#without-a-framework"
-SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
+SELECTION = "docs/centred.md#one-of-many-models-paid-once"
 PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
        "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
        "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign",
-       "docs/cli.md#certificates", ALONE, SPACES, SELECTION, PRUNING, PRIVATE,
+       "docs/cli.md#certificates", ALONE, SELECTION, PRUNING, PRIVATE,
        "docs/postgresql.md"}  # fmt: skip
 
 
@@ -158,8 +158,7 @@ def logistic(trial: optuna.Trial) -> LogisticRegression:
     return LogisticRegression(C=trial.suggest_float("C", 1e-3, 1e3, log=True)).fit(*TRAIN)
 
 
-def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
-    assert isinstance(run(SPACES)["space"], dptune.Space)
+def test_the_page_of_scikit_learn_runs() -> None:
     made = {"ledger": privatizer("search.db").ledger, "estimator": LogisticRegression()}
     rest = {"patient_of_row": np.arange(400), "X_new": X[:3]}
     Path("patients.csv").write_text("age,sick\n" + "50,1\n" * 9 + "?,0\n")
