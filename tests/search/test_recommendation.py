@@ -60,7 +60,7 @@ def test_a_default_is_tried_first_asked_about_again_and_compared_with_the_answer
     best = run.recommend()
     true = float(np.mean(losses(DEFAULT) - losses(best)))
     assert best.defaults == DEFAULT
-    assert abs(best.improvement.value - true) < 5 * best.improvement.sigma
+    assert abs(best.improvement.value - true) < 7 * best.improvement.sigma
     assert best.improvement.sigma == pytest.approx(2 / (N * run.plan.final_mu), rel=1e-3)  # of a difference in [-1, 1]
     assert true > 0.2
     assert best.distinguishable
@@ -100,7 +100,7 @@ def test_without_the_defaults_losses_nothing_is_called_better(fast_path):
     best = run.recommend()
     estimate = run.estimate(best, losses(best))
     assert estimate.improvement is run.recommend().improvement is None
-    assert abs(estimate.value - losses(best).mean()) < 5 * estimate.sigma
+    assert abs(estimate.value - losses(best).mean()) < 7 * estimate.sigma
     assert run.estimated(DEFAULT) is None
 
 
@@ -122,7 +122,7 @@ def test_an_answer_that_the_release_or_all_answers_together_call_worse_is_given_
     assert best == DEFAULT == run.progress()["recommended"]
     assert best.summary().startswith("Keep a = 0.9, b = 50")
     level = run.estimated(DEFAULT)
-    assert abs(level.value) < 5 * level.sigma
+    assert abs(level.value) < 7 * level.sigma
 
 
 def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not():
@@ -182,7 +182,7 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
     assert ledger.spent() == pytest.approx(4.0)
     assert run.privatizer.points() == ()
     refused(BudgetMismatch, r"Other: .*trials \(it has 5\)\.", lambda: values(ledger, trials=6))
-    refused(BudgetExhausted, "read again free", lambda: values(ledger, scope="another"))
+    refused(BudgetExhausted, "read again at no cost", lambda: values(ledger, scope="another"))
 
 
 def test_a_run_of_values_proposes_nothing_recommends_nothing_before_its_first_value_and_counts_them(ledger):
