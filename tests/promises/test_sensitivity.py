@@ -81,9 +81,9 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     above = st.none() | st.floats(-10, 1e3)
     rules, radius = (mu, draw(above), draw(above)), draw(st.floats(1e-6, 1e3))
     regions = [Interval(*clip)] if kind == "scalar" else [Ball(radius), Box(-radius, radius, len(W))]
-    region, centred = draw(st.sampled_from(regions)), draw(st.booleans())
+    region, first = draw(st.sampled_from(regions)), draw(st.integers(0, m))
     share, mean = partial(NormQuery, NAMES[:m], W, radius, *rules), partial(MeanQuery, NAMES[:m], W, region, *rules)
-    query = share() if kind == "share" else mean(centred=centred)
+    query = share() if kind == "share" else mean(centred_on=first)
     return query, losses, neighbour, chosen
 
 
