@@ -158,7 +158,7 @@ def tables(n: int) -> dict[str, Any]:
         "nested mixed": mixed,
         "tuples": tuple(map(tuple, mixed)),
         "columns": columns,
-        "matrix": np.matrix(rows),
+        "matrix": np.array(rows).view(np.matrix),
         "2-dimensional": np.array(rows),
         "3-dimensional": np.array([rows]),
         "object table": np.array(mixed, dtype=object),
