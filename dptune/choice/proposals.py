@@ -42,9 +42,7 @@ from dptune.results.estimate import parameters_in_words
 from dptune.results.start import check_start
 
 Parameters = Mapping[str, Any]
-SETTINGS = (  # of a PublicChoice
-    "mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless",
-)  # fmt: skip
+SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # of PublicChoice
 Say = Callable[[str], object]  # shows a public line
 CANDIDATES = 200  # of a search, the best of them, that are cross-validated
 
@@ -115,6 +113,7 @@ class Proposals:
         kind: begins the name of a choice where the search has none.
         usual: what the user has today, unless ``default=`` is given; compared with if it can be trained.
         told: what messages say about the search, such as its seed.
+        excluded: a sentence about trials that are not candidates, and a space; empty if there are none.
     """
 
     candidates: Sequence[Candidate]
@@ -123,17 +122,18 @@ class Proposals:
     kind: str = "choice"
     usual: Parameters | None = None
     told: Mapping[str, object] = field(default_factory=dict)
+    excluded: str = ""
 
     def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
         """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
-        candidates: dict[str, Candidate] = {}
-        for each in self.candidates[:most]:
-            candidates.setdefault(key_of(each.parameters), each)
+        distinct: dict[str, Candidate] = {}
+        for each in self.candidates:
+            distinct.setdefault(key_of(each.parameters), each)
+        candidates = dict(list(distinct.items())[:most])
         if default is None:
             return list(candidates.values()), None
         key = key_of(as_parameters(default))
-        searched = (each for each in self.candidates if key_of(each.parameters) == key)
-        candidates.setdefault(key, next(searched, Candidate(default, None)))
+        candidates.setdefault(key, distinct.get(key, Candidate(default, None)))
         return list(candidates.values()), list(candidates).index(key)
 
 
@@ -204,8 +204,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     candidates, default = proposals.with_default(proposals.usual if options.default is None else options.default, most)
     if len(candidates) < 2:
         raise InputError(
-            f"a choice needs two configurations or more; got {len(candidates)}. One needs no private rows. "
-            "Nothing was charged."
+            f"a choice needs two configurations or more; got {len(candidates)}. {proposals.excluded}"
+            "One needs no private rows. Nothing was charged."
         )
     asks = None if options.dry_run else _asking(trainer, options, privatizer.rows)
     name = options.name or (None if proposals.name is None else f"{proposals.name} (choice)")
@@ -227,7 +227,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     )  # fmt: skip
     if groups and choice.to_train:
         say(averages_in_words(public, len(candidates)))
-    say(choice.announcement)
+    say(proposals.excluded + choice.announcement)
     if asks is None:
         return Choice({}, None, None, name, outlook=choice.outlook)
     train = functools.partial(_trained, candidates, groups, as_loss(loss), trainer, warn)

@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,17 +55,25 @@ from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
 
 CHOICE = ATTRIBUTE + "choice"  # study user attribute: the choice, released facts
 TUNED = "lightgbm_tuner:lgbm_params"  # trial system attribute of LightGBMTuner: all parameters that it trained with
+CONSTRAINTS = "constraints"  # trial system attribute: a list, and with ":<name>" appended one value each
 UNNAMED = "no-name-"  # begins the name that Optuna gives to a study without one, another one in each run
 Pair = tuple[Any, Any]
 Losses = npt.NDArray[np.float64]
 
 
 class CandidateTrial(FixedTrial):
-    """The trial with which :func:`choose` calls a user's function: a ``FixedTrial`` that knows all its parameters."""
+    """The trial with which :func:`choose` calls a user's function: a ``FixedTrial`` with all parameters and attributes.
 
-    def __init__(self, params: Mapping[str, Any], study: optuna.Study, number: int) -> None:
-        super().__init__(dict(params), number)
+    Args:
+        row: number of the study's trial with these parameters; None: the default, which was not searched.
+    """
+
+    def __init__(self, params: Mapping[str, Any], study: optuna.Study, row: int | None) -> None:
+        trials = study.get_trials(deepcopy=False)
+        super().__init__(dict(params), len(trials) if row is None else row)
         self.study = study  # pruning callbacks look at the study's direction
+        for name, value in {} if row is None else deepcopy(trials[row].user_attrs).items():
+            self.set_user_attr(name, value)
         self._all = dict(params)
 
     @property
@@ -145,11 +154,13 @@ def choose(
     choice is made. Public rows vote in it. The result is stored in the study's attributes and note.
 
     Args:
-        study: any sampler, pruner, storage and ``n_jobs``; of several objectives the Pareto front comes first. The
-            study of a ``LightGBMTuner`` proposes all parameters with which each of its trials was trained.
+        study: any sampler, pruner, storage and ``n_jobs``; of several objectives the Pareto front comes first. A trial
+            that breaks a constraint is not a candidate. The study of a ``LightGBMTuner`` proposes all parameters with
+            which each of its trials was trained.
         train: (trial, X, y) -> model, trained on these public rows; ``trial`` has the parameters, as a ``FixedTrial``
-            and as ``trial.params``. Or an estimator of scikit-learn's kind whose parameters the study has searched. Or
-            the study's objective, with one argument, which calls :func:`candidate` and hands the public rows over.
+            and as ``trial.params``, and the trial's ``user_attrs``. Or an estimator of scikit-learn's kind whose
+            parameters the study has searched. Or the study's objective, with one argument, which calls
+            :func:`candidate` and hands the public rows over.
         data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
         loss: the per-example loss, a name or a ``NamedLoss``.
         ledger: pays: a ``PrivacyLedger``, its path or URL, or a ``LossPrivatizer`` where people have weights.
@@ -180,10 +191,14 @@ def choose(
     if not isinstance(study, optuna.Study):
         raise dptune.InputError(f"study must be an optuna.Study; got {type(study).__name__}. Nothing was charged.")
     workers = os.cpu_count() or 1 if n_jobs == -1 else at_least("n_jobs", n_jobs, 1)
+    trials = ranked(study)
+    allowed = [trial for trial in trials if not _breaks_a_constraint(trial)]
+    broken = f"{len(trials) - len(allowed)} finished trials break a constraint and are not candidates. "
     proposals = Proposals(
-        [Candidate(parameters_of(trial), trial.number) for trial in ranked(study)],
+        [Candidate(parameters_of(trial), trial.number) for trial in allowed],
         searched=len(study.trials),
         name=None if study.study_name.startswith(UNNAMED) else study.study_name,
+        excluded=broken if len(allowed) < len(trials) else "",
     )
     options = ChoiceOptions(
         data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
@@ -229,6 +244,13 @@ def ranked(study: optuna.Study) -> list[FrozenTrial]:
     front = {trial.number for trial in study.best_trials} if len(signs) > 1 else set[int]()
     order = sorted(range(len(finite)), key=lambda i: (finite[i].number not in front, ranks[i], finite[i].number))
     return [finite[i] for i in order]
+
+
+def _breaks_a_constraint(trial: FrozenTrial) -> bool:
+    """Whether a value of ``constraints_func``, or of Optuna 5's ``trial.set_constraint``, is above 0."""
+    stored = trial.system_attrs
+    values = [value for name, value in stored.items() if name.startswith(CONSTRAINTS + ":")]
+    return any(value > 0 for value in (*(stored.get(CONSTRAINTS) or ()), *values))
 
 
 class _Objective:
@@ -318,9 +340,8 @@ class _Threads:
         with tqdm(total=len(candidates), desc=what, disable=not self.progress) as bar:
 
             def call(one: Candidate) -> Any:
-                number = len(self.study.trials) if one.row is None else one.row
                 try:
-                    return function(CandidateTrial(one.parameters, self.study, number))
+                    return function(CandidateTrial(one.parameters, self.study, one.row))
                 except Exception as error:  # noqa: BLE001 - public: the candidate drops out
                     return error
                 finally:

@@ -34,6 +34,7 @@ import dptune
 from dptune.errors import BudgetExhausted, BudgetMismatch
 from dptune.privacy.noise import OpenDPNoise
 from dptune_sklearn import PrivateSearch
+from dptune_sklearn.public_search import proposals_of
 from sklearn_tools import GRID, PRIVATE, PUBLIC, SPACE, VAL, WEAK, Never, grid, ledger_in, rows, search_in
 
 SEARCHES = {
@@ -132,6 +133,20 @@ def test_what_you_have_is_always_a_candidate_and_what_is_compared_with(fast_path
         assert today.items() <= found.best_params_.items()
     else:
         assert chosen.improvement is not None
+
+
+def test_small_rungs_follow_full_ones_and_a_repetition_takes_no_place():
+    """``candidates=`` counts configurations; one that failed on a rung is the last of it."""
+    results = {
+        "params": [{"C": C} for C in (1, 2, 3, 4, 2, 3, 3)],
+        "iter": np.array([0, 0, 0, 0, 1, 1, 2]),
+        "mean_test_score": np.array([0.99, 0.9, 0.8, np.nan, 0.5, 0.6, 0.1]),
+    }
+    search = grid()
+    search.cv_results_ = results
+    proposals = proposals_of(search, WEAK, None)
+    assert [each.row for each in proposals.candidates] == [6, 5, 4, 0, 1, 2, 3]
+    assert [each.parameters["C"] for each in proposals.with_default(None, 3)[0]] == [3, 2, 1]
 
 
 def test_without_refit_no_model_is_kept(fast_path):
