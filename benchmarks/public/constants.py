@@ -75,22 +75,23 @@ class Planned:
     law: Law
 
 
-def planned(table: Table, n: int, budget: str) -> Planned:
+def planned(table: Table, n: int, budget: str, weight: float = 1.0) -> Planned:
     """Return the choice as a fresh ledger plans it."""
     losses, stated = PublicLosses.of(table.public, None), BUDGETS[budget]
     rest = Allowance(stated.mu, stated.mu, (), stated if stated.stated_epsilon is not None else None)
-    wanted = planning.Wanted(mu=None, public_weight=1.0, estimate_share=None, finalists=None)
+    wanted = planning.Wanted(mu=None, public_weight=weight, estimate_share=None, finalists=None)
     plan = planning.plan(losses, rest, wanted, n=n, default=0, weight=1 / n)
     kept = list(plan.finalists)
     L = np.nan_to_num(table.private[kept, :n].astype(float), nan=losses.high).clip(losses.low, losses.high)
     return Planned(losses.clipped[kept], L, table.judge[kept], plan.near, plan.radius, plan.eta, plan.law)
 
 
-def expected(table: Table, n: int, budget: str) -> float:
+def expected(table: Table, n: int, budget: str, weight: float = 1.0) -> float:
     """Return the judge's loss after a choice, by its exact law."""
-    made = planned(table, n, budget)
+    made = planned(table, n, budget, weight)
+    odds = np.log(prior(made.V, weight, made.near, planning.lead(n * made.eta)))
     exponents = np.clip(centred(made.L, made.near), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
-    return float(made.law(exponents - np.log(prior(made.V, 1.0, made.near, planning.lead(n * made.eta)))) @ made.judge)
+    return float(made.law(exponents - odds) @ made.judge)
 
 
 def collected(folder: Path) -> Tables:

@@ -67,7 +67,15 @@ class Table:
     constant: float
     averages: Table | None = None
 
+    def with_averages(self) -> Table:
+        """Return the table with the averages as further candidates."""
+        if self.averages is None:
+            raise ValueError("nothing is known of averages")
+        parts = (np.concatenate([getattr(of, name) for of in (self, self.averages)]) for name in CANDIDATES)
+        return Table(*parts, self.clip, self.constant)
 
+
+CANDIDATES = ("public", "private", "judge")  # what a table has of each candidate
 SEARCHED = np.arange(TRIALS)  # the default and TPE's trials
 RANDOM = np.r_[0, TRIALS : 2 * TRIALS - 1]  # the default and the random configurations
 

@@ -1,5 +1,6 @@
 """Runs of seconds of the benchmarks: what they run is what they say, by the package's own mechanisms."""
 
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -20,6 +21,8 @@ from benchmarks.ldp.runs import DEFAULT as MULTIPLIER
 from benchmarks.measurements import scale
 from benchmarks.mixed_space import Categorical, Space
 from benchmarks.outsourced import __main__ as outsourced
+from benchmarks.public.constants import expected
+from benchmarks.public.expected import NAMES, family, ways
 from benchmarks.public.measure import CV, DEFAULT, EXACT, RANDOM, Cell, measure, rivals
 from benchmarks.public.tables import TRIALS, Table
 from benchmarks.space_tasks import KINDS, space_task
@@ -79,6 +82,17 @@ def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> N
     told = rivals(table(), 1000, "epsilon = 4")
     assert told[EXACT] <= told[CV] + 0.1 <= told[DEFAULT]
     assert told[EXACT] <= told[RANDOM] <= told[DEFAULT]
+
+
+def test_ways_in_expectation_are_ratios_to_the_exact_choice() -> None:
+    singles = table()
+    parts = (losses[TRIALS - 4 : TRIALS] for losses in (singles.public, singles.private, singles.judge))
+    found = ways(replace(singles, averages=Table(*parts, singles.clip, singles.constant)), 300, "epsilon = 4")
+    assert set(NAMES) <= found.keys()
+    assert all(1 - 1e-9 <= found[way] < 1.5 for way in ("exact", "defaults", "without far finalists"))
+    upside_down = family(-1.0, 1000, 0)
+    usual = float(np.median(upside_down.judge))
+    assert expected(upside_down, 1000, "epsilon = 4") < 0.7 * usual  # far finalists save it
 
 
 @pytest.mark.parametrize("name", KINDS)
