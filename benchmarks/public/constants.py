@@ -89,7 +89,7 @@ def planned(table: Table, n: int, budget: str, weight: float = 1.0) -> Planned:
 def expected(table: Table, n: int, budget: str, weight: float = 1.0) -> float:
     """Return the judge's loss after a choice, by its exact law."""
     made = planned(table, n, budget, weight)
-    odds = np.log(prior(made.V, weight, made.near, planning.lead(n * made.eta)))
+    odds = np.log(prior(made.V, weight))
     exponents = np.clip(centred(made.L, made.near), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
     return float(made.law(exponents - odds) @ made.judge)
 

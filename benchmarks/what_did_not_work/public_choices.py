@@ -38,7 +38,7 @@ CENTRES: dict[str, Centre] = {
 }
 Odds = Callable[[Array, float, float], Array]  # public losses (s, rows), r, eta -> (s,)
 ODDS: dict[str, Odds] = {
-    "e^-2z": lambda V, r, eta: prior(V, 1.0, len(V), 0.0),
+    "e^-2z": lambda V, r, eta: prior(V, 1.0),
     "a public row counts as a person": lambda V, r, eta: _mixed(_cut(V, r) * eta / (4 * r)),
     "normal law of z": lambda V, r, eta: _mixed(distances(V) ** 2 / 2),
     "Student's law of z, 2 degrees": lambda V, r, eta: _mixed(1.5 * np.log1p(distances(V) ** 2 / 2)),

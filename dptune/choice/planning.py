@@ -26,7 +26,6 @@ USUAL_OF_PURE = (0.25, 0.1)  # the same of epsilon: the first that leaves the ch
 ENOUGH = 1000.0
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 FAR_FROM, FAR_PART = 600.0, 0.2  # n eta from which a part of the finalists are far ones, and this part
-LEAD, MOST_LEAD = 0.04, 600.0  # of a far finalist over near ones, in units of r; the most, in the exponent
 SPLITS = 25  # of the public rows in a simulation
 SEED = 0  # of these splits: public rows only, and a restart plans the same
 
@@ -182,11 +181,6 @@ def plan(
     return ChoicePlan(divided.mu, share, divided.epsilon, finalists, len(near), r, wanted.public_weight, rest.divides)
 
 
-def lead(said: float) -> float:
-    """Return what far finalists' prior loses in the exponent, so that they must lead by LEAD r; ``said`` is n eta."""
-    return min(LEAD * said / 4, MOST_LEAD)
-
-
 def _finalists(public: PublicLosses, said: float, wanted: Wanted) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the near finalists and the far ones; ``said`` is n eta."""
     few = max(FEWEST, int(said / PER_FINALIST))
@@ -250,7 +244,7 @@ def simulate(
         times = np.bincount(rng.integers(0, people.shape[1], size=n), minlength=people.shape[1])  # each row is drawn
         alone.append(float(judged[np.argmin(voting.mean(axis=1))]))
         outcomes.append([])
-        odds = np.log(prior(voting, weight, near, lead(n * eta)))
+        odds = np.log(prior(voting, weight))
         for r in radii:
             exponents = np.clip(people, -r, r) @ times * eta / (4 * r) - odds
             outcomes[-1].append(float(law(exponents) @ judged))

@@ -5,10 +5,10 @@ Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1
     V_kj   loss of public row k under candidate j, trained without the row's fold      (m, N), public
     L_ij   loss of person i under candidate j, trained on all public rows              private
     near, far   finalists that public rows hold for good, and finalists that lie farthest from these
-    r      radius: a row's losses, less their own median over the near finalists, are cut to [-r, r]
+    r      radius: a row's losses, less their own median over the near finalists, are cut to [-r, r]; those of far ones
+           are first divided by k = FAR_SCALE
     z_j    how many paired standard errors the mean public loss lies above the best finalist's
-    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight; for far
-           ones times e^-LEAD, so that noise, or what is cut, seldom makes them win
+    pi_j   prior of the choice:  (1 - h) softmax_j(-STEEP sqrt(w) z_j) + h / s,  h = MIXED, w = public_weight
 
 The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)), or permute-and-flip with these exponents. Everything here
 is a function of public rows, n and the price. So it is known before a private loss is read, and costs no budget.
@@ -17,7 +17,6 @@ is a function of public rows, n and the price. So it is known before a private l
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -40,6 +39,7 @@ HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a l
 NEAR = 3.0  # paired standard errors between the best candidate and a finalist, at most
 ALWAYS = 20  # candidates, the best on public rows, that count as near up to FAR
 FAR, FAR_ROWS = 8.0, 200  # hopeless, it would only widen the radii: farther by so many standard errors of these rows
+FAR_SCALE = 2.0  # by which far finalists' centred losses are divided before they are cut
 BY_RANK = 30  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
@@ -206,9 +206,17 @@ def _range(losses: Matrix) -> tuple[float, float]:
     return (HEADROOM * low, HEADROOM * high) if high > low else (low, low + 1.0)
 
 
+def scales(finalists: int, near: int) -> Vector:
+    """Return by what each finalist's centred losses are divided (s,): 1 for the near ones, FAR_SCALE for the far ones.
+
+    A far finalist's losses are larger, and where they are cut a few who lose very much would not count.
+    """
+    return np.where(np.arange(finalists) < near, 1.0, FAR_SCALE)
+
+
 def centred(losses: Matrix, near: int) -> Matrix:
-    """Return losses (s, rows) less each row's median over the first ``near`` candidates."""
-    return losses - np.median(losses[:near], axis=0)
+    """Return losses (s, rows) less each row's median over the first ``near`` candidates, divided by the scales."""
+    return (losses - np.median(losses[:near], axis=0)) / scales(len(losses), near)[:, None]
 
 
 def distances(losses: Matrix) -> Vector:
@@ -224,16 +232,13 @@ def weighed(z: Vector, weight: float) -> Vector:
     return z * weight**0.5 if weight else np.zeros(len(z))  # z may be infinite
 
 
-def prior(losses: Matrix, weight: float, near: int, lead: float) -> Vector:
-    """Return pi (s,), up to a factor, by the finalists' public losses (s, N), the first ``near`` of which are near.
+def prior(losses: Matrix, weight: float) -> Vector:
+    """Return pi (s,) by the finalists' public losses (s, N); it sums to 1, and no entry is below MIXED / s.
 
     It falls like a Laplace law, not like a normal one: the mean of another population may lie farther away than
-    standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform. ``lead`` is taken off
-    the logarithm for far finalists.
+    standard errors say. With ``weight`` w each row counts as w rows; with 0 the prior is uniform.
     """
-    odds = (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED / len(losses)
-    odds[near:] *= math.exp(-lead)
-    return odds
+    return (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED / len(losses)
 
 
 def law(exponents: Vector) -> Vector:

@@ -36,7 +36,7 @@ from dptune.choice.dry_run import FuturePeople
 from dptune.choice.meaning import Meaning, explained
 from dptune.choice.outlook import Outlook, hopeless, outlook
 from dptune.choice.paired import PairedEstimate
-from dptune.choice.public import PublicLosses, prior
+from dptune.choice.public import PublicLosses, prior, scales
 from dptune.choice.result import OLD, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
@@ -287,13 +287,13 @@ class PublicChoice:
                 self._privatizer.forget(self._point(j))
 
     def _release_index(self, left: list[int]) -> None:
-        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut(L_ij - median_near L_i)), or permute-and-flip of the same."""
+        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut((L_ij - median_near L_i) / k_j)), or permute-and-flip of the same."""
         r, mu = self._plan.radius, self._plan.choice_mu
         points = tuple(map(self._point, left))
         near = len(set(left) & set(self.finalists[: self._plan.near])) or len(left)
-        query = MeanQuery(points, np.eye(len(left)), Box(-r, r, len(left)), mu, centred_on=near)
-        lead = planning.lead(self._privatizer.n * self._plan.eta)
-        odds = prior(self.public.clipped[left], self._plan.public_weight, near, lead).tolist()
+        W = np.diag(1 / scales(len(left), near))
+        query = MeanQuery(points, W, Box(-r, r, len(left)), mu, centred_on=near)
+        odds = prior(self.public.clipped[left], self._plan.public_weight).tolist()
         choose = partial(PermuteAndFlip if self._plan.pure else NoisyMin, prior=odds)
         self._privatizer.release(query, scope=self.name, key=INDEX, note=self._note(left), mechanism=choose)
 

@@ -25,7 +25,7 @@ def test_the_prior_falls_with_paired_standard_errors() -> None:
     V = PUBLIC.copy()
     V[3] = V[-1]  # equal to the best
     V[4] = V[-1] + 1e-9  # worse for every row
-    z, odds = distances(V), prior(V, 1.0, len(V), 0.0)
+    z, odds = distances(V), prior(V, 1.0)
     assert odds.sum() == pytest.approx(1.0)
     assert z[3] == z[-1] == 0.0
     assert z[4] > 1e6
@@ -36,8 +36,8 @@ def test_the_prior_falls_with_paired_standard_errors() -> None:
 
 
 def test_a_public_row_of_weight_four_counts_as_four() -> None:
-    np.testing.assert_allclose(prior(PUBLIC, 4.0, 7, 2.0), prior(np.tile(PUBLIC, (1, 4)), 1.0, 7, 2.0))
-    np.testing.assert_allclose(prior(PUBLIC, 0.0, 4, 2.0) * CANDIDATES, np.exp(-2.0 * (np.arange(CANDIDATES) >= 4)))
+    np.testing.assert_allclose(prior(PUBLIC, 4.0), prior(np.tile(PUBLIC, (1, 4)), 1.0))
+    np.testing.assert_allclose(prior(PUBLIC, 0.0), 1 / CANDIDATES)
 
 
 def test_a_weight_counts_in_finalists_and_in_the_estimate_s_radius() -> None:
@@ -298,8 +298,9 @@ def test_exponents_are_those_of_the_formula_with_far_finalists(tmp_path: Path) -
         near = [j for j in left if j in choice.finalists[: choice._plan.near]] or left
         choice.choose({j: L[j] if j in left else None for j in choice.to_train})
         plan, r = choice._plan, choice._plan.radius
-        cut, lead = np.clip(L[left] - np.median(L[near], axis=0), -r, r).sum(axis=1), 0.01 * FAR_PEOPLE * plan.eta
-        expected = cut * plan.eta / (4 * r) - np.log(prior(V[left], 1.0, len(near), lead))
+        count = np.where(np.isin(left, near), 1.0, 0.5)[:, None]
+        cut = np.clip(count * (L[left] - np.median(L[near], axis=0)), -r, r).sum(axis=1)
+        expected = cut * plan.eta / (4 * r) - np.log(prior(V[left], 1.0))
         statistic, scale = noise.seen[0]
         np.testing.assert_allclose(statistic / scale, expected, rtol=1e-4, atol=1e-3)  # rows are kept in float32
 
