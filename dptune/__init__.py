@@ -1,11 +1,11 @@
 """Differentially private hyperparameter tuning.
 
-An algorithm never sees private data: it says where to look and what it wants to know, and one trusted
-object, :class:`LossPrivatizer`, answers with noise after paying in a :class:`PrivacyLedger`. Where nobody is
-trusted, a user's device answers itself with a :class:`dptune.local.LocalRandomizer`.
+An algorithm never sees private data: it only sends queries. One trusted object, :class:`LossPrivatizer`, charges a
+:class:`PrivacyLedger` and then answers with noise. Without a trusted party, each user's device adds noise itself with a
+:class:`dptune.local.LocalRandomizer`.
 
-What a user needs on the first day is here; the rest is in the rooms: :mod:`dptune.training`,
-:mod:`dptune.local`, :mod:`dptune.federated`, ... The names are listed in ``__init__.pyi``.
+Import common names from here and everything else from a subpackage such as :mod:`dptune.training`, :mod:`dptune.local`
+or :mod:`dptune.federated`. The names are listed in ``__init__.pyi``.
 """
 
 from dptune._exports import exports

@@ -21,7 +21,7 @@ _NOTHING = "Nothing was charged."
 
 @contextmanager
 def nothing_charged() -> Iterator[None]:
-    """Say so at the end of what is refused inside, which comes before a charge."""
+    """Append "Nothing was charged." to errors raised inside, which come before any charge."""
     try:
         yield
     except (InputError, BudgetMismatch) as error:
@@ -31,9 +31,9 @@ def nothing_charged() -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """Return how an error quotes a public setting: a number or a short text as it is, all else as :func:`kind` says.
+    """Return how an error quotes a public setting: numbers and short texts as they are, all else by :func:`kind`.
 
-    Where a setting belongs somebody may give people's rows by mistake, so no object writes its own text here.
+    A caller may pass people's rows for a setting by mistake, so the ``repr`` of an object never appears.
     """
     scalar = plain(value)
     brief = type(scalar) in (bool, float) or (type(scalar) is int and abs(scalar) < 10**_LONG)
@@ -44,7 +44,7 @@ _LONG = 200  # characters of a text, and digits of a number
 
 
 def kind(value: object) -> str:
-    """Return an object's type and shape, or length: all that an error may say of what can hold private values."""
+    """Return an object's type and shape or length: an error says no more about objects that may hold private values."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -58,7 +58,7 @@ def kind(value: object) -> str:
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """Return the names of a table's columns; None if it is no table, or no attribute is known to hold names.
+    """Return the names of a table's columns; None if no known attribute holds names.
 
     The attribute differs: ``columns`` of an Arrow table is its data.
     """
@@ -74,9 +74,9 @@ def column_names(X: Any) -> list[Any] | None:
 
 
 def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
-    """Return what the call returns, or ``failed`` whatever it raises, ``SystemExit`` and panics included.
+    """Return the result of the call, or ``failed`` if it raises anything, ``SystemExit`` and panics included.
 
-    Only ``KeyboardInterrupt`` passes, as a new one: the other's frames hold private values.
+    Only ``KeyboardInterrupt`` passes, as a new exception: frames of the original hold private values.
     """
     try:
         return call(*args)
@@ -88,7 +88,7 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
 
 
 def readable(name: str, read: Callable[..., T], *given: object) -> T:
-    """Return what ``read`` makes of private objects; an error that is not dptune's may quote them, and is replaced."""
+    """Return the result of ``read`` on private objects; replace errors that are not dptune's, which may quote them."""
     try:
         return read(*given)
     except DptuneError:
@@ -103,7 +103,7 @@ def readable(name: str, read: Callable[..., T], *given: object) -> T:
 
 
 def text(name: str, value: object, quote: Callable[[object], str] = shown) -> str:
-    """Return a text that is not empty, and that a database can store; an error quotes what was given by ``quote``."""
+    """Return a text that is not empty and that a database can store; an error quotes the given value by ``quote``."""
     if not (isinstance(value, str) and value):
         raise InputError(f"{name} must be a text that is not empty; got {quote(value)}.")
     if "\0" in value or value.encode(errors="ignore").decode() != value:
@@ -112,7 +112,7 @@ def text(name: str, value: object, quote: Callable[[object], str] = shown) -> st
 
 
 def json_data(name: str, value: object) -> Any:
-    """Return a copy of JSON data, as it comes back from a database; arrays, NaN and objects are none."""
+    """Return a copy of JSON data in the form that a database returns; refuse arrays, NaN and objects."""
     copy = attempt(lambda: (json.loads(json.dumps(value, allow_nan=False)),), failed=None)
     if copy is None:
         raise InputError(
@@ -157,7 +157,7 @@ def between(name: str, value: object, low: float, high: float) -> float:
 
 
 def boolean(name: str, value: object) -> bool:
-    """Return True or False, NumPy's too: "no" and NaN would count as true."""
+    """Return a bool, also NumPy's; refuse all else, because "no" and NaN would count as true."""
     kind = type(value)
     if kind is not bool and not (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
         raise InputError(f"{name} must be True or False; got {shown(value)}.")
@@ -165,14 +165,14 @@ def boolean(name: str, value: object) -> bool:
 
 
 def function(name: str, value: T) -> T:
-    """Return what can be called."""
+    """Return the value if it can be called."""
     if not callable(value):
         raise InputError(f"{name} must be a function; got {shown(value)}.")
     return value
 
 
 def place(name: str, value: object) -> str:
-    """Return a path or URL as text. None, an environment variable that is not set, would be a file of that name."""
+    """Return a path or URL as text. Refuse None, as from an unset environment variable: it would name a file "None"."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not (isinstance(text, str) and text.strip() and "\0" not in text):
         raise InputError(
@@ -182,12 +182,12 @@ def place(name: str, value: object) -> str:
 
 
 def check(rule: Callable[..., Any], *limits: Any) -> dict[str, Any]:
-    """Return the metadata of a field of a :class:`Checked` that ``rule(name, value, *limits)`` returns or refuses."""
+    """Return metadata for a field of a :class:`Checked`: ``rule(name, value, *limits)`` returns its value or raises."""
     return {"check": lambda name, value: rule(name, value, *limits)}
 
 
 def check_fields(made: Any) -> None:
-    """Put every field that has a check through it, frozen or not; None may stay where it is the default."""
+    """Check every field that has a rule, also in frozen classes; None may stay where it is the default."""
     for field in fields(made):
         value = getattr(made, field.name)
         if "check" in field.metadata and not (value is None and field.default is None):

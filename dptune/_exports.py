@@ -1,7 +1,7 @@
-"""The public names of a package: listed in the stub beside its ``__init__``, imported when they are first used.
+"""Lazy imports: the stub next to a package's ``__init__`` lists its public names, imported at first use.
 
-One list serves type checkers and the interpreter. Nothing is imported before somebody asks for it: a user's device
-needs neither NumPy nor SQLAlchemy, and an algorithm neither the ledger nor the noise.
+One list serves type checkers and the interpreter. Lazy imports keep packages apart: a user's device needs neither NumPy
+nor SQLAlchemy, and an algorithm neither the ledger nor the noise.
 
 Example, in ``dptune/privacy/__init__.py``::
 

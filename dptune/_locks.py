@@ -25,7 +25,7 @@ class ForkSafeLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with suppress(RuntimeError):  # a child that was forked inside: its lock is a new one
+        with suppress(RuntimeError):  # a child forked inside the block has a new lock
             self._lock.release()
 
     def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:

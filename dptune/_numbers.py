@@ -1,9 +1,9 @@
-"""Numbers: which of a caller's values are some, and how they are written for people.
+"""Numbers: which values of a caller count as numbers, and how numbers are printed.
 
 NumPy's scalars are converted to Python's; everything else is not a number.
 
-Exact types only: a subclass may compare, hash and convert as it likes. NumPy is not imported, as a user's device has
-none; where nobody has imported it, no value is one of its scalars.
+Only exact types count: a subclass may compare, hash and convert in its own way. NumPy is not imported, because a user's
+device may lack it; before NumPy is imported, no value can be its scalar.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import cache
 from typing import Any
 
 COUNTABLE = 2**53  # up to here a float counts one by one
-EXACT = Context(prec=50, rounding=ROUND_CEILING)  # for sums of what is spent: fifty digits, never too small
+EXACT = Context(prec=50, rounding=ROUND_CEILING)  # for sums of spent privacy: fifty digits, rounded up
 
 
 def _is_of(value: object, plain: tuple[type, ...], codes: tuple[str, ...]) -> bool:
-    """Tell whether the type is one of ``plain``, or NumPy's scalar type of one of the kinds ``codes``."""
+    """Return whether the type is one of ``plain``, or a NumPy scalar type of a kind in ``codes``."""
     return type(value) in plain or (sys.modules.get("numpy") is not None and type(value) in _scalar_types(codes))
 
 
@@ -57,24 +57,24 @@ def tupled(value: Any) -> Any:
 
 
 def finite(value: float) -> float | str:
-    """Return a number as JSON has it: infinity is a word."""
+    """Return a number for JSON, with infinity as a word."""
     return value if value != float("inf") else "infinity"
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """Return a loss of privacy in ``digits`` significant digits, rounded up: 4.37718 is "4.378".
+    """Return a privacy loss in ``digits`` significant digits, rounded up: 4.37718 is "4.378".
 
-    The nearest number would claim more than is proved half of the time. Up to 1e-9 of the value may be cut off.
+    The nearest number would understate the loss half of the time. Up to 1e-9 of the value may be cut off.
     """
     return _rounded(value * (1 - _ROUNDING), digits, ROUND_CEILING)
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
-    """Return a budget that may be spent in ``digits`` significant digits, rounded down but for 1e-9 of it."""
+    """Return a budget in ``digits`` significant digits, rounded down up to a relative 1e-9."""
     return _rounded(value * (1 + _ROUNDING), digits, ROUND_FLOOR)
 
 
-_ROUNDING = 1e-9  # of sums and root finders, so that 3 stays "3"; dptune's noise scales have a slack of 1e-6
+_ROUNDING = 1e-9  # relative error of sums and root finders: 3 stays "3"; noise scales have a slack of 1e-6
 
 
 def _rounded(value: float, digits: int, direction: str) -> str:

@@ -1,4 +1,4 @@
-"""What may be claimed, about whom, and what is not covered. Standard library only: a user's device says so, too."""
+"""Privacy statements: what is promised, to whom, and what is not covered. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING = "NONE (epsilon = infinity)"
 
 
 class Curve(Protocol):
-    """What somebody is promised by everything together: an upper bound of its privacy profile."""
+    """An upper bound of the privacy profile of all releases together."""
 
     def delta(self, epsilon: float) -> float:
         """Return a delta such that (epsilon, delta)-DP holds, epsilon >= 0."""
@@ -151,12 +151,12 @@ class Statement:
 
 
 def priced(epsilon: float, delta: float, private: bool, for_whom: str) -> str:
-    """Return an epsilon at a delta in words, or that there is none."""
+    """Return an epsilon at a delta in words, also where no finite epsilon exists."""
     return f"epsilon = {rounded_up(epsilon)} at delta = {rounded_up(delta, 6)}, {for_whom}" if private else NOTHING
 
 
 def large_delta(delta: float, n: int | None) -> tuple[str, ...]:
-    """Return the warning of a delta that is not below 1/n, if it is not."""
+    """Return a warning if delta is not below 1/n."""
     if n is None or delta < 1 / n:
         return ()
     return (

@@ -1,21 +1,21 @@
-"""Files that outlive their process: rows that vouch for one another, tables that only grow, transactions that are kept.
+"""Durable files: rows chained by hashes, append-only tables and durable transactions.
 
-Standard library only: a user's device keeps such a file, too. ::
+Standard library only, because a user's device keeps such a file, too. ::
 
     hash_n = sha256(hash_{n-1}, content of row n)
 
-Whoever remembers one row's number and hash, a :class:`Mark`, notices if an older copy of the file is put back, or a row
-is lost or changed. It guards against accidents; who may write the file can also compute hashes.
+A :class:`Mark`, one row's number and hash, reveals if an older copy of the file is put back, or a row is lost or
+changed. This guards against accidents: anyone who may write the file can also compute hashes.
 
 A file of SQLite has one name and one writer:
 
-SQLite keeps the journal of a transaction beside the name under which the file was opened. Under a second name, a hard
-link or a mount of the file alone, nobody finds the journal of a process that was killed: what it rolls back may have
-been published. Such a file is refused.
+SQLite names a transaction's journal after the path that opened the file. Under a second name (a hard link, or a mount
+of the file alone), SQLite does not find the journal of a killed process. A later rollback under the first name may undo
+published rows, so such a file is refused.
 
 SQLite locks the file for the process. POSIX drops all locks of a process on a file when the process closes any
-descriptor of it: a thread that copies the file is enough. So every transaction also locks a file beside it,
-``<name>.lock``, by flock, which belongs to one open descriptor. The file is empty and stays.
+descriptor of it: a thread that copies the file is enough. So every transaction also locks a second file,
+``<name>.lock``, by flock, which belongs to one open descriptor. The lock file is empty and stays.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ try:
 except ImportError:  # Windows, whose locks belong to the open file
     fcntl = None  # type: ignore[assignment]
 
-SECONDS = 60.0  # for which a transaction waits for others
+SECONDS = 60.0  # that a transaction waits for others
 _MOUNTS = "/proc/self/mountinfo"
-_OCTAL = re.compile(r"\\([0-7]{3})")  # how it writes a space, and the like
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how a mount table escapes a space
 _POLL = 0.001, 0.05  # seconds between two tries: at first, at most
 
 
 @dataclass(frozen=True)
 class SqliteFile:
-    """An SQLite file of several processes. Each transaction opens it anew, so that no connection outlives a fork."""
+    """An SQLite file that processes share. Each transaction opens its own connection, so none outlives a fork."""
 
     path: str | Path
-    tables: Sequence[str] = ()  # what creates them, run before each transaction
-    name: str = "file"  # what it is, for an error
+    tables: Sequence[str] = ()  # statements that create them, run before each transaction
+    name: str = "file"  # what an error calls the file
 
     @contextmanager
     def transaction(self, *, write: bool, create: bool = True) -> Iterator[sqlite3.Connection]:
-        """Commit at the end, on the disk; take everything back if the block raises.
+        """Commit durably at the end; roll back if the block raises.
 
         With ``write`` the lock is taken before reading, so that check and insert are one step.
         """
@@ -95,7 +95,7 @@ def append_only(table: str, keys: Iterable[Sequence[str]]) -> list[str]:
 
 
 def check_pages(execute: Callable[[str], Any], name: str) -> None:
-    """Let SQLite compare its tables with their indexes."""
+    """Compare SQLite's tables with their indexes."""
     verdict = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
     if verdict != "ok":
         raise damaged(name, verdict.partition("\n")[0])
@@ -103,10 +103,10 @@ def check_pages(execute: Callable[[str], Any], name: str) -> None:
 
 @dataclass(frozen=True)
 class Mark:
-    """The last row that somebody has seen."""
+    """The last row that a reader has seen."""
 
     seq: int = 0  # its number, from 1, without gaps; 0 before the first row
-    hash: str = ""  # of this row and all before it
+    hash: str = ""  # covers this row and all before it
 
     def link(self, content: object) -> Mark:
         """Return the mark after one more row; ``content`` is JSON data."""
@@ -114,12 +114,12 @@ class Mark:
         return Mark(self.seq + 1, hashlib.sha256(text.encode()).hexdigest())
 
     def to_json(self, identity: str) -> dict[str, object]:
-        """Return the mark in the ledger ``identity``, to be kept elsewhere."""
+        """Return the mark of the ledger ``identity`` as JSON, to store elsewhere."""
         return {"ledger": identity, "seq": self.seq, "hash": self.hash}
 
     @classmethod
     def from_json(cls, mark: object, identity: str, name: str) -> Mark:
-        """Return a mark that was kept elsewhere."""
+        """Return a mark that was stored elsewhere."""
         if not (isinstance(mark, Mapping) and {"ledger", "seq", "hash"} <= mark.keys()):
             raise InputError(f"a mark is what ledger.mark() returned, with ledger, seq and hash; got {shown(mark)}.")
         if mark["ledger"] != identity:
@@ -132,7 +132,7 @@ class Mark:
 
 
 def behind(name: str, mark: Mark) -> LedgerError:
-    """Return the refusal of a ledger that does not hold a row which was seen."""
+    """Return the error for a ledger that lacks a row which was seen."""
     return LedgerError(
         f"the ledger {name} is behind: it does not hold its row {mark.seq}, which was seen before. An older copy was "
         "restored, or a part of the file was lost. Restore the newest file: it has all charges."
@@ -140,7 +140,7 @@ def behind(name: str, mark: Mark) -> LedgerError:
 
 
 def damaged(name: str, what: str) -> LedgerError:
-    """Return the refusal of a ledger that contradicts itself."""
+    """Return the error for a ledger that contradicts itself."""
     return LedgerError(
         f"the ledger {name} is damaged ({what}); nothing was charged. Restore the newest intact copy. It lacks later "
         "charges: count them as spent."
@@ -153,7 +153,7 @@ def damaged(name: str, what: str) -> LedgerError:
 def refuse_second_name(path: str | Path, name: str) -> None:
     """Refuse a file that may be known under another name, here or on the machine that mounts it.
 
-    The path has no symbolic links; nothing need lie there.
+    The path has no symbolic links; the file need not exist.
     """
     with suppress(OSError):
         refuse_links(os.stat(path), name)
@@ -194,9 +194,9 @@ def _mount_points() -> set[str]:
 
 @contextmanager
 def locked(path: str | Path, name: str, *, write: bool) -> Iterator[None]:
-    """Hold the lock beside a file: alone to write, together with others to read.
+    """Hold the lock of a file: exclusive to write, shared to read.
 
-    A reader makes no lock file: before the first writer has made it, SQLite's own locks must do.
+    A reader creates no lock file: before the first writer creates it, SQLite's own locks suffice.
     """
     descriptor = None if fcntl is None else _opened(f"{path}.lock", name, write)
     if descriptor is None:
@@ -211,7 +211,7 @@ def locked(path: str | Path, name: str, *, write: bool) -> Iterator[None]:
 
 
 def _opened(lock: str, name: str, write: bool) -> int | None:
-    """Return a descriptor of the lock file; to write one suffices that reads, if another user has made the file."""
+    """Return a descriptor of the lock file; a read-only one suffices if another user created the file."""
     wanted: list[Any] = [os.O_RDWR | os.O_CREAT] if write else []
     error: OSError | None = None
     for flags in (*wanted, os.O_RDONLY):

@@ -5,19 +5,19 @@
     DptuneError
     ├── InputError                       a setting or an array the caller can correct
     │   ├── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
-    │   ├── ObjectiveRefused             a model, or data=, that an objective with loss= cannot use; public
+    │   ├── ObjectiveRefused             a model or data= that an objective with loss= cannot use; public
     │   └── MessageRefused               a message that a federated server does not take; its round goes on
     │       ├── RoundClosed              a message of a round that was released without it
     │       └── AlreadySent              a second message of the same agent and round
-    ├── PrivacyError                     an act that would let a private value out; nothing was read or spent
+    ├── PrivacyError                     an act that would reveal a private value; nothing was read or spent
     ├── BudgetError
     │   ├── BudgetExhausted              a release the ledger refused, before data was read
     │   │   └── BudgetPlanned            a new run without mu=, where other runs have planned what is left
     │   ├── BudgetMismatch               a ledger reopened with another budget, data set, unit, n or plan
     │   ├── CapReached                   a reply past a user's cap, before anything was measured
     │   └── PlanComplete                 a run that has made all its planned releases
-    ├── TrialFailed                      the function failed before any trial of its run succeeded; nothing was paid
-    │   └── AllTrialsFailed              so did all first trials of the run, as many as one round has
+    ├── TrialFailed                      the function failed before any trial of its run succeeded; nothing was charged
+    │   └── AllTrialsFailed              all trials of a run's first round failed
     ├── KeyConflict                      a release key already used for another question
     ├── LedgerError                      a ledger file that is missing, damaged or of another version
     └── MissingExtra (ImportError)       an optional dependency is not installed

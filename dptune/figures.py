@@ -111,7 +111,7 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
 
 
 def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
-    """What all released differences say about the mean loss at each new point, less that at the centre of the cube."""
+    """Draw the estimated mean loss at each new point, minus the loss at the cube's centre, from all differences."""
     answered = [charge for charge in charges if charge.value]
     generations = [Generation.from_note(c.note, np.array(c.value), float(c.description["sigma"])) for c in answered]
     if not generations:
@@ -157,7 +157,7 @@ def _draw_losses(axes: Axes, charges: list[Charge], ledger: PrivacyLedger) -> No
 
 
 def _draw_estimate(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, trial: int | None) -> None:
-    """The recommended model's released loss, at a trial; None: a line of the legend, as differences have no level."""
+    """Draw the recommended model's released loss at a trial, or in the legend (None), as differences have no level."""
     final = next((c for c in charges if c.key == FINAL and c.value is not None), None)
     if final is not None and final.value:
         people: Any = ledger.fact(final.scope, PRIVATIZER)
@@ -175,12 +175,12 @@ def _draw_estimate(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, tri
 
 
 def _trials_of(charge: Charge) -> int:
-    """How many trials a charge is about: one value, or the new points of a generation."""
+    """Return the number of trials of a charge: one value, or the new points of a generation."""
     return int(charge.note["new"]) if charge.key.startswith(GENERATION) else int(charge.key.startswith(VALUE))
 
 
 def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
-    """Draw what was spent against the number of trials, and the budget."""
+    """Draw the spent budget against the number of trials, and the whole budget."""
     costs = accumulate(charges, lambda so_far, c: so_far.plus(c.mu, c.eta, c.epsilon), initial=Spent())
     spent = [each.mu for each in costs][1:]
     choice = any(map(is_choice, charges))

@@ -46,7 +46,7 @@ class Float:
     def encode(self, value: float) -> float:
         """Return u in [0, 1] of a value in [low, high]."""
         if self.step is not None and self.cells is not None:
-            return float(np.rint((value - self.low) / self.step) + 0.5) / self.cells  # also of a value that is NaN
+            return float(np.rint((value - self.low) / self.step) + 0.5) / self.cells  # rint lets NaN pass
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
         return 0.5 if low == high else (at - low) / (high - low)  # logarithms of ends that are close may be equal
 
@@ -95,7 +95,7 @@ Parameter = Float | Int
 
 
 def allows(p: Parameter, value: object) -> bool:
-    """Tell whether a parameter may have this value."""
+    """Return whether a parameter may have this value."""
     number = real(value)
     return number is not None and p.low <= number <= p.high
 
@@ -105,7 +105,7 @@ def _cell(u: float, cells: int) -> int:
 
 
 def _settle(p: Float | Int) -> None:
-    """Make plain numbers of a range's ends and step, and refuse what is no range."""
+    """Convert a range's ends and step to plain numbers, and refuse an invalid range."""
     for name in ("low", "high", "step"):
         object.__setattr__(p, name, plain(getattr(p, name)))
     object.__setattr__(p, "log", boolean("log", p.log))

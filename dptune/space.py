@@ -1,8 +1,8 @@
 """Search spaces: named numbers, as points of the unit cube, with rounding.
 
 Each number is one coordinate in [0, 1]. Integers and steps get cells of equal width; a log scale is even in the
-logarithm. ``decode`` rounds, and ``encode(decode(u))`` is where a rounded point really lies: the algorithm is told that
-point, not the one it asked for.
+logarithm. ``decode`` rounds, and ``encode(decode(u))`` is the rounded point's true position: the algorithm receives
+that point, not the one it proposed.
 
 Example::
 

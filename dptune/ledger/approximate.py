@@ -9,35 +9,35 @@ has two outcomes, of log-ratios t and t - eta (Dong, Durfee & Rogers 2020), and 
 
     delta_eta(e) = (1 - e^(-(eta-e)/2))^2 / (1 - e^-eta),    -eta <= e <= eta,
 
-0 above and 1 - e^e below. It is the profile of one pair of laws, P = T(eta) against its mirror image Q: their log-ratio
-l has the density e^(l/2) / (4 sinh(eta/2)) on [-eta, eta] under P, and that of -l under Q. So T(eta) dominates every
+0 above and 1 - e^e below. It is the profile of one pair of laws, P = T(eta) against its mirror image Q. Their log-ratio
+l has the density e^(l/2) / (4 sinh(eta/2)) on [-eta, eta] under P, and -l has it under Q. So T(eta) dominates every
 eta-bounded-range mechanism, in both directions.
 
 *Several choices of one ledger.* T(a) and T(b) together are dominated by T(a + b). Given |l| = s, T(eta) is randomised
-response of s, which is easier to tell apart the larger s is; so it is enough that |l| is stochastically larger. The
-density of |l| is proportional to cosh(s/2) g(s), g that of a uniform law on [-eta, eta]; of the pair, g is that of the
-sum of two uniform laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
+response of s, which is easier to distinguish for larger s. So it suffices that |l| is stochastically larger. The
+density of |l| is proportional to cosh(s/2) g(s). For T(a + b), g is the density of a uniform law on [-eta, eta]; for
+the pair, of a sum of two uniform laws, which falls in s. Hence the ratio of the two densities of |l| rises in s, which
+implies the claim.
 
-*With Gaussians.* What dominates each of two mechanisms, whatever the first one's answer was, dominates both together as
-a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) against N(0, 1), times T(eta):
+*With Gaussians.* Pairs that dominate each of two mechanisms, for every answer of the first, dominate both together as a
+product (Zhu, Dong & Wang 2022). So N(mu, 1) against N(0, 1), times T(eta), dominates everything:
 
     delta(e) = integral of e^(l/2) / (4 sinh(eta/2)) delta_mu(e - l) dl,    delta_mu as in dptune.ledger.gdp.
 
-It is attained by an adversary who sees the Gaussians first and then chooses t. docs/privacy.md has the filter's proof.
+An adversary who sees the Gaussians first and then chooses t attains it. docs/privacy.md has the filter's proof.
 
 *Pure releases.* A run may take all of a budget in (epsilon, delta) for releases that are epsilon_1-DP, epsilon_2-DP,
 ..., chosen adaptively within a sum of epsilon. Together they are epsilon-DP, so randomised response of epsilon
-dominates them: its log-ratio is epsilon with probability p = 1 / (1 + e^-epsilon), else -epsilon. Beside Gaussians of
-mu, which only a raised budget has,
+dominates them: its log-ratio is epsilon with probability p = 1 / (1 + e^-epsilon), else -epsilon. With Gaussians of mu,
+which only a raised budget has,
 
     delta(e) = p delta_mu(e - epsilon) + (1 - p) delta_mu(e + epsilon).
 
-Only a budget of epsilon up to PURE_UP_TO may be taken so: an attacker may be right p of the time, 88% at 2.
+Only budgets of epsilon up to PURE_UP_TO may be used this way: an attacker may be right p of the time, 88% at 2.
 
-*Several ledgers.* Each has a limit of its own, eta_1, eta_2, ..., and no adversary moves eta from one to another. By
-the same induction, in which a choice of eta_t leaves T(eta_1 - eta_t) of its own ledger, everything is dominated by the
-Gaussians of all ledgers times T(eta_1) x T(eta_2) x ... (:mod:`dptune.ledger.dominating`), which is cheaper than
-T(eta_1 + eta_2 + ...).
+*Several ledgers.* Each has its own limit, eta_1, eta_2, ..., and no adversary moves eta from one to another. The same
+induction holds: a choice of eta_t leaves T(eta_1 - eta_t) of its ledger. So the Gaussians of all ledgers times T(eta_1)
+x T(eta_2) x ... dominate everything (:mod:`dptune.ledger.dominating`), which is cheaper than T(eta_1 + eta_2 + ...).
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ PURE_ACCOUNTANT = (
     "the pure releases of one run by their summed epsilon (basic composition, Dwork, McSherry, Nissim & Smith 2006), "
     "also where they are chosen adaptively within that sum (Rogers, Roth, Ullman & Vadhan 2016)"
 )
-PURE_UP_TO = 2.0  # epsilon of a budget that may be for pure releases; beyond, choices and Gaussians risk less
-_ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
-_ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
-_FORGIVEN = 1 + 1e-13  # less than by the filter
-_LOST = 2.0**-53  # at most, of a share by taking the others from 1
-_CRUMBS = 1e-6  # of a budget's mu^2: what rounding leaves beside a plan that takes everything
-_STEPS = 100  # of bisection: past the last digit
+PURE_UP_TO = 2.0  # largest epsilon of a budget for pure releases; above it, choices and Gaussians risk less
+_ROUND_UP = 1e-13  # per term of the integral: several times the error of logarithms and exponentials
+_ROUND_DOWN = 1 - 1e-8  # factor on the largest plan, so that its recomputed parts also fit
+_FORGIVEN = 1 + 1e-13  # less than the filter forgives
+_LOST = 2.0**-53  # largest rounding error of a share that is computed as 1 minus the others
+_CRUMBS = 1e-6  # share of a budget's mu^2: rounding leaves this much of a plan that takes everything
+_STEPS = 100  # bisection steps: past the last digit
 
 
 @dataclass(frozen=True)
 class Limits:
     """Limits on the total cost of a ledger's releases, fixed before the first release; 0 means no limit."""
 
-    mu: float  # of the Gaussian releases together, and of all other choices, in GDP
-    eta: float = 0.0  # of the choices of one run together, their summed bounded range
+    mu: float  # limit in GDP of the Gaussian releases together, and of all other choices
+    eta: float = 0.0  # limit of one run's choices: their summed bounded range
     pure: float = 0.0  # the summed epsilon of one run's pure releases; always 0 where eta is not
 
     def __post_init__(self) -> None:
@@ -93,12 +93,12 @@ class Limits:
 
     @classmethod
     def of(cls, spent: Spent) -> Limits:
-        """Return limits that are just met."""
+        """Return limits that these costs just meet."""
         return cls(spent.gaussian, float(spent.choices), float(spent.pure))
 
     @property
     def divided(self) -> bool:
-        """Whether something has a limit of its own, in addition to that of mu."""
+        """Return whether there is a limit in addition to mu."""
         return self.eta > 0 or self.pure > 0
 
     @property
@@ -119,7 +119,7 @@ class Limits:
         return composed_delta(self.mu, self.eta, epsilon)
 
     def profiles(self) -> list[Profile]:
-        """Return what dominates the releases within the limits, in parts."""
+        """Return the parts that dominate all releases within the limits."""
         return [
             *[Gaussian(self.mu)] * (self.mu > 0), *[Choices(self.eta)] * (self.eta > 0),
             *[Pure(self.pure)] * (self.pure > 0),
@@ -127,10 +127,10 @@ class Limits:
 
     @classmethod
     def within(cls, budget: Budget, eta: float, *, planned: float = 0.0) -> Limits:
-        """Return choices of ``eta`` and as much mu as fits beside them; where they do not fit, all is for mu.
+        """Return limits for choices of ``eta`` and the largest mu that still fits; if none fits, all is for mu.
 
         Args:
-            planned: mu beside the choices that is enough, if hardly more fits.
+            planned: a mu that suffices, returned if hardly more fits.
         """
         epsilon, delta = budget.stated_epsilon, budget.stated_delta
         if epsilon is None or delta is None or eta == 0 or composed_delta(0.0, eta, epsilon) > delta:
@@ -214,13 +214,13 @@ def composed_epsilon(mu: float, eta: float, delta: float) -> float:
 
 
 def largest_mu(eta: float, epsilon: float, delta: float) -> float:
-    """Return the largest mu of Gaussians that fits beside choices of ``eta``; 0 if nothing does."""
+    """Return the largest mu of Gaussians that fits with choices of ``eta``; 0 if none fits."""
     most = mu_from_epsilon(epsilon, delta)
     return _largest(lambda mu: composed_delta(mu, eta, epsilon) <= delta, most) if eta > 0 else most
 
 
 def largest_plan(choice_share: float, epsilon: float, delta: float) -> float:
-    """Return the largest mu, in GDP, of a plan that fits and whose choice is priced at this share of mu^2."""
+    """Return the largest mu, in GDP, of a plan that fits, with its choice priced at this share of mu^2."""
     least = mu_from_epsilon(epsilon, delta)
     if not choice_share:
         return least

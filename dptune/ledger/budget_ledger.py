@@ -1,4 +1,4 @@
-"""A budget and what has become of it: its filter, raises, the plans of runs, and what they leave to others."""
+"""A budget's state: its filter, its raises, the plans of runs, and the allowance of a new run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CENTRAL = "trusted curator: one process reads the losses; everybody else sees no
 
 
 class BudgetLedger(DurableLedger):
-    """The part of a :class:`PrivacyLedger` that says what may be charged. Made by that class only."""
+    """The part of a :class:`PrivacyLedger` that decides what may be charged; only that class constructs it."""
 
     kind = "budget"
     filter: GdpFilter
@@ -66,28 +66,28 @@ class BudgetLedger(DurableLedger):
 
     @property
     def mu(self) -> float:
-        """What everything may cost together in GDP: the budget's mu, or more where a choice has a limit of its own.
+        """Return the limit of all releases in GDP: the budget's mu, or more if a choice has its own limit.
 
         A budget in (epsilon, delta) that no charge has divided yet counts at its worst division.
         """
         return self.exposure().gdp
 
     def exposure(self) -> Limits | Divisions:
-        """Return what everything together may come to: the limits, or before the first charge the worst division."""
+        """Return the limits of all releases, or the worst division before the first charge."""
         with self._transaction(write=False):
             self._refresh()
             return self.filter.exposure
 
     @property
     def _pair(self) -> bool:
-        """Whether the budget is kept in (epsilon, delta)."""
+        """Return whether the budget is stored in (epsilon, delta)."""
         return bool(self._row["pair"])
 
     @repeated
     def filter_for(self, scope: str, *, plan: object = None) -> GdpFilter:
-        """Return the filter as it is, or as it will be if this run makes the next charge.
+        """Return the current filter, or the filter after this run's next charge.
 
-        ``plan`` is that of a run that has not stored one yet.
+        ``plan`` is the plan of a run that has not stored one yet.
         """
         with self._transaction(write=False):
             self._refresh()
@@ -98,7 +98,7 @@ class BudgetLedger(DurableLedger):
 
     def _store_limits(self, filter: GdpFilter) -> None:
         if (stored := filter.stored()) is not None:
-            with self._database.transaction(write=False) as connection:  # a part of the one that writes
+            with self._database.transaction(write=False) as connection:  # part of the writing transaction
                 decisions.decide(connection, decisions.LIMITS, stored)
 
     @repeated
@@ -107,9 +107,9 @@ class BudgetLedger(DurableLedger):
 
         The act is recorded: when, from what, and after how many releases. Every statement shows it.
 
-        Guarantee: all releases together, earlier and later ones, are ``budget.mu``-GDP, as if this had been the budget
-        from the beginning, **if no outcome could have led to a larger one**. Whoever lets released values decide
-        whether to raise has to state the largest budget that they could have led to.
+        Guarantee: all releases together, earlier and later ones, are ``budget.mu``-GDP, **if no outcome could have led
+        to a larger budget**. If released values decide whether to raise, state the largest budget to which they could
+        have led.
 
         Args:
             budget: the new one, in all.
@@ -141,12 +141,12 @@ class BudgetLedger(DurableLedger):
         return [act for act in self._raises if act["releases"] == state.mark.seq]
 
     def _decided_at(self) -> str:
-        divided = (self.span() or ("",))[0] if self._pair else ""  # the first charge divides, whichever run makes it
+        divided = (self.span() or ("",))[0] if self._pair else ""  # the first charge of any run divides the budget
         return max([str(act["at"]) for act in self.raises()] + [divided])
 
     @repeated
     def _check_decisions(self) -> None:
-        """Refuse raises and limits that are not those that the charges say."""
+        """Refuse raises and limits that contradict the charges."""
         with self._transaction(write=False) as (connection, state):
             self._refresh()
             if wrong := decisions.contradiction(connection, self._raised_at(state)):
@@ -154,7 +154,7 @@ class BudgetLedger(DurableLedger):
 
     def _refresh(self) -> Budget:
         """Read the present budget and its filter."""
-        with self._database.transaction(write=False) as connection:  # a part of the one that asks
+        with self._database.transaction(write=False) as connection:  # part of the caller's transaction
             self._raises = decisions.decided(connection, decisions.RAISE)
             fixed = decisions.decided(connection, decisions.LIMITS) if self._pair else []
         row = self._row
@@ -167,10 +167,10 @@ class BudgetLedger(DurableLedger):
 
     @repeated
     def fix_plan(self, scope: str, make: Callable[[Allowance], object]) -> object:
-        """Store a run's plan once, made from what the other runs leave it; return the stored one.
+        """Store a run's plan once, made from its allowance; return the stored plan.
 
-        One transaction, so that a run sees every charge and every plan before its own. A run that was given up before
-        its first charge holds nothing: no other has to make room for it.
+        One transaction does this, so a run sees every earlier charge and plan. A run that was abandoned before its
+        first charge reserves nothing.
 
         Args:
             scope: the run's name.
@@ -184,20 +184,20 @@ class BudgetLedger(DurableLedger):
 
     @repeated
     def runs(self) -> list[tuple[str, str]]:
-        """Return the names of the runs that were charged, and the day of their last charge; the latest first."""
+        """Return the names of charged runs and the day of their last charge, latest first."""
         c = schema.charges.c
         found = sa.select(c.scope, sa.func.max(c.charged_at)).group_by(c.scope).order_by(sa.func.max(c.seq).desc())
         with self._transaction(write=False) as (connection, _):
             return [(scope, str(at)[:10]) for scope, at in connection.execute(found)]
 
     def end_plan(self, scope: str) -> None:
-        """Leave to new runs what a run has planned and will not spend. What it has spent stays spent."""
+        """Release the unspent part of a run's plan to new runs. Spent budget stays spent."""
         if self.fact(scope, _ENDED) is None:
             self.fix(scope, _ENDED, value=True)
 
     @repeated
     def allowance(self) -> Allowance:
-        """Return what a new run may count on at the moment. It reads the price of every charge: once a run."""
+        """Return the current allowance of a new run. This reads the price of every charge, so call it once a run."""
         with self._transaction(write=False) as (connection, state):
             return self._allowance(connection, state)
 
@@ -217,7 +217,7 @@ def _refuse_no_budget(budget: object) -> None:
 
 
 def adjacency_of(max_change: float | None) -> str:
-    """Return in words which data sets a ledger does not tell apart: all, or rows that change a little."""
+    """Return in words which data sets are neighbours: any rows may change, or rows change a little."""
     if max_change is None:
         return REPLACE_ONE
     norm = repr(positive("max_change", max_change))

@@ -1,8 +1,8 @@
-"""Where a ledger lies: the one connection that it holds, opened when it is needed, and used by one thread at a time.
+"""A ledger's only connection to its database, opened when needed and used by one thread at a time.
 
-It is closed before a fork, so that parent and child each open their own, and when nobody holds the ledger any more.
-A transaction that forks, in a signal handler, is taken back and begins again in the parent; the child is refused.
-A connection that was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
+It is closed before a fork, so that parent and child each open their own, and when the ledger is freed. A transaction
+that forks, in a signal handler, is rolled back and restarts in the parent; the child gets an error. A connection that
+was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dptune._store import locked, refuse_links, refuse_second_name
 from dptune.errors import DptuneError, LedgerError
 from dptune.ledger import schema, server
 
-_REMEDIES = {  # by a part of the database's own words
+_REMEDIES = {  # part of the database's message -> advice
     "unable to open": "It must be a file, in a folder where this process may write",
     "readonly": "This process must be allowed to write the file and its folder",
     "not a database": "Another file lies there: check the path",
@@ -34,21 +34,21 @@ _REMEDIES = {  # by a part of the database's own words
     "is full": "Make room on the disk and go on: what failed was not charged",
     "locked": "Another process has held it for a minute: see what that one does",
 }
-_FORKS = 100  # how often one act is begun again because a signal handler forked in its transaction
+_FORKS = 100  # retries of one act because a signal handler forked in its transaction
 _File = tuple[int, int] | None
 _T = TypeVar("_T")
 
 
 class _Forked(LedgerError):
-    """A fork has closed the connection in the middle of a transaction of its thread."""
+    """A fork closed the connection in the middle of its thread's transaction."""
 
 
 class Database:
-    """A place, an engine for it, and at most one open connection; ``name`` is the place without a password.
+    """A database's URL, engine and at most one open connection; ``name`` is the URL without a password.
 
     Args:
-        url: of the place.
-        met: whether it is known to be right: a server that does not answer is then away, and tried again.
+        url: the place of the database.
+        met: whether the URL is known to be right: a server that does not answer is then retried.
     """
 
     def __init__(self, url: sa.URL, *, met: bool = False) -> None:
@@ -58,27 +58,27 @@ class Database:
         self._path = str(url.database) if url.get_backend_name() == "sqlite" else None
         self._lock = ForkSafeLock()
         self._met = met
-        self._held: list[sa.Connection] = []  # one or none
-        self._inside = self._cut = False  # is the thread that has the lock in a transaction, and did that one fork?
-        self._orphaned = False  # was this process forked there?
+        self._held: list[sa.Connection] = []  # at most one
+        self._inside = self._cut = False  # whether the lock's thread is in a transaction, and whether that forked
+        self._orphaned = False  # whether this process was forked there
         self._opened: _File = None
         weakref.finalize(self, _close, self._held)
         _ALL.add(self)
 
     @property
     def missing(self) -> bool:
-        """Whether nothing lies where the file should be."""
+        """Return whether the file is missing."""
         return self._path is not None and self._file() is None
 
     @property
     def folder_missing(self) -> bool:
-        """Whether there is no folder for the file."""
+        """Return whether the file's folder is missing."""
         return self._path is not None and not Path(self._path).parent.is_dir()
 
     def repeat(self, work: Callable[[], _T]) -> _T:
-        """Return what the work returns; while a server is away, begin it again (:mod:`dptune.ledger.server`).
+        """Return the result of the work; repeat it while a server is away (:mod:`dptune.ledger.server`).
 
-        A part of a transaction of this thread is not repeated by itself: the whole is.
+        Inside a transaction of this thread, only the whole transaction is repeated.
         """
         with self._lock:
             inside = self._inside
@@ -91,9 +91,9 @@ class Database:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sa.Connection]:
-        """A transaction, committed at the end. One that reads may be a part of another one of the same thread.
+        """Open a transaction that commits at the end. A reading one may be nested in another of the same thread.
 
-        One that writes may not: a charge would be taken back with the other, after its answer was seen.
+        A writing one may not: a rollback of the outer one would undo a charge whose answer was seen.
         """
         with self._lock, self._explained():
             if self._orphaned:
@@ -120,13 +120,13 @@ class Database:
                     raise
             finally:
                 self._inside = False
-            if self._cut:  # SQLAlchemy may say nothing of it if the connection was closed before the commit
+            if self._cut:  # SQLAlchemy may not report a connection that was closed before the commit
                 self.close()
                 raise _Forked
 
     @contextmanager
     def _alone(self, write: bool) -> Iterator[None]:
-        """Hold the lock beside an SQLite file; a server has locks of its own."""
+        """Hold the lock file of an SQLite file; a server has its own locks."""
         if self._path is None:
             yield
             return
@@ -141,7 +141,7 @@ class Database:
         except sa.exc.DBAPIError as error:
             if not (error.connection_invalidated and self._held):
                 raise
-        self.close()  # the server was restarted since; nothing was done yet, so it can be tried again
+        self.close()  # the server was restarted; nothing was done yet, so retry
         return self._connection().execution_options(dptune_write=write).begin()
 
     def _connection(self) -> sa.Connection:
@@ -170,14 +170,14 @@ class Database:
         _close(self._held)
 
     def cut(self) -> None:
-        """Close the connection in the middle of a transaction; a server's by force, as its driver may hold a lock."""
+        """Close the connection in the middle of a transaction; force a server's, as its driver may hold a lock."""
         self._cut = True
         for connection in self._held:
             if self._path is None:
                 connection.invalidate()
                 continue
             for each in gc.get_referrers(connection.connection.dbapi_connection):
-                if isinstance(each, sqlite3.Cursor):  # SQLite keeps its lock as long as one is open
+                if isinstance(each, sqlite3.Cursor):  # SQLite keeps its lock while a cursor is open
                     each.close()
         self.close()
 
@@ -192,7 +192,7 @@ class Database:
             if self._path is None:
                 raise server.explained(error, self.name) from None
             reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
-        except BaseException:  # an interrupt at any point: the next transaction begins afresh
+        except BaseException:  # after an interrupt at any point, the next transaction opens a new connection
             self.close()
             raise
         else:
@@ -201,7 +201,7 @@ class Database:
         raise LedgerError(f"the ledger {self.name} cannot be used: {reason}{remedy}") from None
 
 
-KINDS = {  # of ledgers -> what they hold, and what opens it
+KINDS = {  # kind of ledger -> what it holds, and what opens it
     "budget": "a budget in GDP: open it with PrivacyLedger",
     "rounds": "a plan of subsampled releases: open it with PlanLedger",
     "trainings": "a plan of trainings: open it with TrainingLedger",
@@ -209,7 +209,7 @@ KINDS = {  # of ledgers -> what they hold, and what opens it
 
 
 def stored_row(database: Database) -> dict[str, Any] | None:
-    """Return what the ledger in a database was created with, or None if there is none."""
+    """Return the row with which a database's ledger was created, or None without a ledger."""
     return database.repeat(lambda: _first_row(database))
 
 
@@ -235,7 +235,7 @@ def _first_row(database: Database) -> dict[str, Any] | None:
 
 
 def known_row(database: Database) -> dict[str, Any]:
-    """Return what the ledger in a database was created with."""
+    """Return the row with which a database's ledger was created."""
     row = stored_row(database)
     if row is None:
         remedy = "check the path" if database.missing else "what lies there holds none; check the path"
@@ -254,7 +254,7 @@ _L = TypeVar("_L", bound=_Kept)
 
 
 def repeated(method: Callable[Concatenate[_L, _P], _T]) -> Callable[Concatenate[_L, _P], _T]:
-    """Let a ledger's method begin again while its server is away; it must find what it did before."""
+    """Repeat a ledger's method while its server is away; the method must recognise what it already did."""
 
     @wraps(method)
     def persistent(ledger: _L, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
@@ -265,16 +265,16 @@ def repeated(method: Callable[Concatenate[_L, _P], _T]) -> Callable[Concatenate[
 
 def _close(held: list[sa.Connection]) -> None:
     while held:
-        with suppress(sa.exc.SQLAlchemyError):  # it may be lost already
+        with suppress(sa.exc.SQLAlchemyError):  # the connection may be lost already
             held.pop().close()
 
 
 _ALL: weakref.WeakSet[Database] = weakref.WeakSet()
-_waiting: list[Database] = []  # between the two halves of a fork
+_waiting: list[Database] = []  # databases locked from before a fork until after it
 
 
 def _before_fork() -> None:
-    """Wait for the transactions of other threads; a connection must not live in two processes."""
+    """Wait for other threads' transactions; a connection must not live in two processes."""
     for database in list(_ALL):
         database._lock.__enter__()
         database.cut() if database._inside else database.close()
@@ -287,7 +287,7 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    """Refuse, in a child that was forked in the middle of a transaction, ledgers whose cursors its frames hold."""
+    """Mark ledgers unusable in a child that was forked in the middle of their transaction: its frames hold cursors."""
     while _waiting:
         database = _waiting.pop()
         database._orphaned |= database._inside

@@ -1,7 +1,7 @@
-"""What was decided about a budget after it was made: raises, and its division. Stored as facts, vouched for by charges.
+"""Later decisions about a budget, its raises and its division, stored as facts and confirmed by charges.
 
-The first charge after a decision has it in its description, and so in the chain of hashes. A file whose facts say
-something else is refused.
+The first charge after a decision repeats it in its description, and so in the chain of hashes. A file whose facts
+contradict that is refused.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dptune._checks import json_data
 from dptune.ledger import entries, schema
 from dptune.ledger.entries import WHOLE
 
-RAISE, LIMITS = "budget/", "limits/"  # with a number: facts about the whole ledger
-FIXES = "limits"  # in the description of the charge that has fixed them
-RAISED = "raises"  # in that of the first charge after a raise
+RAISE, LIMITS = "budget/", "limits/"  # prefixes of numbered facts about the whole ledger
+FIXES = "limits"  # key in the description of the charge that fixed the limits
+RAISED = "raises"  # key in the description of the first charge after a raise
 
 _f = schema.facts.c
 _OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
-_DECIDED = {kind: _OF_ALL.where(_f.name.startswith(kind)) for kind in (RAISE, LIMITS)}  # at every look
+_DECIDED = {kind: _OF_ALL.where(_f.name.startswith(kind)) for kind in (RAISE, LIMITS)}  # run by every look
 _d = sa.cast(schema.charges.c.description, sa.Text)
-_SAID = (  # descriptions that may say limits or raises
+_SAID = (  # descriptions that may contain limits or raises
     sa.select(schema.charges.c.description)
     .where(sa.or_(_d.contains(f'"{FIXES}"'), _d.contains(f'"{RAISED}"')))
     .order_by(schema.charges.c.seq)
@@ -31,7 +31,7 @@ _SAID = (  # descriptions that may say limits or raises
 
 
 def decided(connection: sa.Connection, kind: str) -> list[dict[str, Any]]:
-    """Return the raises, or the limits, in order; the last ones hold."""
+    """Return the raises, or the limits, in order; the last one holds."""
     return [value["is"] for value in connection.execute(_DECIDED[kind]).scalars()]
 
 
@@ -45,7 +45,7 @@ def contradiction(connection: sa.Connection, pending: Sequence[Mapping[str, Any]
     """Return how the facts contradict the charges; "" if they do not.
 
     Args:
-        pending: raises since the last charge, which no charge vouches for yet.
+        pending: raises since the last charge, which no charge confirms yet.
     """
     said = connection.execute(_SAID).scalars().all()
     stored = decided(connection, LIMITS)

@@ -1,6 +1,6 @@
-"""What parts cost together that are composed adaptively: dominating pairs of laws, on a grid of privacy losses.
+"""The joint cost of adaptively composed parts: dominating pairs of laws, on a grid of privacy losses.
 
-The *profile* of a part is delta(e) = max_E P(E) - e^e P'(E), the larger of both directions, for every real e; below 0
+The *profile* of a part is delta(e) = max_E P(E) - e^e P'(E), the larger of both directions, for every real e. Below 0
 it follows from above: delta(-e) = 1 - e^(-e) + e^(-e) delta(e). A pair of laws P, Q whose own profile is nowhere
 smaller dominates the part. Pairs that dominate each part, whatever the other parts answered, dominate all parts
 together as a product, in any adaptive order (Zhu, Dong & Wang 2022). A product adds the privacy losses l = log P/Q, so
@@ -9,9 +9,10 @@ that with the law of l under P
     delta(e) = E_P (1 - e^(e - l))_+ .
 
 *Connect the dots* (Doroshenko et al. 2022). A profile is convex in x = e^e, hence below its chords between knots x_k.
-The chords are the profile of the pair whose loss is log x_k with the probability x_k (change of slope at x_k) under P,
-and infinite with what is left at the last knot. At knots an upper bound of a profile will do, as chords between larger
-values lie higher. Where such a bound is not convex a probability would be negative; taking it for 0 raises delta.
+The chords are the profile of a pair: under P its loss is log x_k with the probability x_k (change of slope at x_k).
+With the remaining probability, at the last knot, the loss is infinite. An upper bound of a profile suffices at knots,
+as chords between larger values lie higher. Where a bound is not convex, a probability would be negative; setting it to
+0 raises delta.
 
 Units: losses and epsilons in nats; all knots are multiples of one step.
 """
@@ -29,10 +30,10 @@ from scipy.special import log_ndtr
 from dptune._arrays import Vector
 from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_bounded_range, mu_from_pure
 
-_STEPS = 2**14  # of the grid, from 0 to where all parts' tails end
-_TAILS = (1e-4, 1e-2, 0.5)  # of delta: what each part's tail may add, the first for which the part has an epsilon
-_ROUND_UP = 1 + 1e-9  # of delta: sums of 2^15 terms, all positive
-_PRECISION = 1e-6  # of epsilon, relative
+_STEPS = 2**14  # grid steps, from 0 to where all parts' tails end
+_TAILS = (1e-4, 1e-2, 0.5)  # shares of delta that each part's tail may add: the first with an epsilon is used
+_ROUND_UP = 1 + 1e-9  # factor on delta: sums of 2^15 terms, all positive
+_PRECISION = 1e-6  # relative, of epsilon
 
 
 class Profile(Protocol):
@@ -40,7 +41,7 @@ class Profile(Protocol):
 
     @property
     def knots(self) -> int:
-        """At how many epsilons it may be worked out."""
+        """Return the number of epsilons at which the profile may be computed."""
 
     @property
     def gdp(self) -> float:
@@ -65,7 +66,7 @@ class Gaussian:
         return self.mu
 
     def at(self, epsilon: Vector) -> Vector:
-        """Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu), in logarithms."""
+        """Return Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu), computed in logarithms."""
         first = log_ndtr(self.mu / 2 - epsilon / self.mu)
         second = epsilon + log_ndtr(-self.mu / 2 - epsilon / self.mu)
         return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
@@ -81,8 +82,8 @@ class Gaussian:
 class Choices:
     """T(eta) against its mirror image: dominates all choices of bounded range eta together.
 
-    :mod:`dptune.ledger.approximate` has the proof. Two ledgers whose choices are held to a and to b have T(a) x
-    T(b), which is cheaper than T(a + b), the choices of one ledger of a + b: there an adversary may divide adaptively.
+    :mod:`dptune.ledger.approximate` has the proof. Two ledgers with limits a and b of their choices have T(a) x T(b).
+    That is cheaper than T(a + b) of one ledger, where an adversary may divide a + b adaptively.
     """
 
     eta: float
@@ -93,7 +94,7 @@ class Choices:
         return mu_from_bounded_range(self.eta)
 
     def at(self, epsilon: Vector) -> Vector:
-        """(1 - e^(-(eta - e)/2))^2 / (1 - e^-eta) up to eta, then 0."""
+        """Return (1 - e^(-(eta - e)/2))^2 / (1 - e^-eta) up to eta, then 0."""
         short = np.maximum(self.eta - epsilon, 0.0)
         return np.asarray(np.expm1(-short / 2) ** 2 / -math.expm1(-self.eta))
 
@@ -113,7 +114,7 @@ class Pure:
         return mu_from_pure(self.pure)
 
     def at(self, epsilon: Vector) -> Vector:
-        """(e^pure - e^e) / (1 + e^pure) up to pure, then 0."""
+        """Return (e^pure - e^e) / (1 + e^pure) up to pure, then 0."""
         return np.asarray(-np.expm1(np.minimum(epsilon - self.pure, 0.0)) / (1 + math.exp(-self.pure)))
 
     def epsilon(self, delta: float) -> float:
@@ -146,7 +147,7 @@ class Pair:
         return cls(step, -highest, law, float(values[-1]))
 
     def times(self, other: Pair) -> Pair:
-        """Return the pair of both: losses add up. Every term is positive, so nothing cancels."""
+        """Return the product of both pairs: losses add up. All terms are positive, so nothing cancels."""
         finite = (1 - self.infinite) * (1 - other.infinite)
         return Pair(self.step, self.lowest + other.lowest, np.convolve(self.law, other.law), 1 - finite)
 
@@ -184,5 +185,5 @@ def together(profiles: Sequence[Profile], delta: float) -> Pair:
 
 
 def _reach(profile: Profile, delta: float) -> float:
-    """Return an epsilon beyond which a part adds next to nothing; infinite if its delta is nowhere that small."""
+    """Return an epsilon beyond which a part adds almost nothing; infinite if its delta is never that small."""
     return next((r for share in _TAILS if math.isfinite(r := profile.epsilon(share * delta))), math.inf)

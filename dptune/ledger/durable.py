@@ -6,15 +6,15 @@ Life of a release::
     ... read the data, draw the noise ...
     record(charge, value)       one transaction; the first writer wins and everybody gets its value
 
-A crash after ``charge`` leaves the charge standing. A retry with the same key and the same question
-pays nothing: it gets the recorded value, or, if none was recorded, draws one that is recorded before
-anybody sees it. So each charge is answered by at most one published value, whatever crashes.
+A crash after ``charge`` leaves the charge in place. A retry with the same key and question is not charged: it gets the
+recorded value. If there is no recorded value, the retry draws one and records it before returning it. So each charge
+has at most one published value, whatever crashes.
 
-What may be charged is the rule of a subclass: a budget in GDP (:mod:`dptune.ledger.ledger`) or a
-plan of subsampled releases that is fixed for good (:mod:`dptune.ledger.plan_ledger`).
+Subclasses decide what may be charged: a budget in GDP (:mod:`dptune.ledger.ledger`) or a fixed plan of subsampled
+releases (:mod:`dptune.ledger.plan_ledger`).
 
-Every transaction reads the charges that are new since the last one of the object, and refuses a ledger that does
-not continue what the object has seen (:mod:`dptune.ledger.entries`). What it costs does not grow with the ledger.
+Every transaction reads the charges that are new to the object, and refuses a ledger that contradicts those it has seen
+(:mod:`dptune.ledger.entries`). Its cost does not grow with the ledger.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _logger = logging.getLogger("dptune.ledger.ledger")
 
 
 class DurableLedger:
-    """The part of a ledger that does not depend on its rule. Made by its subclasses only.
+    """The part of a ledger that does not depend on its rule; only subclasses are constructed.
 
     Args:
-        url: place of the database, or the one that is open already.
+        url: URL or path of the database, or an open :class:`Database`.
         promise: the budget or plan as columns of a new ledger; None to open an existing one only.
-        words: the same for the log.
-        said: of "dataset", "unit" and "adjacency" what the caller says: a new ledger has it, an old one must.
+        words: the promise in words, for the log.
+        said: the caller's "dataset", "unit" and "adjacency": stored by a new ledger, compared with an existing one.
 
     Attributes:
-        url: where it is; printing it hides the password.
-        identity: of the ledger, drawn when it was made.
+        url: URL of the ledger; printing it hides the password.
+        identity: random name of the ledger, drawn at its creation.
     """
 
     kind: ClassVar[str]  # one of KINDS
-    protects: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
+    protects: ClassVar[Mapping[str, str]]  # default of what is protected
 
     def __init__(self, url: str | Path | Database, promise: Row | None, words: str, **said: str | None) -> None:
         self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
@@ -103,7 +103,7 @@ class DurableLedger:
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {words}")
 
     def _read_all(self) -> LedgerState:
-        """Read every charge once, and recompute what each says."""
+        """Read every charge once, and recompute its totals."""
         with self._database.transaction(write=False) as connection:
             if connection.dialect.name == "sqlite":  # a server checks its pages itself
                 check_pages(connection.exec_driver_sql, self._name)
@@ -111,7 +111,7 @@ class DurableLedger:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, LedgerState]]:
-        """A transaction on the ledger that was opened, and what its charges come to."""
+        """Open a transaction on the ledger, and return the totals of its charges."""
         if self._database.missing:
             raise LedgerError(
                 f"the ledger {self._name} was moved or deleted since it was opened. What was spent is in it: put it "
@@ -151,15 +151,15 @@ class DurableLedger:
     # ---- high-water mark ---------------------------------------------------------------------
 
     def mark(self) -> dict[str, object]:
-        """Return what this object has seen of the ledger, as JSON data to keep elsewhere: with the study, say.
+        """Return the last row that this object has seen, as JSON data to store elsewhere, such as with the study.
 
-        Reads nothing: it is as new as the object's last charge, look or opening.
+        It reads nothing: it dates from the object's last charge, look or opening.
         """
         return self._seen.mark.to_json(self.identity)
 
     @repeated
     def check_mark(self, mark: object) -> None:
-        """Refuse to go on if the ledger is not the one of a :meth:`mark`, or is behind it.
+        """Raise if the ledger is not the one of a :meth:`mark`, or is behind it.
 
         Raises:
             LedgerError: it is another one, or an older copy was put back.
@@ -193,9 +193,9 @@ class DurableLedger:
         quota: Quota | None = None,
         described: Callable[[], Mapping[str, object]] = dict,
     ) -> Charge:
-        """Insert a charge in one transaction, at the price that ``admit`` returns; or find that it was paid already.
+        """Insert a charge in one transaction at the price that ``admit`` returns, or find an existing one.
 
-        ``described`` returns what the description has of how it was admitted.
+        ``described`` returns the description's part about the admission.
         """
         kept = json_data("note", dict(note) if isinstance(note, Mapping) else note or {})
         row: dict[str, Any] = {
@@ -227,7 +227,7 @@ class DurableLedger:
     def record(self, charge: Charge, value: Sequence[float], *, at: str | None = None) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
 
-        Only what this returns may be published: with two writers, both publish the first one's value.
+        Publish only the returned value: with two writers, both publish the first one's value.
 
         Args:
             at: the date to store with it, if the time of day is private; default now.
@@ -260,7 +260,7 @@ class DurableLedger:
 
     @repeated
     def count(self, scope: str | None = None, *, prefix: str = "") -> int:
-        """Return how many charges :meth:`charges` would list, without reading them."""
+        """Return the number of charges that :meth:`charges` would list, without reading them."""
         where = entries.of(scope, prefix)
         with self._transaction(write=False) as (connection, _):
             query = sa.select(sa.func.count()).select_from(schema.charges).where(where)
@@ -268,7 +268,7 @@ class DurableLedger:
 
     @repeated
     def span(self, scope: str | None = None) -> tuple[str, str] | None:
-        """Return when the first and the last charge, of one scope or of all, were made, as ISO dates; or None."""
+        """Return the ISO dates of the first and last charge, of one scope or of all; or None."""
         at = schema.charges.c.charged_at
         query = sa.select(sa.func.min(at), sa.func.max(at)).where(entries.of(scope, ""))
         with self._transaction(write=False) as (connection, _):
@@ -310,7 +310,7 @@ class DurableLedger:
 
     @repeated
     def bind_people(self, n: int) -> None:
-        """Record the number of protected units, or refuse another one than recorded; that writes nothing.
+        """Record the number of protected units; refuse a number that differs from the recorded one, and write nothing.
 
         Raises:
             BudgetMismatch: the ledger protects another number of units.
@@ -322,7 +322,7 @@ class DurableLedger:
         self._refuse_mismatch("n", int(n), people)
 
     def _refuse_mismatch(self, name: str, value: object, stored: object, *, more: str = "") -> None:
-        """Refuse to be opened as something else than it was created as; None is not compared."""
+        """Refuse arguments that differ from those at creation; None is not compared."""
         if value is None or value == stored:
             return
         unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
@@ -332,7 +332,8 @@ class DurableLedger:
         )
 
     def planned_after(self, other: DurableLedger) -> bool:
-        """Return whether this ledger was made, raised or divided after the other's first charge, which may decide it.
+        """Return whether this ledger was made, raised or divided after the other's first charge, and so may depend on
+        it.
 
         Only clocks order the rows of two ledgers. At equal times the order is unknown, and counts as after.
         """
@@ -340,13 +341,13 @@ class DurableLedger:
         return charged is not None and max(str(self._row["created_at"]), self._decided_at()) >= charged[0]
 
     def _decided_at(self) -> str:
-        """Return when its promise last grew or its budget was divided, as the ledger writes times; "" if never."""
+        """Return the stored time when the promise last grew or the budget was divided; "" if never."""
         return ""
 
     @property
     @repeated
     def private(self) -> bool:
-        """False if any charge was made with seeded noise."""
+        """Return False if any charge was made with seeded noise."""
         with self._transaction(write=False) as (_, head):
             return head.private
 
@@ -359,7 +360,7 @@ class DurableLedger:
             return tuple((str(m), int(k)) for m, k in connection.execute(query).all())
 
     def _facts(self, delta: float) -> dict[str, Any]:
-        """Return what every statement says of its ledger; in the transaction of the one that asks."""
+        """Return the facts of every statement, in the caller's transaction."""
         held = {name: getattr(self, name) for name in ("dataset", "unit", "adjacency", "trust_model", "n", "private")}
         versions = dict(self._row["versions"])
         return {**held, "mechanisms": self.mechanisms(), "versions": versions, "delta": probability("delta", delta)}
@@ -368,7 +369,7 @@ class DurableLedger:
 
     @classmethod
     def _reopen(cls, url: str, mark: Mapping[str, object]) -> Self:
-        """Reopen the very ledger that was pickled; never create one."""
+        """Reopen the ledger that was pickled; never create one."""
         database = Database(schema.normalise_url(url), met=True)
         ledger = cls(database)  # type: ignore[call-arg]  # every subclass opens an existing ledger by its place
         ledger._refuse_other(mark["ledger"])

@@ -1,4 +1,4 @@
-"""Charges and public facts as rows: how they are read, and how a charge carries what all before it come to."""
+"""Charges and public facts as rows, and how each charge carries the totals of all before it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dptune._store import Mark, damaged
 from dptune.ledger import schema
 from dptune.ledger.gdp import Spent
 
-Row = Mapping[Any, Any]  # of the charges, by the names of their columns
+Row = Mapping[Any, Any]  # a charge's row, by the names of its columns
 WHOLE = ""  # scope of the facts about the whole ledger
 _c = schema.charges.c
 _f = schema.facts.c
@@ -30,7 +30,7 @@ _AFTER = sa.select(schema.charges).where(_c.seq > sa.bindparam("seq")).order_by(
 HASH = sa.select(_c.hash).where(_c.seq == sa.bindparam("seq"))
 _MADE = sa.select(sa.func.max(_c.nth)).where((_c.scope == sa.bindparam("scope")) & (_c.kind == sa.bindparam("kind")))
 _HASHED = ("scope", "key", "nth", "mu", "mechanism", "private", "digest", "description")
-LOOK = sa.select(  # the identity, the hash of a charge that was seen, and the last charge that is answered
+LOOK = sa.select(  # the identity, the hash of a seen charge, and the last answered charge
     schema.ledger.c.identity,
     HASH.scalar_subquery(),
     sa.select(sa.func.max(schema.releases.c.charge)).scalar_subquery(),
@@ -88,11 +88,11 @@ class Charge:
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What all charges up to one come to."""
+    """The totals of all charges up to one."""
 
     mark: Mark = field(default_factory=Mark)  # this charge's number, and the hash of it and all before
     spent: Spent = field(default_factory=Spent)
-    seeded: int = 0  # how many were made with seeded noise
+    seeded: int = 0  # number of charges with seeded noise
 
     @property
     def private(self) -> bool:
@@ -105,7 +105,7 @@ class LedgerState:
         return LedgerState(link, self.spent.plus(mu, eta, epsilon), self.seeded + (not row["private"]))
 
     def columns(self) -> dict[str, object]:
-        """Return what the charge's row says of it."""
+        """Return the columns of the charge's row."""
         return {
             "seq": self.mark.seq,
             "hash": self.mark.hash,
@@ -115,17 +115,17 @@ class LedgerState:
 
 
 def _without_price(name: str, mu: float | None, description: Mapping[str, Any]) -> float:
-    """The eta, or the epsilon, of a release without a price in GDP; 0 of all else."""
+    """Return the eta or the epsilon of a release without a price in GDP; 0 for others."""
     return float(description.get(name, 0.0)) if mu is None else 0.0
 
 
 def cost_of(charges: Iterable[Charge]) -> Spent:
-    """Return what charges cost together."""
+    """Return the joint cost of charges."""
     return reduce(lambda spent, charge: spent.plus(charge.mu, charge.eta, charge.epsilon), charges, Spent())
 
 
 def follow(connection: sa.Connection, head: LedgerState, name: str) -> LedgerState:
-    """Return the ledger's head, after recomputing what the rows after ``head`` say."""
+    """Return the ledger's head, after recomputing the totals of the rows after ``head``."""
     for row in connection.execute(_AFTER, {"seq": head.mark.seq}).mappings():
         head = head.after(row)
         if any(row[column] != value for column, value in head.columns().items()):
@@ -142,12 +142,12 @@ def question_digests(connection: sa.Connection) -> dict[str, str]:
 
 
 def made(connection: sa.Connection, scope: str, kind: str) -> int:
-    """Return how many charges of a kind, the part of a key before its first "/", a scope has made."""
+    """Return the number of a scope's charges of a kind, which is the part of a key before its first "/"."""
     return int(connection.execute(_MADE, {"scope": scope, "kind": kind}).scalar() or 0)
 
 
 def of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
-    """The charges of one scope, or of all, with keys that start with ``prefix``."""
+    """Return the query of one scope's or all charges with keys that start with ``prefix``."""
     parts = [] if scope is None else [_c.scope == text("scope", scope)]
     parts += [_c.key.startswith(text("prefix", prefix), autoescape=True)] if prefix != "" else []
     return sa.and_(sa.true(), *parts)
@@ -164,11 +164,11 @@ def read(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Charg
 
 
 def news(connection: sa.Connection, scope: str, after: int) -> list[Charge]:
-    """Return the charges of a scope after a number, in their order."""
+    """Return a scope's charges after a number, in their order."""
     return [charge_of(row) for row in connection.execute(_NEWS, {"scope": scope, "seq": after}).mappings()]
 
 
-def charge_of(row: Row) -> Charge:  # the only place that makes one
+def charge_of(row: Row) -> Charge:  # the only place that constructs one
     """Return the charge of a row."""
     value = None if row["value"] is None else tuple(float(v) for v in row["value"])
     return Charge(row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"])
@@ -186,7 +186,7 @@ def facts(connection: sa.Connection, name: str) -> dict[str, object]:
 
 
 def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
-    """Return the fact that is stored, or store the one that ``make`` returns: whoever is first says it, for good."""
+    """Return the stored fact, or store the one that ``make`` returns: the first writer fixes it."""
     if (stored := fact(connection, scope, name)) is not None:
         return stored["is"]
     value = make()
@@ -195,5 +195,5 @@ def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], o
 
 
 def now(precision: str = "microseconds") -> str:
-    """Return the time as a ledger writes it; what was made first is compared across ledgers."""
+    """Return the time in the ledger's format, which is compared across ledgers."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=precision)

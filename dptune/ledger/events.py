@@ -1,4 +1,4 @@
-"""What a charge pays for, as frozen public data. The docstring of an event is its mathematics."""
+"""Events that are charged, as frozen public data. The docstring of an event is its mathematics."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Described:
-    """Public data that a charge's row keeps; ``words`` are its line in the statement, with fields to fill in."""
+    """Public data that a charge's row stores; ``words`` is the format string of its line in the statement."""
 
     words: ClassVar[str]
 
     @property
     def mechanism(self) -> str:
-        """One line for the statement."""
+        """Return one line for the statement."""
         return self.words.format(**vars(self))
 
     def describe(self) -> dict[str, object]:
@@ -28,7 +28,7 @@ class Event(Described):
     """A release with a price.
 
     Attributes:
-        mu: what it costs in GDP.
+        mu: cost in GDP.
     """
 
     mu: float
@@ -56,10 +56,10 @@ class GaussianRelease(Event):
 class SelectionRelease(Event):
     """The exponential mechanism among m candidates: P(j) ~ prior_j exp(-u_j / scale), u_j a mean of losses.
 
-    Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
-    the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). A public prior is the
-    same for both neighbours and leaves the ratio. Its price in GDP is
-    :func:`dptune.ledger.gdp.mu_from_bounded_range`, which does not grow with m.
+    Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta. So the log-ratio
+    of the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). A public prior is the
+    same for both neighbours and leaves the ratio. Its price in GDP is :func:`dptune.ledger.gdp.mu_from_bounded_range`,
+    which does not grow with m.
 
     Attributes:
         eta: bounded range.
@@ -96,10 +96,9 @@ class FlipRelease(PureRelease):
     1 (McKenna & Sheldon 2020; Ding et al. 2021). Replacing one person moves each u_j by at most Delta; a public prior
     is the same for both neighbours.
 
-    *Proof.* Fix all X but X_j. Then j is released if X_j exceeds a threshold c. For the neighbour it is released if X_j
-    exceeds some c' <= c + epsilon, epsilon = 2 Delta / scale, because a difference of two scores moves by at most that.
-    P(X > c + epsilon) >= e^-epsilon P(X > c) for every c, so the probabilities of j differ by a factor of e^epsilon at
-    most.
+    *Proof.* Fix all X but X_j. Then j is released if X_j exceeds a threshold c. A difference of two scores moves by at
+    most epsilon = 2 Delta / scale, so for the neighbour j is released if X_j exceeds some c' <= c + epsilon. P(X > c +
+    epsilon) >= e^-epsilon P(X > c) for every c, so the probabilities of j differ by a factor of e^epsilon at most.
 
     Attributes:
         sensitivity: Delta under replacing one person, in units of the loss.
@@ -134,7 +133,7 @@ class LaplaceRelease(PureRelease):
 
 
 def is_laplace(description: Mapping[str, Any]) -> bool:
-    """Tell whether a charge's description is that of a Laplace release."""
+    """Return whether a charge's description is of a Laplace release."""
     return {"epsilon", "scale", "sigma"} <= description.keys()
 
 
@@ -147,15 +146,15 @@ def chooses(description: Mapping[str, Any]) -> bool:
 class TableRelease(Event):
     """A table Z = C X W + N(0, sigma^2 I) with one row a unit, sigma >= Delta |W|_2 / mu: mu-GDP.
 
-    X (n, d) are the rows after public scaling, each projected on the ball of radius R; C = I - 11^T/n subtracts the
-    mean of every column; W (d, k) is public, |W|_2 its largest singular value.
+    X (n, d) are the rows after public scaling, each projected on the ball of radius R. C = I - 11^T/n subtracts the
+    mean of every column. W (d, k) is public, |W|_2 its largest singular value.
 
     *Neighbours.* X and X' differ in row i only, X' - X = e_i v^T. If a unit's records are replaced, |v| <= 2 R, as both
-    rows lie in the ball. If a row changes by a vector of norm at most Delta before the projection, |v| <= Delta, as
-    projecting on a convex set brings no two points further apart.
-    *Sensitivity.* C is an orthogonal projection, so |C e_i v^T W|_F <= |C|_2 |e_i|_2 |v^T W|_2 <= Delta |W|_2: the L2
-    distance of the n k numbers of C X W, which are one vector with Gaussian noise (Dong, Roth, Su 2022).
-    mu is that of the analytic Gaussian mechanism (Balle & Wang 2018): the largest with delta(eps; mu) <= delta.
+    rows lie in the ball. If a row changes by at most Delta before the projection, |v| <= Delta, as projections on
+    convex sets never increase distances. *Sensitivity.* C is an orthogonal projection, so |C e_i v^T W|_F <= |C|_2
+    |e_i|_2 |v^T W|_2 <= Delta |W|_2. This bounds the L2 distance of the n k numbers of C X W, one vector with Gaussian
+    noise (Dong, Roth, Su 2022). By the analytic Gaussian mechanism (Balle & Wang 2018), mu is the largest with
+    delta(eps; mu) <= delta.
 
     Attributes:
         row_norm: R.
@@ -163,7 +162,7 @@ class TableRelease(Event):
         map_norm: |W|_2.
         sigma: standard deviation of the noise of each number.
         shape: (n, k).
-        outputs: what protects the outputs that belong to the rows, in words.
+        outputs: what protects the rows' outputs, in words.
     """
 
     words = (
@@ -180,10 +179,11 @@ class TableRelease(Event):
 
 @dataclass(frozen=True)
 class SubsampledGaussianRelease(Described):
-    """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
+    """One round of a fixed plan; it has no price, as the plan is accounted as a whole.
 
-    A secret Poisson sample S (each agent with probability q, on its own), a statistic sum_{n in S} c_n in R^p with
-    |c_n| <= Delta, plus N(0, sigma^2 I), sigma >= z Delta. Neighbours differ in one agent's c_n, replaced by 0.
+    The round draws a secret Poisson sample S, each agent independently with probability q. It releases sum_{n in S} c_n
+    in R^p with |c_n| <= Delta, plus N(0, sigma^2 I), sigma >= z Delta. Neighbours differ in one agent's c_n, replaced
+    by 0.
 
     Attributes:
         q: sampling probability.

@@ -1,23 +1,23 @@
-"""Whether one more release fits into a budget: the filter, fixed before the first release.
+"""The privacy filter: it decides whether one more release fits, by a rule fixed before the first release.
 
 A budget in GDP has one limit: the squares mu_t^2 of all releases stay within mu^2. A budget in (epsilon, delta) has
-two: mu of the Gaussian releases, and eta of the choices of one run, of which both together keep the promised pair. Or
-one run takes all of a small epsilon for pure releases, whose epsilons add up. The first charge divides the budget, as
-that charge's run has planned: nothing is released before, so nothing released decides.
+two, which together keep the promised pair: mu of the Gaussian releases, and eta of one run's choices. Or one run uses
+all of a small epsilon for pure releases, whose epsilons add up. The first charge divides the budget, as its run has
+planned: no released value can influence the division.
 
-A filter is a value. What changes it, a charge or a raise, returns another one. The ledger stores that in the
-transaction of the charge (:mod:`dptune.ledger.ledger`).
+A filter is immutable. A charge or a raise returns a new one, which the ledger stores in the charge's transaction
+(:mod:`dptune.ledger.ledger`).
 
 *Before its first charge* a budget in (epsilon, delta) states the worst of all divisions that may follow. At every other
-delta, and beside other releases, divisions differ: one choice of all of it costs more than one Gaussian of all of it.
+delta, and with other releases, divisions differ: one choice that uses everything costs more than one such Gaussian.
 
-*What covers all of them.* With mu(eta) the most that fits beside eta, the profile
+*A bound for all divisions.* With mu(eta) the largest mu that fits with eta, the profile
 
-    delta(e) = max over eta of that of N(mu(eta), 1) x T(eta), and of randomised response of epsilon
+    delta(e) = max over eta of the profiles of N(mu(eta), 1) x T(eta), and of randomised response of epsilon
 
-is nowhere below that of any division. A pair with this profile therefore dominates the ledger whichever division
-follows, also one that another ledger's results decide. Between eta_k and eta_(k+1) mu(eta) <= mu(eta_k), and T(eta) is
-dominated by T(eta_(k+1)): so a grid of eta, rounded up on both sides, is an upper bound.
+is nowhere below the profile of any division. A pair with this profile therefore dominates the ledger for every
+division, also one that depends on another ledger's results. Between eta_k and eta_(k+1) mu(eta) <= mu(eta_k), and
+T(eta) is dominated by T(eta_(k+1)): so a grid of eta, rounded up on both sides, is an upper bound.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from dptune.ledger.dominating import Profile, Pure
 from dptune.ledger.gdp import Budget, Spent, gdp_of, mu_from_epsilon
 
 _ROUNDING = 1e-9  # relative, of delta
-_COUNT = 250  # values of eta at which divisions are compared
-_HALVINGS = 60  # of a bisection
-_PRECISION = 1e-7  # of a stated epsilon, relative
+_COUNT = 250  # number of etas at which divisions are compared
+_HALVINGS = 60  # steps of a bisection
+_PRECISION = 1e-7  # relative, of a stated epsilon
 PURE = "epsilon"  # key of a plan: above 0 if it takes all of a budget in (epsilon, delta) for pure releases
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a new run may count on."""
+    """The part of a budget that is available to a new run."""
 
     left: float  # mu that is not spent
     unplanned: float  # mu that is neither spent nor planned by a run that has begun to spend
-    holders: tuple[str, ...]  # the runs that have begun to spend, and not spent what they planned
+    holders: tuple[str, ...]  # the runs that have begun to spend and have not finished
     pair: Budget | None = None  # the budget that a plan may still divide between its choice and everything else
 
     @property
     def divides(self) -> bool:
-        """Whether the choice of a new run may have a limit of its own."""
+        """Return whether the choice of a new run may have its own limit."""
         return self.pair is not None
 
     @property
     def pure(self) -> float:
-        """Epsilon of a new run that takes all for pure releases; 0 if it cannot."""
+        """Return epsilon of a new run that uses everything for pure releases; 0 if it cannot."""
         return 0.0 if self.pair is None else pure_epsilon(self.pair)
 
     def whole(self, choice_share: float) -> float:
-        """Return mu of a plan that takes all, with this share of mu^2 for a choice: what is not planned, or more."""
+        """Return mu of a plan that uses everything, with this share of mu^2 for a choice."""
         pair = self.pair
         if choice_share and pair is not None and pair.stated_epsilon is not None and pair.stated_delta is not None:
             return largest_plan(choice_share, pair.stated_epsilon, pair.stated_delta)
@@ -73,37 +73,37 @@ class Allowance:
 
 @dataclass(frozen=True)
 class GdpFilter:
-    """The filter of a budget in GDP, and what every filter holds."""
+    """The filter of a budget in GDP, and the base of every filter."""
 
-    budget: Budget  # as it was made or raised
-    division: Limits | None = None  # of a budget in (epsilon, delta), from its first charge on
-    holder: str = ""  # the run that has the limit of choices, or that of pure releases
+    budget: Budget  # as created or raised
+    division: Limits | None = None  # limits of a budget in (epsilon, delta), from its first charge on
+    holder: str = ""  # the run whose choices, or pure releases, have their own limit
 
     @property
     def limits(self) -> Limits:
-        """What everything may come to."""
+        """Return the limits of all releases."""
         return Limits(self.budget.mu) if self.division is None else self.division
 
     @property
     def exposure(self) -> Limits | Divisions:
-        """The limits; or, while a charge may still divide the budget, all divisions of it."""
+        """Return the limits; or all divisions, while a charge may still divide the budget."""
         return self.limits
 
     @property
     def undivided(self) -> bool:
-        """Whether the next charge divides a budget in (epsilon, delta)."""
+        """Return whether the next charge divides a budget in (epsilon, delta)."""
         return False
 
     def stored(self) -> dict[str, object] | None:
-        """Return what the ledger stores of it as JSON data, or None."""
+        """Return the limits as JSON data for the ledger, or None."""
         return None if self.division is None else {**asdict(self.division), "holder": self.holder}
 
     def after(self, scope: str, plan: Callable[[], object]) -> GdpFilter:
-        """Return the filter as it is when the next charge is made by the run ``scope``, whose plan is plan()."""
+        """Return the filter for the next charge if the run ``scope``, whose plan is plan(), makes it."""
         return self
 
     def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
-        """Return what one more release counts: ``mu`` in GDP, or None where it is within another limit.
+        """Return the price of one more release: ``mu`` in GDP, or None if it counts towards another limit.
 
         Args:
             eta: bounded range, if it is a choice that has one.
@@ -117,11 +117,11 @@ class GdpFilter:
         return mu
 
     def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
-        """Tell whether a choice of this run counts as eta, and not as mu."""
+        """Return whether a choice of this run counts as eta, and not as mu."""
         return False
 
     def admits(self, spent: Spent, mu: float) -> bool:
-        """Tell whether one more release of ``mu`` in GDP fits."""
+        """Return whether one more release of ``mu`` in GDP fits."""
         return spent.admits(mu, self.limits.mu)
 
     def left(self, spent: Spent) -> float:
@@ -133,7 +133,7 @@ class GdpFilter:
         return mu_and_choice_share(plan)[0]
 
     def allowance(self, spent: Spent, spent_of: Mapping[str, Spent], plans: Mapping[str, object]) -> Allowance:
-        """Return what a new run may count on beside the plans of runs that have begun to spend."""
+        """Return what a new run may spend, given the plans of runs that have begun to spend."""
         planned = {scope: self.reserves(scope, plan) for scope, plan in plans.items()}
         reserved = {scope: spent_of[scope].remaining(mu) for scope, mu in planned.items() if mu > 0}
         unplanned = self.left(reduce(Spent.plus, reserved.values(), spent))
@@ -161,7 +161,7 @@ class PairFilter(GdpFilter):
         return self.division is None
 
     def after(self, scope: str, plan: Callable[[], object]) -> PairFilter:
-        """Divide the budget, if no charge has."""
+        """Return the filter with the budget divided, if no charge has divided it."""
         if self.division is not None:
             return self
         planned = plan() if scope else None
@@ -173,17 +173,17 @@ class PairFilter(GdpFilter):
         return self.divided(gaussian, eta, scope)
 
     def divided(self, mu: float, eta: float, run: str) -> PairFilter:
-        """Return the filter with choices of ``eta`` and as much mu as fits beside them; ``mu`` if hardly more fits."""
+        """Return the filter with choices of ``eta`` and the largest fitting mu; ``mu`` if hardly more fits."""
         limits = Limits.within(self.budget, eta, planned=mu)
         return PairFilter(self.budget, limits, run if limits.eta > 0 else "")
 
     def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
-        """Count a release of the run that has a limit of its own there, if it fits; else as in GDP."""
+        """Count a release of the holder towards its own limit if it fits, else towards mu."""
         counts = self.counts_as_eta(scope, eta, spent) or self.counts_as_pure(scope, epsilon, spent)
         return None if counts else super().price(scope, mu, spent)
 
     def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
-        """Tell whether this run has the limit of choices, and the choice fits into it."""
+        """Return whether this run holds the limit of choices, and the choice fits into it."""
         its_own = eta > 0 and scope != "" and scope == self.holder
         return its_own and spent.admits_choice(eta, self.limits.eta)
 
@@ -193,7 +193,7 @@ class PairFilter(GdpFilter):
         return its_own and spent.admits_pure(epsilon, self.limits.pure)
 
     def reserves(self, scope: str, plan: object) -> float:
-        """Return what a plan takes of the limit of mu: without what counts as eta, or as pure."""
+        """Return a plan's part of the limit of mu, without what counts as eta or as pure."""
         mu, share = mu_and_choice_share(plan)
         own = 1.0 if self.limits.pure > 0 else share
         return mu * sqrt(1 - own) if scope == self.holder else mu
@@ -203,7 +203,7 @@ class PairFilter(GdpFilter):
         return replace(allowance, pair=self.budget if self.undivided else None)
 
     def raised(self, budget: Budget) -> PairFilter:
-        """More of a budget in (epsilon, delta) is more mu; the other limits stay."""
+        """Return the filter of a larger budget: mu grows, and the other limits stay."""
         if not is_pair(budget):
             raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
         if self.division is None:
@@ -219,7 +219,7 @@ class PairFilter(GdpFilter):
 
 
 def filter_of(budget: Budget, *, pair: bool, stored: Mapping[str, Any] | None) -> GdpFilter:
-    """Return the filter of a ledger's budget, from what the ledger stores of it."""
+    """Return the filter of a ledger's budget, from the ledger's stored data."""
     if not pair:
         return GdpFilter(budget)
     if stored is None:
@@ -228,7 +228,7 @@ def filter_of(budget: Budget, *, pair: bool, stored: Mapping[str, Any] | None) -
 
 
 def is_pair(budget: Budget) -> bool:
-    """Whether it is stated in (epsilon, delta) and promises no less mu than that pair."""
+    """Return whether the budget is stated in (epsilon, delta) and its mu is not below the pair's."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     return epsilon is not None and delta is not None and budget.same_promise(Budget.approximate_dp(epsilon, delta))
 
@@ -240,7 +240,7 @@ def pure_epsilon(budget: Budget) -> float:
 
 
 def mu_and_choice_share(plan: object) -> tuple[float, float]:
-    """Return mu of a plan, 0 if it names none, and the share of mu^2 for its choice."""
+    """Return the mu of a plan, or 0, and the share of mu^2 for its choice."""
     settings = plan if isinstance(plan, dict) else {}
     shares = settings.get("shares")
     mu = real(settings.get("mu")) or 0.0
@@ -253,10 +253,10 @@ def mu_and_choice_share(plan: object) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Divisions:
-    """Several pairs of limits, of which one will hold."""
+    """Several pairs of limits, one of which will apply."""
 
-    mu: tuple[float, ...]  # (k,) of the Gaussians, each above 0
-    eta: tuple[float, ...]  # (k,) of the choices, each above 0
+    mu: tuple[float, ...]  # (k,) limits of the Gaussians, each above 0
+    eta: tuple[float, ...]  # (k,) limits of the choices, each above 0
     pair: tuple[float, float] | None = None  # (epsilon, delta) that holds with each, if one was promised
     pure: float = 0.0  # epsilon, if all may be for pure releases
     knots: int = 500
@@ -273,7 +273,7 @@ class Divisions:
             middle = (low + high) / 2
             fits = composed_deltas(middle, eta, np.full(_COUNT, epsilon)) <= delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-        mu = np.concatenate([[mu_from_epsilon(epsilon, delta)], high[:-1]])  # the most beside the eta before
+        mu = np.concatenate([[mu_from_epsilon(epsilon, delta)], high[:-1]])  # the largest mu with the eta before
         pure = epsilon if epsilon <= PURE_UP_TO else 0.0
         return cls(tuple(mu.tolist()), tuple(eta.tolist()), (epsilon, delta), pure)
 
@@ -312,7 +312,7 @@ class Divisions:
 
 
 def _largest_eta(epsilon: float, delta: float) -> float:
-    """Return an eta, rounded up, beyond which no choice fits: delta rises with it."""
+    """Return an eta, rounded up, beyond which no choice fits: delta rises with eta."""
     low = epsilon
     high = epsilon + 1
     while composed_delta(0.0, high, epsilon) <= delta:

@@ -26,10 +26,10 @@ from dptune._numbers import EXACT, real
 from dptune.errors import InputError
 
 _ROUND_UP = 1 + 1e-12  # a bridge from bounded range is rounded towards more privacy loss
-SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits
-_SAME_ROOT = 1e-9  # between root finders; every noise scale's slack is a thousand times larger
+SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget: outside these its square would lose digits
+_SAME_ROOT = 1e-9  # relative difference of root finders; the slack of noise scales is a thousand times larger
 _ROUNDING = 1e-12
-_FORGIVEN = Decimal("1e-12")  # of the squared budget: rounding of T releases of budget/sqrt(T)
+_FORGIVEN = Decimal("1e-12")  # relative, of the squared budget: rounding of T releases of budget/sqrt(T)
 
 
 @dataclass(frozen=True)
@@ -165,21 +165,21 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
 
 
 def _root(f: Callable[[float], float], lower: float, upper: float) -> float:
-    # f may be -inf at an end; a large negative number brackets as well and keeps brentq finite.
+    # f may be -inf at an end; a large negative number also brackets the root and keeps brentq finite.
     root = brentq(lambda x: max(f(x), -1e6), lower, upper, xtol=1e-300, rtol=8.9e-16, maxiter=500)
     return float(root)
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What adaptively composed releases cost together: sum mu_t^2, and the filter that holds it against a budget.
+    """The cost of adaptively composed releases: sum mu_t^2, and the filter that compares it with a budget.
 
-    Sums have fifty digits and are rounded up: they are never too small, and in any order the same to 1e-49.
+    Sums have fifty digits and are rounded up: they are never too small, and agree in any order to 1e-49.
     """
 
     squares: Decimal = Decimal(0)  # sum mu_t^2
-    choices: Decimal = Decimal(0)  # sum of eta of choices that are held to a limit of their own, not to that of mu
-    pure: Decimal = Decimal(0)  # sum of epsilon of releases that are held to a limit in pure differential privacy
+    choices: Decimal = Decimal(0)  # sum of eta of choices that have their own limit instead of mu's
+    pure: Decimal = Decimal(0)  # sum of epsilon of releases with a limit in pure differential privacy
 
     @classmethod
     def of(cls, mus: Iterable[float | None]) -> Spent:
@@ -188,7 +188,7 @@ class Spent:
     def plus(self, mu: float | None, eta: float = 0.0, epsilon: float = 0.0) -> Spent:
         """Return the cost with one more release of ``mu``.
 
-        None is one of a fixed plan, or one within another limit: a choice of ``eta``, or a release of pure ``epsilon``.
+        ``mu`` is None for a release of a fixed plan or of another limit: a choice of ``eta`` or a pure ``epsilon``.
         """
         if mu is None:
             choices, pure = EXACT.add(self.choices, Decimal(eta)), EXACT.add(self.pure, Decimal(epsilon))
@@ -197,7 +197,7 @@ class Spent:
 
     @property
     def gaussian(self) -> float:
-        """sqrt(sum mu_t^2), without what has a limit of its own."""
+        """Return sqrt(sum mu_t^2), without releases that have their own limit."""
         return float(EXACT.sqrt(self.squares))
 
     @property
@@ -221,7 +221,7 @@ class Spent:
         return EXACT.add(self.pure, Decimal(epsilon)) <= EXACT.multiply(Decimal(limit), 1 + _FORGIVEN)
 
     def remaining(self, budget: float) -> float:
-        """Return mu of the largest single release that still fits; 0 where only rounding is left."""
+        """Return mu of the largest single release that still fits; 0 if only rounding is left."""
         whole = _square(budget)
         left = EXACT.subtract(whole, self.squares)
         return float(EXACT.sqrt(left)) if left > EXACT.multiply(whole, _FORGIVEN) else 0.0
@@ -238,7 +238,7 @@ def mu_from_bounded_range(eta: float) -> float:
     outputs by at most eta. The exponential mechanism is the standard example.
 
     The worst pair of laws has log-ratios eta/2 and -eta/2: docs/research/centred.md has the proof (after Dong, Durfee &
-    Rogers 2020). eta = .80, 1.61, 3.34 are mu = .5, 1, 2.
+    Rogers 2020). Examples: eta = .80, 1.61, 3.34 are mu = .5, 1, 2.
     """
     eta = positive("eta", eta)
     if eta < 1:  # the logarithm of almost 1/2 would lose digits

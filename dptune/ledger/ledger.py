@@ -1,4 +1,4 @@
-"""A budget in Gaussian differential privacy, or in (epsilon, delta), kept durably: charges and statements."""
+"""The durable ledger of a budget in Gaussian differential privacy or in (epsilon, delta): charges and statements."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dptune.ledger.statement import BudgetStatement, budget_statement
 __all__ = ["PLAN", "Charge", "PrivacyLedger"]
 
 _TRAINS = "trains on private people"  # a fact of a scope
-_PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
+_PUBLIC = "public/"  # prefix of a scope's facts, in words: what its trials show without a charge
 
 _f = schema.facts.c
-_SAME = (1 - 1e-6, 1 + 1e-6)  # what a choice's two prices may differ by
-_PROBE = {  # a charge that is taken back at once
+_SAME = (1 - 1e-6, 1 + 1e-6)  # allowed ratio of a choice's two prices
+_PROBE = {  # a charge that is rolled back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
     **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
 }
@@ -34,11 +34,11 @@ _PROBE = {  # a charge that is taken back at once
 
 @dataclass(frozen=True)
 class News:
-    """What a run does not know yet, read in one transaction."""
+    """New charges of a run's scope and the ledger's totals, read in one transaction."""
 
-    charges: tuple[Charge, ...]  # of its scope, in their order
-    spent: Spent  # what every charge of the ledger comes to
-    private: bool  # False if any of them was made with seeded noise
+    charges: tuple[Charge, ...]  # of the run's scope, in their order
+    spent: Spent  # total of every charge of the ledger
+    private: bool  # False if any charge was made with seeded noise
 
 
 class PrivacyLedger(BudgetLedger):
@@ -100,7 +100,7 @@ class PrivacyLedger(BudgetLedger):
         eta = 0.0
         epsilon = 0.0
         fixes = dict[str, object]()
-        if isinstance(event, SelectionRelease):  # its bounded range is a price, too
+        if isinstance(event, SelectionRelease):  # bounded range is a second price
             eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
         if isinstance(event, PureRelease):
             epsilon = between("epsilon of a release", event.epsilon, *(pure_from_mu(mu) * x for x in _SAME))
@@ -151,7 +151,7 @@ class PrivacyLedger(BudgetLedger):
             self.filter.price("", price, state.spent)
             _probe(connection)
 
-    # ---- what is said for the statement -------------------------------------------------------
+    # ---- facts of the statement ------- -------------------------------------------------------
 
     def declare_public(self, scope: str, quantity: str) -> None:
         """Keep, for the statement, that a run's trials show a public quantity; that it is public is the user's word.
@@ -214,7 +214,7 @@ class PrivacyLedger(BudgetLedger):
         Raises:
             InputError: delta is not in (0, 1), or missing and the budget was stated in GDP.
         """
-        with self._transaction(write=False) as (_, state):  # all of it as it stood at one moment
+        with self._transaction(write=False) as (_, state):  # all from one snapshot
             self._refresh()
             delta = self.budget.stated_delta if delta is None else delta
             if delta is None:
@@ -245,12 +245,12 @@ class PrivacyLedger(BudgetLedger):
 
 
 def _training_rows(charges: Sequence[Charge]) -> int | None:
-    """Return how many public rows train, if the choices have recorded one number."""
+    """Return the number of public training rows, if all choices have recorded the same one."""
     counts = {charge.note["public_rows"] for charge in charges if "public_rows" in charge.note}
     return int(counts.pop()) if len(counts) == 1 else None
 
 
 def _probe(connection: sa.Connection) -> None:
-    """Write a charge and take it back with the transaction: nothing has to reach the disk, but it must fit."""
+    """Write a charge and roll it back: nothing has to reach the disk, but the charge must fit."""
     connection.execute(sa.insert(schema.charges), _PROBE)
     connection.rollback()

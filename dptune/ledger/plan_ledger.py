@@ -1,8 +1,8 @@
 """A ledger whose budget is one plan of Poisson-subsampled releases, fixed at creation and accounted by PLD.
 
 Subsampled mechanisms have no useful price in GDP (their tails are not amplified), and checking a PLD before each
-*adaptively chosen* release is not sound. So the ledger holds the plan (q, z, T) and nothing else: rounds 0..T-1, each
-charged once, in order, before a message is read. A round past the plan, or with another q or z, is refused.
+*adaptively chosen* release is not sound. So the ledger holds only the plan (q, z, T): rounds 0..T-1, each charged once,
+in order, before a message is read. A round past the plan, or with another q or z, is refused.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ P = TypeVar("P")
 
 
 class FixedPlanLedger(DurableLedger, Generic[P]):
-    """One plan, fixed at creation, that survives processes, copies and crashes. Made by the subclasses only.
+    """A plan, fixed at creation, that survives processes, copies and crashes; only subclasses are constructed.
 
     Raises:
         BudgetMismatch: the ledger exists with another plan, n, data set or unit.
         LedgerError: no plan was given and there is no ledger, or it holds something else.
-        InputError: the URL is not durable, n is missing, or the plan is none.
+        InputError: the URL is not durable, n is missing, or the plan is not a plan.
     """
 
     plan: P
     stored: ClassVar[Any]  # a plan -> its JSON data
     planned: ClassVar[Any]  # and back
-    plans: ClassVar[tuple[type, ...]]  # that may be planned
-    wanted: ClassVar[str]  # these in words
-    people: ClassVar[str]  # whom n counts
+    plans: ClassVar[tuple[type, ...]]  # types of plans
+    wanted: ClassVar[str]  # the types of plans, in words
+    people: ClassVar[str]  # what n counts, in words
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
         made: str,
         **said: Any,
     ) -> Statement:
-        """Return the statement of the whole plan, of which ``curve`` is the privacy profile."""
+        """Return the statement of the whole plan with the privacy profile ``curve``."""
         private = facts["private"]
         epsilon = curve.epsilon(facts["delta"]) if private else math.inf
         return Statement(

@@ -1,7 +1,7 @@
 """A record for the public registry of deployments (registry.opendp.org, proposed to be hosted by NIST).
 
-A ledger knows the guarantee, the mechanisms and the accounting, and above all how hyperparameters were tuned and what
-it cost. Who publishes what, and why, its user writes into a small TOML file (:class:`About`).
+A ledger knows the guarantee, the mechanisms, the accounting, and how hyperparameters were tuned at which cost. The user
+writes into a small TOML file (:class:`About`) who publishes what, and why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHOICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a ledger cannot know about a deployment.
+    """Facts about a deployment that a ledger cannot know.
 
     Attributes:
         name: of what is published.
@@ -112,7 +112,7 @@ def record(statement: Statement, project: About) -> dict[str, Any]:
     """Return the registry's record of a deployment, as plain data of its schema.
 
     Raises:
-        InputError: the ledger holds seeded noise: nothing is private, so there is nothing to register.
+        InputError: the ledger holds seeded noise: nothing is private, so nothing can be registered.
     """
     if not statement.private:
         raise InputError("this ledger was charged with seeded noise: it promises nothing that could be registered.")

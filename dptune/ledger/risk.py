@@ -1,8 +1,8 @@
-"""What a privacy parameter means for one person: how well the best attacker can tell two records apart.
+"""The meaning of a privacy parameter for one person: how well the best attacker distinguishes two records.
 
-The attacker knows two neighbouring data sets, which differ in this person's records, and sees everything that is
-released about one of them. mu-GDP bounds this test by that of N(0, 1) against N(mu, 1) (Dong, Roth, Su 2022), and
-(epsilon, delta)-DP by TPR <= e^epsilon FPR + delta and the same for the other data set (Kairouz, Oh, Viswanath 2015)::
+The attacker knows two neighbouring data sets, which differ in this person's records, and sees all releases about one.
+Under mu-GDP, the test is no easier than N(0, 1) against N(mu, 1) (Dong, Roth, Su 2022). Under (epsilon, delta)-DP, TPR
+<= e^epsilon FPR + delta, and the same with both swapped (Kairouz, Oh, Viswanath 2015)::
 
     attack advantage    max TPR - FPR = 2 Phi(mu/2) - 1        (e^epsilon - 1 + 2 delta) / (e^epsilon + 1)
     TPR at FPR a        Phi(mu + Phi^-1(a))                    min(e^epsilon a + delta, 1 - e^-epsilon (1 - a - delta))

@@ -2,12 +2,12 @@
 
 dptune_ledger    one row: the budget (mu, or a fixed plan) and what it protects, written once
 dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
-dptune_charges   one row per charge, committed before any data is read; each vouches for all before it
+dptune_charges   one row per charge, committed before any data is read, with a hash of all before it
 dptune_releases  the released value of a charge, written once after the noise was drawn
 dptune_spending  a view for people: every charge with the running sum of mu^2
 
-A choice that is held to the limit of choices has no ``mu``: its description has its bounded range, ``eta``. A release
-that is held to the limit of pure ones has none either, but ``epsilon``.
+A choice that counts towards the limit of choices has no ``mu``; its description has its bounded range, ``eta``.
+Likewise, a release that counts towards the limit of pure releases has ``epsilon`` instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dptune._store import append_only
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import server
 
-VERSION = 4  # of these tables and of what they hold
+VERSION = 4  # version of these tables and their contents
 metadata = sa.MetaData()
 
 ledger = sa.Table(
@@ -59,15 +59,15 @@ charges = sa.Table(
     sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),  # from 1 without gaps: the running count
     sa.Column("scope", sa.Text, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),  # of key, the part before its first "/"
-    sa.Column("nth", sa.Integer, nullable=False),  # charge of this scope and kind, from 1
+    sa.Column("kind", sa.Text, nullable=False),  # the part of key before its first "/"
+    sa.Column("nth", sa.Integer, nullable=False),  # number among the charges of this scope and kind, from 1
     sa.Column("mu", sa.Double),
     sa.Column("mechanism", sa.Text, nullable=False),
     sa.Column("private", sa.Boolean, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("description", sa.JSON, nullable=False),
     sa.Column("mu_squared_so_far", sa.Text, nullable=False),  # decimal, exact to fifty digits
-    sa.Column("seeded_so_far", sa.Integer, nullable=False),  # charges made with seeded noise
+    sa.Column("seeded_so_far", sa.Integer, nullable=False),  # number of charges with seeded noise
     sa.Column("hash", sa.Text, nullable=False),
     sa.Column("charged_at", sa.Text, nullable=False),
     sa.UniqueConstraint("scope", "key"),
@@ -95,7 +95,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION dptune_append_only()"""
 
 
 def create(connection: sa.Connection) -> None:
-    """Create what is missing of the tables, the view and the append-only triggers."""
+    """Create missing tables, views and append-only triggers."""
     metadata.create_all(connection)
     sqlite = connection.dialect.name == "sqlite"
     connection.exec_driver_sql(_VIEW.format(create="CREATE VIEW IF NOT EXISTS" if sqlite else "CREATE OR REPLACE VIEW"))
@@ -111,7 +111,7 @@ def _sqlite_guards(table: sa.Table) -> list[str]:
     return append_only(table.name, keys)
 
 
-_DRIVERS = {  # of a URL -> of SQLAlchemy
+_DRIVERS = {  # scheme of a URL -> SQLAlchemy's driver
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
     "postgresql": "postgresql+psycopg",
@@ -124,7 +124,7 @@ def normalise_url(url: str | Path) -> sa.URL:
     """Return the SQLAlchemy URL of ``url``: a URL as it is, anything else as the path of an SQLite file.
 
     Raises:
-        InputError: no text and no path, an in-memory database, or a database other than SQLite and PostgreSQL.
+        InputError: ``url`` is not text or a path, or the database is in memory or is not SQLite or PostgreSQL.
     """
     text = place("the ledger's url", url)
     try:
@@ -151,7 +151,7 @@ def _absolute(url: sa.URL, text: str) -> sa.URL:
 
 
 _SQLITE = {"timeout": 60, "check_same_thread": False}  # threads take turns
-# Each file has an engine of its own. They share one dialect, so each statement is compiled once a process.
+# Each file has its own engine. Engines share one dialect, so each statement is compiled once per process.
 _SQLITE_DIALECT = sa.create_engine("sqlite://").dialect
 _COMPILED: dict[Any, Any] = {}
 
@@ -159,7 +159,7 @@ _COMPILED: dict[Any, Any] = {}
 def connect(url: sa.URL) -> sa.Engine:
     """Return an engine without a pool: :mod:`dptune.ledger.connection` holds its one connection."""
     if url.get_backend_name() != "sqlite":
-        level = "READ COMMITTED"  # the last row, read after the lock, must be what the lock's last holder committed
+        level = "READ COMMITTED"  # a row read after locking must be the last committed one
         waits = {name: value for name, value in server.CONNECT.items() if name not in url.query}
         try:
             engine = sa.create_engine(

@@ -1,9 +1,9 @@
-"""A PostgreSQL server: how long a client waits for it, what an error advises, and what is tried again.
+"""A PostgreSQL server: how long a client waits, what errors advise, and what is retried.
 
-A server is away for a while when it restarts, fails over or has no free connection. What a ledger does is then done
-again from its beginning, for :data:`RETRY_SECONDS`. That charges nothing twice, also where the connection was lost
-during a commit whose outcome nobody knows: each act locks the ledger's row first, which waits for the end of the lost
-transaction, and then looks up what it wrote: a charge by its key, a released value by its charge, a fact by its name.
+A server is away while it restarts, fails over or has no free connection. An act of a ledger is then repeated from its
+beginning, for :data:`RETRY_SECONDS`. Nothing is charged twice, even if the connection was lost during a commit. Each
+act first locks the ledger's row, which waits for the end of the lost transaction. The act then looks up what was
+written: a charge by its key, a released value by its charge, a fact by its name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import sqlalchemy as sa
 from dptune.errors import LedgerError
 
 RETRY_SECONDS = 60.0
-CONNECT = {  # of libpq; the URL may say otherwise
+CONNECT = {  # defaults of libpq's options; the URL may override them
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-_SETTINGS = {  # of each transaction
-    "synchronous_commit": "on",  # whatever the server's default is
+_SETTINGS = {  # settings of each transaction
+    "synchronous_commit": "on",  # independent of the server's default
     "lock_timeout": "60s",
     "statement_timeout": "90s",
     "idle_in_transaction_session_timeout": "300s",
@@ -34,7 +34,7 @@ BEGIN = f"SELECT {', '.join(f'''set_config('{name}', '{value}', true)''' for nam
 
 _pause = 0.1, 2.0  # seconds between two tries: at first, at most
 _SOON = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many c", "connection slots")
-_REMEDIES = {  # by a part of the server's own words
+_REMEDIES = {  # part of the server's message -> advice
     "password": "Check the user and the password, in the URL or in ~/.pgpass",
     "resolve host": "Check the host in the URL, and the network",
     "no pg_hba.conf entry": "Let the administrator allow this user, database and host in pg_hba.conf",
@@ -56,7 +56,7 @@ _logger = logging.getLogger("dptune.ledger.ledger")
 
 
 class ServerAway(LedgerError):
-    """The server does not answer at the moment; ``reason`` is in the server's or the driver's words."""
+    """The server does not answer now; ``reason`` is the server's or the driver's message."""
 
     def __init__(self, words: str, reason: str) -> None:
         super().__init__(words)
@@ -64,7 +64,7 @@ class ServerAway(LedgerError):
 
 
 def connected(engine: sa.Engine, name: str, *, met: bool) -> sa.Connection:
-    """Return a new connection; ``met``: one was made before, so that host, user and password are right."""
+    """Return a new connection; ``met`` means that host, user and password worked before."""
     driver: type[Exception] = engine.dialect.loaded_dbapi.Error
     try:
         return engine.connect()
@@ -73,7 +73,7 @@ def connected(engine: sa.Engine, name: str, *, met: bool) -> sa.Connection:
 
 
 def explained(error: sa.exc.SQLAlchemyError, name: str) -> LedgerError:
-    """Return the refusal for an error of a connection: :class:`ServerAway` if the connection was lost."""
+    """Return dptune's error for an error of a connection: :class:`ServerAway` if the connection was lost."""
     lost = isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
     return _refusal(error, name, lost=lost, retry=True)
 
@@ -87,7 +87,7 @@ def _refusal(error: Exception, name: str, *, lost: bool, retry: bool) -> LedgerE
 
 
 def persistently(work: Callable[[], _T], name: str) -> _T:
-    """Return what the work returns; while the server is away, begin it again, for :data:`RETRY_SECONDS`."""
+    """Return the result of the work; repeat it while the server is away, for :data:`RETRY_SECONDS`."""
     end = None
     pause, longest = _pause
     while True:

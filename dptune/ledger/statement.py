@@ -1,4 +1,4 @@
-"""The privacy statement of a budget in GDP: what may be claimed, about whom, and what is not covered."""
+"""The privacy statement of a budget in GDP: what is promised, to whom, and what is not covered."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ ACCOUNTANT = (
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
 )
 _MISSING = "not installed as a package"
-_ROUNDING = 1e-12  # of mu; the filter forgives half of it
+_ROUNDING = 1e-12  # relative, of mu; the filter forgives half of it
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of what the guarantee rests on."""
+    """Return the versions of the libraries on which the guarantee depends."""
     versions = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
-    if versions["dp-accounting"] == _MISSING:  # plans of subsampled releases alone rest on it, and need it
+    if versions["dp-accounting"] == _MISSING:  # only plans of subsampled releases need it
         del versions["dp-accounting"]
     return {"python": platform.python_version(), **versions}
 
 
-@cache  # every new ledger asks, and a version is looked for in a package's files
+@cache  # every new ledger calls it, and it reads packages' files
 def _version(name: str) -> str:
     try:
         return version(name)
@@ -60,7 +60,7 @@ def _version(name: str) -> str:
 
 
 def opendp_noise(facts: Mapping[str, Any]) -> str:
-    """Return how noise is drawn, in words, by a ledger's facts."""
+    """Return in words how noise is drawn, from a ledger's facts."""
     number = facts["versions"].get("opendp", "of an unknown version")
     unseeded = f"OpenDP {number}, discrete, unseeded, on a grid (no floating-point noise)"
     return unseeded if facts["private"] else "A SEEDED GENERATOR"
@@ -71,14 +71,13 @@ class BudgetStatement(Statement):
     """The statement of a budget in GDP.
 
     Attributes:
-        budget: as it was made or raised.
-        exposure: within which everything stays: limits of mu, and of a choice where a budget in (epsilon, delta) has
-            one. Before the first charge: the divisions of such a budget.
-        spent_mu: odometer reading.
+        budget: the budget as created or raised.
+        exposure: the limits of mu, and of a choice if a budget in (epsilon, delta) has one; before the first charge,
+        the divisions of such a budget. spent_mu: odometer reading.
         spent_epsilon: the same at ``delta``.
-        failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
-        public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
-        trained: runs that the user said to train on private people, too.
+        failures: number of failed evaluations; public, and free of privacy loss if no record influences them.
+        public: pairs (quantity, run) that trials show without a release; only the user says that they are public.
+        trained: runs that also train on private people, according to the user.
         raises: when the budget was raised, from what to what, as plain JSON data.
     """
 
@@ -103,7 +102,7 @@ def budget_statement(
     raises: tuple[Mapping[str, Any], ...],
     training_rows: int | None = None,
 ) -> BudgetStatement:
-    """Return the statement of a budget, from what its ledger holds.
+    """Return the statement of a budget from its ledger's contents.
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
@@ -202,7 +201,7 @@ def _divided(filter: GdpFilter) -> Rows:
 
 
 def _stated(budget: Budget, spent_so_far: Spent, private: bool) -> tuple[dict[str, object] | None, Rows]:
-    """The (epsilon, delta) that the budget was made from and what is spent of it, as JSON and as a row, if there is."""
+    """Return a stated (epsilon, delta) and its spent part, as JSON and as a row."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     if epsilon is None or delta is None:
         return None, ()
@@ -220,7 +219,7 @@ def _stated(budget: Budget, spent_so_far: Spent, private: bool) -> tuple[dict[st
 
 
 def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) -> Rows:
-    """Whom runs train on, and what trials show without a release."""
+    """Return rows on whom runs train on and what trials show without a release."""
     shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in public)
     word = f"by the user's word alone, shown by trials without a release: {shown}"
     training = f"private, in the runs {', '.join(map(repr, trained))}. {TRAINED}"
@@ -228,7 +227,7 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
 
 
 def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
-    """When the budget was raised, and failures."""
+    """Return remarks on raises of the budget and on failures."""
     acts = "; ".join(
         f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {each['releases']} releases"
         for each in raises

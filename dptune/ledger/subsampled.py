@@ -1,9 +1,9 @@
 """The Poisson-subsampled Gaussian mechanism, for a plan that is fixed before the first step.
 
-Each of `steps` steps draws a secret sample (every agent independently with probability q), sums vectors of
-norm at most C over it, and adds N(0, (z C)^2 I). Neighbours differ in one agent, whose message is present
-or replaced by zero: in a step the sum moves by at most C, and only if the agent was drawn (zero-out adjacency,
-with N and q public). With P = N(0, z^2), Q = N(1, z^2), one step is dominated by the pair
+Each of `steps` steps draws a secret sample, every agent independently with probability q. It sums vectors of norm at
+most C over the sample and adds N(0, (z C)^2 I). Neighbours differ in one agent, whose message is present or replaced by
+zero (zero-out adjacency, with N and q public). So a step's sum moves by at most C, and only if the agent was drawn.
+With P = N(0, z^2), Q = N(1, z^2), one step is dominated by the pair
 
     P   against   M = (1 - q) P + q Q,      in both directions.
 
@@ -29,8 +29,8 @@ from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import probability
 
 VALUE_DISCRETIZATION_INTERVAL = 1e-3  # nats; the privacy loss is rounded up to this grid
-_LARGEST_Z, _PRECISION = 1e4, 1e-3  # of the search for z
-_SMALLEST_Z = 0.1  # below it the grid needs gigabytes, and no such plan protects anybody
+_LARGEST_Z, _PRECISION = 1e4, 1e-3  # largest z of the search, and its relative precision
+_SMALLEST_Z = 0.1  # below it the grid needs gigabytes, and a plan gives no protection
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class SubsampledGaussianPlan:
 
 
 def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
-    """Least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta is below about 1.5e-15."""
+    """Return the least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta < 1.5e-15."""
     return composed([plan.event()]).epsilon(delta)
 
 
 @dataclass(frozen=True)
 class Composed:
-    """Mechanisms that were fixed in advance, composed by privacy loss distributions; see :func:`composed`."""
+    """Mechanisms that are fixed in advance, composed by privacy loss distributions; see :func:`composed`."""
 
     accountant: Any
     knots: int = 4000
@@ -95,7 +95,7 @@ class Composed:
 
 
 def composed(events: Sequence[Any]) -> Composed:
-    """Return what mechanisms, as dp-accounting names them and fixed in advance, cost together."""
+    """Return the joint cost of mechanisms that are fixed in advance, given as dp-accounting's events."""
     accountant = pld_accountant()
     for event in events:
         accountant.compose(event)
@@ -103,7 +103,7 @@ def composed(events: Sequence[Any]) -> Composed:
 
 
 def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> float:
-    """Smallest z, to 0.1% and rounded up, for which the plan (q, z, steps) is (epsilon, delta)-DP by PLD.
+    """Return the smallest z, rounded up to 0.1%, for which the plan (q, z, steps) is (epsilon, delta)-DP by PLD.
 
     Raises:
         InputError: a setting is out of range, or z would be above 1e4.
