@@ -1,10 +1,10 @@
 """Mechanisms: how the bounded mean of a query becomes a release.
 
-The privatizer holds losses, bounds what one person can move, pays and records; a mechanism says what that costs, how
-much noise it takes, and draws it. Another one is a subclass of :class:`Mechanism`, handed to
-:meth:`dptune.LossPrivatizer.release`. :class:`GaussianMechanism` is the default; :class:`NoisyMin` is the exponential
-mechanism, whose price does not grow with the number of candidates. :class:`PermuteAndFlip`, another choice, and
-:class:`LaplaceMechanism`, of one number, are for pure differential privacy.
+The privatizer stores losses, bounds each person's influence, charges and records. A mechanism sets the price and the
+noise scale, and draws the noise. Pass your own subclass of :class:`Mechanism` to :meth:`dptune.LossPrivatizer.release`.
+:class:`GaussianMechanism` is the default; :class:`NoisyMin` is the exponential mechanism, whose price does not grow
+with the number of candidates. :class:`PermuteAndFlip` (a choice) and :class:`LaplaceMechanism` (one number) are for
+pure differential privacy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from dptune.privacy.query import Interval, Query, smallest_price
 
 
 class AnyQuery(Protocol):
-    """What a mechanism reads of a question: its price, the length p of its statistic, and the statistic in words."""
+    """The part of a query that a mechanism reads: its price, and its statistic's length p and words.
+    """
 
     @property
     def mu(self) -> float: ...
@@ -40,15 +41,15 @@ class AnyQuery(Protocol):
 
 
 class Mechanism(ABC):
-    """What is paid for, how large the noise is, and its draw.
+    """The charged event, the noise scale, and the draw.
 
     Attributes:
         adds_level: whether the release has the statistic's level, which is added after the noise.
-        settings: a fingerprint of what else decides the law of the release; a retry must have the same.
+        settings: a fingerprint of all else that determines the release's law; a retry must have the same.
 
     Args:
-        noise: the privatizer's source of noise. A mechanism draws from no other, since the ledger records whether a
-            release is private by this one.
+        noise: the privatizer's source of noise and the mechanism's only one: it decides whether the ledger records a
+        release as private.
     """
 
     adds_level = True
@@ -59,11 +60,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def event(self, query: AnyQuery, sensitivity: float, scale: float) -> Event:
-        """Return what the ledger charges; its docstring is the proof, its ``mu`` the price."""
+        """Return the event that the ledger charges; its docstring is the proof, its ``mu`` the price."""
 
     @abstractmethod
     def scale(self, query: AnyQuery, sensitivity: float) -> float:
-        """Return the noise's size, in units of the statistic."""
+        """Return the noise scale, in units of the statistic."""
 
     @abstractmethod
     def draw(self, statistic: Vector, scale: float) -> Vector:
@@ -109,31 +110,31 @@ class LaplaceMechanism(Mechanism):
         return np.array([self.noise.add_laplace(float(statistic.item()), scale)])
 
 
-DEFAULT_ODDS = 10.0  # beforehand, of a configuration that the user has today against all other candidates together
+DEFAULT_ODDS = 10.0  # prior odds of the user's present configuration against all other candidates together
 
 
 def odds_for(default: int, candidates: int) -> list[float]:
-    """Return a prior (candidates,) for :class:`NoisyMin` that keeps the one at ``default`` unless another is better."""
+    """Return a prior (candidates,) for :class:`NoisyMin` that keeps candidate ``default`` unless another is better."""
     return [DEFAULT_ODDS * (candidates - 1) if j == default else 1.0 for j in range(candidates)]
 
 
 class NoisyMin(Mechanism):
-    """Releases the index of a small entry of a vector of means, and nothing else.
+    """Releases only the index of a small entry of a vector of means.
 
     Candidate j is released with probability proportional to prior_j exp(-eta u_j / (2 Delta)), with Delta the most that
     replacing one person moves an entry: 1/sqrt(m) of the L2 sensitivity of a :class:`~dptune.privacy.query.Box`.
 
     Args:
-        noise: of the privatizer.
+        noise: the privatizer's source of noise.
         prior: (m,) positive public weights of the candidates, known before the losses are read; () for equal ones.
 
     Guarantee: ``query.mu``-GDP under replacing one person, whatever the prior
-    (:class:`dptune.ledger.events.SelectionRelease`). Noisy entries are compared exactly. Rounding of the entries
-    themselves adds at most 8 2^-53 (H + n eta / 4) to the bounded range, with H the largest entry of the handicap, at
-    least 1. The scale pays SLACK eta for it; below the smallest price times H that would not cover H (docs/privacy.md).
+    (:class:`dptune.ledger.events.SelectionRelease`). Noisy entries are compared exactly. Rounding of the entries adds
+    at most 8 2^-53 (H + n eta / 4) to the bounded range, with H >= 1 the largest entry of the handicap. SLACK eta in
+    the scale covers it, unless eta is below the smallest price times H (docs/privacy.md).
 
     Raises:
-        InputError: the prior is not usable, or the price so small that rounding shows; before anything is charged.
+        InputError: the prior is not valid, or the price is so small that rounding matters. Nothing was charged.
     """
 
     adds_level = False
@@ -155,14 +156,14 @@ class NoisyMin(Mechanism):
         return SelectionRelease(query.mu, self._price(query), entry, scale, query.dimension, query.statistic)
 
     def _check(self, query: AnyQuery) -> None:
-        """Refuse a prior of another number of candidates."""
+        """Refuse a prior with a different number of candidates."""
         if self._candidates not in (0, query.dimension):
             raise InputError(
                 f"prior must have one number for each of {query.dimension} candidates; got {self._candidates}."
             )
 
     def _price(self, query: AnyQuery) -> float:
-        """What decides the scale: the bounded range eta."""
+        """Return the bounded range eta, which determines the scale."""
         return bounded_range_from_mu(query.mu)
 
     def scale(self, query: AnyQuery, sensitivity: float) -> float:
@@ -176,7 +177,8 @@ class NoisyMin(Mechanism):
         return np.array([float(self.noise.noisy_argmin(statistic + scale * self._handicap, scale))])
 
     def _entry(self, query: AnyQuery, sensitivity: float) -> float:
-        """The most that replacing one person moves one mean; one entry of a vector in a Ball may move by all of it."""
+        """Return the most that replacing one person moves one mean: in a Ball, its diameter.
+        """
         if not isinstance(query, Query) or not isinstance(query.clip, Interval):  # a Box is an Interval
             name = type(self).__name__
             raise InputError(f"{name} chooses among means that are clipped one by one: privatizer.means_query.")
@@ -184,7 +186,7 @@ class NoisyMin(Mechanism):
 
 
 class PermuteAndFlip(NoisyMin):
-    """Releases the index of a small entry of a vector of means, and nothing else, for pure differential privacy.
+    """Releases only the index of a small entry of a vector of means, for pure differential privacy.
 
     Candidate j is released if u_j - scale (log prior_j + X_j) is smallest, X_j independent exponential variables of
     mean 1. For one epsilon it errs less than :class:`NoisyMin`; for one price in GDP it errs more.

@@ -5,15 +5,15 @@ grid of 2^-40, given exact discrete Gaussian noise of standard deviation 1, and 
 back is post-processing; working at unit scale makes the grid 2^-40 standard deviations wide for every
 statistic, so the distance to the ideal rounded Gaussian stays below 1e-20 (docs/privacy.md).
 
-What rounding can add to the sensitivity is paid for in sigma::
+A larger sigma covers what rounding adds to the sensitivity::
 
     sigma = Delta (1 + SLACK) / (mu - sqrt(p) 2^-40)
 
 where SLACK covers floating-point error in clipping, summation and float32 storage. One number with Laplace noise has
 the scale Delta (1 + SLACK) / (epsilon - 2^-40), on the same grid.
 
-A Poisson sample draws each agent with probability q, on its own, from the operating system's randomness. q is rounded
-down to a multiple of 2^-53. Who was drawn must stay secret: who knows it gets nothing of what subsampling adds.
+A Poisson sample draws each agent independently with probability q, from the operating system's randomness. q is rounded
+down to a multiple of 2^-53. The sample must stay secret: subsampling adds no privacy against an attacker who knows it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from dptune.errors import InputError
 from dptune.privacy.query import GRID_EXPONENT, smallest_price
 
 SLACK = 1e-6
-_BITS = 53  # of a uniform number
-_DRAWS = ("add_gaussian", "add_laplace", "noisy_argmin", "permute_and_flip")  # of a NoiseSource
+_BITS = 53  # bits of a uniform number
+_DRAWS = ("add_gaussian", "add_laplace", "noisy_argmin", "permute_and_flip")  # methods of a NoiseSource
 enable_features("contrib")
 
 
 class NoiseSource(Protocol):
-    """Draws noise. A class that releases takes one as ``noise=``, and says NOT PRIVATE of all but
-    :class:`OpenDPNoise`."""
+    """Draws noise. Releases with any source but :class:`OpenDPNoise` are reported as NOT PRIVATE.
+    """
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""
@@ -88,7 +88,7 @@ def laplace_scale(*, sensitivity: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=64)
 def _unit_gaussian(dimension: int, grid: int) -> Callable[[list[float]], list[float]]:
-    """Return OpenDP's mechanism for a vector, which draws anew at each call; to make it takes longer than a draw."""
+    """Return OpenDP's mechanism for a vector, which draws at each call; its construction takes longer than a draw."""
     domain = vector_domain(atom_domain(T=float, nan=False), size=dimension)
     mechanism: Callable[[list[float]], list[float]]
     mechanism = make_gaussian(domain, l2_distance(T=float), scale=1.0, k=grid)
@@ -96,7 +96,7 @@ def _unit_gaussian(dimension: int, grid: int) -> Callable[[list[float]], list[fl
 
 
 class OpenDPNoise:
-    """OpenDP's discrete noise, of finite statistics, seeded by the operating system; safe across fork.
+    """OpenDP's discrete noise for finite statistics, seeded by the operating system; safe across fork.
 
     Choices are compared exactly.
     """
@@ -175,7 +175,7 @@ class SeededNoise(NoiseSource):
 
 
 def noise_source(source: NoiseSource | None) -> NoiseSource:
-    """Return the source that was given, else OpenDP's."""
+    """Return the given source, or OpenDP's by default."""
     if source is None:
         return OpenDPNoise()
     if not all(hasattr(source, name) for name in _DRAWS):
@@ -184,7 +184,7 @@ def noise_source(source: NoiseSource | None) -> NoiseSource:
 
 
 def is_private(noise: NoiseSource) -> bool:
-    """Tell whether the noise protects anybody: OpenDP's does, and no other, whatever it says of itself."""
+    """Return whether the noise is private: only OpenDP's is."""
     return type(noise) is OpenDPNoise
 
 
@@ -192,10 +192,10 @@ def is_private(noise: NoiseSource) -> bool:
 
 
 class SampleSource(Protocol):
-    """Draws Poisson samples. All but :class:`SecretSample` make a server say NOT PRIVATE."""
+    """Draws Poisson samples. A server reports NOT PRIVATE for all but :class:`SecretSample`."""
 
     def draw(self, n: int, q: float) -> Mask:
-        """Return who of n agents is in the sample, (n,)."""
+        """Return which of n agents are in the sample, (n,)."""
         ...
 
 
@@ -210,7 +210,7 @@ class SecretSample:
 
 
 class SeededSample:
-    """NOT PRIVATE. Reproducible samples for tests and figures; every charge made with them says so."""
+    """NOT PRIVATE. Reproducible samples for tests and figures; every charge with them records that."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng([at_least("seed", seed, 0), 1])
@@ -220,5 +220,5 @@ class SeededSample:
 
 
 def is_secret(samples: SampleSource) -> bool:
-    """Tell whether nobody knows the samples: those of the operating system, and no others."""
+    """Return whether the samples are secret: only the operating system's are."""
     return type(samples) is SecretSample

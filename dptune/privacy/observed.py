@@ -1,6 +1,6 @@
-"""Private losses in: whose they are, the clip that bounds them, and what is kept of them until it is released.
+"""The input of private losses: their people, the clip that bounds them, and their storage until release.
 
-Nothing leaves here. What is released of these losses is :class:`dptune.LossPrivatizer`, which extends this class.
+Nothing is released here: :class:`dptune.LossPrivatizer`, which extends this class, releases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Losses = PerExampleLosses | npt.ArrayLike
 
 
 class ObservedLosses(ABC):
-    """The losses of a privatizer; see there for the arguments."""
+    """The losses of a :class:`dptune.LossPrivatizer`, which documents the arguments."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ObservedLosses(ABC):
 
     @property
     def knows_clip(self) -> bool:
-        """Whether :attr:`interval` was given, or is known of the loss or from public rows."""
+        """Return whether :attr:`interval` was given, or follows from the loss or from public rows."""
         return self._clip is not None
 
     @property
@@ -88,24 +88,24 @@ class ObservedLosses(ABC):
 
     @property
     def loss_range(self) -> float:
-        """Width of the clipping interval, high - low."""
+        """Return the width of the clipping interval, high - low."""
         return self.interval.diameter
 
     @property
     def largest_weight(self) -> float:
-        """The largest weight of a person in a mean; public, 1/n if all are equal."""
+        """Return the largest weight of a person in a mean; public, 1/n if all are equal."""
         return float(self._people.weights.max())
 
     @property
     def squared_weights(self) -> float:
-        """The sum of the squared weights of people in a mean; public, 1/n if all are equal."""
+        """Return the sum of the squared weights of people in a mean; public, 1/n if all are equal."""
         return float(self._people.weights @ self._people.weights)
 
     def use_clip(self, clip: tuple[float, float]) -> None:
-        """Take (low, high), known of the kind of loss or from public rows, unless the user gave another range.
+        """Use (low, high), which the kind of loss or public rows imply, unless the user gave a range.
 
         Raises:
-            InputError: this privatizer already has the range of another loss.
+            InputError: this privatizer already has another loss's range.
         """
         if self._clip_given:
             return
@@ -120,7 +120,7 @@ class ObservedLosses(ABC):
 
     @without_frames
     def observe(self, point: str, losses: Losses) -> None:
-        """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
+        """Store the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
 
         Args:
             point: public name of the evaluated point.
@@ -144,7 +144,7 @@ class ObservedLosses(ABC):
             self.observe(point, losses)
 
     def checked(self, losses: Losses) -> PerExampleLosses:
-        """Return the losses (rows,) if :meth:`observe` would take them.
+        """Return the losses (rows,) if :meth:`observe` would accept them.
 
         Raises:
             InputError: wrong length, shape or dtype; depends on public shape only.
@@ -158,7 +158,7 @@ class ObservedLosses(ABC):
         return wrapped
 
     def observe_failure(self, point: str) -> None:
-        """Take an evaluation that failed: every person's loss is the upper clip, unless a query says otherwise."""
+        """Store a failed evaluation: every person's loss is the upper clip, unless a query defines it."""
         with self._lock:
             if point not in self._held:
                 self._held.add(point, np.full(self.n, self.interval.diameter / 2), failed=True)
@@ -182,5 +182,5 @@ class ObservedLosses(ABC):
         )
 
     def _values(self, losses: PerExampleLosses) -> Vector:
-        """Return the values (rows,) of losses that were checked, to draw from. Private."""
+        """Return the private values (rows,) of checked losses, as samples."""
         return reveal(losses)

@@ -1,4 +1,4 @@
-"""The trusted object: it charges, reads the losses, clips, averages, adds noise, records, and lets nothing else out."""
+"""The trusted object: it charges, reads the losses, clips, averages, adds noise, records, and reveals nothing else."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LossPrivatizer(ObservedLosses):
 
     def _start(self) -> None:
         super()._start()
-        self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
+        self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded and was not shown
 
     @property
     def private(self) -> bool:
@@ -191,7 +191,7 @@ class LossPrivatizer(ObservedLosses):
         level: Vector | float = 0.0,
         quota: Quota | None = None,
     ) -> Released:
-        """Charge, then read and draw, then record: the one way out. An answer that is recorded is returned."""
+        """Charge, then read and draw, then record: the only way to release. A recorded answer is returned."""
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
@@ -204,7 +204,7 @@ class LossPrivatizer(ObservedLosses):
         return Released(value, charge, scale)
 
     def _require(self, points: tuple[str, ...], scope: str, key: str) -> None:
-        """Refuse a question about points that are not held, unless its answer is recorded."""
+        """Refuse a query about points that are not stored, unless its answer is recorded."""
         with self._lock:
             if all(point in self._held for point in points):
                 return
@@ -214,7 +214,7 @@ class LossPrivatizer(ObservedLosses):
 
     @without_frames
     def _answer(self, charge: Charge, draw: Callable[[], Vector]) -> Charge:
-        """Read and draw once per charge, and record: a draw that cannot be recorded is kept, and shown to nobody."""
+        """Read and draw once per charge, and record; a draw that cannot be recorded is kept but not shown."""
         with self._lock:
             if charge.seq not in self._unrecorded:
                 self._unrecorded[charge.seq] = draw()

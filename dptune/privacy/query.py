@@ -1,22 +1,22 @@
-"""What an algorithm may ask, and what it gets back. Both are public.
+"""Queries of algorithms, and their answers. Both are public.
 
 The one primitive (proof in docs/privacy.md): person i has a loss L_i in R^m at m evaluated points; with
 public weights W (p, m) and public person weights w,
 
     g_i = W L_i,   c_i = clip(g_i),   release  sum_i w_i c_i / sum_i w_i + N(0, sigma^2 I_p)
 
-:class:`NormQuery` asks instead for the share of people with ||g_i|| <= r, by which an algorithm can choose a radius.
+:class:`NormQuery` queries the share of people with ||g_i|| <= r, by which an algorithm can choose a radius.
 
-An evaluation that failed has no losses. Each person's entry of L_i is then the upper clip or, if ``failed_above`` is
-given, the person's own mean over the points that did not fail, plus ``failed_above``: it neither fills g_i nor looks
-good. Both are functions of the person's own losses and of which points failed.
+An evaluation that failed has no losses. Each person's entry of L_i is then the upper clip. If ``failed_above`` is
+given, it is instead the person's mean over the points that did not fail, plus ``failed_above``: the entry neither
+dominates g_i nor looks good. Both depend only on the person's losses and on which points failed.
 
-With ``saturate_above`` each person's L_i is then cut at the median of its entries plus ``saturate_above``, so that
-points that are bad anyway do not fill g_i. The cut vector, too, is a function of the person's own losses and of public
-numbers: what is clipped and averaged is still one vector a person, in the same ball, so the sensitivity is the same.
+With ``saturate_above`` each person's L_i is then cut at the median of its entries plus ``saturate_above``, so that bad
+points do not dominate g_i. The cut vector, too, depends only on the person's losses and on public numbers. It is still
+one vector per person in the same ball, so the sensitivity is the same.
 
-A query with ``centred_on`` k takes off each person's own median over the first k points before W is applied. The median
-is a function of the person's own losses, so this, too, leaves the sensitivity as it is.
+A query with ``centred_on`` k subtracts each person's median over the first k points before W is applied. The median
+depends only on the person's losses, so the sensitivity is unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dptune._checks import attempt, kind, positive, shown
 from dptune._numbers import plain, real
 from dptune.errors import InputError
 
-SMALLEST, LARGEST = 1e-30, 1e30  # of clipping bounds: squares and float32 rows neither overflow nor vanish
+SMALLEST, LARGEST = 1e-30, 1e30  # limits of clipping bounds: squares and float32 rows neither overflow nor vanish
 GRID_EXPONENT = -40  # the noise's grid, in standard deviations
 
 
@@ -81,7 +81,7 @@ class Interval:
 
     @property
     def middle(self) -> float:
-        """What is taken off before clipping and added after the noise."""
+        """Return the offset that is subtracted before clipping and added after the noise."""
         return (self.low + self.high) / 2
 
 
@@ -104,7 +104,7 @@ class Ball:
     """Scale a vector back to L2 norm <= radius; replacing one person moves it by at most 2 radius."""
 
     radius: float
-    middle: ClassVar[float] = 0.0  # nothing is taken off
+    middle: ClassVar[float] = 0.0  # nothing is subtracted
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", plain(self.radius))
@@ -121,7 +121,7 @@ class Ball:
 
 
 class _Query:
-    """What the queries have in common; two are the same if their fingerprints are."""
+    """The base of queries; two queries are equal if their fingerprints are."""
 
     points: tuple[str, ...]
     weights: Matrix
@@ -141,11 +141,11 @@ class _Query:
 
     @property
     def _region(self) -> object:
-        """What bounds one person's contribution, as JSON data."""
+        """Return the bounds of one person's contribution as JSON data."""
         raise NotImplementedError
 
     def digest(self) -> str:
-        """Return a fingerprint of the question, by which a retry is recognised."""
+        """Return a fingerprint of the query, by which a retry is recognised."""
         failed = [] if self.failed_above is None else [self.failed_above]
         cut = [] if self.saturate_above is None else [{"saturate": self.saturate_above}]
         header = json.dumps([self.points, self.weights.shape, self._region, self.mu, *failed, *cut])
@@ -253,7 +253,7 @@ class NormQuery(_Query):
         """The range of one person's contribution."""
         return Interval(0.0, 1.0)
 
-    dimension: ClassVar[int] = 1  # of what is released
+    dimension: ClassVar[int] = 1  # dimension of the release
     middle: ClassVar[float] = 0.5
     statistic: ClassVar[str] = "share of people whose linear statistic of the losses lies in a public ball"
 
@@ -287,7 +287,7 @@ def _names(points: object) -> tuple[str, ...]:
 
 
 def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:
-    """A read-only copy (p, m)."""
+    """Return a read-only copy (p, m)."""
     copy: Matrix | None = attempt(partial(np.array, dtype=np.float64, ndmin=2), weights, failed=None)
     if copy is None:
         raise InputError(f"weights must be a matrix of numbers; got {kind(weights)}.")

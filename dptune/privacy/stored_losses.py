@@ -1,7 +1,7 @@
-"""People's losses as a privatizer holds them, a row a point, and the bounded mean that a query asks for.
+"""People's losses in a privatizer, one row per point, and the bounded mean that answers a query.
 
-What one person can move lies here: their rows become one loss, what a query makes of it is clipped, and the mean has
-public weights. The sensitivity is that of the query's clip, whatever the losses are.
+This file bounds one person's influence: their rows become one loss, a query's function of it is clipped, and the mean
+has public weights. The clip alone determines the sensitivity, whatever the losses are.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; m
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Who the people are: public, but for who belongs to whom.
+    """The people of the rows: public, except which row belongs to whom.
 
     Attributes:
         rows: number of examples.
-        of_row: (rows,) the number of each row's person, from 0 on; None if every row is a person's own.
+        of_row: (rows,) the number of each row's person, from 0 on; None if every row is one person.
         weights: (n,) public weights of the mean; they sum to 1.
     """
 
@@ -61,7 +61,7 @@ class People:
 
     @property
     def n(self) -> int:
-        """Number of people."""
+        """Return the number of people."""
         return len(self.weights)
 
     def weights_digest(self) -> str | None:
@@ -90,13 +90,13 @@ def _public_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
 
 
 class StoredLosses:
-    """Rows of losses that are clipped and less the middle of their range, by the names of their points.
+    """Rows of clipped losses minus the middle of their range, by the names of their points.
 
     A block holds 64 rows of n numbers and never moves. ``numpy.empty`` commits memory as rows are written, so m points
     keep about m * n * itemsize bytes: 850 points of 10^6 people take 3.4 GB in float32.
 
     Args:
-        people: whose they are.
+        people: the rows' people.
         interval: public range of a loss.
         dtype: float32 or float64.
     """
@@ -112,19 +112,19 @@ class StoredLosses:
         return point in self._slot
 
     def points(self) -> tuple[str, ...]:
-        """Return the names held, in the order of arrival."""
+        """Return the names of points in order of arrival."""
         return tuple(self._slot)
 
     # ---- rows ------------------------------------------------------------------------------------
 
     def clean(self, losses: Vector) -> Vector:
-        """Return each person's loss (n,) of their rows (rows,): clipped to the range, averaged, less its middle."""
+        """Return each person's loss (n,) from their rows (rows,): clipped to the range, averaged, minus its middle."""
         low, high = self.interval.low, self.interval.high
         clipped = np.clip(np.nan_to_num(losses, nan=high, posinf=high, neginf=low), low, high)
         return self.people.means(clipped - self.interval.middle)
 
     def add(self, point: str, row: npt.NDArray[np.floating[Any]], *, failed: bool = False) -> None:
-        """Hold a row (n,) of :meth:`clean` under a new name."""
+        """Store a row (n,) of :meth:`clean` under a new name."""
         if not self._unused:
             first = len(self.blocks) * _ROWS_PER_BLOCK
             self.blocks.append(np.empty((_ROWS_PER_BLOCK, self.people.n), dtype=self.dtype))
@@ -135,7 +135,7 @@ class StoredLosses:
         self.failed.update([point] if failed else [])
 
     def row(self, point: str) -> npt.NDArray[np.floating[Any]]:
-        """Return a copy of a row, (n,), as it is kept."""
+        """Return a copy of a stored row, (n,)."""
         slot = self._slot[point]
         return np.array(self.blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK])
 
@@ -158,10 +158,11 @@ class StoredLosses:
             total += spread @ self.blocks[index][: spread.shape[1], people]
         return total
 
-    # ---- what a query asks for -------------------------------------------------------------------
+    # ---- the statistic of a query-----------------------------------------------------------------
 
     def mean(self, query: Query) -> Vector:
-        """Return sum_i w_i clip(W L_i) less ``query.middle``, (p,): far from 0 rounding is more than noise covers."""
+        """Return sum_i w_i clip(W L_i) minus ``query.middle``, (p,), as rounding errors are largest far from 0.
+        """
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             parts = []  # (chunks, p)
             for first in range(0, self.people.n, _PEOPLE_PER_CHUNK):
@@ -170,7 +171,7 @@ class StoredLosses:
             return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
 
     def _asked(self, query: Query, people: slice) -> Matrix:
-        """Return W L_i of these people, each less the middle if the query is a mean, (p, people)."""
+        """Return W L_i of these people, each minus the middle if the query is a mean, (p, people)."""
         W = query.weights
         middle = query.middle if isinstance(query, MeanQuery) else 0.0
         if isinstance(query, MeanQuery) and query.centred_on:
@@ -184,24 +185,24 @@ class StoredLosses:
         return W @ np.minimum(L, np.median(L, axis=0) + query.saturate_above) - middle
 
     def _with_failures(self, query: Query, W: Matrix) -> tuple[Matrix, Vector]:
-        """Return what is applied to the rows held in the place of W (p, m): such a matrix, and an offset (p,)."""
+        """Return the matrix that replaces W (p, m) for the stored rows, and an offset (p,)."""
         failed = np.array([point in self.failed for point in query.points])  # (m,)
         offset = self.interval.middle * W.sum(axis=1)
         if query.failed_above is None or not failed.any() or failed.all():
             return W, offset
-        theirs = W[:, failed].sum(axis=1)  # (p,), now of the others' mean plus failed_above
+        theirs = W[:, failed].sum(axis=1)  # (p,), weights of the others' mean plus failed_above
         return np.where(failed, 0.0, W + theirs[:, None] / np.sum(~failed)), offset + query.failed_above * theirs
 
 
 def per_person(g: Matrix, query: Query) -> Matrix:
-    """Return each person's bounded contribution less ``query.middle``, (p, people), from the columns of g."""
+    """Return each person's bounded contribution minus ``query.middle``, (p, people), from the columns of g."""
     if isinstance(query, NormQuery):  # a norm that is NaN or infinite compares as too large
         return np.asarray(_norms(g) <= query.radius, dtype=np.float64)[None, :] - query.middle
     return clipped(g, query.clip, query.middle)
 
 
 def clipped(g: Matrix, clip: Interval | Ball, middle: float) -> Matrix:
-    """Clip each person's column of g (p, people), the middle taken off; what overflowed becomes an end, or zero."""
+    """Clip each person's column of g (p, people) minus the middle; overflows become an end of the range, or zero."""
     if isinstance(clip, Interval):
         ends = replace(clip, low=clip.low - middle, high=clip.high - middle)
         finite = np.nan_to_num(g, nan=ends.high, posinf=ends.high, neginf=ends.low)

@@ -1,16 +1,16 @@
 """A table of people by public cells: the question behind a report of a final model.
 
-The public divides what can be said of an example into cells, once or in several *blocks*. Person i has a vector u_i^l
+Public rules divide examples into cells, once or in several *blocks*. Person i has a vector u_i^l
 in block l: the mean, over the person's examples, of the unit vectors of their cells, a point of a simplex. With public
 matrices M_l (p_l, s_l) and public person weights w that sum to 1,
 
     release  (sum_i w_i M_l u_i^l for each block l) + N(0, sigma^2 I)
 
-**Sensitivity.** Replacing person i moves block l by w_i M_l (u - u'), and u, u' lie in the convex hull of the unit
+**Sensitivity.** Replacing person i moves block l by w_i M_l (u - u'). u and u' lie in the convex hull of the unit
 vectors, so |M_l (u - u')| is at most the largest distance of two columns of M_l. All blocks together move by at most
 max_i w_i sqrt(sum_l max_{a, b} |M_l e_a - M_l e_b|^2). For one block of counts, M = I, that is sqrt(2) max w.
 
-An example whose cell is unknown, as its model failed on it, counts in the last cell of every block: a public rule.
+An example with an unknown cell, whose model failed, counts in the last cell of every block: a public rule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dptune._checks import positive
 from dptune.errors import InputError
 from dptune.privacy.stored_losses import People
 
-MOST_CELLS = 2**53  # of all blocks multiplied: an example's cells are one whole number, held as a float
+MOST_CELLS = 2**53  # product over all blocks: an example's cells are one whole number, stored as a float
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,10 @@ class TableQuery:
     """Weighted shares of people in public cells, or public linear maps of them. Frozen and public.
 
     Attributes:
-        blocks: M_l (p_l, s_l) of each block; its last cell is the one of examples whose cells are unknown.
+        blocks: M_l (p_l, s_l) of each block; its last cell is for examples with unknown cells.
         mu: GDP price, > 0.
         statistic: what is released, in words.
-        meaning: what decides which cell an example is in, as text; part of the question's digest.
+        meaning: the rule that assigns examples to cells, as text; part of the query's digest.
 
     Raises:
         InputError: a block is not a finite matrix of at least two columns, there are too many cells, or mu is not
@@ -66,32 +66,32 @@ class TableQuery:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each block."""
+        """Return the number of cells of each block."""
         return tuple(block.shape[1] for block in self.blocks)
 
     @property
     def dimension(self) -> int:
-        """p, the length of the released vector."""
+        """Return p, the length of the released vector."""
         return sum(block.shape[0] for block in self.blocks)
 
     @cached_property
     def diameter(self) -> float:
-        """Largest distance between what two people add, in L2."""
+        """Return the largest L2 distance between two people's contributions."""
         return math.sqrt(sum(_largest_distance(block) ** 2 for block in self.blocks))
 
     def digest(self) -> str:
-        """Return a fingerprint of the question, by which a retry is recognised."""
+        """Return a fingerprint of the query, by which a retry is recognised."""
         header = json.dumps([[block.shape for block in self.blocks], self.mu, self.statistic, self.meaning])
         return hashlib.sha256(header.encode() + b"".join(block.tobytes() for block in self.blocks)).hexdigest()
 
     def split(self, vector: Vector) -> list[Vector]:
-        """Return the part of a released vector (p,) that belongs to each block."""
+        """Return each block's part of a released vector (p,)."""
         return np.split(vector, np.cumsum([block.shape[0] for block in self.blocks])[:-1])
 
     def mean(self, people: People, codes: Vector) -> Vector:
-        """Return the weighted mean (p,) over people, of examples with these codes (rows,), see :func:`code_of`.
+        """Return the weighted mean (p,) over people of examples with these codes (rows,), see :func:`code_of`.
 
-        Sums are exact before the maps are applied: rounding stays below what the noise's scale allows for.
+        Sums are exact before the maps are applied: rounding stays below the slack of the noise scale.
         """
         if people.of_row is None:
             weights = people.weights
@@ -107,7 +107,7 @@ class TableQuery:
 
 
 def code_of(cells: Sequence[Indices], sizes: Sequence[int]) -> Vector:
-    """Return one number for each example (rows,) that stands for its cell in every block."""
+    """Return one number for each example (rows,) that encodes its cell in every block."""
     code = np.zeros(len(cells[0]))
     for cell, size in zip(cells, sizes, strict=True):
         code = code * size + cell
@@ -115,7 +115,7 @@ def code_of(cells: Sequence[Indices], sizes: Sequence[int]) -> Vector:
 
 
 def _cells(codes: Vector, sizes: Sequence[int]) -> list[Indices]:
-    """The cell of each example in every block (rows,); the last one where the code stands for none."""
+    """Return the cell of each example in every block (rows,); the last one if the code is invalid."""
     with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
         valid = (codes >= 0) & (codes < math.prod(sizes)) & (codes == np.floor(codes))
         left = np.where(valid, codes, 0.0).astype(np.int64)
@@ -127,11 +127,11 @@ def _cells(codes: Vector, sizes: Sequence[int]) -> list[Indices]:
 
 
 def _largest_distance(block: Matrix) -> float:
-    """The largest distance of two columns; a unit vector each: sqrt(2)."""
+    """Return the largest distance of two columns; sqrt(2) for unit vectors."""
     columns = np.unique(block.T, axis=0)  # (s, p)
     centred = columns - columns.mean(axis=0)
     squares = np.einsum("ij,ij->i", centred, centred)
     far = max(
         float(np.max(squares[i] + squares - 2 * (centred @ centred[i]))) for i in range(len(columns))
-    )  # a row at a time: memory stays small
+    )  # one row at a time, to save memory
     return math.sqrt(max(far, 0.0)) * (1 + 1e-12)

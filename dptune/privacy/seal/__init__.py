@@ -1,1 +1,1 @@
-"""Everything that keeps private values inside: how they are stored, parsed and copied, and what may be said of them."""
+"""Everything that contains private values: how they are stored, parsed and copied, and what errors may mention."""

@@ -1,8 +1,8 @@
-"""Copies of models: what is asked about private rows is thrown away, and what is handed out was never asked.
+"""Copies of models: the copy that predicts on private rows is discarded; the returned model never saw them.
 
-A model may remember what it answers: the trees of scikit-learn's nearest neighbours count the nodes that a query
-visits, layers of batch normalisation average over the rows, imputers draw random numbers. Such a memory leaves with the
-model and is a function of private rows without noise.
+A model may remember its inputs: trees of scikit-learn's nearest neighbours count the nodes that a query visits, batch
+normalisation averages over rows, and imputers draw random numbers. Such a state would leave with the model and depend
+on private rows without noise.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dptune.privacy.seal.silence import quietly
 def copied(model: Any) -> Any:
     """Return a copy of a fitted model, by its own pickling; functions, classes and modules in it are shared.
 
-    ``copy.deepcopy`` is not used: LightGBM's forgets at which iteration a booster was stopped. What it raises depends
-    on the model only.
+    ``copy.deepcopy`` is not used: with LightGBM it loses the iteration at which a booster stopped. Errors depend on the
+    model only.
     """
     result = quietly(_round_trip, model)
     if isinstance(result, tuple):
@@ -45,7 +45,7 @@ def _round_trip(model: Any) -> tuple[Any]:
 
 
 class _Writer(pickle.Pickler):
-    """Writes a number in the place of a function, class or module, which may have no name to be imported by."""
+    """Writes a number instead of a function, class or module, which may have no importable name."""
 
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)

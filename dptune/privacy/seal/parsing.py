@@ -1,10 +1,10 @@
-"""What one cell says, whatever the cells beside it made of it.
+"""The value of one cell, independent of how other cells changed its type.
 
 A container has one type for many cells: NumPy, pandas, Arrow and CSV readers choose it by looking at all of them. One
-person's "?" turns a column of numbers into text, one missing value turns whole numbers into floats. So a cell is read
-by :func:`says`, which sees this cell only and undoes what the others may have done to it:
+person's "?" turns a column of numbers into text, one missing value turns whole numbers into floats. So :func:`says`
+reads one cell only and undoes what the others may have done to it:
 
-    what becomes of a cell beside another                    says() of both
+    how other cells change a cell                            says() of both
     "007", "1.50", "1e3", "TRUE" -> 7, 1.5, 1000.0, True     the float that the text spells
     1 -> 1.0 -> (1+0j), True -> 1, 1 -> timedelta64(1)       the same float
     1 -> "1", 1.5 -> "1.5", True -> "True", b"a" -> "a"      what the text spells
@@ -14,14 +14,14 @@ by :func:`says`, which sees this cell only and undoes what the others may have d
     None -> nan -> "nan", NA, masked                         None
     "a" with NUL characters at its end -> "a"                "a"
 
-**Why one cell costs its own row only.** Let a container turn cells c_1 ... c_n into r_1 ... r_n. If each change is one
-of the table, says(r_i) = says(c_i), and all that is made of cell i is made of says(r_i) and of public facts. So a
-change of c_j, with whatever it does to the types of the others, changes what is made of cell j only. Public text that
-spells a number is looked up by that number for the same reason: "1" and 1.0 may be one person's cell.
+**Why one cell costs its own row only.** Let a container turn cells c_1 ... c_n into r_1 ... r_n. If each change is in
+the table, says(r_i) = says(c_i), and results for cell i depend only on says(r_i) and public facts. So a change of c_j,
+whatever it does to the others' types, changes results for cell j only. Public text that spells a number is looked up by
+that number for the same reason: "1" and 1.0 may be one person's cell.
 
-Assumed: a reader changes cells in no other way. A reader that is told to (``decimal=","``, ``thousands=``, dates)
-does so column by column; then declare the columns' types, or read private rows as text. A reader that rounds a number
-otherwise than ``float`` changes it by one unit in the last place.
+Assumed: a reader changes cells in no other way. Options such as ``decimal=","``, ``thousands=`` and dates act column by
+column; then declare the columns' types, or read private rows as text. A reader that rounds differently from ``float``
+changes a number by one unit in the last place.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHUNK = 1 << 16  # cells that are written as text at a time
 
 
 def says(entry: Any) -> Any:
-    """Return the number that a cell is or spells, as a float; else its text; None if it is missing; else the cell.
+    """Return the number that a cell is or spells as a float, else its text, None if it is missing, else the cell.
 
     Text that UTF-8 cannot encode, which Arrow refuses with its whole column, is ``UNREADABLE``.
     """
@@ -56,7 +56,8 @@ def number(entry: Any) -> float:
 
 
 def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Return an array's cells as float64, NaN where there is none, and where a cell is neither number nor missing.
+    """Return an array's cells as float64, with NaN where :func:`number` has it, and where a cell is neither number nor
+    missing.
 
     Both have the array's shape. An array of lower precision keeps its exact values.
     """
@@ -74,7 +75,7 @@ def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
 def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
     """Return private cells as :func:`numbers` does, in the floating-point type of public ones.
 
-    Cells of a lower precision are read as the shortest decimals that they print as: beside text they would be these.
+    Cells of a lower precision are read as their shortest decimals, which they would become in a column with text.
     """
     values = array
     if array.dtype.kind == "f" and array.dtype.itemsize < kind.itemsize:
@@ -88,16 +89,16 @@ def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
 
 
 def as_array(values: Any) -> Array | None:
-    """Return an array of the dtype and shape that the caller's own has; None if it cannot be read as a whole.
+    """Return an array with the dtype and shape of the caller's; None if it cannot be read as a whole.
 
-    A sequence without NumPy's interface becomes objects (n,), None where an entry cannot be had. So does a vector whose
-    dtype is not NumPy's: a nullable column of integers is read as objects or as floats once a value is missing.
+    A sequence without NumPy's interface becomes objects (n,), with None for unreadable entries. So does a vector whose
+    dtype is not NumPy's: a missing value changes whether nullable integers become objects or floats.
     """
     return attempt(_as_array, values, failed=None)
 
 
 def entries_of(values: Any) -> npt.NDArray[np.object_]:
-    """Return the entries of a sequence, or the rows of an array, as objects (n,); what is in them is not looked at."""
+    """Return the entries of a sequence, or the rows of an array, as objects (n,), without inspecting them."""
     array = np.empty(len(values), dtype=object)
     for i in range(len(array)):
         array[i] = attempt(values.__getitem__, i, failed=None)
@@ -110,20 +111,20 @@ def _plain(entry: Any) -> Any:
     if isinstance(entry, str | bytes):
         entry = _text(entry)
     value = attempt(_number, entry, failed=None)
-    if value is None:  # a complex number as NumPy writes it beside text
+    if value is None:  # a complex number as NumPy writes it with text
         return str(entry) if isinstance(entry, complex | np.complexfloating) else entry
     return None if math.isnan(value) else value
 
 
 def _text(entry: str | bytes) -> str:
-    """As UTF-8 can encode it, without what NumPy drops at its end."""
+    """Return the text without the NULs at its end, or ``UNREADABLE`` if UTF-8 cannot encode it."""
     data = entry if isinstance(entry, bytes) else entry.encode()
     return data.decode().rstrip("\0")
 
 
 def _number(entry: Any) -> float:
     if isinstance(entry, np.floating):
-        entry = str(entry)  # as NumPy writes it beside text
+        entry = str(entry)  # as NumPy writes it with text
     if isinstance(entry, str | bytes):
         word = _text(entry)
         truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
@@ -143,7 +144,7 @@ def _number(entry: Any) -> float:
 def _as_array(values: Any) -> Array:
     if _is_sequence(values):
         return entries_of(values)
-    if isinstance(values, np.ma.MaskedArray):  # NumPy would take what lies under the mask
+    if isinstance(values, np.ma.MaskedArray):  # NumPy would use the values under the mask
         return _unmasked(np.asarray(values), np.ma.getmaskarray(values))
     array = np.asarray(values)
     if array.dtype.kind in "mM" and not isinstance(values, np.ndarray):
@@ -154,7 +155,7 @@ def _as_array(values: Any) -> Array:
 
 def _unmasked(array: Array, mask: Mask) -> Array:
     array = array.astype(np.float64 if array.dtype.kind in "fiub" else object)
-    array[mask] = None  # among numbers NaN
+    array[mask] = None  # NaN among numbers
     return array
 
 

@@ -1,4 +1,4 @@
-"""The wrapper of one private vector: a seat belt against accidents, not a sandbox against intent."""
+"""The wrapper of one private vector: it guards against accidents, not against intent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PerExampleLosses:
 
 
 def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
-    """Return the private vector (rows,). Called by ``dptune.privacy.privatizer`` only; a test holds it."""
+    """Return the private vector (rows,). Only ``dptune.privacy.privatizer`` may call it; a test checks that."""
     return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]  # mangled: private
 
 
@@ -62,16 +62,16 @@ E = TypeVar("E", bound=BaseException)
 
 
 def without_traceback(error: E) -> E:
-    """Return the error without its frames and without what it was raised from: both may hold private values.
+    """Return the error without its frames and its cause: both may hold private values.
 
-    Raise what this returns outside the ``except`` block: inside, Python would attach the error being handled.
+    Raise the returned error outside the ``except`` block: inside, Python would attach the error being handled.
     """
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 
 def without_frames(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function whose errors have no frames of what it called: those may hold private values."""
+    """Return a function whose errors have no frames of its callees: those may hold private values."""
 
     @wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> T:
@@ -88,11 +88,11 @@ def without_frames(function: Callable[P, T]) -> Callable[P, T]:
 def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     """Return a float64 copy (rows,).
 
-    Each entry that is not a number becomes NaN, and so does one under a mask: no value raises. Lists and arrays of
-    objects, text or complex numbers are read entry by entry, since one entry is enough to make NumPy choose these.
+    Entries that are not numbers, or are masked, become NaN: no value raises. Lists and arrays of objects, text or
+    complex numbers are read entry by entry, since one entry suffices to make NumPy choose these types.
 
     Raises:
-        InputError: not one-dimensional, empty, or of dates or structures. Depends on shape and dtype only.
+        InputError: not one-dimensional, empty, or of dates or structures. The error depends on shape and dtype only.
     """
     array = as_array(values)
     if array is None:
@@ -100,7 +100,7 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
             f"per-example losses must be an array of real numbers; got {type(values).__name__}, which cannot be "
             "read as one. Of a tensor give losses.detach().float().cpu().numpy()."
         )
-    if array.dtype.kind in "MV":  # not what one odd entry turns numbers into
+    if array.dtype.kind in "MV":  # types that no single odd entry turns numbers into
         raise InputError(
             f"per-example losses must be an array of real numbers; got {type(values).__name__} of {array.dtype.type}."
         )

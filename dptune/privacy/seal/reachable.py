@@ -1,9 +1,9 @@
 """Refuses a training function that can reach the private examples: early stopping on them, an ``eval_set``, a callback.
 
-With ``loss=`` and ``data=`` the function trains on public data only; that is why what it raises and what it
-suggests may be seen. So its closure, defaults and the globals it names are searched for memory of ``data=``: the same
-object, an array that shares memory with it, a view, a column of a frame, a row of a list. Names alone decide, and
-nothing is called. A copy of private rows is not found, nor is what only a module that the function imports holds.
+With ``loss=`` and ``data=`` the function trains on public data only, so its errors and suggestions may be shown.
+Therefore its closure, defaults and named globals are searched for memory of ``data=``: the same object, an array that
+shares memory, a view, a column of a frame, a row of a list. The search follows names and calls nothing. It does not
+find copies of private rows, nor objects that only an imported module holds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dptune._checks import attempt
 from dptune.errors import InputError
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.BuiltinFunctionType)
-_MOST = 100_000  # objects that are looked at
-_WORK = 10_000  # of NumPy's exact search for shared memory; harder cases count as shared if their bounds overlap
+_MOST = 100_000  # objects that are searched
+_WORK = 10_000  # limit of NumPy's exact search for shared memory; harder cases count as shared if their bounds overlap
 
 
 def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool = False) -> None:
@@ -45,7 +45,7 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
 
 
 def refuse_shared(*private: Any, **public: Any) -> None:
-    """Refuse public objects, by their names, that hold memory of private ones; the error names the way to it only."""
+    """Refuse public objects that hold memory of private ones; the error names only the way to it."""
     if (way := way_to(functools.partial(dict, **public), *private)) is not None:
         raise InputError(
             f"{way} shares memory with the private rows of data=, which nothing else may hold: it would show them "
@@ -60,7 +60,7 @@ def way_to(function: Callable[..., Any], *private: Any) -> str | None:
     none: list[Array] = []
     arrays = [a for each in private for a in attempt(_arrays, each, failed=none)]
     for way, value in _reachable(function):
-        # a proxy may raise whatever it is asked, and a trial of dptune's own remembers that it was
+        # a proxy may raise on any access, and a trial of dptune remembers accesses
         theirs = none if _keeps_its_own(value) else attempt(_arrays, value, failed=none)
         if id(value) in objects or any(_shares(a, b) for a in theirs for b in arrays):
             return way
@@ -68,7 +68,7 @@ def way_to(function: Callable[..., Any], *private: Any) -> str | None:
 
 
 def _reachable(function: Any) -> Iterator[tuple[str, Any]]:
-    """Objects that the function can name, and what they hold, each with its way there."""
+    """Yield objects that the function can name, and their contents, each with the way to it."""
     stack = [("itself", function)]
     seen = {id(function)}
     while stack and len(seen) < _MOST:
@@ -102,7 +102,7 @@ def _attributes(each: Any) -> dict[str, Any]:
 
 
 def _keeps_its_own(each: Any) -> bool:
-    """Samplers, studies and objectives hold private data and do not hand them out."""
+    """Return whether an object is a sampler, study or objective: they hold private data and never return them."""
     package = type(each).__module__.partition(".")[0]
     return package in ("dptune", "dptune_optuna", "dptune_ray", "dptune_sklearn", "optuna", "ray")
 
@@ -114,7 +114,7 @@ def _entries(each: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function closes over, its defaults, and the globals and attributes of modules that it names."""
+    """Yield a function's closure, its defaults, and the globals and attributes of modules that it names."""
     names = names_in(function.__code__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, attempt(getattr, cell, "cell_contents", failed=None)
@@ -136,13 +136,13 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def _rows(each: Any) -> Iterable[Any]:
-    """Rows of a list that are objects of their own; a number or a text may be anybody's."""
+    """Yield rows of a list that are distinct objects; equal numbers and texts may be shared by chance."""
     rows = each if isinstance(each, list | tuple) else ()
     return [row for row in rows if isinstance(row, list | dict | np.ndarray)]
 
 
 def _arrays(each: Any) -> list[Array]:
-    """The memory in which an array, a tensor, a sparse matrix, a series, a frame or a table of Arrow is kept."""
+    """Yield the memory of an array, a tensor, a sparse matrix, a series, a frame or an Arrow table."""
     if isinstance(each, np.ndarray):
         return [each]
     if isinstance(each, bytearray | memoryview | array):
@@ -170,14 +170,14 @@ def _of_all(parts: Iterable[Any]) -> list[Array]:
 
 
 def _column(column: Any) -> Any:
-    """What a column of pandas is kept in; a copy where it cannot be seen."""
+    """Return the memory of a pandas column, or a copy if it is not accessible."""
     names = ("_pa_array", "_ndarray", "_data", "_codes")
     held = (attempt(getattr, column.array, name, failed=None) for name in names)
     return next((each for each in held if each is not None), None)
 
 
 def _of_arrow(each: Any) -> list[Array]:
-    """Bytes of the values, or of the places where texts begin; slices of one table have buffers in common."""
+    """Yield bytes of the values, or of texts' offsets; slices of one table share buffers."""
     if not hasattr(each, "buffers"):
         return _of_all(getattr(each, "chunks", None) or getattr(each, "columns", None) or ())
     bits = attempt(lambda: each.type.bit_width, failed=64 if "large" in str(each.type) else 32)
@@ -193,16 +193,16 @@ def _shares(a: Array, b: Array) -> bool:
 
 
 def undefined(function: Any) -> list[str]:
-    """Return the globals that a function reads and nobody has defined."""
+    """Return the undefined globals that a function reads."""
     if not isinstance(function, types.FunctionType):
         return []
     defined = {*function.__globals__, *vars(builtins)}
     return sorted(globals_read(function.__code__, ("LOAD_GLOBAL",)) - defined)
 
 
-@functools.lru_cache(maxsize=4096)  # of every function within reach, at every search
+@functools.lru_cache(maxsize=4096)  # every search reads every reachable function
 def globals_read(code: types.CodeType, loads: tuple[str, ...] = ("LOAD_GLOBAL", "LOAD_NAME")) -> frozenset[str]:
-    """Return the globals that code reads: an attribute of the same name, as in ``model.score``, is not one."""
+    """Return the globals that code reads, without attributes of the same name (``model.score``)."""
     own = frozenset(each.argval for each in dis.get_instructions(code) if each.opname in loads)
     inner = (globals_read(each, loads) for each in code.co_consts if isinstance(each, types.CodeType))
     return own.union(*inner)

@@ -1,10 +1,10 @@
-"""While private rows are asked about, the process prints, warns and logs nothing, and its generators stay as they are.
+"""While private rows are read, the process prints, warns and logs nothing, and its generators keep their states.
 
-Descriptors 1 and 2 are pointed elsewhere, so that C and C++ libraries, child processes and streams that were kept from
-before fall silent as well as ``print``. The ``sys.stdout`` of a notebook has no descriptor, and is replaced.
+Descriptors 1 and 2 are redirected, which also silences C and C++ libraries, child processes and streams that were saved
+before. The ``sys.stdout`` of a notebook has no descriptor and is replaced.
 
-All of this belongs to the process. The silence begins with the first thread that asks and ends with the last one, and
-meanwhile it swallows what other threads print, too. Inside a silence another one costs nothing.
+All of this belongs to the process. The silence begins with the first thread that enters and ends with the last, and it
+also drops other threads' output. A nested silence costs nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ABSENT = object()
 
 
 def swallow() -> None:
-    """Send standard output and error of this process to nowhere for good: of Python, C and child processes alike."""
+    """Discard standard output and error of this process for good, of Python, C and child processes."""
     _flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in _DESCRIPTORS:
@@ -52,7 +52,7 @@ def swallow() -> None:
 
 
 def quietly(method: Callable[[Any], Any], X: Any) -> Any:
-    """Return the method's result, or what it raised, panics included, in silence."""
+    """Run the method in silence, and return its result or raise its error, panics included."""
     with silence():
         try:
             return method(X)
@@ -60,23 +60,22 @@ def quietly(method: Callable[[Any], Any], X: Any) -> Any:
             pass
         except BaseException as error:  # noqa: BLE001 - one person's record may have caused it
             return error
-    raise KeyboardInterrupt  # a new one: the other's frames hold private values
+    raise KeyboardInterrupt  # a new one: frames of the original hold private values
 
 
 @contextmanager
 def silence(*, trains: bool = False) -> Iterator[None]:
-    """Swallow what all threads print, warn and log meanwhile, and undo what they draw from the global generators.
+    """Drop all threads' prints, warnings and logs, and restore the global generators afterwards.
 
-    Swallowed: Python's streams, the descriptors (C, C++, child processes that are started meanwhile, joblib's workers),
-    ``warnings``, and ``logging`` at all levels.
-    Not swallowed: files and connections that somebody opens, such as those of a logger that is not of ``logging``; what
-    processes of another pool print that was started before; what threads that were left running print after the end.
+    Dropped: Python's streams, the descriptors (C, C++, child processes started inside, joblib's workers), ``warnings``,
+    and ``logging`` at all levels. Not dropped: files and connections that code opens, such as those of loggers outside
+    ``logging``; prints of pools that were started before; prints of threads after the end.
 
     The generators of ``random``, ``numpy.random`` and, if it was imported, ``torch`` return to where they were.
 
     Args:
-        trains: somebody may train with noise meanwhile. The generators then get new seeds, because noise that is
-            drawn twice protects nobody.
+        trains: whether training with noise may happen inside. The generators then get new seeds, because noise that is
+        drawn twice gives no privacy.
     """
     if getattr(_THREAD, "asks", False):
         _PROCESS.trains |= trains
@@ -93,7 +92,7 @@ def silence(*, trains: bool = False) -> Iterator[None]:
 
 
 class _Process:
-    """The silence of the process, with a count of the threads that are in it."""
+    """The silence of the process, with a count of the threads inside."""
 
     def __init__(self) -> None:
         self.lock = ForkSafeLock()
@@ -102,7 +101,7 @@ class _Process:
         self._end = ExitStack()
 
     def enter(self, trains: bool) -> None:
-        """Begin with the first thread; if that fails, the process is as it was."""
+        """Begin the silence with the first thread; on failure, restore the process."""
         with self.lock:
             if not self.askers:
                 self.trains = False
@@ -116,7 +115,7 @@ class _Process:
             self.trains |= trains
 
     def leave(self) -> None:
-        """End with the last thread."""
+        """End the silence with the last thread."""
         with self.lock:
             self.askers -= 1
             if not self.askers:
@@ -131,7 +130,7 @@ class _Process:
             attempt(each, failed=None)
 
     def forked(self) -> None:
-        """End the silence in a child of a thread that is not in it: those that were have stayed in the parent."""
+        """End the silence in a child of a thread outside it: the threads inside have stayed in the parent."""
         if self.askers and not getattr(_THREAD, "asks", False):
             self.askers = 0
             self._end.close()
@@ -146,7 +145,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 # The interpreter looks this function up for each warning, filtered already; the stubs of `warnings` do not have it.
-# Another thread that leaves `catch_warnings` restores the filters, which belong to the process, during a silence.
+# Filters belong to the process: another thread that leaves `catch_warnings` restores them during a silence.
 _show: Callable[[Any], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
 
 
@@ -174,7 +173,7 @@ def _no_descriptors() -> Iterator[None]:
 
 
 def _open(descriptor: int) -> None:
-    """Let a closed descriptor lead nowhere, for good: a file that got its number would be standard output."""
+    """Point a closed descriptor to the null device for good: a file with its number would become standard output."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -185,7 +184,7 @@ def _open(descriptor: int) -> None:
 
 
 def _no_streams() -> Iterator[AbstractContextManager[Any]]:
-    for stream in (sys.stdout, sys.stderr):  # somebody may have kept a notebook's, which has no descriptor
+    for stream in (sys.stdout, sys.stderr):  # code may have saved a notebook's stream, which has no descriptor
         yield _replaced(stream, "write", lambda text, *_: len(text))
     for redirect, stream in zip((redirect_stdout, redirect_stderr), _nowhere(), strict=True):
         yield redirect(stream)
@@ -193,32 +192,32 @@ def _no_streams() -> Iterator[AbstractContextManager[Any]]:
 
 @functools.cache
 def _nowhere() -> tuple[TextIO, ...]:
-    """Streams on the descriptors, never closed: a handler that is made meanwhile keeps one, and may speak later."""
+    """Return streams on the descriptors, never closed: a handler created inside keeps one, and may write later."""
     return tuple(open(descriptor, "w", closefd=False, buffering=1) for descriptor in _DESCRIPTORS)
 
 
 def _no_logs() -> AbstractContextManager[None]:
-    """Drop records where loggers hand them over: ``logging.disable`` could be taken back meanwhile."""
+    """Drop records where loggers pass them on: ``logging.disable`` could be undone meanwhile."""
     return _replaced(logging.Logger, "callHandlers", lambda logger, record: None)
 
 
 @contextmanager
 def _no_old_workers() -> Iterator[None]:
-    """Let joblib start new processes: those of before have the descriptors of before."""
+    """Make joblib start new processes: existing ones have the old descriptors."""
     loky = sys.modules.get(_LOKY)
     with _replaced(loky, "_executor", None), _replaced(loky, "_executor_kwargs", None):
         yield
 
 
 def _no_processes() -> AbstractContextManager[Any]:
-    """Let joblib use threads in this thread's calls, unless a model names another backend: processes start slowly."""
+    """Make joblib use threads in this thread, unless a model names another backend: processes start slowly."""
     config = getattr(sys.modules.get("joblib"), "parallel_config", None)
     return nullcontext() if config is None else config(backend="threading")
 
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """Replace an attribute for a while; of an owner that refuses, or is None, nothing."""
+    """Replace an attribute temporarily; do nothing if the owner refuses or is None."""
     before = attempt(lambda: vars(owner).get(name, _ABSENT), failed=_ABSENT)
     with suppress(AttributeError, TypeError):
         setattr(owner, name, value)
@@ -233,13 +232,13 @@ _NUMPY: Any = np.random
 
 
 def _torch() -> Any:
-    """Return PyTorch if it was imported, to the end."""
+    """Return PyTorch if it was imported completely."""
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "get_rng_state") else None
 
 
 def _generators() -> list[Callable[[], object]]:
-    """Return what puts each global generator of the process where it is now."""
+    """Return functions that restore each global generator of the process to its present state."""
     undo: list[Callable[[], object]] = [
         partial(random.setstate, random.getstate()),
         partial(_NUMPY.set_state, _NUMPY.get_state(legacy=False)),
@@ -255,7 +254,7 @@ _C: Any = attempt(ctypes.CDLL, None, failed=None)
 
 
 def _flush() -> None:
-    """Write what Python and C still hold back to where it was meant to go."""
+    """Flush the buffers of Python and C."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         attempt(lambda stream=stream: stream.flush(), failed=None)
     attempt(lambda: _C.fflush(None), failed=None)

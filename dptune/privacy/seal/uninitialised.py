@@ -1,8 +1,8 @@
-"""Memory that another library leaves unwritten and a framework stores.
+"""Uninitialised memory of another library that a framework stores.
 
-The optimizers of ``cmaes`` have an array of ``np.empty`` that fills up in the course of a search, and Optuna's
-``CmaEsSampler`` stores the pickle of its optimizer with every generation. Until something is written the array holds
-what the process freed last: the losses of a trial, all of them, where its size is theirs.
+The optimizers of ``cmaes`` have an array of ``np.empty`` that fills up during a search. Optuna's ``CmaEsSampler``
+stores the pickle of its optimizer with every generation. The unwritten array contains memory that the process freed
+before, possibly all losses of a trial.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-_VALUES = "_funhist_values"  # of the last generations
+_VALUES = "_funhist_values"  # values of the last generations
 
 
 @functools.cache
 def write_memory_of_cmaes() -> None:
-    """From now on the optimizers that cmaes exports begin with zeros where they began with what was in memory.
+    """Make cmaes' optimizers begin with zeros instead of uninitialised memory.
 
-    Nothing that they do depends on it: they read the array once all of it is written. Without cmaes nothing is done.
+    Their results do not change: they read the array only after writing all of it. Without cmaes, do nothing.
     """
     try:
         import cmaes
@@ -34,7 +34,7 @@ def _written(begin: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(begin)
     def begun(optimizer: Any, *args: Any, **settings: Any) -> None:
         begin(optimizer, *args, **settings)
-        if _VALUES in vars(optimizer):  # not in one that is made of others
+        if _VALUES in vars(optimizer):  # an optimizer that wraps others has none
             vars(optimizer)[_VALUES].fill(0.0)
 
     return begun
