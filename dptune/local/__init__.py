@@ -1,4 +1,4 @@
-"""One user's device: the randomiser, and the ledger of what users have paid. Needs OpenDP and nothing else."""
+"""One user's device: the randomiser, and the ledger of users' charges. It needs OpenDP only."""
 
 from dptune._exports import exports
 

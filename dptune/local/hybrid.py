@@ -1,26 +1,26 @@
-"""The hybrid mechanism: clamp one user's value, reply from a bounded interval, exactly. Runs on the user's device.
+"""The hybrid mechanism on the user's device: clamp a value, and reply exactly from a bounded interval.
 
 Wang et al., *Collecting and Analyzing Multidimensional Data with Local Differential Privacy* (ICDE 2019), section 3:
 with probability 1 - e^(-epsilon/2) their piecewise mechanism, else Duchi's two replies; below epsilon = .61 Duchi's
 alone (Duchi, Jordan, Wainwright 2018). Replies are unbiased for the clamped value and bounded. On [-1, 1] their largest
 variance is 16.7, 4.3 and 1.0 at epsilon = .5, 1 and 2, where Laplace noise has 32, 8 and 2.
 
-Both are one :class:`dptune.local.windows.Window`. Of m cells a reply is one of the k cells that begin at i with
-probability a/total each, and one of the others with b/total each, total = k a + (m - k) b, the same for every i::
+Both are one :class:`dptune.local.windows.Window`. A reply is one of m cells: each of the k cells that begin at i has
+the probability a/total, each other one b/total. Here total = k a + (m - k) b is the same for every i::
 
     E[cell] - (m - 1)/2 = g (i - (m - k)/2),    g = k (a - b) / total
     reply = (cell - (m - 1)/2) / (g (m - k)/2), unbiased for t = (i - (m - k)/2) / ((m - k)/2) in [-1, 1]
 
 Duchi's mechanism is m = 2, k = 1; the piecewise one has many cells and k/m = 1 / (e^(epsilon/2) + 1). A value between
-two beginnings takes one of them at random, so that the mean is right.
+two beginnings takes one of them at random, which keeps the mean.
 
 **Promise.** For any two values y, y' of the user, infinite and not-a-number included, and any set S of replies,
 P(reply(y) in S) <= e^epsilon P(reply(y') in S): one reply is epsilon-LDP.
 
-*Proof.* Given i, every cell has probability a/total or b/total, whatever i is, and a/b <= e^epsilon, as a and b are
-whole numbers and a is rounded down. The value decides i, at random or not, and nothing else: mixing over i keeps the
-ratio. Of two mechanisms one is drawn without the value. The reply is a function of mechanism and cell. Numbers are
-drawn from the operating system (`secrets.randbelow`), uniform and exact; no floating-point number is noise.
+*Proof.* Given i, every cell has probability a/total or b/total, and a/b <= e^epsilon, as a and b are whole numbers and
+a is rounded down. The value decides only i, at random or not: mixing over i keeps the ratio. One of two mechanisms is
+drawn independently of the value. The reply is a function of mechanism and cell. Numbers are drawn from the operating
+system (`secrets.randbelow`), uniform and exact; no floating-point number is noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each user has paid: a durable count of replies, in one SQLite file. Standard library only.
+"""The durable ledger of each user's charges, in one SQLite file. Standard library only.
 
 Life of a reply (charge, then read, then noise)::
 
@@ -6,12 +6,12 @@ Life of a reply (charge, then read, then noise)::
     ... measure the value, clamp, draw the noise ...
     record: one insert; the first writer wins and everybody gets its value
 
-A crash between the two leaves the charge standing. A retry with the same key pays nothing and gets the recorded
-value, or, if none was recorded, records one before anybody sees it: each charge is answered by at most one value.
-Pure epsilon adds up (basic composition), so a user with k replies has paid the sum of their k prices.
+A crash between the two leaves the charge in place. A retry with the same key is not charged: it gets the recorded
+value, or records one before returning it. So each charge has at most one value. Pure epsilon adds up (basic
+composition), so a user with k replies has spent the sum of their k prices.
 
-The cap and the identity are the file's: every transaction reads both, and refuses another file in its place, or an
-older copy of it. Copies and pickles are views of the same file; only ``UserLedger(path, cap)`` creates one.
+The file stores the cap and the identity: every transaction reads both, and refuses another file or an older copy.
+Copies and pickles are views of the same file; only ``UserLedger(path, cap)`` creates one.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class UserLedger:
         return self._account(user)[0].private
 
     def _account(self, user: str) -> tuple[Account, float]:
-        """Return what the user has paid, and the cap that stands in the file."""
+        """Return the user's account, and the cap in the file."""
         user = text("user", user, kind)
         with self._transaction(write=False) as (connection, cap):
             return next(rows.accounts(connection, user), Account(user, 0, 0.0, True)), cap
@@ -135,7 +135,7 @@ class UserLedger:
             rows.follow(connection, kept, self.path)
 
     def _charge(self, row: rows.Charge) -> float | None:
-        """Return the recorded reply, or None after making sure that this one is paid."""
+        """Return the recorded reply, or None after charging this one if necessary."""
         user, key, *_ = row
         with self._transaction(write=True) as (connection, cap):
             paid = rows.paid(connection, user, key)
@@ -148,7 +148,7 @@ class UserLedger:
         return None
 
     def _record(self, row: rows.Charge, value: float) -> float:
-        """Store the value of a charge that stands in this file, and return the one that is stored."""
+        """Store the value of a charge in this file, and return the stored one."""
         user, key, *_ = row
         with self._transaction(write=True) as (connection, _):
             if rows.paid(connection, user, key) != row:
@@ -195,7 +195,7 @@ class UserLedger:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sqlite3.Connection, float]]:
-        """A transaction on the ledger that was opened, and the cap that stands in it."""
+        """Open a transaction on the ledger, and return the cap in it."""
         with self._file.transaction(write=write, create=False) as connection:
             identity, cap, _ = rows.header(connection)
             if identity != self.identity:
@@ -209,7 +209,7 @@ class UserLedger:
 
     @classmethod
     def _reopen(cls, path: str, mark: Mapping[str, object]) -> UserLedger:
-        """Reopen the very ledger that was copied; never create one."""
+        """Reopen the ledger that was copied; never create one."""
         ledger = cls(path)
         if ledger.identity != mark["ledger"]:
             raise _replaced(ledger.path)
@@ -231,7 +231,7 @@ def _replaced(path: Path) -> LedgerError:
 
 
 def _holds_ledger(file: SqliteFile) -> bool:
-    """Tell whether the file holds a ledger of users; an empty one is what a crash while creating it leaves."""
+    """Return whether the file holds a ledger of users; a crash during creation leaves an empty file."""
     path = Path(file.path)
     if not path.is_file() or path.stat().st_size == 0:
         return False

@@ -1,4 +1,4 @@
-"""CTL: clamp one user's value to a public interval, add Laplace noise. Runs on the user's device.
+"""CTL on the user's device: clamp one user's value to a public interval, and add Laplace noise.
 
 Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Curator 1. Notation::
 
@@ -10,8 +10,8 @@ Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Curato
 **Promise.** For any two values y, y' of the user, infinite and not-a-number included, and any set S of replies,
 P(reply(y) in S) <= e^epsilon P(reply(y') in S): one reply is epsilon-LDP. k replies of one user cost k epsilon.
 
-The noise has unit scale, so the grid is 2^-40 of it for every interval. Rounding z to the grid moves two values
-apart by at most 2^-40, which is paid for in the scale, with SLACK for floating-point error in z::
+The noise has unit scale, so the grid is 2^-40 of it for every interval. Rounding z to the grid moves two values apart
+by at most 2^-40. The scale covers this, and SLACK covers floating-point errors in z::
 
     L = (high - low) (1 + SLACK) / (epsilon - 2^-40)
 
@@ -39,7 +39,7 @@ from dptune.errors import InputError
 
 Ends = tuple[float, float]
 
-GRID = 2.0**-40  # of the Laplace scale
+GRID = 2.0**-40  # in units of the Laplace scale
 SLACK = 1e-6
 SMALLEST_EPSILON = 1e-8
 LARGEST_SCALE = 1e300  # a reply beyond the largest number has probability below e^(-10^7)
@@ -51,21 +51,21 @@ class Randomizer(Protocol):
 
     @property
     def private(self) -> bool:
-        """Whether the reply protects anybody."""
+        """Return whether the reply is private."""
 
     @property
     def epsilon(self) -> float:
-        """Price of one reply in epsilon-LDP."""
+        """Return the price of one reply in epsilon-LDP."""
 
     def randomize(self, value: SupportsFloat | None) -> float:
-        """The public reply."""
+        """Return the public reply."""
 
     def describe(self) -> dict[str, object]:
         """The public settings as plain JSON data."""
 
 
 class Clamped:
-    """What the randomisers share: a price, a public interval, and a value that is cut to it."""
+    """The base of the randomisers: a price, a public interval, and a value that is cut to it."""
 
     mechanism = ""
     private = True
@@ -82,7 +82,7 @@ class Clamped:
         return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
 
     def clamp(self, value: SupportsFloat | None) -> float:
-        """Return the value cut to the interval, private; no number becomes ``invalid``."""
+        """Return the private value cut to the interval; all that is not a number becomes ``invalid``."""
         number = math.nan if value is None else attempt(float, value, failed=math.nan)
         return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
 

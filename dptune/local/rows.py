@@ -20,8 +20,8 @@ from dptune._store import Mark, append_only, behind, damaged
 from dptune.errors import CapReached
 from dptune.local.statement import Account
 
-VERSION = 1  # of these tables
-_FORGIVEN = Decimal("1e-12")  # rounding of k replies of cap/k; the noise carries a slack a million times larger
+VERSION = 1  # version of these tables
+_FORGIVEN = Decimal("1e-12")  # relative rounding of k replies of cap/k; the noise's slack is a million times larger
 _TABLES = """
 CREATE TABLE IF NOT EXISTS dptune_local (
     id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, cap REAL NOT NULL, identity TEXT NOT NULL);
@@ -42,12 +42,12 @@ Charge = tuple[str, str, float, bool, str]  # user, key, epsilon, private, mecha
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Tell whether the file has a table of this name."""
+    """Return whether the file has a table of this name."""
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 def create(connection: sqlite3.Connection, cap: float) -> None:
-    """Create what is missing of tables, triggers and header."""
+    """Create missing tables, triggers and header."""
     for statement in _TABLES.split(";")[:-1]:
         connection.execute(statement)
     for table, keys in _KEYS.items():
@@ -65,7 +65,7 @@ def header(connection: sqlite3.Connection) -> tuple[str, float, int]:
 
 
 def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
-    """Return the mark of the last reply, after recomputing what the rows after ``seen`` say."""
+    """Return the mark of the last reply, after recomputing the totals of the rows after ``seen``."""
     stored = connection.execute("SELECT hash FROM dptune_replies WHERE seq = ?", (seen.seq,)).fetchone()
     if seen.seq and (stored is None or stored[0] != seen.hash):
         raise behind(str(path), seen)
@@ -102,7 +102,7 @@ def _so_far(connection: sqlite3.Connection, user: str, nth: int) -> Decimal:
 
 
 def accounts(connection: sqlite3.Connection, user: str | None = None) -> Iterator[Account]:
-    """Yield what each user, or one of them, has paid, by name."""
+    """Yield the account of each user, or of one, by name."""
     one, names = ("", ()) if user is None else ("WHERE user = ?", (user,))
     rows = connection.execute(f"SELECT user, epsilon, private FROM dptune_replies {one} ORDER BY user", names)
     for name, paid in groupby(rows, key=itemgetter(0)):
@@ -111,18 +111,18 @@ def accounts(connection: sqlite3.Connection, user: str | None = None) -> Iterato
 
 
 def left(spent: float, cap: float) -> float:
-    """Return what is left of a cap; 0 where that is only rounding."""
+    """Return the rest of a cap; 0 if only rounding is left."""
     return cap - spent if cap - spent > cap * float(_FORGIVEN) else 0.0
 
 
 def paid(connection: sqlite3.Connection, user: str, key: str) -> Charge | None:
-    """Return what the user paid for under this key, or None."""
+    """Return the user's charge under this key, or None."""
     query = "SELECT user, key, epsilon, private, mechanism FROM dptune_replies WHERE user = ? AND key = ?"
     row = connection.execute(query, (user, key)).fetchone()
     return None if row is None else (str(row[0]), str(row[1]), float(row[2]), bool(row[3]), str(row[4]))
 
 
 def value(connection: sqlite3.Connection, user: str, key: str) -> float | None:
-    """Return the reply that is recorded under this key, or None."""
+    """Return the recorded reply under this key, or None."""
     row = connection.execute("SELECT value FROM dptune_values WHERE user = ? AND key = ?", (user, key)).fetchone()
     return None if row is None else float(row[0])

@@ -1,4 +1,4 @@
-"""The local privacy statement: what may be claimed about the users of a ledger, and what is not covered."""
+"""The local privacy statement: what users of a ledger are promised, and what is not covered."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _SEEDED = "NOT PRIVATE: the noise of some replies was drawn from a seeded genera
 
 @dataclass(frozen=True)
 class Account:
-    """What one user has paid."""
+    """The account of one user."""
 
     user: str
     replies: int  # charged
-    epsilon: float  # the sum of their prices
-    private: bool  # False if any was made with seeded noise
+    epsilon: float  # sum of the replies' prices
+    private: bool  # False if any reply has seeded noise
 
 
 @dataclass(frozen=True)
 class Device:
-    """Replies that were made in the same way."""
+    """Replies with equal settings of the randomiser."""
 
-    settings: Mapping[str, object]  # what the randomiser said of itself, public
+    settings: Mapping[str, object]  # the randomiser's public description
     epsilon: float  # price of one reply
     replies: int  # charged
 
@@ -63,8 +63,8 @@ class LocalStatement(Statement):
 
     cap: float  # epsilon that one user may spend in all
     spent: float  # the most that one user has spent
-    users: int  # who were charged
-    devices: tuple[Device, ...]  # how the replies were made
+    users: int  # number of charged users
+    devices: tuple[Device, ...]  # settings of the replies
 
     def to_dict(self) -> dict[str, object]:
         curators = {"remarks", "dataset", "n", "releases", "versions"}
@@ -72,7 +72,7 @@ class LocalStatement(Statement):
 
 
 def local_statement(accounts: Sequence[Account], devices: tuple[Device, ...], cap: float) -> LocalStatement:
-    """Return the statement of what users have paid, by which devices, of a cap for each."""
+    """Return the statement of users' charges, devices and cap."""
     private = all(account.private for account in accounts)
     spent = max((account.epsilon for account in accounts), default=0.0)
     replies = sum(device.replies for device in devices)

@@ -1,4 +1,4 @@
-"""What is public about the hybrid mechanism of :mod:`dptune.local.hybrid`: its windows. Standard library only."""
+"""The public windows of the hybrid mechanism of :mod:`dptune.local.hybrid`. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 30.0
-DUCHI_ONLY = 0.61  # up to this epsilon
-_CELLS, PARTS = 2**30, 2**60  # of the piecewise mechanism; of 1, in whole numbers
-_DOWN = 1 - 1e-12  # of e^epsilon: more than its rounding
+DUCHI_ONLY = 0.61  # only Duchi's mechanism up to this epsilon
+_CELLS, PARTS = 2**30, 2**60  # cells of the piecewise mechanism; whole-number unit of probability
+_DOWN = 1 - 1e-12  # factor on e^epsilon: more than its rounding error
 
 
 @dataclass(frozen=True)
 class Window:
-    """One mechanism: m cells, of which a window of k is likelier than the others, a to b."""
+    """A mechanism of m cells: each cell in a window of k has the weight a, each other cell b."""
 
     m: int
     k: int
@@ -23,23 +23,23 @@ class Window:
 
     @classmethod
     def of(cls, m: int, k: int, epsilon: float) -> Window:
-        """Return the window with a/b as near e^epsilon as whole numbers below it come."""
+        """Return the window with the largest a/b <= e^epsilon in whole numbers."""
         return cls(m, k, math.floor(math.exp(epsilon) * _DOWN * PARTS), PARTS)
 
     @property
     def total(self) -> int:
-        """The weight of all cells."""
+        """Return the weight of all cells."""
         return self.k * self.a + (self.m - self.k) * self.b
 
     @property
     def largest(self) -> float:
-        """The largest reply, in half widths of the interval."""
+        """Return the largest reply, in half widths of the interval."""
         gain = self.k * (self.a - self.b) / self.total
         return (self.m - 1) / (gain * (self.m - self.k))
 
     @property
     def in_the_middle(self) -> float:
-        """E[reply^2] of a window that lies in the middle, in half widths squared: variances of uniform cells."""
+        """Return E[reply^2] of a window in the middle, in half widths squared: variances of uniform cells."""
         cells, window = (self.m**2 - 1) / 12, (self.k**2 - 1) / 12
         outside = self.m * cells - self.k * window  # sum of squares of all cells but the window's
         centred = (self.k * self.a * window + self.b * outside) / self.total
@@ -67,12 +67,12 @@ def windows(epsilon: float) -> tuple[float, Window, Window]:
 
 
 def largest_reply(epsilon: float) -> float:
-    """Return the farthest that a reply lies from the middle, in half widths of the interval."""
+    """Return the largest distance of a reply from the middle, in half widths of the interval."""
     share, piecewise, duchi = windows(epsilon)
     return max(duchi.largest, piecewise.largest if share else 0.0)
 
 
 def largest_variance(epsilon: float) -> float:
-    """Return the largest variance of a reply, in half widths squared: at t = 0, and with both mechanisms at every t."""
+    """Return a reply's largest variance, in half widths squared; with both mechanisms it is the same at every t."""
     share, piecewise, duchi = windows(epsilon)
     return share * piecewise.in_the_middle + (1 - share) * duchi.largest**2

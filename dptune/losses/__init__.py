@@ -1,1 +1,1 @@
-"""What a person's loss is, and how the user's code is asked for it."""
+"""Per-person losses, and how the user's code computes them."""

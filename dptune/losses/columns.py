@@ -1,16 +1,16 @@
-"""A private column in the representation of a public one: numbers, or the values that public rows hold.
+"""A private column in the representation of a public one: numbers, or the values of public rows.
 
-What a column holds is read from public rows alone. A private cell is then read by itself, by
-:func:`dptune.privacy.seal.parsing.says`:
+Public rows alone determine a column's representation. :func:`dptune.privacy.seal.parsing.says` reads each private cell
+by itself:
 
     public column   a private cell becomes
     numbers         the number that it is or spells, in the public floating-point type
-    text            the first public value that says the same; else its text, a number in its shortest form
-    categories      the category that says the same
-    any             missing, if it says that it is: the public missing value where there is one
+    text            the equivalent first public value; else its text, a number in its shortest form
+    categories      the equivalent category
+    any             the public missing value, if the cell is missing
 
-"Says the same" means that ``says`` of both is equal, so 1, 1.0, "1" and "1.0" say the same, and so do "7" and "007": a
-public column with two of them, in which values repeat, is refused. Any other cell makes its own row unreadable.
+Cells are equivalent if ``says`` of both is equal: 1, 1.0, "1" and "1.0" are, and so are "7" and "007". A public column
+with two equivalent values, in which values repeat, is refused. Any other cell makes its own row unreadable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, says
 
 
 class Parsed(NamedTuple):
-    """A private column: its values, where a cell does not fit, and where one is missing, (n,) each."""
+    """A private column: its values, and where a cell does not fit or is missing, (n,) each."""
 
     values: Array
     unreadable: Mask
@@ -36,20 +36,20 @@ class Parsed(NamedTuple):
 
 
 class Column(ABC):
-    """What a public column holds."""
+    """The representation of a public column."""
 
     _example: Array  # (1,)
 
     @abstractmethod
     def parse(self, cells: Array) -> Parsed:
-        """Read private cells (n,), each by itself."""
+        """Read each private cell (n,) by itself."""
 
     @abstractmethod
     def example(self, odd: float | None) -> Array:
-        """Return the first public cell (1,); with ``odd`` (NaN, inf) one that is missing, or infinite."""
+        """Return the first public cell (1,), or with ``odd`` (NaN, inf) a missing or infinite one."""
 
     def unknown_values(self, values: Array) -> list[Any]:
-        """Return the texts and categories among values (n,) that no public row holds, where public rows share a few."""
+        """Return the texts and categories in values (n,) that no public row has, if public rows repeat a few values."""
         return []
 
 
@@ -69,12 +69,12 @@ class _Numbers(Column):
 
 
 class _Words(Column):
-    """Text, or categories: the values that public cells (m,) hold, and where they are text any other text, too."""
+    """Text or categories: the values of public cells (m,), and any other text if these are text."""
 
     def __init__(self, name: object, public: Array, categories: Sequence[Any] | None = None) -> None:
         self._open = categories is None
         cells = entries_of(public)
-        self._values: dict[Any, Any] = {}  # what a cell says -> the first public value that says it
+        self._values: dict[Any, Any] = {}  # says(cell) -> the first equivalent public value
         twins = False
         for value in (*(categories or ()), *cells):
             said = says(value)
@@ -103,7 +103,7 @@ class _Words(Column):
         return Parsed(values, unreadable, gap)
 
     def _written(self, what: Any) -> Any:
-        """What becomes of a cell that no public value equals."""
+        """Return the value for a cell that equals no public value."""
         if what is None:
             return None
         if isinstance(what, str) and self._open:
@@ -124,7 +124,7 @@ class _Words(Column):
 
 
 def column_of(name: object, public: Array, categories: Sequence[Any] | None = None) -> Column:
-    """Return what a public column (m,) holds; ``categories`` are those that its type lists."""
+    """Return the representation of a public column (m,); ``categories`` are those that its type lists."""
     said = [says(cell) for cell in entries_of(public)]
     if categories is not None:
         return _Words(name, public, categories)

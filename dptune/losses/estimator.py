@@ -1,4 +1,4 @@
-"""Per-example losses of a fitted estimator: a row on which it or the loss fails, or warns, tells of that row only."""
+"""Per-example losses of a fitted estimator: a row on which it or the loss fails affects only that row's loss."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
 
 
 class EstimatorLosses:
-    """A user's training function as one that returns losses: load, train, ask the model about the private examples.
+    """Wraps a user's training function as one that returns losses: load, train, predict on the private examples.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
@@ -84,17 +84,17 @@ class EstimatorLosses:
         *,
         trains_in_public: bool,
     ) -> None:
-        self._loss = as_loss(loss)  # refuses a metric that is no mean
+        self._loss = as_loss(loss)  # refuses a metric that is not a mean
         self._function, self.trains_in_public = function, trains_in_public
         self._private = PrivateExamples(function, data, rows, _own(self._loss))
 
     def __call__(self, argument: Any) -> Array:
-        """Return the losses of the model that is trained at ``argument`` (rows,)."""
+        """Return the losses (rows,) of the model trained at ``argument``."""
         return self.losses_of(self.train(argument))
 
     def train(self, argument: Any) -> Any:
         """Return the user's model."""
-        self._private.load()  # first: without them there is nothing to train for
+        self._private.load()  # first: without the examples, training is useless
         return self._function(argument)
 
     def losses_of(self, model: Any) -> Array:
@@ -103,7 +103,7 @@ class EstimatorLosses:
             return self.try_out(model).losses()
 
     def try_out(self, model: Any) -> _Asked:
-        """Refuse a model that does not answer one public row; in public, if its training is."""
+        """Refuse a model that does not answer one public row; the error is public if the training is."""
         self._private.load()
         try:
             with silence(trains=not self.trains_in_public):
@@ -115,11 +115,10 @@ class EstimatorLosses:
 
 
 class _Asked:
-    """A copy of a fitted model, as one loss asks it about private examples; the model itself is never asked.
+    """A copy of a fitted model that predicts on private examples for one loss; the original never sees them.
 
     Raises:
-        InputError: it cannot be copied, or does not give one public row one answer; says what is wrong with it, the
-            loss or ``like``.
+        InputError: the model cannot be copied, or does not give one public row one answer; the message names the fault.
     """
 
     def __init__(self, loss: NamedLoss, estimator: Any, examples: Examples) -> None:
@@ -128,8 +127,8 @@ class _Asked:
         self._table = table
         self._examples = examples
         self._name = type(estimator).__name__
-        self._usual: Array | None = None  # a public answer, of whose type and shape all others are under an own loss
-        _method(loss, estimator)  # refused before it is copied
+        self._usual: Array | None = None  # a public answer: with a user's loss, all others must have its type and shape
+        _method(loss, estimator)  # refuses before the copy
         model = copied(estimator)
         self._method, self._classes = _method(loss, model), _classes(loss, model)
         self._labels = None if self._classes is None else self._classes.tolist()
@@ -162,7 +161,7 @@ class _Asked:
             )
 
     def _try_out_loss(self, model: Any, output: Array, public: ParsedRows | None) -> None:
-        """Refuse a loss of the user's by what it says of answers to a few public rows, or to the one that was asked."""
+        """Refuse a user's loss by its values on the answers to a few public rows, or to the given one."""
         if public is not None:
             odd = public.unreadable | public.infinite | public.gaps.any(axis=1)
             rows = np.flatnonzero(~odd)[:PAIRED]
@@ -172,7 +171,7 @@ class _Asked:
             raise InputError(f"{mistake} Nothing was charged for this model.")
 
     def losses(self) -> Vector:
-        """Steps 2 to 5 of :func:`estimator_losses`: whatever is raised here is private."""
+        """Run steps 2 to 5 of :func:`estimator_losses`; every error raised here is private."""
         output, failing = _without_bad_rows(
             lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
         )
@@ -183,12 +182,12 @@ class _Asked:
         return np.full(len(failing), np.nan) if losses is None else np.where(failing, np.nan, losses)
 
     def _loss_of(self, y: Array, output: Array) -> Vector | None:
-        """The losses of m private rows, None if their function fails."""
+        """Return the losses of m private rows, or None if their function fails."""
         losses = quietly(lambda y: self._loss(y, output, labels=self._labels), y)
         return None if isinstance(losses, BaseException) else losses
 
     def _refused(self) -> Mask:
-        """Rows (n,) that the model is not asked for: unreadable, or with a cell on which a public row makes it fail."""
+        """Return the rows (n,) to leave out: unreadable ones, and rows with cells that make the model fail in public."""
         table = self._table
 
         def fails(odd: float, columns: Indices | slice) -> bool:
@@ -210,16 +209,16 @@ class _Asked:
         return refused
 
     def _ask(self, rows: Any, m: int) -> Array | None:
-        """What the model says of m rows, None if it fails."""
+        """Return the model's answers for m rows, or None if it fails."""
         return self._ask_of(lambda: rows, m)
 
     def _ask_of(self, build: Callable[[], Any], m: int) -> Array | None:
-        """What the model says of m private rows, None if it fails, or if they cannot be built, as of Arrow strings."""
+        """Return the model's answers for m private rows, or None if it fails or the rows cannot be built."""
         output = _read(quietly(lambda build: self._method(build()), build))
         return output if self._fits(output, m) else None
 
     def _checked(self, output: Any) -> Array:
-        """Return what the model says of one public row, if it is one answer."""
+        """Return the model's answer for one public row, if there is exactly one."""
         array = _read(output)
         loss = self._loss
         k = len(self._labels or ())
@@ -238,7 +237,7 @@ class _Asked:
         )
 
     def _fits(self, output: Array | None, m: int) -> bool:
-        """Tell whether it can be the answers to m rows: their number, shape and kind, which one row may spoil."""
+        """Return whether the output has the number, shape and kind of answers to m rows; one row may spoil these."""
         if output is None or output.shape[:1] != (m,):
             return False
         own = not is_named(self._loss)
@@ -255,18 +254,18 @@ class _Asked:
 
 
 def _own(loss: NamedLoss) -> Callable[..., Any] | None:
-    """Return the function of a loss of the user's."""
+    """Return the function of a user's loss."""
     return None if is_named(loss) else loss.function
 
 
 def columns_of(estimator: Any) -> int | None:
-    """Return how many columns the model was fitted on, if it says so."""
+    """Return the number of columns on which the model was fitted, if it has one."""
     d = getattr(estimator, "n_features_in_", None)
     return d if isinstance(d, int) else None
 
 
 def _same_kind(a: Array, b: Array) -> bool:
-    """Tell whether answers have one type, texts of whatever length, and rows of one shape."""
+    """Return whether answers have one type (texts of any length) and rows of one shape."""
     return a.shape[1:] == b.shape[1:] and (a.dtype == b.dtype or a.dtype.kind == b.dtype.kind in "US")
 
 
@@ -287,14 +286,14 @@ def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
 
 
 def _classes(loss: NamedLoss, estimator: Any) -> Array | None:
-    """The labels (k,) in the order of the estimator's columns, or None for a loss without labels."""
+    """Return the labels (k,) in the order of the estimator's columns, or None for a loss without labels."""
     if not loss.uses_labels:
         return None
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         raise InputError(f"{loss.name} needs a fitted classifier; this {type(estimator).__name__} has no classes_")
     labels = np.asarray(classes)
-    label_codes(labels, labels.tolist())  # refuses labels that cannot be told apart
+    label_codes(labels, labels.tolist())  # refuses labels that are equivalent
     return labels
 
 
@@ -307,7 +306,7 @@ def _seems_unfitted(estimator: Any) -> bool:
 
 
 def _read(output: Any) -> Array | None:
-    """An array; of objects (m,), whether they are a matrix may be due to one of them. None for what was raised."""
+    """Return an array, or None for an error; objects become (m,), as one may decide whether they form a matrix."""
     array = None if isinstance(output, BaseException) else as_array(output)
     return entries_of(array) if array is not None and array.dtype.kind == "O" and array.ndim > 1 else array
 
@@ -316,17 +315,17 @@ def _is_unfitted(result: Any) -> bool:
     return any(c.__name__ == "NotFittedError" for c in type(result).__mro__)
 
 
-COLUMNS = 64  # asked for one by one, or in as many groups of neighbours: public, unlike the columns with gaps
-PAIRED = 4  # public rows, with whose answers a loss of the user's is tried out
-FEW = 16  # rows: if one of them fails, so many do that halving would ask for most rows many times
+COLUMNS = 64  # tried one by one, or in as many groups of neighbours; public, unlike the columns with gaps
+PAIRED = 4  # public rows whose answers test a user's loss
+FEW = 16  # rows: if one of so few fails, halving would read most rows many times
 
 
 def _without_bad_rows(ask: Callable[[Indices], Array | None], failing: Mask) -> tuple[Array | None, Mask]:
-    """The answers to n rows, and which rows fail (n,): those given, and those that fail on their own.
+    """Return the answers to n rows, and which rows fail (n,): the given ones, and those that fail alone.
 
-    Another row takes the place of a failing one, so that the call keeps its shape. Asking the others one by one instead
-    would change the rounding of everybody's result (matrix-vector for matrix-matrix products), and with it n losses at
-    once. No answers if all fail, or the others do together.
+    Another row replaces a failing one, so that the call keeps its shape. Single calls would change the rounding of all
+    n losses (matrix-vector instead of matrix-matrix products). There are no answers if all rows fail, or if the others
+    fail together.
     """
 
     def ask_all() -> Array | None:

@@ -1,4 +1,4 @@
-"""Private examples on their way in: loaded once a process, checked, and read once into what models are asked about."""
+"""The input of private examples: loaded once per process, checked, and read once into the form that models take."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples:
-    """Private examples as they were read.
+    """Private examples after reading.
 
     Attributes:
-        rows: as a model is given them.
+        rows: the rows in the form that models take.
         answers: (n,), private.
         public: a few public rows of the same columns, or None.
     """
@@ -40,9 +40,9 @@ class Examples:
     _by_classes: dict[object, tuple[Array, Mask]] = field(default_factory=dict)
 
     def read_as(self, classes: Array | None) -> tuple[Array, Mask]:
-        """Return the answers (n,) as numbers, or as labels of these classes (k,), and where a label is unknown (n,).
+        """Return the answers (n,) as numbers or as labels of these classes (k,), and where a label is unknown (n,).
 
-        In the place of an unknown label stands a known one. Answers are read once for all models of these classes.
+        A known label replaces an unknown one. Answers are read once for all models of these classes.
         """
         key = None if classes is None else (classes.dtype, *classes.tolist())
         if key not in self._by_classes:
@@ -56,10 +56,11 @@ class Examples:
 
     @classmethod
     def of(cls, data: Rows, columns: int | None = None) -> Examples:
-        """Read examples; ``columns`` of a list of rows without ``like``, as a model says.
+        """Read examples; ``columns`` is the model's number of columns, for a list of rows without ``like``.
 
         Raises:
-            InputError: X needs ``like``, y is not an array, or the shapes do not match. No private cell decides it.
+            InputError: X needs ``like``, y is not an array, or the shapes do not match. The error depends on no private
+            cell.
         """
         return readable("X, y or like=", lambda *_: cls._of(data, columns), data.X, data.y, data.like)
 
@@ -75,13 +76,13 @@ class Examples:
 
 
 class PrivateExamples:
-    """The ``data=`` of a user's function; a copy in another process loads it there.
+    """The ``data=`` of a user's function; a copy in another process loads the examples there.
 
     Args:
-        function: that trains; it must not reach the examples.
+        function: the training function; it must not reach the examples.
         data: the examples, or a function that loads them.
-        rows: how many they are.
-        loss: the loss function, which must not reach them either: a person's loss depends on that person's row only.
+        rows: number of examples.
+        loss: the loss function, which must not reach them: a person's loss depends on that person's row only.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class PrivateExamples:
     ) -> None:
         self._function, self._data, self._rows, self._loss = function, data, rows, loss
         self._loaded: Rows | None = None
-        self._given = Rows(None, None)  # as they were given, to be compared in memory
-        self._read: dict[int | None, Examples] = {}  # by the number of columns, where only a model says it
+        self._given = Rows(None, None)  # the given objects, to compare memory
+        self._read: dict[int | None, Examples] = {}  # by the number of columns, if only a model determines it
         self._loading = ForkSafeLock()
         if callable(data):
             refuse_reachable(function, data)
@@ -102,7 +103,7 @@ class PrivateExamples:
             self.load()
 
     def load(self) -> Rows:
-        """Return the examples as they were given; what can be read without a model is read."""
+        """Return the given examples; read them if that needs no model."""
         with self._loading, nullcontext() if self._loaded is not None else silence():
             if self._loaded is None:
                 given = _as_rows(_load(self._data) if callable(self._data) else self._data)
@@ -112,7 +113,7 @@ class PrivateExamples:
             return self._loaded
 
     def refuse_model(self, model: Any) -> None:
-        """Refuse a model that holds the examples: whoever gets the model would get them."""
+        """Refuse a model that holds the examples: its recipient would get them."""
         given = self._given
         refuse_shared(given.X, given.y, **{f"the {type(model).__name__}": model})
 
@@ -132,7 +133,7 @@ class PrivateExamples:
         raise ObjectiveRefused(mistake)
 
     def read(self, columns: int | None) -> Examples:
-        """Return the examples for a model that was fitted on so many columns, if it says so."""
+        """Return the examples for a model that was fitted on ``columns`` columns, if known."""
         data = self.load()
         wanted = columns if needs_columns(data.X, data.like) else None
         if wanted not in self._read:
@@ -167,8 +168,8 @@ def _as_rows(data: Any) -> Rows:
 
 
 def _checked(examples: Rows, rows: int) -> Rows:
-    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
-    y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
+    """Return X, and y as an array, if they have this number of rows; all checks are public."""
+    y = as_array(examples.y)  # once: an unreadable y must not fail in every charged trial
     if y is None:
         raise ObjectiveRefused(
             f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "

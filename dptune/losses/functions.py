@@ -1,14 +1,14 @@
-"""Losses of single people: pure functions from answers and predictions to one number per person.
+"""Per-person losses: pure functions from answers and predictions to one number per person.
 
 Notation: n people, k classes; y (n,) the private answers; every result is a float64 vector (n,),
 in the units of the loss (squared_error: units of y squared; log_loss: nats).
 
 Entry i of a result depends on entry i of the arguments only, which is what makes the mean over people
-a query of bounded sensitivity. Since y is private, no *value* can raise or warn: a prediction that is not
-finite, an answer that is not a number and a label that is not in `labels` give NaN or inf at that entry,
-which the privatizer later replaces by the upper clip. What raises `InputError` is public: shapes and settings.
-An array's dtype is not: one person's "?" turns a column of numbers into text. So lists and arrays that do not hold
-numbers are read entry by entry ("1.5" is the number 1.5), or row by row against the public number of labels.
+a query of bounded sensitivity. Since y is private, no *value* can raise or warn. A prediction that is not finite, an
+answer that is not a number and a label outside `labels` give NaN or inf at that entry. The privatizer later replaces
+these by the upper clip. `InputError` depends on public facts only: shapes and settings. An array's dtype is private:
+one person's "?" turns a column of numbers into text. So lists and arrays that do not hold numbers are read entry by
+entry ("1.5" is the number 1.5), or row by row against the public number of labels.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequen
 
 
 def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vector], Vector]) -> Vector:
-    """rho(y - prediction), (n,)."""
+    """Return rho(y - prediction), (n,)."""
     a, b = _numbers(y, "y", ndim=1), _numbers(prediction, "prediction", ndim=1)
     _same_length(a, b, "prediction")
     with np.errstate(all="ignore"):
@@ -139,7 +139,7 @@ def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vec
 
 
 def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]) -> tuple[Indices, Vector, Mask]:
-    """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
+    """Return codes (n,) of y, proba as (n, k), and where both are valid (n,)."""
     codes = label_codes(y, labels)
     p = _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
@@ -155,14 +155,14 @@ def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[An
 
 
 def _rows_of_numbers(array: Array, k: int) -> Vector:
-    """proba as float64; of objects each row is read by itself, as k numbers or NaN: (n, k)."""
+    """Return proba (n, k) as float64; rows of objects are read one by one, as k numbers or NaN."""
     if array.dtype.kind == "O" and array.ndim == 1:
         return np.array([_row(entry, k) for entry in array], dtype=np.float64).reshape(-1, k)
     return _numbers(array, "proba")
 
 
 def _row(entry: Any, k: int) -> list[float]:
-    """k numbers; of two labels also P(labels[1]) alone; NaN for anything else."""
+    """Return k numbers, also from P(labels[1]) alone for two labels; NaN for anything else."""
     width = attempt(len, entry, failed=None)
     if width is None and k == 2:
         p = number(entry)
@@ -172,10 +172,10 @@ def _row(entry: Any, k: int) -> list[float]:
 
 
 def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Indices:
-    """Index in `labels` of each entry, (n,); -1 where it is not one of them.
+    """Return the index in `labels` of each entry, (n,); -1 for other labels.
 
-    The numbers 1 and 1.0 and the texts "1" and "1.0" are one label, whichever of them is the public one: what the
-    others' labels look like may depend on one person's.
+    The numbers 1 and 1.0 and the texts "1" and "1.0" are one label: the form of everybody's labels may depend on one
+    person's.
     """
     index: dict[Any, int] = {}
     try:
@@ -192,11 +192,11 @@ def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Ind
     return np.array([codes[e] if type(e) in _PLAIN else codes.of(e) for e in entries], dtype=np.intp)
 
 
-_PLAIN = frozenset((bool, int, float, str, bytes, type(None)))  # equal ones say the same
+_PLAIN = frozenset((bool, int, float, str, bytes, type(None)))  # equal values of these types are equivalent
 
 
 class _Codes(dict[Any, int]):
-    """What has been read of plain entries: equal ones are read once. ``index`` has the labels by what they say."""
+    """A cache of the codes of plain entries; ``index`` maps ``says(label)`` to its code."""
 
     def __init__(self, index: dict[Any, int]) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ def _unequal(a: Any, b: Any) -> float:
 
 
 def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vector:
-    """A float64 copy; entries that are not numbers become NaN."""
+    """Return a float64 copy; entries that are not numbers become NaN."""
     array = _array(values, name)
     if ndim == 1:
         _vector(array, name)
@@ -236,9 +236,9 @@ def _inside_0_1(name: str, value: object) -> float:
 
 
 def _array(values: npt.ArrayLike, name: str) -> Array:
-    """An array of the caller's own dtype; a sequence without one becomes objects (n,), and so does a matrix of objects.
+    """Return an array of the caller's dtype; sequences without one and matrices of objects become objects (n,).
 
-    Rows of objects make a matrix if all are alike and a vector if one is not: whether they do is private.
+    Rows of objects make a matrix if all are alike and a vector if one is not: that difference is private.
     """
     array = as_array(values)
     if array is None:

@@ -1,4 +1,4 @@
-"""Models that are no scikit-learn estimators, asked for answers as if they were: boosters and PyTorch modules.
+"""Adapters that give boosters and PyTorch modules the interface of scikit-learn estimators.
 
 Example::
 
@@ -28,7 +28,7 @@ from dptune.errors import InputError
 
 
 class _Answers:
-    """What both have: labels in the order of the columns, and predictions made of answers."""
+    """The base of both adapters: labels in the order of the columns, and predictions computed from answers."""
 
     def __init__(self, labels: Sequence[Any] | None) -> None:
         if labels is not None:
@@ -38,11 +38,11 @@ class _Answers:
         raise NotImplementedError
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n, k), or (n,) of the second of two labels."""
+        """Return probabilities (n, k), or (n,) of the second of two labels."""
         return self._answers(X)
 
     def predict(self, X: Any) -> Array:
-        """Labels (n,), or numbers (n,) of a model without labels."""
+        """Return labels (n,), or numbers (n,) of a model without labels."""
         answers = self._answers(X)
         if not hasattr(self, "classes_"):
             return answers.reshape(len(answers)) if answers.shape[1:] == (1,) else answers
@@ -77,13 +77,13 @@ class BoosterModel(_Answers):
 
     def _answers(self, X: Any) -> Array:
         booster = self._booster
-        if self._linear:  # neither predicts in place nor keeps its iterations
+        if self._linear:  # gblinear neither predicts in place nor keeps its iterations
             import xgboost
 
             return np.asarray(booster.predict(xgboost.DMatrix(X), validate_features=False))
         if not self._xgboost:
             return np.asarray(booster.predict(X))
-        best = getattr(booster, "best_iteration", None)  # of a booster that was stopped early
+        best = getattr(booster, "best_iteration", None)  # set if the booster was stopped early
         rounds = (0, 0 if best is None else best + 1)
         return np.asarray(booster.inplace_predict(X, iteration_range=rounds))
 
@@ -133,7 +133,7 @@ class TorchModel(_Answers):
 
 @contextmanager
 def _evaluating(module: Any) -> Iterator[None]:
-    """Evaluation mode for a while: no dropout, and batch normalisation by the statistics of training."""
+    """Set evaluation mode temporarily: no dropout, and batch normalisation with the statistics of training."""
     parts = module.modules() if hasattr(module, "modules") else ()
     training = [part for part in parts if part.training]
     for part in training:

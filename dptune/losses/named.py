@@ -1,4 +1,4 @@
-"""From the names users know to per-example losses, and what is refused because one person has no bounded share.
+"""Named per-example losses, and the metrics that are refused because one person's influence is unbounded.
 
 A metric can be released when it is a mean over people of a loss that depends on one person and the model.
 Everything else (ranks, ratios of counts, roots, K-fold scores) is refused here with a reason and an alternative,
@@ -135,7 +135,7 @@ _REPORTED |= {"rmse", "root_mean_squared_error"}
 
 
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:
-    """Return what a clip wider than the loss can be costs; "" if it is not, or the loss knows no end."""
+    """Return a warning about a clip that is wider than the loss's range; "" if it is not, or the range is unbounded."""
     named = None if loss is None else as_loss(loss)
     if named is None or width <= named.most * (1 + 1e-9):
         return ""
@@ -146,7 +146,7 @@ def too_wide(loss: str | NamedLoss | None, width: float) -> str:
 
 
 def is_named(loss: NamedLoss) -> bool:
-    """Tell whether it is dptune's own function, or takes answers of the shape that those take."""
+    """Return whether the function is dptune's, or takes answers of the same shape."""
     known = _BY_NAME.get(loss.name)
     return loss.checked or (known is not None and getattr(loss.function, "func", loss.function) is known.function)
 
@@ -170,13 +170,13 @@ def per_example_loss(name: str, **options: float) -> NamedLoss:
 
 
 def as_loss(loss: str | NamedLoss) -> NamedLoss:
-    """The loss of a name, or a loss as it is; anything else is refused as :func:`per_example_loss` does."""
+    """Return the loss of a name, or a given loss; refuse all else like :func:`per_example_loss`."""
     return loss if isinstance(loss, NamedLoss) else per_example_loss(loss)
 
 
 def _refusal(name: object) -> InputError:
     called = name if isinstance(name, str) else getattr(getattr(name, "_score_func", name), "__name__", "")
-    stem = called.removeprefix("neg_")  # of a scorer or a metric of scikit-learn, too
+    stem = called.removeprefix("neg_")  # the name may be of a scorer or metric of scikit-learn
     for refused, (reason, alternative) in _REFUSED.items():
         if stem == refused or stem.startswith(f"{refused}_"):
             later = " Of the final model dptune.report releases it." if refused in _REPORTED else ""

@@ -1,8 +1,8 @@
-"""A loss of the user's, tried out in public: on pairs of an answer and of what a model says of a public row.
+"""Tests of a user's loss in public, on pairs of an answer and a model's prediction for a public row.
 
 Its i-th entry must depend on the i-th answer and prediction only. A loss that ranks people, or subtracts their mean,
-lets one person move everybody's loss. What shows on a few public pairs is refused. What does not show there is the
-user's part of the promise.
+lets one person move everybody's loss. Violations on a few public pairs are refused. For all else, the guarantee depends
+on the user.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dptune.losses.steady import alike
 from dptune.privacy.seal.parsing import numbers
 from dptune.privacy.seal.silence import quietly
 
-_ANSWERS = 3  # that are paired with each public prediction
+_ANSWERS = 3  # answers that are paired with each public prediction
 
 
 def mistake_of(loss: NamedLoss, model: Any, classes: Array | None, predictions: Array) -> str:
-    """Return what is wrong with a loss, in words; "" if nothing shows.
+    """Return a loss's fault in words; "" if none is found.
 
     Args:
-        loss: whose function is the user's.
+        loss: a loss with a user's function.
         model: the fitted estimator.
         classes: (k,) labels of the model; None for a loss without labels.
-        predictions: (m, ...) what the model says of public rows.
+        predictions: (m, ...) the model's outputs for public rows.
     """
     answers = _as_private_ones(model, predictions) if classes is None else classes[:_ANSWERS]
     y = np.repeat(answers, len(predictions))
@@ -61,7 +61,7 @@ def mistake_of(loss: NamedLoss, model: Any, classes: Array | None, predictions: 
 
 
 def _as_private_ones(model: Any, predictions: Array) -> Vector:
-    """Answers as a loss without labels gets them: float64, NaN for what is no number."""
+    """Return answers as losses without labels receive them: float64, NaN for all that is not a number."""
     classes = attempt(lambda: np.asarray(model.classes_), failed=None)
     if classes is not None and classes.ndim == 1:
         return np.append(numbers(classes[:_ANSWERS])[0], np.nan)

@@ -1,8 +1,8 @@
-"""Private rows in a public representation: what a cell holds may depend on that cell, its dtype may not.
+"""Private rows in a public representation: a cell's value is private, its dtype is public.
 
-Rows are read once, cell by cell, into a :class:`ParsedRows`, in the representation that public facts call for: numbers
-(float64), or whatever the public rows ``like`` hold (`dptune.losses.columns`). A cell that does not fit makes its own
-row unreadable, and no other. What a model is given is a copy, in every call.
+Rows are read once, cell by cell, into a :class:`ParsedRows`, in the representation that public facts determine: numbers
+(float64), or the types of the public rows ``like`` (`dptune.losses.columns`). A cell that does not fit makes only its
+own row unreadable. A model gets a copy in every call.
 
     data = Rows(X_val, y_val, like=X_train)     # a data frame, texts, float32
     data = (X_val, y_val)                       # numbers
@@ -46,12 +46,12 @@ class Rows:
 
 
 class ParsedRows:
-    """Rows in a public representation, as a model is given them.
+    """Rows in a public representation, in the form that models take.
 
     Attributes:
-        unreadable: rows (n,) with a cell that does not fit, or that are no row at all; a model is never asked for them.
-        gaps: missing values (n, k), and infinite: rows (n,) with one. Most models fail on a batch with one of them.
-        synthetic_counts: whether a model must answer a made-up row; False where its container cannot be made up.
+        unreadable: rows (n,) with a cell that does not fit, or that are not rows; a model never gets them.
+        gaps, infinite: missing values (n, k), and rows (n,) with an infinite value. Most models fail on such a batch.
+        synthetic_counts: whether a model must answer a synthetic row; False if its container cannot be built.
     """
 
     synthetic_counts = True
@@ -64,7 +64,7 @@ class ParsedRows:
         return len(self.unreadable)
 
     def take(self, rows: Indices) -> Any:
-        """Return the rows of these indices, which the model may change: a copy, also of a row taken twice."""
+        """Return a copy of the rows of these indices, which the model may change."""
         raise NotImplementedError
 
     def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
@@ -72,7 +72,7 @@ class ParsedRows:
         raise NotImplementedError
 
     def unknown_values(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
-        """Yield, for each text that no public row holds, the rows (n,) with it, and what makes a public row with it."""
+        """Yield, for each text that no public row has, the rows (n,) with it, and a maker of a public row with it."""
         return iter(())
 
 
@@ -100,16 +100,16 @@ class _Numbers(ParsedRows):
 
 
 class _Sparse(ParsedRows):
-    """A compressed sparse matrix (n, d) of one floating-point type; columns of missing values are not told apart."""
+    """A compressed sparse matrix (n, d) of one floating-point type; missing values are not tracked by column."""
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(X.shape[0], 1)
         kind = getattr(like, "dtype", np.dtype(np.float64))
         entries = X.tocoo(copy=True)
-        # complex numbers, too, beside one that is not real
+        # complex numbers, too, if one entry is not real
         entries.data, odd = numbers_in(kind if kind.kind == "f" else np.dtype(np.float64), entries.data)
         self.unreadable[entries.row[odd]] = True
-        self._X = entries.tocsr()  # sums entries of one place
+        self._X = entries.tocsr()  # sums duplicate entries
         row = np.repeat(np.arange(X.shape[0]), np.diff(self._X.indptr))
         self.infinite[row[np.isinf(self._X.data)]] = True
         self.gaps[row[np.isnan(self._X.data)]] = True
@@ -143,7 +143,7 @@ class _Texts(ParsedRows):
 
 
 class _Columns(ParsedRows):
-    """Columns of a data frame, or of an array of objects, each of a kind of its own."""
+    """Columns of a data frame, or of an array of objects, each with its own representation."""
 
     def __init__(self, X: list[Array], like: list[Column], rebuilt: _Rebuilt) -> None:
         super().__init__(len(X[0]))
@@ -174,7 +174,7 @@ class _Columns(ParsedRows):
 
 
 class _Foreign(ParsedRows):
-    """A container that chose its dtype itself, such as a tensor, or what has shape and rows by position."""
+    """Any other container with a fixed dtype, such as a tensor, or with a shape and rows by position."""
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(int(X.shape[0]))
@@ -191,16 +191,16 @@ class _Foreign(ParsedRows):
 
 
 def needs_columns(X: Any, like: Any) -> bool:
-    """Tell whether only a model can say how many columns X has: of a list or a vector of rows, without ``like``."""
+    """Return whether only a model determines X's number of columns: a list or vector of rows without ``like``."""
     return like is None and (_is_listed(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1))
 
 
 def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
-    """Read private rows as public facts say: ``like``, or numbers in ``d`` columns.
+    """Read private rows in a public representation: that of ``like``, or numbers in ``d`` columns.
 
     Raises:
         InputError: the type of X needs ``like``, a list of rows needs it or ``d``, or shapes or columns differ from
-            those of ``like``. Depends on types, shapes and names of columns only.
+            those of ``like``. The error depends on types, shapes and names of columns only.
     """
     if _is_frame(X) or _is_frame(like):
         return _frame(X, like)
@@ -220,7 +220,7 @@ def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
 
 
 def _public(like: Any) -> Array | None:
-    """Public rows as numbers, or as objects where any of them is text."""
+    """Return public rows as numbers, or as objects if any cell is text."""
     if like is None:
         return None
     array = np.array(like, dtype=object) if _is_listed(like) else np.asarray(like)
@@ -239,7 +239,7 @@ def _public(like: Any) -> Array | None:
 
 
 def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
-    """An array (n, ...); of a list, or a vector of rows, row by row: a row of another length spoils itself only."""
+    """Return an array (n, ...); rows of lists are read one by one, so that a wrong length spoils only its row."""
     if isinstance(X, np.ndarray) and (X.ndim > 1 or X.dtype.kind != "O"):
         if X.ndim < 2 or shape not in (None, X.shape[1:]):
             raise InputError(f"X has shape {X.shape}; allowed: (n, {', '.join(map(str, shape or ('d',)))})")
@@ -297,7 +297,7 @@ def _is_frame(X: Any) -> bool:
 
 
 def _plain(X: Any) -> Any:
-    """Without the index of a series, and without a mask."""
+    """Return the values without a series' index or a mask."""
     if isinstance(X, np.ma.MaskedArray):
         return as_array(X)
     return np.asarray(X, dtype=object) if hasattr(X, "iloc") and getattr(X, "ndim", None) == 1 else X

@@ -1,8 +1,8 @@
-"""Whether a model answers a public row alike, whoever else is in the call and however often it was called.
+"""Checks that a model's answer to a public row is independent of other rows and of earlier calls.
 
-The guarantee of per-example losses needs that: an imputer that draws at random, a scaler that is fitted to the rows it
-is given or a layer of batch normalisation in training mode lets one person's row move everybody's loss. What shows on a
-few public rows is refused in public. What does not show there is the user's part of the promise.
+The guarantee of per-example losses needs that. One person's row moves everybody's loss through a random imputer, a
+scaler that is fitted at prediction, or batch normalisation in training mode. Violations on a few public rows are
+refused in public. For all else, the guarantee depends on the user.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dptune.losses.rows import ParsedRows, read_rows
 from dptune.privacy.seal.parsing import numbers
 
 Answers: TypeAlias = Callable[[Any, int], Array | None]
-_LOOKED_AT, _ROWS = 256, 4  # public rows that are looked through, and of each kind a model is asked about
-_ROUNDING = 1e-4  # of the largest answer: what threads that add in another order may change in single precision
+_LOOKED_AT, _ROWS = 256, 4  # public rows that are searched, and rows of each kind that a model predicts
+_ROUNDING = 1e-4  # share of the largest answer: rounding of threads in single precision
 
 
 def specimens(table: ParsedRows, like: Any) -> ParsedRows | None:
-    """A few public rows as a table: the first of ``like``; or of made-up cells, all alike. None: there are none.
+    """Return a few public rows as a table, the first of ``like`` or equal synthetic ones; None if there are none.
 
     Args:
-        table: the private rows, of which the public shape and container are used only.
+        table: the private rows; only their public shape and container are used.
         like: public rows, or None.
     """
     if like is not None:
@@ -43,10 +43,10 @@ def specimens(table: ParsedRows, like: Any) -> ParsedRows | None:
 
 
 def depends_on_others(ask: Answers, public: ParsedRows) -> bool:
-    """Tell whether answers to public rows move when another row of the call is replaced, or when they are asked again.
+    """Return whether answers to public rows change when another row is replaced, or in a second call.
 
-    Shape and positions stay the same, so that rounding does. The model is asked about rows with missing values among
-    them, and without; where it fails nothing is told.
+    Shape and positions stay the same, and so does rounding. The model predicts rows with and without missing values;
+    the answer is False if it fails.
 
     Args:
         ask: (rows, m) -> answers (m, ...), or None if the model fails.
@@ -64,7 +64,7 @@ def depends_on_others(ask: Answers, public: ParsedRows) -> bool:
 
 
 def _moves(ask: Answers, public: ParsedRows, rows: list[int], last: int) -> bool:
-    """Tell whether answers to the other rows move when the first one is replaced; False where the model fails."""
+    """Return whether answers to the other rows change when the first one is replaced; False if the model fails."""
     before = ask(public.take(np.array(rows)), len(rows))
     after = None if before is None else ask(public.take(np.array([last, *rows[1:]])), len(rows))
     return before is not None and after is not None and not alike(before[1:], after[1:])
@@ -77,7 +77,7 @@ def _first(like: Any) -> ParsedRows:
 
 
 def alike(a: Array, b: Array) -> bool:
-    """Tell whether answers (m, ...) are the same numbers, but for rounding, and the same texts."""
+    """Return whether answers (m, ...) are the same numbers up to rounding, and the same texts."""
     texts = [(p, q) for p, q in zip(a.ravel(), b.ravel(), strict=False) if isinstance(p, str)]
     if a.shape != b.shape or any(p != q for p, q in texts):
         return False
@@ -88,5 +88,5 @@ def alike(a: Array, b: Array) -> bool:
 
 
 def _as_numbers(answers: Array) -> npt.NDArray[np.float64]:
-    """Answers as numbers, NaN where there is none; rows of objects as rows, if they are of one length."""
+    """Return answers as numbers, or NaN; rows of objects become a matrix if their lengths are equal."""
     return attempt(lambda: np.array(answers.tolist(), dtype=np.float64), failed=numbers(answers)[0])

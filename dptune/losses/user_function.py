@@ -1,18 +1,17 @@
-"""The user's function between two things that must not see what is private: a framework and its storage.
+"""Calls of the user's function, which hide private values from a framework and its storage.
 
-**With ``loss=`` and ``data=``** the function is the public half. It trains on public data and returns a model: whatever
-it raises is an ordinary failure, and :func:`call_guarded` lets it through with its traceback; nothing has been read or
-paid then. The private half is dptune's: it asks the model for the losses of the private rows. A row that fails does so
-alone, and whatever else is raised there becomes a failed evaluation for everybody. A function that trains on private
-people says so (``training="private"``), and nothing of what it raises is shown.
+**With ``loss=`` and ``data=``** the function is the public half. It trains on public data and returns a model. Its
+errors are ordinary failures, which :func:`call_guarded` passes on with their traceback; nothing was read or charged
+then. The private half is dptune's: it computes the losses of the private rows with the model. A failing row fails
+alone, and any other error there becomes a failed evaluation for everybody. If a function trains on private people
+(``training="private"``), none of its errors is shown.
 
-**A function that returns the losses itself** sees private data throughout, so nothing that it raises is logged or
-raised. What no guard can do: if *one person's record* decides whether it raises, it moves everybody's loss, and no
-noise scaled to one person covers that. The promise needs functions whose i-th loss depends on person i alone.
+**A function that returns the losses itself** sees private data throughout, so its errors are neither logged nor raised.
+No guard helps if *one person's record* decides whether it raises: that moves everybody's loss, which noise scaled to
+one person does not cover. The guarantee needs functions whose i-th loss depends on person i alone.
 
-Public mistakes raise: what dptune itself refuses by shapes, types and settings, in ``take`` or of the model.
-``data=`` may be a function that loads the examples. If it fails there is nothing to train for: that is a public
-mistake of which the type is told, and nothing is paid.
+Public mistakes raise: dptune's refusals by shapes, types and settings, in ``take`` or of the model. ``data=`` may be a
+function that loads the examples. Its failure is a public mistake: the error shows its type, and nothing is charged.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """How a call of the user's function ended: with losses, with a public error, or, having neither, as a failure.
+    """The outcome of a call of the user's function: losses, a public error, or, with neither, a failure.
 
     Attributes:
-        losses: what was made of them; None: there are none.
+        losses: the result of ``take``; None if there is none.
         error: a public mistake or an interrupt.
-        stopped: it failed by saying that it was told to stop; whether it was is for the caller to say.
+        stopped: the function claims that it stopped on request; the caller must check the claim.
     """
 
     losses: T | None = None
@@ -49,7 +48,7 @@ class Outcome(Generic[T]):
     stopped: bool = False
 
     def or_raise(self) -> T | None:
-        """Return the losses, None of a failure, or raise the error; no frame of it ever held a private value."""
+        """Return the losses, or None for a failure, or raise the error; its frames never held a private value."""
         if self.error is not None:
             raise self.error
         return self.losses
@@ -58,15 +57,15 @@ class Outcome(Generic[T]):
 def call_guarded(
     function: Function, argument: Any, take: Callable[[Any], T], stops: type[Exception] | tuple[()] = ()
 ) -> Outcome[T]:
-    """Call the user's function and say how it ended; of what its private half raised nothing is known.
+    """Call the user's function and return its outcome, which hides errors of its private half.
 
     Args:
-        function, argument: what is called, and with what.
-        take: makes of the losses what is returned.
-        stops: what a function raises that heeds a request to stop.
+        function, argument: the function to call, and its argument.
+        take: turns the losses into the result.
+        stops: errors with which a function obeys a request to stop.
 
     Raises:
-        Exception: what the public half raised, training with ``loss=`` and ``data=``; let it through, nothing is paid.
+        Exception: the error of public training with ``loss=`` and ``data=``; pass it on, as nothing was charged.
     """
     try:
         losses = _private_half(function, argument)
@@ -78,8 +77,8 @@ def call_guarded(
         raise
     except BaseException:  # noqa: BLE001 - SystemExit and panics are failures, wherever they come from
         return Outcome()
-    heeded = () if _trains_in_public(function) else stops  # in public the user's own part has returned by now
-    refused = ObjectiveRefused if isinstance(function, EstimatorLosses) else ()  # else it is the user's, like all else
+    heeded = () if _trains_in_public(function) else stops  # a public training function has returned by now
+    refused = ObjectiveRefused if isinstance(function, EstimatorLosses) else ()  # else the user's code raised it
     try:
         result = losses()
     except refused as error:
@@ -101,13 +100,13 @@ def call_guarded(
 
 
 def tried(losses: PerExampleLosses) -> str:
-    """Return what may be said of a function that was tried out."""
+    """Return the public outcome of a trial call."""
     rows = f"the function returned one loss for each of the {len(losses)} rows"
     return f"try_out: {rows}. Nothing was released, stored or spent."
 
 
 def _private_half(function: Function, argument: Any) -> Callable[[], Any]:
-    """Do what is public, and return what is not."""
+    """Run the public half, and return the private half."""
     if _trains_in_public(function):
         model = function.train(argument)
         return lambda: function.losses_of(model)
@@ -134,11 +133,12 @@ def losses_function(
         data: (X, y) or ``Rows`` of the private examples, or a function without arguments that loads them; with
             ``loss``. Data frames and text need ``Rows(X, y, like=public rows)``.
         rows: number of private examples.
-        training: whether ``function`` trains on public data, so that what it raises may be seen, or on private people.
+        training: whether ``function`` trains on public data, so that its errors may be shown, or on private people.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
-        InputError: ``function`` is none, only one of ``loss`` and ``data`` is given, ``data`` has other rows or needs
+        InputError: ``function`` is not callable, only one of ``loss`` and ``data`` is given, ``data`` has other rows or
+        needs
             ``like``, or ``function`` can reach it.
     """
     if not callable(function):
@@ -161,10 +161,10 @@ def losses_function(
 
 
 def declared_public(words: str | None, training: Training) -> str | None:
-    """Return what a function's trials show as public, in the user's words; None: nothing.
+    """Return in the user's words what a function's trials show as public, or None.
 
     Raises:
-        InputError: it is no text, or the function trains on private people.
+        InputError: the words are not text, or the function trains on private people.
     """
     if words is not None and training == "private":
         raise InputError(

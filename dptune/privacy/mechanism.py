@@ -27,8 +27,7 @@ from dptune.privacy.query import Interval, Query, smallest_price
 
 
 class AnyQuery(Protocol):
-    """The part of a query that a mechanism reads: its price, and its statistic's length p and words.
-    """
+    """The part of a query that a mechanism reads: its price, and its statistic's length p and words."""
 
     @property
     def mu(self) -> float: ...
@@ -177,8 +176,7 @@ class NoisyMin(Mechanism):
         return np.array([float(self.noise.noisy_argmin(statistic + scale * self._handicap, scale))])
 
     def _entry(self, query: AnyQuery, sensitivity: float) -> float:
-        """Return the most that replacing one person moves one mean: in a Ball, its diameter.
-        """
+        """Return the most that replacing one person moves one mean: in a Ball, its diameter."""
         if not isinstance(query, Query) or not isinstance(query.clip, Interval):  # a Box is an Interval
             name = type(self).__name__
             raise InputError(f"{name} chooses among means that are clipped one by one: privatizer.means_query.")

@@ -43,8 +43,7 @@ enable_features("contrib")
 
 
 class NoiseSource(Protocol):
-    """Draws noise. Releases with any source but :class:`OpenDPNoise` are reported as NOT PRIVATE.
-    """
+    """Draws noise. Releases with any source but :class:`OpenDPNoise` are reported as NOT PRIVATE."""
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""

@@ -158,11 +158,10 @@ class StoredLosses:
             total += spread @ self.blocks[index][: spread.shape[1], people]
         return total
 
-    # ---- the statistic of a query-----------------------------------------------------------------
+    # ---- the statistic of a query ----------------------------------------------------------------
 
     def mean(self, query: Query) -> Vector:
-        """Return sum_i w_i clip(W L_i) minus ``query.middle``, (p,), as rounding errors are largest far from 0.
-        """
+        """Return sum_i w_i clip(W L_i) minus ``query.middle``, (p,), as rounding errors are largest far from 0."""
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             parts = []  # (chunks, p)
             for first in range(0, self.people.n, _PEOPLE_PER_CHUNK):

@@ -10,6 +10,6 @@ Example::
         run.tell(number, parameters, randomizer.randomize(user.measure(parameters)))
     run.recommend()
 
-Guarantee: none of its own, and none is needed. The curator sees privatised replies only; what protects a user is
-:class:`dptune.local.HybridRandomizer` on the user's device: epsilon-LDP for each reply, without a trusted party.
+Guarantee: the curator sees privatised replies only. :class:`dptune.local.HybridRandomizer` on the user's device makes
+each reply epsilon-LDP, without a trusted party.
 """

@@ -1,7 +1,7 @@
 """LDP-ATA-GP-UCB: Nystroem features, and a truncation that adapts to each coordinate in every round.
 
 Zhou, Tan (2020), LDP-ATA-GP-UCB; without CTL the ATA-GP-UCB of Chowdhury, Gopalan (2019). Notation of
-:mod:`~dptune.local.bandits.bandit` and :mod:`~dptune.search.gp.nystroem`. A round, step by step as the paper has it::
+:mod:`~dptune.local.bandits.bandit` and :mod:`~dptune.search.gp.nystroem`. A round in the paper's steps::
 
     play          x_t = argmax mu~ + beta_t s~                       ask; CTL makes the reply on the user's device
     dictionary    D, features phi~, V = Phi~^T Phi~ + lambda I        NystroemVariance.play
@@ -49,7 +49,7 @@ class LDPATA(NystroemBandit):
         return mean, np.sqrt(self._nystroem.variance(root))
 
     def _theorem_beta(self) -> float:
-        """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""
+        """Return B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""
         s = self.settings
         m = max(len(self.dictionary), 1)
         noise = s.replies.second_moment * m * math.log(4 * m * self.T / s.delta)
@@ -57,29 +57,29 @@ class LDPATA(NystroemBandit):
 
 
 class TruncatedSums:
-    """r^ for any U and b, without keeping every reply.
+    """Computes r^ for any U and b without storing every reply.
 
     Since V >= N_j phi~_j phi~_j^T + lambda I, |U_ij| <= 1/sqrt(N_j): **a reply with |y| <= b sqrt(N_j) is never cut**,
-    now or later. Such replies are kept as one sum per candidate, the others one by one. By Chebyshev there are at most
-    4 mean(y^2) / b^2 of these per candidate, about 4 ln(4 M T/delta), whatever t: cost and memory do not grow.
+    now or later. Such replies are stored as one sum per candidate, the others one by one. By Chebyshev there are at
+    most 4 mean(y^2) / b^2 of these per candidate, about 4 ln(4 M T/delta), whatever t: cost and memory do not grow.
 
-    ``threshold`` is a lower bound of every b that :meth:`cut` will be asked for, up to a factor of 2: b falls as the
-    dictionary and the horizon grow.
+    ``threshold`` is a lower bound of every b in calls of :meth:`cut`, up to a factor of 2: b falls as the dictionary
+    and the horizon grow.
     """
 
     def __init__(self, M: int, threshold: float) -> None:
         self._threshold = threshold
-        self._counts, self._settled = np.zeros(M), np.zeros(M)  # N, and the sums of what is never cut, (M,)
-        self._points: IntArray = np.zeros(0, dtype=np.int64)  # of the other replies, (k,)
+        self._counts, self._settled = np.zeros(M), np.zeros(M)  # N, and the sums of replies that are never cut, (M,)
+        self._points: IntArray = np.zeros(0, dtype=np.int64)  # candidates of the other replies, (k,)
         self._values = np.zeros(0)
-        self._most = M  # settle what can be settled beyond this many
+        self._most = M  # beyond this many replies, move those that are never cut to the sums
 
     def __len__(self) -> int:
-        """Number of replies that are kept one by one."""
+        """Return the number of replies that are stored one by one."""
         return len(self._values)
 
     def add(self, j: int, y: float) -> None:
-        """Take a reply at candidate j."""
+        """Add a reply at candidate j."""
         self._counts[j] += 1
         self._points, self._values = np.append(self._points, j), np.append(self._values, y)
         if len(self) > self._most:
@@ -89,7 +89,7 @@ class TruncatedSums:
             self._most = len(self) + len(self._counts)
 
     def cut(self, U: FloatArray, b: float) -> FloatArray:
-        """r^ (m,) for rows u_i of U (m, M), every one with |U_ij| <= 1/sqrt(N_j)."""
+        """Return r^ (m,) for rows u_i of U (m, M), where |U_ij| <= 1/sqrt(N_j)."""
         cut = np.abs(self._values) * np.abs(U).max(axis=0, initial=0.0)[self._points] > b  # in some coordinate, (k,)
         whole = np.bincount(self._points[~cut], self._values[~cut], minlength=len(self._settled))
         products = U[:, self._points[cut]] * self._values[cut]

@@ -1,7 +1,7 @@
-"""What the three LDP-GP-UCB algorithms share: finitely many candidates, ask and tell.
+"""The base of the three LDP-GP-UCB algorithms: finitely many candidates, ask and tell.
 
 Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), with the corrections of docs/ldp.md. Each
-algorithm's file says its steps in the paper's order and symbols. Notation::
+algorithm's file lists its steps in the paper's order and symbols. Notation::
 
     X (M, d)   candidates; a point is named by its row      N (M,)  how often each was played
     t          number of replies so far                     T       horizon
@@ -9,8 +9,8 @@ algorithm's file says its steps in the paper's order and symbols. Notation::
     mu~, s~    posterior mean and deviation at the candidates, (M,)
 
 The curator sees privatised replies only, so everything here may be printed and stored. It maximises: to minimise,
-negate the replies. The state is a function of the candidates and of the (point, reply) pairs in the order in which they
-were told, so these are enough to rebuild it.
+negate the replies. The state depends only on the candidates and on the (point, reply) pairs in the order of ``tell``,
+so these suffice to rebuild it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes
 
 def _redraw(name: str, value: Any) -> float:
     value = plain(value)
-    if not (isinstance(value, float | int) and value >= 0):  # infinite: never
+    if not (isinstance(value, float | int) and value >= 0):  # infinite without cutting
         raise InputError(f"{name} must be a number, at least 0; got {shown(value)}.")
     return value
 
@@ -94,7 +94,7 @@ class LDPSettings(Checked):
 
 
 class LocalBandit(ABC):
-    """Asks for a point, is told a privatised reply; the cost of a round does not depend on t.
+    """Proposes a point and learns from a privatised reply; the cost of a round does not depend on t.
 
     The candidates ``points`` are finite, (M, d), M >= 1; else `InputError`.
     """
@@ -115,14 +115,14 @@ class LocalBandit(ABC):
 
     @classmethod
     def default_exploration(cls, replies: Replies) -> float:
-        """The multiplier of beta_t where the settings have none."""
+        """Return the multiplier of beta_t if the settings have none."""
         return cls.EXPLORATION
 
     def ask(self, pending: Iterable[int] = ()) -> int:
-        """The candidate with the largest upper confidence bound, the first of equals.
+        """Return the candidate with the largest upper confidence bound, the first of equals.
 
-        ``pending`` are rows that users are trying at the moment. They reduce the deviation as if they had been played,
-        and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB): users try different candidates.
+        ``pending`` are rows that users are trying now. They reduce the deviation as if they had been played, but keep
+        the mean (Desautels, Krause, Burdick 2014, GP-BUCB), so users try different candidates.
         """
         return self._largest_bound(self._plays(pending))
 
@@ -136,10 +136,10 @@ class LocalBandit(ABC):
         return np.bincount(np.array([self._row(row) for row in rows], dtype=np.int64), minlength=len(self.points))
 
     def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
-        """Take a privatised reply at the candidate in row ``point``, asked for or not. Replies may come in any order.
+        """Learn from a privatised reply at the candidate in row ``point``. Replies may come in any order.
 
-        ``number`` is the reply's, 1, 2, ...; default the order of telling. Give a trial's number, so that replies told
-        in another order are cut at the same thresholds. What is not a finite number is refused with an `InputError`.
+        ``number`` is the reply's number, 1, 2, ...; default the order of arrival. Give a trial's number, so that the
+        order of arrival does not change thresholds. A reply that is not a finite number raises `InputError`.
         """
         point = self._row(point)
         if not (isinstance(reply, Real) and -LARGEST_REPLY < reply < LARGEST_REPLY):
@@ -157,27 +157,27 @@ class LocalBandit(ABC):
 
     @property
     def T(self) -> int:
-        """The horizon, or t once it is passed."""
+        """Return the horizon, or t if t is larger."""
         return max(self.settings.horizon, self.t)
 
     def mean(self) -> FloatArray:
-        """mu~ at the candidates, (M,)."""
+        """Return mu~ at the candidates, (M,)."""
         return self._posterior()[0].copy()
 
     def deviation(self) -> FloatArray:
-        """s~ at the candidates, (M,), >= 0."""
+        """Return s~ at the candidates, (M,), >= 0."""
         return self._posterior()[1].copy()
 
     def beta(self) -> float:
-        """Exploration times the theorem's beta_{t+1}."""
+        """Return exploration times the theorem's beta_{t+1}."""
         return self.exploration * self._theorem_beta()
 
     def recommend(self) -> int:
-        """The played candidate with the largest posterior mean; before any reply, the first."""
+        """Return the played candidate with the largest posterior mean; before any reply, the first."""
         return int(np.where(self.counts > 0, self._posterior()[0], -np.inf).argmax())
 
     def extend(self, points: ArrayLike) -> range:
-        """Add candidates (k, d) and return their rows; nothing told is lost."""
+        """Add candidates (k, d) and return their rows; replies stay."""
         more = as_points(points, self.points.shape[1])
         before = len(self.points)
         self.points = np.concatenate([self.points, more])
@@ -201,31 +201,31 @@ class LocalBandit(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Begin without replies."""
+        """Reset to no replies."""
 
     @abstractmethod
     def _grow(self, more: int) -> None:
-        """``more`` candidates were added to points, counts and prior."""
+        """Extend the state after ``more`` candidates were added to points, counts and prior."""
 
     @abstractmethod
     def _take(self, point: int, reply: float, number: int) -> None:
-        """Learn from one reply, which is counted already."""
+        """Learn from one reply that ``t`` and ``counts`` already include."""
 
     @abstractmethod
     def _posterior(self) -> Posterior:
-        """mu~ and s~, (M,) each."""
+        """Return mu~ and s~, (M,) each."""
 
     @abstractmethod
     def variance_after(self, plays: IntArray) -> FloatArray:
-        """s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
+        """Return s~^2 (M,) after ``plays`` (M,) more plays of the candidates, at least one in all."""
 
     @abstractmethod
     def _theorem_beta(self) -> float:
-        """beta_{t+1} with the theorem's constants."""
+        """Return beta_{t+1} with the theorem's constants."""
 
 
 class NystroemBandit(LocalBandit):
-    """What ATA and MoMA share: features on a dictionary, and a posterior that is kept until the next play."""
+    """The base of ATA and MoMA: features on a dictionary, and a posterior that is cached until the next play."""
 
     def _start(self) -> None:
         s = self.settings
@@ -243,11 +243,11 @@ class NystroemBandit(LocalBandit):
 
     @property
     def dictionary(self) -> IntArray:
-        """Rows of the candidates that the features rest on, (m,)."""
+        """Return the rows (m,) of the candidates in the dictionary."""
         return self._nystroem.features.members
 
     def variance_after(self, plays: IntArray) -> FloatArray:
-        """s~^2 on the same dictionary, (M,)."""
+        """Return s~^2 on the same dictionary, (M,)."""
         return self._nystroem.variance_after(plays)
 
     def _posterior(self) -> Posterior:
@@ -257,4 +257,4 @@ class NystroemBandit(LocalBandit):
 
     @abstractmethod
     def _estimate(self) -> Posterior:
-        """mu~ and s~, (M,) each, computed."""
+        """Compute mu~ and s~, (M,) each."""

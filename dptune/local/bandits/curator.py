@@ -1,4 +1,4 @@
-"""Candidates as parameters of a search space: what a curator asks users to try, and for which candidate a reply counts.
+"""Candidates as parameters of a search space: which a user tries, and for which a reply counts.
 
 A reply counts for the candidate that the user was asked to try. A reply at other parameters (a user's own choice, a
 point enqueued by hand, a candidate that storage has rounded) counts for the candidate whose value is most correlated
@@ -39,13 +39,13 @@ class Refinement(Checked):
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
-    """The values in the order of the space, or None if one is missing, not a number, or out of range."""
+    """Return the values in the order of the space, or None if one is missing, not a number, or out of range."""
     numbers = {name: value for name, value in parameters.items() if isinstance(value, Real)}
     return tuple(numbers[name] for name in space) if space.contains(numbers) else None
 
 
 def design(space: Space, count: int, *, seed: int = 0) -> list[Key]:
-    """Every point of the space if there are at most ``count``, else a Sobol design, rounded; all distinct."""
+    """Return all points of the space, or if they exceed ``count``, distinct points of a rounded Sobol design."""
     cells = [parameter.cells for parameter in space.values()]
     if all(cells) and math.prod(c or 0 for c in cells) <= count:
         grid = np.indices([c or 0 for c in cells]).reshape(len(cells), -1).T  # (M, d)
@@ -60,7 +60,7 @@ def _rounded(space: Space, points: FloatArray) -> list[Key]:
 
 
 class Curator:
-    """One of the three algorithms on candidates of a search space. It maximises."""
+    """One of the three algorithms on candidates of a search space; it maximises."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Curator:
         return list(self._rows)
 
     def row(self, key: Key) -> int | None:
-        """The candidate that a reply at ``key`` counts for, or None."""
+        """Return the candidate for which a reply at ``key`` counts, or None."""
         if key in self._rows:
             return self._rows[key]
         points = np.concatenate([self.bandit.points, self._encoded([key])])  # (M + 1, d)
@@ -91,7 +91,7 @@ class Curator:
         return best if correlation[best] >= NEAR else None
 
     def tell(self, number: int, key: Key, reply: float) -> None:
-        """Take a reply, if it counts."""
+        """Learn from a reply, if it counts."""
         row = self.row(key)
         if row is None:
             return

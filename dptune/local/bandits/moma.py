@@ -2,7 +2,7 @@
 
 Zhou, Tan (2020), LDP-MoMA-GP-UCB, corrected (docs/ldp.md); without CTL their MoMA-GP-UCB. The median of means
 in function space is that of Shao et al. (2018). Notation of :mod:`~dptune.local.bandits.bandit` and
-:mod:`~dptune.search.gp.nystroem`. An epoch n, step by step as the paper has it (N counts epochs here)::
+:mod:`~dptune.search.gp.nystroem`. An epoch n in the paper's steps (N counts epochs here)::
 
     play          x_n = argmax mu~ + beta_n s~, k times; the l-th reply goes to column l
     S (M, k)      sums of the replies at each candidate
@@ -10,8 +10,8 @@ in function space is that of Shao et al. (2018). Notation of :mod:`~dptune.local
     estimates     theta~_l = V^-1 Phi~^T S_l,  l = 1..k
     median        k* = the l that minimises the median over s != l of |theta~_l - theta~_s|_V;  mu~ = Phi~ theta~_k*
 
-The first k replies at a candidate make an epoch, whatever else was told in between. So lost and late replies only delay
-the next epoch.
+The first k replies at a candidate make an epoch, whatever came in between. So lost and late replies only delay the next
+epoch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LDPMoMA(NystroemBandit):
         super()._start()
         self._sums = np.zeros((len(self.points), self.settings.plays))
         self._open: dict[int, list[float]] = {}  # replies of epochs that are not complete
-        self._point: int | None = None  # of the current epoch
+        self._point: int | None = None  # candidate of the current epoch
 
     def _grow(self, more: int) -> None:
         super()._grow(more)
@@ -75,14 +75,14 @@ class LDPMoMA(NystroemBandit):
         return root.T @ Z[:, _central(Z)], np.sqrt(self._nystroem.variance(root))
 
     def _theorem_beta(self) -> float:
-        """B (1 + 1/sqrt(1 - a)) + 9 sqrt(v m / lambda)."""
+        """Return B (1 + 1/sqrt(1 - a)) + 9 sqrt(v m / lambda)."""
         s = self.settings
         noise = s.replies.second_moment * max(len(self.dictionary), 1) / self.lam
         return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 9 * math.sqrt(noise)
 
 
 def _central(Z: FloatArray) -> int:
-    """k*: the column of Z (r, k) whose median distance to the other columns is least."""
+    """Return k*, the column of Z (r, k) whose median distance to the other columns is least."""
     k = Z.shape[1]
     if k == 1 or not len(Z):
         return 0

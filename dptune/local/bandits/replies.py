@@ -1,4 +1,4 @@
-"""What a curator may assume about replies: their moments, and the thresholds at which TGP cuts them.
+"""The curator's assumptions about replies: their moments, and the thresholds at which TGP cuts them.
 
 Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), with finite variance (alpha = 1). Notation::
 
@@ -8,7 +8,7 @@ Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), with f
     V        largest variance that the hybrid mechanism adds, in units of (B + R)^2
     v        bound of E[reply^2]
     b_t      TGP sets reply number t to 0 if it is larger than b_t in absolute value
-    bias(t)  bound of the sum over the first t replies of (what b_s cuts off in the mean)^2
+    bias(t)  bound of the sum over the first t replies of (mean cut off at b_s)^2
 
 Everything is public: these are settings, not data.
 """
@@ -29,21 +29,21 @@ MECHANISMS = {"CTL": "a LocalRandomizer", "hybrid": "a HybridRandomizer"}
 
 @runtime_checkable
 class Replies(Protocol):
-    """Public knowledge about replies."""
+    """Public facts about replies."""
 
     @property
     def B(self) -> float:
-        """Bound of |f|."""
+        """Return the bound of |f|."""
 
     @property
     def second_moment(self) -> float:
-        """v, bound of E[reply^2]."""
+        """Return v, the bound of E[reply^2]."""
 
     def truncation(self, t: int) -> float:
-        """b_t of reply number t = 1, 2, ..."""
+        """Return b_t of reply number t = 1, 2, ..."""
 
     def bias(self, t: int) -> float:
-        """Bound of the sum of the squared biases of the first t truncated replies."""
+        """Return a bound of the sum of the squared biases of the first t truncated replies."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class HybridReplies(Checked):
 
 
 def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
-    """Refuse settings for other replies than the randomiser has ``stated``: users would pay for nothing."""
+    """Refuse settings for other replies than the randomiser's ``stated`` ones: users' budget would be wasted."""
     if not isinstance(replies, LaplaceReplies | HybridReplies):
         return
     ours = type(replies).__name__
@@ -124,7 +124,7 @@ def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
 
 
 def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, Any]) -> float:
-    """The middle of the interval in which replies lie: the randomiser's, else the user's ``centre``, else 0."""
+    """Return the middle of the replies' interval: the randomiser's, else the user's ``centre``, else 0."""
     check_randomizer(replies, stated)
     if not {"low", "high"} <= stated.keys():
         return centre or 0.0
@@ -140,7 +140,7 @@ def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, A
 
 
 def refuse_winning_failure(stated: Mapping[str, Any], *, maximize: bool) -> None:
-    """Refuse with an `InputError` a randomiser whose stand-in for a failed measurement is the best value."""
+    """Raise `InputError` if the randomiser replaces a failed measurement by the best value."""
     best, worst = ("high", "low") if maximize else ("low", "high")
     invalid = stated.get("invalid")
     if invalid is not None and invalid == stated.get(best):

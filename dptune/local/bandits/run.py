@@ -1,8 +1,8 @@
-"""A run of one of the three LDP algorithms: numbered replies in, parameters out, without any framework.
+"""A run of one of the three LDP algorithms without a framework: it takes numbered replies and returns parameters.
 
-Front ends translate; this file decides. The state is a function of the replies in the order of their numbers (a
-trial's number), whatever the order in which they arrive. So storage is enough: a restart replays it, a second process
-reads what others were told, and the number of a lost reply is left out. Only privatised replies arrive here.
+Front ends translate; this file decides. The state depends only on the replies in the order of their numbers (a trial's
+number), not on their order of arrival. So storage suffices: a restart replays it, a second process reads others'
+replies, and a lost reply's number is skipped. Only privatised replies arrive here.
 
 When a reply comes late, the run goes back to the last checkpoint before its number and replays from there. The ages of
 checkpoints grow geometrically: there are O(log t) of them, and a reply that comes ``a`` numbers late costs O(a) rounds.
@@ -65,7 +65,7 @@ class LDPRun:
         self._curator = Curator(function("algorithm", algorithm), space, settings, keys, refinements)
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]
         self._told: list[tuple[int, Key, float]] = []  # numbers increase
-        self._folded = 0  # replies the curator has been told
+        self._folded = 0  # number of replies that the curator has learned from
         self._unsure = False  # an exception (most often Ctrl-C) may have interrupted an update of these two
         self._lock = ForkSafeLock()
 
@@ -116,7 +116,7 @@ class LDPRun:
 
     @contextmanager
     def _newest(self) -> Iterator[Curator]:
-        """The curator after all replies. An exception inside makes the next call go back to a checkpoint."""
+        """Return the curator after all replies. After an exception inside, the next call returns to a checkpoint."""
         if self._unsure:
             self._go_back(self._folded)
         self._unsure = True
@@ -135,7 +135,7 @@ class LDPRun:
                 self._checkpoints = [(n, c) for n, c in self._checkpoints if _is_kept(n, total)]
 
     def _go_back(self, at: int) -> None:
-        """Make sure that the reply at position ``at`` is still to be folded."""
+        """Return to a checkpoint before the reply at position ``at``, if the curator has learned from it."""
         if at >= self._folded and not self._unsure:
             return
         self._unsure = True
@@ -148,7 +148,7 @@ class LDPRun:
 
 
 def _is_kept(folded: int, total: int) -> bool:
-    """Tell whether there is a checkpoint after ``folded`` of ``total`` replies: every 16, of older ones 32, 64, ..."""
+    """Return whether there is a checkpoint after ``folded`` of ``total`` replies: every 16, then 32, 64, ..."""
     age = total - folded
     return folded % (STEP << max(age // STEP, 1).bit_length() - 1) == 0
 

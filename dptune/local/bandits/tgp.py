@@ -1,18 +1,18 @@
 """LDP-TGP-UCB: cut each reply once, then an exact Gaussian process.
 
 Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of
-:mod:`~dptune.local.bandits.bandit`. A round, step by step as the paper has it::
+:mod:`~dptune.local.bandits.bandit`. A round in the paper's steps::
 
     play       x_t = argmax mu~ + beta_t s~                           ask; CTL makes the reply on the user's device
     truncate   y^_t = reply_t 1{|reply_t| <= b_t}                     _take
-    S (M,)     sums of y^ at each candidate; N and S are all that is kept of the replies
+    S (M,)     sums of y^ at each candidate; of the replies, only N and S are stored
     update     C = K - K_P (K_PP + lambda N^-1)^-1 K_P, posterior covariance (M, M) for the played candidates P; mu~
     gamma      information gain of the points played, log det(I + K_t/lambda) / 2
     n          largest number of a reply so far; t if none was lost, else n > t
 
 One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
-gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so that rounding does not build
-up. The replies alone decide when, so that a replay ends with the same bits.
+gamma += log(1 + c_j/lambda)/2. C is recomputed from N and S regularly, so that rounding errors do not accumulate. The
+replies alone decide when, so that a replay gives the same bits.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dptune.local.bandits.replies import Replies
 from dptune.search.gp.points import FloatArray
 from dptune.search.gp.posterior import stable_cholesky
 
-AFRESH = 10  # C is computed afresh after this many replies per candidate
+AFRESH = 10  # C is recomputed after this many replies per candidate
 
 
 class LDPTGP(LocalBandit):
     """Algorithm LDP-TGP-UCB; a round costs O(M^2)."""
 
     EXPLORATION = 0.03  # benchmarks/ldp/__main__.py multiplier: docs/results/ldp_multiplier.json
-    NEVER_CUT = 0.15  # the same where no reply is cut, so that beta_t has no bias: ldp_multiplier_hybrid.json
+    NEVER_CUT = 0.15  # the same if no reply is cut, so that beta_t has no bias: ldp_multiplier_hybrid.json
 
     @classmethod
     def default_exploration(cls, replies: Replies) -> float:
@@ -84,10 +84,10 @@ class LDPTGP(LocalBandit):
         return self._gamma
 
     def _theorem_beta(self) -> float:
-        """B + (2 sqrt 2 b_n sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda).
+        """Return B + (2 sqrt 2 b_n sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda).
 
-        Where replies were lost, those that came were cut at b_s with s up to n: b_n bounds them all. What b_s cuts off
-        in the mean falls with s, so the t largest such terms, bias(t), bound the sum over those that came.
+        If replies were lost, the others were cut at b_s with s up to n: b_n bounds them all. The mean that b_s cuts off
+        falls with s, so the t largest terms, bias(t), bound the sum over received replies.
         """
         s, t = self.settings, self.t
         cut = s.replies.truncation(max(self._last, 1))
