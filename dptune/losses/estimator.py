@@ -187,7 +187,7 @@ class _Asked:
         return None if isinstance(losses, BaseException) else losses
 
     def _refused(self) -> Mask:
-        """Return the rows (n,) to leave out: unreadable ones, and rows with cells that make the model fail in public."""
+        """Return the rows (n,) to leave out: unreadable ones, and those with cells on which the model fails."""
         table = self._table
 
         def fails(odd: float, columns: Indices | slice) -> bool:
