@@ -11,8 +11,8 @@ that with the law of l under P
 *Connect the dots* (Doroshenko et al. 2022). A profile is convex in x = e^e, hence below its chords between knots x_k.
 The chords are the profile of a pair: under P its loss is log x_k with the probability x_k (change of slope at x_k).
 With the remaining probability, at the last knot, the loss is infinite. An upper bound of a profile suffices at knots,
-as chords between larger values lie higher. Where a bound is not convex, a probability would be negative; setting it to
-0 raises delta.
+as chords between larger values lie higher. Where it is not convex, a negative probability is set to 0, which raises
+delta.
 
 Units: losses and epsilons in nats; all knots are multiples of one step.
 """

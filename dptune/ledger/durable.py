@@ -332,8 +332,7 @@ class DurableLedger:
         )
 
     def planned_after(self, other: DurableLedger) -> bool:
-        """Return whether this ledger was made, raised or divided after the other's first charge, and so may depend on
-        it.
+        """Return whether this ledger was made, raised or divided after the other's first charge and may use it.
 
         Only clocks order the rows of two ledgers. At equal times the order is unknown, and counts as after.
         """

@@ -59,8 +59,7 @@ class Examples:
         """Read examples; ``columns`` is the model's number of columns, for a list of rows without ``like``.
 
         Raises:
-            InputError: X needs ``like``, y is not an array, or the shapes do not match. The error depends on no private
-            cell.
+            InputError: X needs ``like``, y is not an array, or the shapes do not match. No private cell matters.
         """
         return readable("X, y or like=", lambda *_: cls._of(data, columns), data.X, data.y, data.like)
 

@@ -56,8 +56,7 @@ def number(entry: Any) -> float:
 
 
 def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Return an array's cells as float64, with NaN where :func:`number` has it, and where a cell is neither number nor
-    missing.
+    """Return an array's cells as float64, NaN for no number, and where a cell is neither number nor missing.
 
     Both have the array's shape. An array of lower precision keeps its exact values.
     """
