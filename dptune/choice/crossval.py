@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,14 +40,14 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
     Args:
         X, y: public rows (N, d) and answers (N,).
         cv: number of folds, a scikit-learn splitter, or the folds themselves. For losses that use labels whole numbers
-            mean stratified folds, like in scikit-learn.
+            mean stratified folds, like in scikit-learn; for numbers, which may be sorted, folds that are shuffled.
         groups: of the public rows (N,), for splitters that need them.
 
     Raises:
         InputError: a row is tested in no fold.
     """
     X, y = indexable(X, y, groups)[:2]
-    splitter = _sklearn().model_selection.check_cv(cv, y, classifier=as_loss(loss).uses_labels)
+    splitter = splitter_of(cv, y, labels=as_loss(loss).uses_labels)
     folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
@@ -56,6 +57,14 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
             "charged."
         )
     return folds
+
+
+def splitter_of(cv: Any, y: Any, *, labels: bool) -> Any:
+    """Return scikit-learn's splitter; a number of folds of answers that are not ``labels`` is shuffled."""
+    selection = _sklearn().model_selection
+    if isinstance(cv, Integral) and not labels:
+        cv = selection.KFold(cv, shuffle=True, random_state=0)
+    return selection.check_cv(cv, y, classifier=labels)
 
 
 @dataclass(frozen=True)

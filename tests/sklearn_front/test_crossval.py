@@ -37,7 +37,7 @@ def test_they_are_the_losses_of_scikit_learns_predictions(cv, frames):
     labels = cross_val_predict(model, table, answers, cv=cv)
     found = cross_validated_losses(clone(model).fit, table, answers, cv=cv, loss="zero_one")
     assert found.mean() == pytest.approx(zero_one_loss(y, labels))
-    found = cross_validated_losses(Ridge().fit, X, 2 * X[:, 0], cv=3, loss="mse")  # a regressor's folds
+    found = cross_validated_losses(Ridge().fit, X, 2 * X[:, 0], cv=KFold(3), loss="mse")
     predicted = cross_val_predict(Ridge(), X, 2 * X[:, 0], cv=3)
     assert found.mean() == pytest.approx(mean_squared_error(2 * X[:, 0], predicted))
 

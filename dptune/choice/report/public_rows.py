@@ -13,6 +13,7 @@ import numpy as np
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
+from dptune.choice.crossval import splitter_of
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import Output
@@ -79,7 +80,7 @@ def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -
     Args:
         public: (X, y) that the model was trained on, or others like them.
         scores: what the user has cross-validated: (N,) or (N, k) of ``asked.output``; None: it is done here.
-        cv: number of folds, or what ``cross_val_predict`` takes.
+        cv: as in :func:`dptune.choice.crossval.public_folds`.
 
     Raises:
         InputError: they do not fit the model, or are too few; or the model cannot be cloned.
@@ -95,6 +96,8 @@ def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -
     if len(answers) != count:
         raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
     codes, numbers = _read(asked, y, answers, "scores=" if scores is not None else "cross-validation on public=")
+    if asked.labels is not None and len(np.unique(codes)) < 2:
+        raise InputError("public= has one label only, so nothing can be compared. Nothing was charged.")
     seen = own if asked.labels is not None else own[:, 1]
     return PublicScores(asked, codes, numbers, [float(each) for each in seen.ravel()])
 
@@ -122,8 +125,6 @@ def _read(asked: Asked, y: Any, answers: Any, whose: str) -> tuple[Indices, Vect
         return codes, scores
     if (codes < 0).any():
         raise InputError(f"public= has labels that the model does not know: {asked.labels}. Nothing was charged.")
-    if len(y) >= FEWEST and len(np.unique(codes)) < 2:
-        raise InputError("public= has one label only, so nothing can be compared. Nothing was charged.")
     return codes, scores
 
 
@@ -140,7 +141,8 @@ def _cross_validated(model: Any, asked: Asked, X: Any, y: Any, cv: Any) -> Any:
             "each public row by a model that was trained without it. Nothing was charged."
         )
     try:
-        return cross_val_predict(copied, X, y, cv=cv, method=asked.output)
+        folds = splitter_of(cv, y, labels=asked.labels is not None)
+        return cross_val_predict(copied, X, y, cv=folds, method=asked.output)
     except (ValueError, TypeError) as error:
         reason = str(error)
     raise InputError(f"the model cannot be cross-validated on public=: {reason} Nothing was charged.")

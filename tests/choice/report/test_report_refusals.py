@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from sklearn import metrics as exact
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
 
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, Rows
+from dptune.choice.crossval import public_folds
+from dptune.choice.report.public_rows import how_to_ask, public_scores
 from dptune.choice.report.reporting import stored_report
 from dptune.errors import BudgetMismatch
 from report_tools import MODEL, PRIVATE, PUBLIC, privatizer, report, silent
@@ -143,3 +146,27 @@ def test_labels_of_text_and_a_loader(tmp_path: Path) -> None:
     wanted = exact.recall_score(words[PRIVATE[1]], model.predict(PRIVATE[0]), pos_label="sick")
     assert found.recall_score.value == pytest.approx(wanted)
     assert found.to_dict()["positive"] == "sick"
+
+
+ORDERS = {"sorted": np.sort, "from the largest": lambda y: np.sort(y)[::-1], "shuffled": lambda y: y}
+NUMBERS = np.random.default_rng(3).normal(size=200)  # public, drawn once
+LABELS, RARE, THREE = (np.repeat(np.arange(len(counts)), counts) for counts in ([100, 100], [194, 6], [100, 94, 6]))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("y", [LABELS, RARE, THREE, NUMBERS], ids=["labels", "rare", "three", "numbers"])
+def test_public_rows_come_in_any_order(tmp_path: Path, y: Any, order: str) -> None:
+    """Cross-validated answers are those of a model that has seen the whole range of the true ones."""
+    y = ORDERS[order](np.random.default_rng(0).permutation(y))
+    X = np.column_stack([y + np.random.default_rng(1).normal(size=200), np.zeros(200)])
+    regression = y.dtype == float
+    model: Any = DecisionTreeRegressor(min_samples_leaf=10) if regression else LogisticRegression()
+    public = public_scores(model.fit(X, y), how_to_ask(model), (X, y), None, 5)
+    if regression:
+        assert np.corrcoef(public.scores.T)[0, 1] > 0.4  # smaller in folds of neighbours
+        folds = public_folds(X, y, loss="squared_error")
+        assert max(abs(y[test].mean()) for _, test in folds) < 0.5
+    else:
+        assert list(public.codes) == list(y)
+    mine = privatizer(tmp_path, n=50)
+    assert report(mine, model, (X[::4] + 1, y[::4].copy()), public=(X, y), bins=None).n == 50
