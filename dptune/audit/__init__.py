@@ -1,7 +1,7 @@
-"""Audits of one's own objective and configuration, on public or made-up rows: what breaks the promise, and what holds.
+"""Audits of the user's objective and configuration on public or synthetic rows: do they keep the promise?
 
 An audit can prove that a promise is broken, or that an attack of a certain strength succeeds. It cannot prove privacy:
-that is what the proofs are for.
+only the proofs can.
 """
 
 from dptune._exports import exports

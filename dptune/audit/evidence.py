@@ -1,18 +1,18 @@
-"""What samples of answers prove: a lower bound on mu from outside, and that the noise has not the promised law."""
+"""Proofs from samples of answers: a lower bound on mu, and tests of the noise's law."""
 
 from __future__ import annotations
 
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy  # loads its subpackages when they are used
 from scipy.special import betaincinv, chdtr, chdtrc, ndtr, ndtri
 
 from dptune._arrays import Vector
 
-MISTAKE = 1e-8  # chance that one test complains although nothing is wrong
+MISTAKE = 1e-8  # probability of a false complaint of one test
 
 
 def lower_bound(a: Vector, b: Vector, threshold: float, confidence: float = 1 - 1e-6) -> float:
-    """Return a mu that the pair certainly has: Clopper-Pearson bounds of both errors of the test "> threshold".
+    """Return a lower bound on the pair's mu, by Clopper-Pearson bounds of both errors of the test "> threshold".
 
     No mu-GDP mechanism has a test with Phi^-1(1 - FPR) - Phi^-1(FNR) > mu (Dong, Roth, Su 2022).
 
@@ -20,7 +20,7 @@ def lower_bound(a: Vector, b: Vector, threshold: float, confidence: float = 1 - 
         a: (k,) independent answers about one data set.
         b: (m,) independent answers about its neighbour, expected to be larger.
         threshold: chosen without looking at ``a`` and ``b``.
-        confidence: chance that the bound holds.
+        confidence: probability that the bound holds.
     """
     fpr, fnr = (_upper(int(wrong.sum()), len(wrong), confidence) for wrong in (a > threshold, b <= threshold))
     return float(-ndtri(fpr) - ndtri(fnr))
@@ -31,7 +31,7 @@ def _upper(successes: int, trials: int, confidence: float) -> float:
 
 
 def complaints(z: Vector) -> list[str]:
-    """Return what speaks against z (count,) being independent draws of N(0, 1); empty if nothing does."""
+    """Return reasons why z (count,) are not independent draws of N(0, 1); empty if there are none."""
     count = len(z)
     square = float(z @ z)
     lines = []

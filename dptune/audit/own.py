@@ -1,4 +1,4 @@
-"""Audit one's own losses at one's own settings, through the real release path.
+"""Audit the user's losses at the user's settings, through the real release path.
 
 Unit: one row. Adjacency: one row is replaced, n public. Trust model: a trusted curator, as in every search.
 """
@@ -23,13 +23,13 @@ from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 
-ODD = (np.nan, np.inf, -np.inf, 1e30)  # what one person's numbers may be
+ODD = (np.nan, np.inf, -np.inf, 1e30)  # extreme numbers of one person
 CHANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check proves.
+    """The result of one check.
 
     Attributes:
         check: its name.
@@ -104,7 +104,7 @@ class Audit:
 
     @cached_property
     def _asked(self) -> list[tuple[int, str, Vector | None, str]]:
-        """Row, what was done to it, losses (n,) or None, and all that was said; first twice the rows as they are."""
+        """Yield row, change, losses (n,) or None, and all output; the first two items have unchanged rows."""
         cases = [(-1, "", self.X, self.y), (-1, "", self.X, self.y), *self._neighbours()]
         return [(row, how, *self._ask(X, y)) for row, how, X, y in cases]
 
@@ -122,7 +122,7 @@ class Audit:
                 yield row, f"holds {odd}", _replaced(self.X, row, odd), self.y
 
     def _isolation(self) -> Finding:
-        """A row that is replaced moves its own loss only; two calls on the same rows agree."""
+        """Check that a replaced row moves its own loss only, and that two calls on the same rows agree."""
         (_, _, first, said), (_, _, again, _), *rest = self._asked
         if first is None or again is None:
             return Finding("isolation", False, f"no losses ({len(self.X)},) of the rows as they are. {said}")
@@ -141,7 +141,7 @@ class Audit:
         return Finding("isolation", True, f"each of {len(rest)} replaced rows moved its own loss only")
 
     def _silence(self) -> Finding:
-        """What is printed, logged, warned and raised is the same for neighbours."""
+        """Check that prints, logs, warnings and errors are the same for neighbours."""
         (_, _, _, said), _, *rest = self._asked
         loud = [f"row {row} {how}" for row, how, _, words in rest if words != said]
         if loud:
@@ -160,7 +160,7 @@ class Audit:
         return np.array([privatizer.release(query, scope="audit", key=str(t)).scalar for t in range(self.answers)])
 
     def _noise(self) -> Finding:
-        """Answers about one data set are its clipped mean and noise of N(0, (width/(n mu))^2)."""
+        """Check that answers about one data set are its clipped mean plus noise of N(0, (width/(n mu))^2)."""
         losses = np.full(len(self.X), self.clip[0])
         sigma = (self.clip[1] - self.clip[0]) / (len(losses) * self.mu)
         lines = complaints((self._answers(losses) - self.clip[0]) / sigma)
@@ -168,7 +168,7 @@ class Audit:
         return Finding("noise", not lines, "; ".join(lines) or words)
 
     def _attack(self) -> Finding:
-        """What the worst neighbours prove about mu is no more than was paid."""
+        """Check that the bound on mu from the worst neighbours does not exceed the charged mu."""
         low, high = self.clip
         first = self._asked[0][2]
         middle = np.full(len(self.X), (low + high) / 2) if first is None else first
@@ -187,13 +187,13 @@ def _replaced(part: Any, row: int, value: Any) -> Any:
 
 
 class FreeLedger(PrivacyLedger):
-    """A ledger in memory without a budget, for thousands of releases about made-up rows. Never for private rows."""
+    """A ledger in memory without a budget, for thousands of releases about synthetic rows, never private ones."""
 
     def __init__(self) -> None:
         self.paid: dict[tuple[str, str], SimpleNamespace] = {}
 
     def bind_people(self, n: int) -> None:
-        """Take any number of people."""
+        """Accept any number of people."""
 
     def find(self, scope: str, key: str) -> Any:
         return self.paid.get((scope, key))

@@ -1,4 +1,4 @@
-"""What a function lets out while it runs: console, loggers, warnings, the text of what it raises."""
+"""Everything that a function reveals while it runs: console, logs, warnings, and the text of its error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def transcript(function: Callable[[], T]) -> tuple[T | None, str]:
-    """Return what a function returns, or None if it raised, and all that it printed, logged, warned and raised."""
+    """Return a function's result, or None if it raised, and all its prints, logs, warnings and errors."""
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said), _every_logger(said):
         try:

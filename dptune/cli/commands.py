@@ -1,4 +1,4 @@
-"""The commands: audit one's own objective, plan budgets, read ledgers and state what they promise."""
+"""The commands: audit an objective, plan budgets, read ledgers and print their statements."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _budget(mu: float | None, epsilon: float | None, delta: float) -> Budget:
 
 
 def _with_choice(budget: Budget, delta: float, share: float) -> str:
-    """Say what a plan costs, or may have, if a share of mu^2 is for a choice and all its prices are fixed before it."""
+    """Print a plan's cost, or its largest mu, if a share of mu^2 is for a choice."""
     mu = budget.mu
     if budget.stated_epsilon is not None:
         mu = approximate.largest_plan(share, budget.stated_epsilon, delta)
@@ -121,7 +121,7 @@ _NO_BRIDGE = (
 )
 
 
-TYPICAL = {"log_loss": 4.0, "hinge": 3.0, "brier": 2.0, "zero_one": 1.0}  # upper ends of a loss, for a first plan
+TYPICAL = {"log_loss": 4.0, "hinge": 3.0, "brier": 2.0, "zero_one": 1.0}  # typical upper ends, for a first plan
 
 
 @app.command()
@@ -178,7 +178,7 @@ def plan(
 
 
 def _of_a_choice(n: int, width: float, budget: Budget, factor: float) -> dict[str, object]:
-    """Return the row of a choice on public rows from this much of a budget; a pair buys it more than its mu."""
+    """Return the row of a choice on public rows with this part of a budget."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     if epsilon is None or delta is None:
         return {"budget": f"mu={factor * budget.mu:g}", **choice_forecast(n, width, Budget.gdp(factor * budget.mu))}
@@ -186,7 +186,7 @@ def _of_a_choice(n: int, width: float, budget: Budget, factor: float) -> dict[st
     return {"budget": f"epsilon={factor * epsilon:g}", **choice_forecast(n, width, part)}
 
 
-# ---- what others want of a ledger -----
+# ---- records for registries -----------
 
 
 @app.command()
@@ -219,7 +219,7 @@ def certificate(
 
 
 class Format(StrEnum):
-    """How a statement is printed."""
+    """The format of a printed statement."""
 
     text = "text"
     markdown = "markdown"

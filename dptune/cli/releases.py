@@ -1,4 +1,4 @@
-"""The releases of a ledger as a list: what was published, how noisy it is, and what it cost. Public facts only."""
+"""The releases of a ledger as a list of public facts: value, noise and cost."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:
     Keys of a row:
         study, release: name of the run, and of the release in it.
         what: the released statistic, in words.
-        value: the released numbers; None if a crash lost them. Of a choice: the place among its candidates, from 0.
-        candidate: of a choice on public rows, the place among all candidates; else None.
-        sigma: standard deviation of the noise per number; of a choice, the scale of its noise.
-        cut: r or r' of a choice on public rows, at which each person's difference is cut; else None.
+        value: the released numbers, None if a crash lost them; for a choice, the index among its candidates, from 0.
+        candidate: for a choice on public rows, the index among all candidates; else None.
+        sigma: standard deviation of the noise per number; for a choice, the scale of its noise.
+        cut: for a choice on public rows, r or r', at which each person's difference is cut; else None.
         sensitivity: the most that replacing one person moves the statistic.
-        mu: what counts within the limit mu; None of what counts within another limit, or of a fixed plan.
+        mu: cost within the limit mu; None within another limit or in a fixed plan.
         eta: bounded range of a choice by the exponential mechanism; else None.
-        epsilon: of a choice by permute-and-flip, or of a release with Laplace noise; else None.
-        intervals: 95% intervals of the noise, a pair for each number; None of a choice.
+        epsilon: cost of a choice by permute-and-flip, or of a release with Laplace noise; else None.
+        intervals: 95% intervals of the noise, a pair for each number; None for a choice.
         private: False if the noise was seeded.
     """
     return [_row(charge, ledger.fact(charge.scope, PLAN)) for charge in ledger.charges()]

@@ -1,4 +1,4 @@
-"""What the commands share: the application, its options, how a ledger is opened and a list is printed."""
+"""Shared parts of the commands: the application, its options, opening a ledger and printing a list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DELTA = 1e-5
 
 
 class Listing(StrEnum):
-    """How a list is printed."""
+    """The format of a printed list."""
 
     text = "text"
     json = "json"
@@ -88,7 +88,7 @@ class Contents:
 
 
 def contents_of(opened: AnyLedger) -> Contents:
-    """Return what is in a ledger of any kind."""
+    """Return the contents of a ledger of any kind."""
     if isinstance(opened, UserLedger):
         rows = [asdict(account) for account in opened.accounts()]
         title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
@@ -110,7 +110,7 @@ def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
 
 
 def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]]:
-    """Return the limits of a ledger's budget, and what was spent of each; the limits are None until they are fixed."""
+    """Return the limits of a ledger's budget, None until they are fixed, and the spent part of each."""
     budget, whole = opened.budget, opened.mu  # reads the filter
     spent = cost_of(opened.charges())
     limits = None if opened.filter.undivided else opened.filter.limits
@@ -141,7 +141,7 @@ def _spent_in_words(opened: PrivacyLedger) -> str:
 
 
 def releases_of(opened: AnyLedger) -> Contents:
-    """Return every release of a ledger of releases with a price of their own."""
+    """Return every release of a ledger whose releases have prices."""
     if not isinstance(opened, PrivacyLedger):
         raise InputError("--releases lists those of a PrivacyLedger; this ledger has another kind. Leave it out.")
     title, facts, _ = _studies(opened)
@@ -162,7 +162,7 @@ def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], 
 
 
 def show_contents(contents: Contents, format: Listing) -> None:
-    """Print what was found, as text or as JSON."""
+    """Print the contents as text or as JSON."""
     if format is Listing.json:
         typer.echo(json.dumps(contents.facts, indent=2))
     else:
@@ -170,7 +170,7 @@ def show_contents(contents: Contents, format: Listing) -> None:
 
 
 def print_contents(contents: Contents) -> None:
-    """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
+    """Print title and table; in a file or a pipe, print the full width, so that nothing is cut."""
     typer.echo(contents.title if contents.facts["private"] else f"NOT PRIVATE (seeded noise): {contents.title}")
     if contents.facts[contents.table]:
         console = Console()
@@ -178,7 +178,7 @@ def print_contents(contents: Contents) -> None:
 
 
 def table_of(contents: Contents) -> Table:
-    """Return the rows of what was found, each entry as text."""
+    """Return the rows of the contents, each entry as text."""
     rows: list[dict[str, Any]] = contents.facts[contents.table]
     table = Table()
     for name in rows[0] if rows else ():
@@ -200,6 +200,6 @@ def _cell(value: object) -> str:
         return "yes" if value else "NO"
     if value is None:
         return ""
-    if isinstance(value, list):  # of released numbers, or of pairs of them
+    if isinstance(value, list):  # a list of released numbers, or of pairs of them
         return ", ".join(_number(each) for each in value) if len(value) <= _SHOWN else f"{len(value)} numbers"
-    return rounded_up(value) if isinstance(value, float) else str(value)  # the numbers are what was spent
+    return rounded_up(value) if isinstance(value, float) else str(value)  # the numbers are spent budget

@@ -1,6 +1,6 @@
-"""An agent of DP-FTS-DE: its own Gaussian process, messages and choices, from its own data and the broadcasts.
+"""An agent of DP-FTS-DE: its Gaussian process, messages and choices, from its own data and the broadcasts.
 
-Source: Dai, Low, Jaillet (NeurIPS 2021), Algorithm 2, whose lines are named below; settings and notation in
+Source: Dai, Low, Jaillet (NeurIPS 2021), Algorithm 2, whose lines are cited below. Settings and notation are in
 :mod:`dptune.federated.settings`. An agent maximises its values y.
 
 An agent's data is private towards the other agents. The agent itself, and everyone who sees where it evaluates, is
@@ -24,16 +24,16 @@ from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend
 from dptune.search.gp.fit import Hyperparameters, fit
 from dptune.search.gp.points import FloatArray, as_points, as_vector, sobol_candidates
 
-_SAME = 1e-6  # of the cube's side: two points that count as one
+_SAME = 1e-6  # distance within which two points of the cube count as one
 _EDGE = 1e-9
-_TRIES = 16  # for an initial point that is new where points are rounded
+_TRIES = 16  # tries to find a new initial point if points are rounded
 _CLIMBERS, _LOOKED_AT = 5, 64
-_FITTED = 4  # observations below which hyperparameters stay at their prior
+_FITTED = 4  # with fewer observations, hyperparameters stay at their prior
 _INITIAL, _MESSAGE, _CHOICE, _OWN = range(4)  # streams of an agent's random numbers
 
 
 def _apart(points: FloatArray, distance: float) -> list[int]:
-    """Rows of points (m, d) that are ``distance`` from all rows chosen before, so that each climbs another hill."""
+    """Return rows of points (m, d) that are ``distance`` apart, so that each climbs to another maximum."""
     chosen = [0]
     free = np.ones(len(points), dtype=bool)
     while len(chosen) < _CLIMBERS:
@@ -53,9 +53,9 @@ class Domain:
     """Where an agent may evaluate: a finite set of points of the unit cube, or the whole cube [0, 1]^d.
 
     Attributes:
-        points: (m, d), where the search for the largest value starts, and all there is of a finite set.
+        points: (m, d), the starting points of the search for the largest value, or all points of a finite set.
         whole: whether the cube is searched, from the points by exact gradients.
-        snap: returns the point (d,) that is evaluated, and observed, when a point (d,) is asked for.
+        snap: maps a proposed point (d,) to the point that is evaluated and observed.
     """
 
     points: FloatArray
@@ -69,7 +69,7 @@ def cube(settings: FTSSettings, snap: Callable[[FloatArray], FloatArray] = _itse
 
 
 class FTSModel:
-    """What all agents have in common, and may share in memory: features, candidates and their regions. Public.
+    """The public part that all agents have in common and may share in memory: features, candidates and their regions.
 
     ``domain`` is where agents may evaluate; default the cube.
     """
@@ -85,9 +85,9 @@ class FTSModel:
 
 
 class FTSAgent:
-    """Agent n, from 0: tell it observations, ask it for a message and for the next point.
+    """Agent n, from 0: it learns from observations, and returns messages and the next point.
 
-    Every random choice depends on (seed, agent, round) alone, so an agent rebuilt from its observations repeats it. By
+    Every random choice depends only on (seed, agent, round), so an agent rebuilt from its observations repeats it. By
     default the operating system draws the seed.
     """
 
@@ -103,7 +103,7 @@ class FTSAgent:
         self._Phi: list[FloatArray] = []  # shared features of the observed points
         self.values: list[float] = []
         self._own = Hyperparameters.prior(self.settings.d)
-        self._fitted = 0  # observations at the last fit
+        self._fitted = 0  # number of observations at the last fit
 
     def tell(self, x: npt.ArrayLike, y: float) -> None:
         """Add an observation, larger is better; x is a point of the cube (d,) and y finite, else `InputError`."""
@@ -132,7 +132,7 @@ class FTSAgent:
         return np.asarray((values - values.mean()) / (values.std() or 1.0)) if len(values) else values
 
     def initial_point(self, k: int) -> FloatArray:
-        """Line 1: the k-th of the initial points, uniform in the agent's own region; (d,)."""
+        """Return the k-th initial point (d,), uniform in the agent's own region (line 1)."""
         rng = self._rng(_INITIAL, k)
         region = self.settings.assigned(self.agent)
         if not self.model.domain.whole:
@@ -143,28 +143,28 @@ class FTSAgent:
         return self._not_yet(rng.uniform(low[0], high[0], (_TRIES, self.settings.d)))
 
     def message(self, t: int) -> FloatArray:
-        """Line 8: omega_n ~ N(nu, lambda Sigma^-1) on the shared features, (M,). For the trusted server only."""
+        """Return line 8's omega_n ~ N(nu, lambda Sigma^-1) (M,), for the trusted server only."""
         Phi = np.array(self._Phi).reshape(-1, self.settings.M)  # (m, M)
         posterior = FeaturePosterior(Phi, self.y, self.settings.noise)
         return posterior.sample(self._rng(_MESSAGE, t), spread=self.settings.spread)
 
     def ask(self, t: int, broadcast: FloatArray | None) -> FloatArray:
-        """Lines 2-6: the point to evaluate in round t, from 0, (d,).
+        """Return the point (d,) to evaluate in round t, from 0 (lines 2-6).
 
-        ``broadcast`` is the noisy sums of round t, (P, M). Without one (None) the agent follows its own sample.
+        ``broadcast`` is the noisy sums of round t, (P, M). Without a broadcast (None) the agent follows its own sample.
         """
         follow = self._rng(_CHOICE, t).random() < self.settings.joint_chance(t)
         return self.joint_point(broadcast, t) if follow and broadcast is not None else self.own_point(t)
 
     def joint_point(self, broadcast: FloatArray, t: int) -> FloatArray:
-        """Line 5: argmax of phi(x).omega^(i[x]) over the domain, i[x] the region of x."""
+        """Return the argmax of phi(x).omega^(i[x]) over the domain, i[x] the region of x (line 5)."""
         m = self.model
         omega = as_points(broadcast, self.settings.M, name="broadcast")  # (P, M)
         values = np.einsum("mk,mk->m", m.Phi, omega[m.regions]) if len(omega) > 1 else m.Phi @ omega[0]
         return self._best(values, m.features, omega, self.settings.lengthscale)
 
     def own_point(self, t: int) -> FloatArray:
-        """Lines 3-4: argmax of the agent's own Thompson sample."""
+        """Return the argmax of the agent's own Thompson sample (lines 3-4)."""
         own = self.hyperparameters()
         X = self.X
         features = FourierFeatures(self.model.own_features.frequencies, own.lengthscale)
@@ -175,14 +175,14 @@ class FTSAgent:
         return self._best(values, features, omega[None], float(own.lengthscale.min()))
 
     def hyperparameters(self) -> Hyperparameters:
-        """Return the agent's hyperparameters, fitted to its own observations only, after every ``refit``."""
+        """Return the agent's hyperparameters, fitted to its own observations only, once every ``refit``."""
         if len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit):
             self._own = fit(self.X, self.y, self._own)
             self._fitted = len(self)
         return self._own
 
     def _best(self, values: Array, features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
-        """The best point not yet observed: of the candidates and, on the cube, of climbs from the best candidates."""
+        """Return the best unobserved point: a candidate, or on the cube the end of a climb."""
         points = self.model.domain.points
         order = np.argsort(-values)
         if not self.model.domain.whole:
@@ -198,7 +198,7 @@ class FTSAgent:
         return self._not_yet(np.concatenate([X[np.argsort(-climbed)], points[order]]))
 
     def _not_yet(self, points: FloatArray) -> FloatArray:
-        """The first of the points (m, d) that was not observed yet, as it is evaluated; if all were, the first."""
+        """Return the first of the snapped points (m, d) that was not observed yet; if all were, the first."""
         X = self.X
         snap = self.model.domain.snap
         for x in map(snap, points):

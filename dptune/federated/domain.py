@@ -1,4 +1,4 @@
-"""Where the agents of a federation may evaluate, from the parameters of a search space."""
+"""The points that agents of a federation may evaluate, from the parameters of a search space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_CELLS = 4096  # a space with at most this many combinations is searched po
 
 
 def domain_of(space: Space, settings: FTSSettings) -> Domain:
-    """Return every combination of a small discrete space, else the cube, rounded where the space is."""
+    """Return every combination of a small discrete space, else the cube, rounded in discrete coordinates."""
     cells = [parameter.cells for parameter in space.values()]
     counts = [count for count in cells if count is not None]
     if not counts:

@@ -1,4 +1,4 @@
-"""What an agent sends in a round, and how it is checked before the server keeps it."""
+"""An agent's message in a round, and its checks before the server stores it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dptune.search.gp.points import FloatArray
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Message:
-    """One agent's weights of one round. Private, and not shown: for the trusted server only."""
+    """One agent's private weights of one round, for the trusted server only; never printed."""
 
     agent: int  # n, from 0
     round: int  # t, from 0
@@ -25,7 +25,7 @@ class Message:
 def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, FloatArray]:
     """Return agent, round and a copy of the weights (M,) of a message that is valid by itself.
 
-    Each attribute is read once. A refusal never repeats what was sent: the caller may have swapped the arguments.
+    Each attribute is read once. An error never quotes the message: the caller may have swapped the arguments.
     """
     if not isinstance(message, Message):
         raise MessageRefused("the server takes a Message(agent, round, weights).")
@@ -42,7 +42,7 @@ def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, 
 
 
 def _vector(weights: Any) -> FloatArray | None:
-    """A float64 copy of real numbers, or None."""
+    """Return a float64 copy of real numbers, or None."""
     try:
         raw = np.asarray(weights)
         with np.errstate(all="ignore"):  # a cast of long doubles may overflow, to an infinity

@@ -37,7 +37,7 @@ from dptune.privacy.noise import (
 from dptune.privacy.seal.private import without_frames
 from dptune.search.gp.points import FloatArray
 
-_LARGEST_SIGMA = 1e100  # sums of noise of this size are far from overflow
+_LARGEST_SIGMA = 1e100  # sums of such noise are far from overflow
 _MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53 < 1e-6
 
 
@@ -87,7 +87,7 @@ class FTSServer:
         released = [charge.value for charge in ledger.charges()]  # in order of the rounds
         self._broadcasts = {t: self._matrix(value) for t, value in enumerate(released) if value is not None}  # (P, M)
         self._messages: dict[int, FloatArray] = {}  # agent -> omega of the open round
-        self._unrecorded: dict[int, FloatArray] = {}  # round -> a draw that could not be recorded; shown to nobody
+        self._unrecorded: dict[int, FloatArray] = {}  # round -> a draw that could not be recorded and was not shown
 
     # ---- private messages in -------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class FTSServer:
 
     @without_frames
     def _draw_and_record(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
-        """Read and draw once per charge, and record: a draw that cannot be recorded is kept, and shown to nobody."""
+        """Read and draw once per charge, and record; a draw that cannot be recorded is kept but not shown."""
         if t not in self._unrecorded:
             sums = self._sums(t)  # (P, M)
             self._unrecorded[t] = self._noise.add_gaussian(sums.ravel(), event.sigma)
@@ -190,7 +190,7 @@ class FTSServer:
         return recorded
 
     def _sums(self, t: int) -> FloatArray:
-        """Lines 3-7 of Algorithm 1 without the noise, (P, M). Private."""
+        """Return the private sums (P, M) of lines 3-7 of Algorithm 1, without the noise."""
         s = self.settings
         q = self.plan.q
         sample = self._samples.draw(s.agents, q)
@@ -229,10 +229,10 @@ def clipped(messages: FloatArray, clip: float) -> FloatArray:
 
 
 def weighted_sums(messages: FloatArray, sample: Mask, weights: FloatArray, *, clip: float, q: float) -> FloatArray:
-    """Row i: sum over the sampled n of (phi_n^(i) / q) times the clipped message of n; (P, M).
+    """Return (P, M), with row i the sum over the sampled n of (phi_n^(i) / q) times the clipped message of n.
 
-    A sum over an empty sample is 0. Sums are never divided by the number of sampled agents or of messages (N, M); one
-    that was not sent is 0. The sample S_t (N,) is secret, the weights phi (N, P) are public; clip is S / sqrt(P).
+    A sum over an empty sample is 0. Sums are never divided by the number of sampled agents or of messages (N, M); a
+    missing message is 0. The sample S_t (N,) is secret, the weights phi (N, P) are public; clip is S / sqrt(P).
     """
     chosen = np.where(sample[:, None], weights, 0.0) / q  # (N, P)
     return np.asarray(chosen.T @ clipped(messages, clip))

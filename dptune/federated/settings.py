@@ -1,4 +1,4 @@
-"""What server and agents of DP-FTS-DE agree on before the first round; all of this is public and fixed.
+"""The public, fixed settings on which server and agents of DP-FTS-DE agree before the first round.
 
 Source: Dai, Low, Jaillet, *Differentially Private Federated Bayesian Optimization with Distributed Exploration*
 (NeurIPS 2021), Algorithms 1 and 2. Notation::
@@ -7,9 +7,9 @@ Source: Dai, Low, Jaillet, *Differentially Private Federated Bayesian Optimizati
     M        features                             S        clipping: messages are cut to norm S / sqrt(P)
     t        round, 0..T-1                        I_n^(i)  1 if agent n explored region i at the start
     phi_n^(i)(t)   weight of agent n in region i: softmax over n of (a I_n^(i) + 1) / temperature_t
-    p_t      chance that an agent follows its own sample in round t
+    p_t      probability that an agent follows its own sample in round t
 
-The weights are a function of (n, i, t) alone. The temperature is 1 for `hold` rounds and then rises so that
+The weights depend only on (n, i, t). The temperature is 1 for `hold` rounds and then rises so that
 a / temperature falls linearly to 0 in `decay` rounds: from then on every weight is 1/N.
 """
 
@@ -123,7 +123,7 @@ class FTSSettings:
         return np.asarray(grown / grown.sum(axis=0))
 
     def _strength(self, t: int) -> float:
-        """a / temperature_t."""
+        """Return a / temperature_t."""
         if t < self.hold:
             return self.a
         return self.a * max(0.0, 1 - (t - self.hold + 1) / self.decay) if self.decay else 0.0

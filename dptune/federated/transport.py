@@ -1,4 +1,4 @@
-"""How messages reach the server, and broadcasts the agents: the protocol, a transport within one process, its user.
+"""How messages reach the server, and broadcasts the agents: a protocol, a transport in one process, and its user.
 
 Another transport (an actor, HTTP, files) implements :class:`Transport` and uses the same server. It must keep two
 promises: every agent sends in every round, whether or not it is sampled, and only the server reads messages.
@@ -24,10 +24,10 @@ from dptune.search.gp.points import FloatArray
 
 @runtime_checkable
 class Transport(Protocol):
-    """What an agent may ask of the server, wherever that runs."""
+    """The requests that an agent may send to the server, wherever the server runs."""
 
     def open_round(self) -> int:
-        """Return the round whose messages are taken now; the number of rounds when the plan is complete."""
+        """Return the round that accepts messages now; the number of rounds when the plan is complete."""
 
     def rounds(self) -> int:
         """Return the number of rounds of the plan."""
@@ -103,7 +103,7 @@ class InProcess:
             return released
 
     def _left(self, t: int) -> float:
-        """Seconds until round ``t`` is released without the missing messages; 0 when all agents have sent."""
+        """Return seconds until round ``t`` is released without the missing messages; 0 when all agents have sent."""
         now = self.server.open_round
         if t != now or t >= self.rounds() or len(self.server.sent) == self.server.settings.agents:
             return 0.0
@@ -113,7 +113,7 @@ class InProcess:
 
 
 def larger_is_better(value: object, *, maximize: bool) -> float | None:
-    """Return an agent's y of a framework's value, or None if that is not a finite number."""
+    """Return an agent's y for a framework's value, or None if the value is not a finite number."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value) if maximize else -float(value)
@@ -126,9 +126,9 @@ class Participant:
     is complete, the agent continues alone. If several agents share a thread, let every agent ``tell`` before any of
     them asks again: then all messages are sent, and no agent waits for another.
 
-    ``notice`` is called with a sentence, for the agent's own log, when a round was released without its message.
-        It is also called when the plan is complete before the agent has sent anything: about rounds, never about data
-        or other agents.
+    ``notice`` gets a sentence for the agent's own log when a round was released without its message. It is also called
+    when the plan is complete before the agent has sent anything. The sentence is about rounds, never about data or
+    other agents.
 
     A server with other settings is refused with an `InputError`: its sums would mean nothing here.
     """
@@ -149,13 +149,13 @@ class Participant:
         self.agent, self.transport = agent, transport
         self._asked = 0
         self._sent: int | None = None  # the round of the message that waits for its broadcast
-        self._due: int | None = None  # the round after the last one sent in
+        self._due: int | None = None  # the round after the last sent message
         self._notice = notice or (lambda sentence: None)
         if transport.open_round() >= transport.rounds():
             self._alone()
 
     def restore(self, observations: Iterable[tuple[npt.ArrayLike, float]], *, asked: int) -> None:
-        """Tell the agent what an earlier process observed, pairs (x, y), and how many points it had asked for."""
+        """Give the agent an earlier process's observations, pairs (x, y), and its number of proposed points."""
         for x, y in observations:
             self.agent.tell(x, y)
         self._asked = asked
@@ -167,7 +167,7 @@ class Participant:
         if k < self.agent.settings.initial:
             return self.agent.initial_point(k)
         self.send()
-        if self._sent is None:  # the plan is complete; rounds go on counting for this agent alone
+        if self._sent is None:  # the plan is complete; only this agent's round number still grows
             return self.agent.ask(max(k - self.agent.settings.initial, self.transport.rounds()), None)
         t = self._sent
         self._sent = None
@@ -189,18 +189,18 @@ class Participant:
                 return
             try:
                 self.transport.submit(Message(self.agent.agent, t, self.agent.message(t)))
-            except RoundClosed:  # its noise was drawn just now: wait for the release, then send in the next round
+            except RoundClosed:  # its noise is drawn now: wait for the release, then send in the next round
                 self.transport.fetch(t)
                 continue
             except PlanComplete:
                 return
-            except AlreadySent:  # by an earlier life of this agent
+            except AlreadySent:  # an earlier process of this agent sent it
                 pass
             self._sent = t
             self._due = t + 1
 
     def _missed_until(self, t: int) -> None:
-        """Name the rounds before ``t`` that were released without a message from here since the last message."""
+        """Report the rounds before ``t`` that were released without a message of this agent since its last one."""
         if self._due is None and t >= self.transport.rounds():
             self._alone()
         elif self._due is not None and t > self._due:

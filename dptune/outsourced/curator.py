@@ -1,4 +1,4 @@
-"""The curator's half: it alone reads the rows. It releases them once, with noise, and answers queries about them.
+"""The curator's half, which alone reads the rows: it releases them once, with noise, and answers queries about them.
 
 Use::
 
@@ -9,9 +9,9 @@ Use::
     curator.export("shared", mu=ledger.budget.mu)
     curator.serve("shared", rounds=50)
 
-Guarantee: for a trusted curator the released table is mu-GDP under replacing a unit's records, or with ``max_change``
-under changing one unit's row by that norm, as the ledger says; n is public. The proof is in
-:class:`~dptune.ledger.events.TableRelease`. What a modeler computes from table and outputs is post-processing.
+Guarantee: for a trusted curator the released table is mu-GDP under replacing a unit's records; n is public. With
+``max_change``, one unit's row changes by at most that norm instead. The proof is in
+:class:`~dptune.ledger.events.TableRelease`. A modeler's computations on table and outputs are post-processing.
 
 Life of an export: charge, read, draw, keep as ``<SHA-256>.npy`` in the curator's own folder, record the SHA-256 in the
 ledger (first writer wins), copy to the shared folder. Only the draw that the ledger names is ever copied, so after any
@@ -48,9 +48,9 @@ from dptune.privacy.seal.private import without_frames
 
 Numbers = float | Sequence[float] | Array
 
-_SCOPE = "outsourced"  # of the exports in a ledger
-_NUMBERS_PER_DRAW = 2**16  # of one call of OpenDP: bounds the memory of its lists
-_LEAST_CHANGE = 1e-3  # of row_norm: below it rounding of the rows would not be covered by the noise's slack
+_SCOPE = "outsourced"  # scope of the exports in a ledger
+_NUMBERS_PER_DRAW = 2**16  # per call of OpenDP: bounds the memory of its lists
+_LEAST_CHANGE = 1e-3  # share of row_norm: below it the noise's slack would not cover the rows' rounding
 
 
 class OutsourcedCurator:
@@ -145,7 +145,7 @@ class OutsourcedCurator:
         return charge
 
     def _digest(self, event: TableRelease) -> str:
-        """A fingerprint of the public question; never of the rows."""
+        """Return a fingerprint of the public query, never of the rows."""
         question = json.dumps([event.describe(), self._scale.tolist(), self._middle.tolist(), self._W.tolist()])
         return hashlib.sha256(question.encode()).hexdigest()
 
@@ -154,7 +154,7 @@ class OutsourcedCurator:
         return TableFacts(event.sigma, self.outputs.maximise, promise, self.outputs.words, digest)
 
     def _noisy(self, sigma: float) -> Matrix:
-        """C X W + N(0, sigma^2 I), (n, k)."""
+        """Return C X W + N(0, sigma^2 I), (n, k)."""
         rows = bounded_rows(self._cells, self._middle, self._scale, self.row_norm)  # (n, d)
         Z = (rows - means(rows)) @ self._W
         flat = Z.ravel()
@@ -163,7 +163,7 @@ class OutsourcedCurator:
 
     @without_frames
     def _draw_and_record(self, charge: Charge, sigma: float) -> Charge:
-        """Keep the draw where nobody else looks, then let the ledger name it: the first draw that is named stands."""
+        """Store the draw in the private folder, then record it in the ledger: the first recorded draw is final."""
         data = to_bytes(self._noisy(sigma))
         digest = hashlib.sha256(data).digest()
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ class OutsourcedCurator:
                 row = exchange.query(t, self.n)
                 exchange.answer(t, row, self.outputs.answer(row))
 
-    # ---- a curator stays where the rows are --------------------------------------------------
+    # ---- a curator is not copied or pickled --------------------------------------------------
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         raise PrivacyError("a curator holds private rows: it is neither pickled nor copied. Make one where they are.")
@@ -217,7 +217,7 @@ def _exchange(shared: str | os.PathLike[str] | Exchange) -> Exchange:
 
 
 def largest_change(row_norm: float, max_change: float | None) -> float:
-    """Return by how much, in L2 norm, one unit's row may change: 2 R, or what the ledger promises."""
+    """Return the largest L2 change of one unit's row: 2 R, or the ledger's limit."""
     change = 2 * row_norm if max_change is None else min(positive("max_change", max_change), 2 * row_norm)
     if change < _LEAST_CHANGE * row_norm:
         raise InputError(
@@ -227,7 +227,7 @@ def largest_change(row_norm: float, max_change: float | None) -> float:
 
 
 def cells_of(table: npt.ArrayLike) -> Matrix:
-    """Return the cells as floats, NaN where one is not a number; raises on the shape only."""
+    """Return the cells as floats, NaN for all that is not a number; only a wrong shape raises."""
     array = as_array(table)
     if array is None or array.ndim != 2 or 0 in array.shape:
         raise InputError(f"the table must have rows and columns: an array or a data frame (n, d); got {kind(table)}.")
@@ -237,7 +237,7 @@ def cells_of(table: npt.ArrayLike) -> Matrix:
 
 
 def _per_feature(name: str, values: Numbers, d: int) -> Matrix:
-    """Return a public setting as (d,); what is fitted to the rows, or has no numbers yet, is refused."""
+    """Return a public setting as (d,); refuse settings that are fitted to the rows or have no numbers yet."""
     array = attempt(np.asarray, values, failed=np.empty(0))
     if array.dtype.kind not in "fiu" or array.shape not in ((), (1,), (d,)) or not np.isfinite(array).all():
         raise InputError(
@@ -257,7 +257,7 @@ def _public_map(projection: npt.ArrayLike, d: int) -> Matrix:
 
 
 def means(rows: Matrix) -> Matrix:
-    """Return the mean of each column (d,), summed exactly: a sum that rounds n times would move all n rows by it."""
+    """Return the mean of each column (d,), summed exactly: rounding errors of a sum would move all n rows."""
     return np.array([math.fsum(column) / len(rows) for column in rows.T])
 
 

@@ -1,9 +1,9 @@
-"""What crosses between curator and modeler: a noisy table, then numbers of rows one way and outputs the other way.
+"""The files between curator and modeler: a noisy table, then row numbers as queries, and outputs as answers.
 
 A folder that both processes can read and write holds all of it::
 
     table.npy            Z (n, k), float64: the release
-    table.json           what the modeler must know about Z; written after table.npy
+    table.json           public facts about Z for the modeler; written after table.npy
     query-000001.json    {"row": 17}, written by the modeler: "evaluate row 17"
     answer-000001.json   {"row": 17, "y": 0.3}, written by the curator
 
@@ -38,7 +38,7 @@ _LOOK_EVERY = 0.02  # seconds
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a released table is; public."""
+    """Public facts about a released table."""
 
     sigma: float  # standard deviation of the noise of each number in Z
     maximise: bool  # whether large outputs are good
@@ -49,7 +49,7 @@ class TableFacts:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A released table: Z (n, k), read-only, and what it is."""
+    """A released table: Z (n, k), read-only, and its facts."""
 
     values: Matrix
     facts: TableFacts

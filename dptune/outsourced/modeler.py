@@ -1,4 +1,4 @@
-"""The modeler's half: GP-UCB on released rows. Nothing that it imports reaches private data.
+"""The modeler's half: GP-UCB on released rows. None of its imports reaches private data.
 
 Kharkovskii, Dai, Low, *Private Outsourced Bayesian Optimization* (ICML 2020), Algorithm 2, on noisy rows instead of
 projected ones. Notation::
@@ -10,9 +10,9 @@ projected ones. Notation::
     mu, var (n,)    posterior mean and variance of f at all rows after t outputs
     beta_t      2 log(n t^2 pi^2 / (6 delta))
 
-An output at row j is a rank-one update: with c = k(Z, z_j) - sum_s v_s v_s[j] the posterior covariance of all rows with
+An output at row j is a rank-one update. With c = k(Z, z_j) - sum_s v_s v_s[j] the posterior covariance of all rows with
 row j, v_t = c / sqrt(c_j + s2), mu += v_t a_t with a_t = (y - mu_j) / sqrt(c_j + s2), var -= v_t^2. One column (n,) is
-kept for each output, so that round t costs O(n (k + t)) time and O(n t) memory, and there is no n x n matrix.
+stored for each output: round t costs O(n (k + t)) time and O(n t) memory, without an n x n matrix.
 
 Use::
 
@@ -79,7 +79,7 @@ class OutsourcedModeler:
         self.mean = np.full(n, self._signed("mean", mean))  # (n,)
         self.variance = np.full(n, self._prior)  # (n,)
         self._columns: list[FloatArray] = []  # v_1 ... v_t, (n,) each
-        self.rows: list[int] = []  # evaluated so far
+        self.rows: list[int] = []  # rows evaluated so far
 
     def _signed(self, name: str, value: float) -> float:
         return self._sign * between(name, value, -_LARGEST_OUTPUT, _LARGEST_OUTPUT)

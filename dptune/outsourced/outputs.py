@@ -1,8 +1,8 @@
-"""The outputs y that belong to the rows. They are public, because the user says so.
+"""The rows' outputs y, which the user declares public.
 
 No private kind exists. A query evaluates a unit's own row. If that row changes, the losses of all n people at it may
-change, so the noise of a mean, which covers one person's share, does not cover it: mu = .707 was promised and 5.48
-reached. Noise for the whole range of a loss would leave nothing to learn.
+change. The noise of a mean covers only one person's share: mu = .707 was promised and 5.48 reached. Noise for the whole
+range of a loss would hide all information.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PublicOutputs(Checked):
     """Outputs that the user declares public. Nothing protects them; the statement repeats the user's words.
 
     Attributes:
-        measure: row number -> y. What it raises is public, too, and ends the curator's loop.
+        measure: row number -> y. Its errors are public, too, and end the curator's loop.
         because: why everybody may know which row has which output, in a sentence.
         maximise: whether large outputs are good.
     """
@@ -37,7 +37,7 @@ class PublicOutputs(Checked):
 
     @property
     def words(self) -> str:
-        """What protects the answers: nothing."""
+        """Return in words that nothing protects the answers."""
         return f"NOT PROTECTED, declared public by the user: {self.because!r}"
 
     def answer(self, row: int) -> float:

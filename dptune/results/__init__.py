@@ -1,4 +1,4 @@
-"""What is released, in words: estimates and verdicts, budgets, and the start of a plan under a name."""
+"""Releases in words: estimates, verdicts and budgets, and the start of a plan under a name."""
 
 from dptune._exports import exports
 

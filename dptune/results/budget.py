@@ -1,4 +1,4 @@
-"""What a release takes of a ledger's budget, what is left of it, and what a person risks, in words."""
+"""A release's share of a ledger's budget, the rest of the budget, and a person's risk, in words."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dptune.privacy.privatizer import LossPrivatizer
 
 
 def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
-    """Return how much of a ledger's budget a run takes, in words; ``limits`` as they are when it has charged."""
+    """Return in words how much of a ledger's budget a run takes; ``limits`` are those after its charge."""
     whole = f"mu={budget.mu:.4g}"
     most = budget.mu
-    if limits.eta > 0 or mu > budget.mu:  # it is divided, or will be
+    if limits.eta > 0 or mu > budget.mu:  # the budget is divided, or will be
         whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
         most = limits.gdp
     part = "all" if mu >= most * (1 - 1e-6) else f"mu={mu:.4g}"
@@ -22,7 +22,7 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
 
 
 def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
-    """Return a line on what is left of a ledger's budget; ``planned``: a run has plans for some of it."""
+    """Return a line on the rest of a ledger's budget; ``planned`` means that runs have planned some of it."""
     if spent is None:
         left = ledger.remaining()
         whole = ledger.mu
@@ -40,9 +40,9 @@ def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned:
 
 
 def risk_in_words(privatizer: LossPrivatizer) -> str:
-    """Return a line on what a person risks by all releases of the ledger; "" where noise is seeded.
+    """Return a line on a person's risk from all releases of the ledger; "" if noise is seeded.
 
-    The attacker knows every other record, and decides which of two records is the person's (`dptune.ledger.Risk`).
+    The attacker knows every other record, and guesses which of two records is the person's (`dptune.ledger.Risk`).
     """
     if not (privatizer.private and privatizer.ledger.private):
         return ""

@@ -1,4 +1,4 @@
-"""A released number with its noise, and what it says in words: better, worse, or not distinguishable."""
+"""A released number with its noise, and its verdict in words: better, worse, or not distinguishable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NoiseLaw:
     laplace: bool = False
 
     def quantile(self, p: float) -> float:
-        """Return what the noise is below with probability ``p``."""
+        """Return the number that the noise is below with probability ``p``."""
         if not self.laplace:
             return float(ndtri(p)) * self.sigma
         size = -math.log(2 * min(p, 1 - p)) * self.sigma / math.sqrt(2)
@@ -136,7 +136,7 @@ def improvement_in_words(gain: Estimate, than: str) -> str:
 
 
 def next_step(verdict: str, people: int | None) -> str:
-    """Return what to do after a verdict about so many people."""
+    """Return advice on the next step after a verdict about this many people."""
     these = "" if people is None else f" It holds for these {people} people; another {people} may differ."
     steps = {"better": "take the model, and publish the statement.", "worse": "keep the default."}
     return f"Next: {steps.get(verdict, 'keep the default, or ask more people.')}{these}"

@@ -1,4 +1,4 @@
-"""Whether a release under a new name can begin, and with how much of the ledger's budget."""
+"""Checks whether a release under a new name can begin, and with how much of the ledger's budget."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dptune.ledger.ledger import PLAN, PrivacyLedger
 
 
 def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_share: float = 1.0) -> None:
-    """Refuse a run that could not begin with ``mu``, or with what is neither spent nor planned by other runs."""
+    """Refuse a run that could not begin with ``mu``, or with the budget that is neither spent nor planned."""
     try:
         rest = ledger.allowance()
         if mu is not None and not (rest.divides and mu <= rest.whole(choice_share)):
             ledger.check(mu)
         share_of(rest, mu, ledger.budget.mu, choice_share)
     except BudgetExhausted:
-        if ledger.fact(scope, PLAN) is None:  # looked up last: another thread or process may have begun it
+        if ledger.fact(scope, PLAN) is None:  # looked up last: another thread or process may have started the run
             raise
 
 
 def usual_share(ledger: PrivacyLedger, mu: float | None, *, choice_share: float = 0.0) -> float:
-    """Return the budget a new run would begin with; of a ledger that has none left, the whole one."""
+    """Return the budget with which a new run would begin; the whole budget if none is left."""
     return mu if mu is not None else ledger.allowance().whole(choice_share) or ledger.budget.mu
 
 

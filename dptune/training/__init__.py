@@ -1,7 +1,7 @@
-"""People in the training set: private trainings, planned as a whole and counted beside private tuning.
+"""People in the training set: private trainings, planned as a whole and composed with private tuning.
 
 Unit: one person, whose records are removed (their gradients are 0), with n and the plan public. Trust model: a trusted
-curator trains; everybody else sees trained models. docs/training.md has the proofs.
+curator trains; all others see trained models. docs/training.md has the proofs.
 """
 
 from dptune.training.joint import join

@@ -1,4 +1,4 @@
-"""One statement for several ledgers: of disjoint people the largest epsilon, of the same people the composition."""
+"""One statement for several ledgers: the largest epsilon for disjoint people, the composition for the same people."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _LATE = "epsilon does not hold if the other's results decided its budget, its pl
 
 @dataclass(frozen=True, kw_only=True)
 class JointStatement(Statement):
-    """What everybody is promised whom any of several ledgers protects.
+    """The promise to everybody whom any of several ledgers protects.
 
     Attributes:
         parts: the ledgers' own statements, at one delta.
-        disjoint: whether nobody is in two of them, as whoever asks for the statement says.
-        late: names of the parts that were made, raised or divided after another of them had been charged.
+        disjoint: whether no person is in two of them, according to the caller.
+        late: names of the parts that were made, raised or divided after a charge of another part.
     """
 
     parts: tuple[Statement, ...]
@@ -163,7 +163,7 @@ class _Largest:
 
 
 def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delta: float) -> tuple[Curve, str, str]:
-    """Return what people who may be in every part are promised, the weakest adjacency of the parts, the accountant."""
+    """Return the promise to people who may be in every part, the weakest adjacency of the parts, and the accountant."""
     exposures = [part.exposure for part in parts if isinstance(part, BudgetStatement)]
     plans = _plans([ledger for ledger in ledgers if isinstance(ledger, TrainingLedger)])
     if not any(plans):
@@ -198,11 +198,11 @@ def _merge(profiles: Iterable[Profile]) -> list[Profile]:
 
 
 def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
-    """Return the plans of all, once for each way to read them that is possible.
+    """Return the plans of all parts, once for each possible reading.
 
-    Two ledgers of one selection are one mechanism with one secret number of repeats, whose bounds do not add up: they
-    are one plan that trains and scores. They are it if they were charged for one question, and may become it until both
-    are charged.
+    Two ledgers of one selection are one mechanism with one secret number of repeats, and their bounds do not add up:
+    they are one plan that trains and scores. That holds if they were charged for one question, and may become true
+    until both are charged.
     """
     asked = [(ledger.plan, _question(ledger)) for ledger in ledgers]
     surely = _merged(asked, possibly=False)
@@ -210,7 +210,7 @@ def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
 
 
 def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> list[tuple[Planned, str | None]]:
-    """Return plans and questions, those that are (possibly) one selection as one plan."""
+    """Return plans and questions, with (possibly) one selection as one plan."""
     merged: list[tuple[Planned, str | None]] = []
     for plan, question in asked:
         for place, (other, others) in enumerate(merged):
@@ -234,7 +234,7 @@ def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> l
 
 
 def _question(ledger: TrainingLedger) -> str | None:
-    """Return a digest of what the ledger's selection was charged for; None before that, and for trainings."""
+    """Return a digest of the question for which the ledger's selection was charged; None before, and for trainings."""
     match ledger.question_digests():
         case {"trainings": str(question)} if isinstance(ledger.plan, SelectionPlan):
             return question
@@ -242,7 +242,7 @@ def _question(ledger: TrainingLedger) -> str | None:
 
 
 def _warnings(parts: Sequence[Statement], disjoint: bool, late: Sequence[str]) -> tuple[str, ...]:
-    """Those of the parts, and what is wrong between them."""
+    """Return the warnings of the parts, and those about their combination."""
     names = [part.dataset for part in parts]
     same = sorted({name for name in names if names.count(name) > 1}) if disjoint else []
     planned = any(part.adjacency == REMOVE_ONE for part in parts)

@@ -36,7 +36,7 @@ NOT_COVERED = (
 )
 _SEEDED = "NOT PRIVATE: noise or samples of a training came from a known seed; epsilon = infinity."
 _SCOPE = "trainings"
-ORDINARY = "ordinary generator"  # the note of a training without a cryptographically secure one
+ORDINARY = "ordinary generator"  # note of a training without a cryptographically secure generator
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class TrainingLedger(FixedPlanLedger[Planned]):
 
 
 def _noise(plan: Planned, facts: Mapping[str, Any], ordinary: int, made: int) -> str:
-    """How noise is drawn: of trainings by the library that trains, of a selection's scores by OpenDP."""
+    """Return how noise is drawn: in trainings by their library, for a selection's scores by OpenDP."""
     if not facts["private"]:
         return opendp_noise(facts)
     generator = f"PyTorch's own generator in {ordinary} of {made} charges, else a secure one"
@@ -170,7 +170,7 @@ CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger
 
 
 def open_ledger(url: str | Path) -> CentralLedger:
-    """Open an existing ledger, whichever rule it holds."""
+    """Open an existing ledger of any kind."""
     database = Database(normalise_url(url))
     match known_row(database)["kind"]:
         case PlanLedger.kind:

@@ -1,4 +1,4 @@
-"""Trainings with Opacus, held to their plan: what runs is compared with what was planned, step by step.
+"""Trainings with Opacus, compared with their plan step by step.
 
 Example::
 
@@ -8,12 +8,12 @@ Example::
     with training(ledger, optimizer, loader, note={"rate": 0.1}):     # charged here
         for x, y in loader: ...
 
-Guarantee: the ledger's :class:`TrainingPlan`, by dptune's own accounting; Opacus's ``get_epsilon`` is not asked.
-Checked are Poisson sampling and its rate, the number of rows, flat clipping, noise, number of steps, with
-``secure_mode`` that noise and samples come from a generator without a seed, and otherwise that PyTorch's own keeps the
-seed that it is given here from the operating system. Not checked is what the code does with the rows of a batch: the
-wrapped model must get them as the loader gives them, one gradient a person, and no statistics of the data; and a batch
-is for one step only (``signal_skip_step`` is for the parts of one batch, as ``BatchMemoryManager`` uses it).
+Guarantee: the ledger's :class:`TrainingPlan`, by dptune's own accounting; Opacus's ``get_epsilon`` is not used. Checked
+are Poisson sampling and its rate, the number of rows, flat clipping, noise, and number of steps. With ``secure_mode``,
+noise and samples must come from a generator without a seed. Otherwise PyTorch's own must keep the seed that it gets
+here from the operating system. The code's use of a batch is not checked. The wrapped model must get the rows from the
+loader unchanged, one gradient per person, and no statistics of the data. A batch is for one step only
+(``signal_skip_step`` is for parts of one batch, with ``BatchMemoryManager``).
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def training(
 
 @contextmanager
 def watched(plan: TrainingPlan, n: int | None, optimizer: DPOptimizer, loader: DPDataLoader) -> Iterator[None]:
-    """Hold one training to its plan and charge nothing: for a repeat of :func:`repeat_and_select`, which has paid."""
+    """Check one training against its plan without a charge, for a repeat of :func:`repeat_and_select`."""
     _check(plan, n, optimizer, loader)
-    seed = None if optimizer.secure_mode else torch.seed()  # anew from the operating system, whatever the user seeded
+    seed = None if optimizer.secure_mode else torch.seed()  # from the operating system, whatever seed the user set
     theirs = optimizer.step_hook
     made = 0
 
@@ -90,7 +90,7 @@ def _ended(_: DPOptimizer) -> None:
 def _check_step(
     plan: TrainingPlan, n: int | None, optimizer: DPOptimizer, loader: DPDataLoader, seed: int | None
 ) -> None:
-    """Refuse a step that is not as planned, before the model moves."""
+    """Refuse a step that deviates from the plan, before it changes the model."""
     try:
         _check(plan, n, optimizer, loader)
     except InputError as error:
@@ -102,7 +102,7 @@ def _check_step(
 
 
 def _check(plan: TrainingPlan, n: int | None, optimizer: Any, loader: Any) -> None:
-    """Refuse a training that is not as planned."""
+    """Refuse a training that deviates from its plan."""
     if type(optimizer) is not DPOptimizer:
         raise InputError(
             f"the optimizer must be Opacus's DPOptimizer (flat clipping), got {type(optimizer).__name__}: wrap it with "
@@ -130,7 +130,7 @@ def _check(plan: TrainingPlan, n: int | None, optimizer: Any, loader: Any) -> No
 
 
 def _has_seed(generator: Any) -> bool:
-    """Tell whether a generator can be repeated; torchcsprng's, which reads /dev/urandom, raises instead of a seed."""
+    """Return whether a generator has a seed; torchcsprng's, which reads /dev/urandom, raises instead."""
     try:
         generator.initial_seed()
     except RuntimeError:

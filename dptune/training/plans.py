@@ -1,4 +1,4 @@
-"""What private trainings will cost the people they learn from: fixed before the first of them, and public.
+"""Public plans of private trainings, which fix their cost before the first training.
 
 Notation: z noise multiplier (noise over clipping norm), q sampling rate, K the random number of repeats, Poisson or
 
@@ -140,7 +140,7 @@ class Repeats:
         return k
 
     def _ratio(self, k: int) -> float:
-        """P(K = k + 1) / P(K = k)."""
+        """Return P(K = k + 1) / P(K = k)."""
         return self.mean / (k + 1) if self.shape is None else (1 - self.gamma()) * (k + self.shape) / (k + 1)
 
     def _log_first(self) -> float:
@@ -242,12 +242,12 @@ Planned = TrainingPlan | SelectionPlan
 
 
 def to_json(plan: Planned) -> dict[str, object]:
-    """Return a plan as a ledger stores it."""
+    """Return a plan as JSON data for the ledger."""
     return {"trainings" if isinstance(plan, TrainingPlan) else "selection": asdict(plan)}
 
 
 def from_json(stored: Mapping[str, Any]) -> Planned:
-    """Return the plan that a ledger stores."""
+    """Return the plan of a ledger's JSON data."""
     if "trainings" in stored:
         return TrainingPlan(**stored["trainings"])
     plan = stored["selection"]

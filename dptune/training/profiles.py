@@ -1,10 +1,9 @@
-"""What one population pays in all: plans that were fixed in advance, and budgets that are spent adaptively.
+"""The total cost for one population: plans that are fixed in advance, and budgets that are spent adaptively.
 
-The plans' steps have fixed dominating pairs, the adaptive releases filters. Interleaved in any way they are dominated
-by the product of the plans' pairs and those of the filters (docs/training.md has the proof). dp-accounting composes
-trainings and Gaussians; what has choices or a selection, too, is composed by :mod:`dptune.ledger.dominating`. A
-selection has the better of two bounds, its own profile (:mod:`dptune.training.selection_profile`) and Renyi DP, alone
-and beside other parts.
+The plans' steps have fixed dominating pairs, the adaptive releases filters. The product of the plans' and the filters'
+pairs dominates any interleaving (docs/training.md has the proof). dp-accounting composes trainings and Gaussians;
+:mod:`dptune.ledger.dominating` composes parts with choices or a selection. A selection has the better of two bounds,
+its profile (:mod:`dptune.training.selection_profile`) and Renyi DP, alone and with other parts.
 """
 
 from __future__ import annotations
@@ -33,33 +32,33 @@ PROFILE = (
     "the smaller of two bounds: the selection's privacy profile (docs/training.md), from the privacy loss distribution "
     "of one repeat (dp-accounting, add-or-remove relation); and Renyi DP (Papernot & Steinke, theorems 2 and 6)"
 )
-_GRID = 1.001  # times what removing costs: the grid of the noise, which a smaller move does not make finer
+_GRID = 1.001  # factor on the cost of removing: the noise's grid does not become finer with a smaller move
 _ORDERS = [*(1.8 + k / 10 for k in range(92)), *range(11, 64), 128, 256, 512, 1024]  # lower: series may not converge
 
 
 def removal_mu(mu: float) -> float:
     """Return the mu, under removing one person, of tuning releases that are mu-GDP together under replacing one.
 
-    A removed person adds the centre of the smallest ball around what anybody can add. Replacing moves a statistic by
-    the diameter D of that set, removing by the ball's radius: D/2 for an interval, a box, a ball or rows of features,
-    and at most D/sqrt(2) for any set, so for a report's table, whose cells are corners of a simplex (Jung 1901). So a
-    Gaussian release of mu_t costs at most mu_t/sqrt(2).
+    A removed person contributes the centre of the smallest ball around all possible contributions. Replacing moves a
+    statistic by the diameter D of that set, removing by the ball's radius. That is D/2 for an interval, a box, a ball
+    or rows of features, and at most D/sqrt(2) for any set, such as a report's table, whose cells are corners of a
+    simplex (Jung 1901). So a Gaussian release of mu_t costs at most mu_t/sqrt(2).
 
     Earlier results may decide which kinds of release follow. So the worst kind is assumed for the whole filter, spent
-    or not: what was spent on each kind is an odometer's reading, and no promise.
+    or not: the spent part of each kind is an odometer's reading, not a promise.
 
     A choice of eta_t, which clips each loss, has eta_t/2, and costs at most mu_t/sqrt(2), too. *Proof.* With x = mu/2
-    and s = eta/2 the price is s = logit Phi(x). As d(x^2)/ds = 2 x R(x) Phi(x), R = (1 - Phi)/phi, and R > x / (1 +
-    x^2), so that (x R)' = (1 + x^2) R - x > 0, x^2 is a convex function of s and 0 at 0: halving s halves it at least.
+    and s = eta/2 the price is s = logit Phi(x). d(x^2)/ds = 2 x R(x) Phi(x) with R = (1 - Phi)/phi. As R > x / (1 +
+    x^2), (x R)' = (1 + x^2) R - x > 0. So x^2 is a convex function of s and 0 at 0: halving s at least halves x^2.
     """
     return _GRID * math.sqrt(0.5) * mu
 
 
 def removed(exposure: Limits | Divisions) -> list[Profile]:
-    """Return what dominates a tuning ledger's releases under removing one person, in parts.
+    """Return the parts that dominate a tuning ledger's releases under removing one person.
 
-    Releases within the limit of mu cost :func:`removal_mu`. Within the limits of choices and of pure releases there are
-    means and differences of clipped losses only, which move half as far: eta/2 and epsilon/2.
+    Releases within the limit of mu cost :func:`removal_mu`. The limits of choices and of pure releases contain only
+    means and differences of clipped losses, which move half as far: eta/2 and epsilon/2.
     """
     half = _GRID / 2
     if isinstance(exposure, Divisions):
@@ -70,10 +69,10 @@ def removed(exposure: Limits | Divisions) -> list[Profile]:
 
 @dataclass(frozen=True)
 class SelectionBound:
-    """Repeat and select beside other parts: its own profile, :mod:`dptune.training.selection_profile`.
+    """Repeat and select composed with other parts, by its profile (:mod:`dptune.training.selection_profile`).
 
-    The profile holds for every law that a repeat may have, so for the law that earlier releases have led to, too. What
-    dominates it composes with what dominates the other parts, in any adaptive order.
+    The profile holds for every law of a repeat, also for one that depends on earlier releases. Its dominating pair
+    composes with those of the other parts, in any adaptive order.
     """
 
     plan: SelectionPlan
@@ -103,16 +102,16 @@ def accountant_of(parts: Sequence[Any]) -> str:
 
 
 def curve_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> Curve:
-    """Return what all parts together, on the same people, cost: (epsilon, delta)-DP for each epsilon.
+    """Return the joint cost of all parts on the same people: (epsilon, delta)-DP for each epsilon.
 
     Args:
-        parts: plans, and what dominates tuning releases.
-        delta: at which it has to be sharp.
+        parts: plans, and dominating parts of tuning releases.
+        delta: at which the curve must be tight.
     """
     return _curve_of(tuple(sorted(parts, key=repr)), probability("delta", delta))
 
 
-@lru_cache(maxsize=32)  # of a selection it takes seconds, and every statement asks for it
+@lru_cache(maxsize=32)  # takes seconds for a selection, and every statement calls it
 def _curve_of(parts: tuple[TrainingPlan | SelectionPlan | Profile, ...], delta: float) -> Curve:
     match parts:
         case [Gaussian() as alone]:  # exactly, without a grid
@@ -131,7 +130,7 @@ def _curve_of(parts: tuple[TrainingPlan | SelectionPlan | Profile, ...], delta: 
 
 @dataclass(frozen=True)
 class _Smaller:
-    """Two bounds: a curve, and one epsilon at one delta."""
+    """The smaller of two bounds: a curve, and one epsilon at one delta."""
 
     curve: Curve
     at: float
@@ -147,7 +146,7 @@ class _Smaller:
 
 
 def _events(parts: Sequence[TrainingPlan | SelectionPlan | Profile]) -> list[Any]:
-    """Return parts as dp-accounting names them; releases as one Gaussian of what they are in GDP."""
+    """Return parts as dp-accounting's events, with releases as one Gaussian of their mu in GDP."""
     gaussian = dp_accounting().GaussianDpEvent
     return [
         part.event() if isinstance(part, TrainingPlan | SelectionPlan) else gaussian(1 / part.gdp) for part in parts
@@ -160,7 +159,7 @@ def epsilon_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: f
 
 
 def renyi_epsilon(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> float:
-    """Return an epsilon as :func:`epsilon_of`, by Renyi DP, which is what the papers on repeat and select print."""
+    """Return an epsilon like :func:`epsilon_of`, by Renyi DP, as in the papers on repeat and select."""
     dp_accounting()
     from dp_accounting.rdp import RdpAccountant
 

@@ -1,4 +1,4 @@
-"""Repeat and select: train a random number of times in private, and let out the best alone.
+"""Repeat and select: train privately a random number of times, and release only the best.
 
 Example::
 
@@ -9,11 +9,11 @@ Example::
 
     best = repeat_and_select(once, [train_ledger, val_ledger], clip=(0.0, 1.0))
 
-Guarantee: what the people of each ledger pay is its ``SelectionPlan`` (Papernot & Steinke, arXiv 2110.03620), under
-removing one person with n public, towards everybody who sees the returned :class:`Selected` and nothing else of the
-repeats: neither their number, nor their models, losses or failures, nor how long the call takes, which tells their
-number. Trust model: a trusted curator. Noise of the scores from OpenDP. The bound needs repeats that are draws from one
-law: ``once`` remembers nothing and its hyperparameters are drawn from secret, unseeded randomness.
+Guarantee: each ledger's people are protected by its ``SelectionPlan`` (Papernot & Steinke, arXiv 2110.03620), under
+removing one person with n public. It holds against everybody who sees only the returned :class:`Selected`. The repeats'
+number, models, losses and failures must stay secret, and so must the duration of the call, which reveals the number.
+Trust model: a trusted curator. OpenDP draws the noise of the scores. The bound needs repeats from one law: ``once``
+keeps no state and draws its hyperparameters from secret, unseeded randomness.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _SCOPE, _DRAWN, _SELECTED = "trainings", "drawn", "selected"
 
 @dataclass(frozen=True)
 class Selected:
-    """The best repeat, all that is ever shown.
+    """The best repeat, the only one that is shown.
 
     Attributes:
         parameters: its hyperparameters; None if there was no repeat (Poisson) or all failed.
-        score: the mean clipped loss that it was chosen by, with its noise; NaN if there is none.
+        score: the noisy mean clipped loss by which it was chosen; NaN if there is none.
         model: its model; None if the selection was made before, as a ledger does not keep models.
         private: False if the noise was seeded.
     """
@@ -81,8 +81,8 @@ def one_of(candidates: Sequence[Mapping[str, Any]] | None, odds: Sequence[float]
 
     Args:
         candidates: a public list.
-        odds: of each, public numbers above 0 in any unit, such as those that a study of public proxy rows suggests;
-            default equal ones. The bound asks that repeats are identically distributed, not that they are uniform.
+        odds: public numbers above 0 in any unit, one per candidate, such as those from a study of public proxy rows;
+        equal by default. The bound needs identically distributed repeats, not uniform ones.
     """
     if candidates is None:
         if odds is not None:
@@ -143,9 +143,9 @@ def repeat_and_select(
     plan, n = _scoring(ledgers)
     interval = Interval(*clip)
     noise = noise_source(noise)
-    ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first keeps what is shown, in whatever order
+    ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first stores the shown result
     score = _score(interval, n, plan.score_mu or 0.0, noise)
-    with silence(trains=True):  # from before the charge: a process that cannot be silenced has paid nothing
+    with silence(trains=True):  # before the charge: a process that cannot be silenced is not charged
         charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=is_private(noise))
         home = ledgers[0]
         mine = secrets.token_hex(16)
@@ -158,7 +158,7 @@ def repeat_and_select(
 
 
 def _charged(ledgers: Sequence[TrainingLedger], digest: str, *, secure: bool, private: bool) -> list[Charge]:
-    """Charge all ledgers, first those that may refuse: the ones that were charged before."""
+    """Charge all ledgers, beginning with those that may refuse because they were charged before."""
     for ledger in sorted(ledgers, key=lambda ledger: ledger.count() == 0):
         ledger.begin_selection(digest, secure=secure, private=private)
     return [ledger.begin_selection(digest, secure=secure, private=private) for ledger in ledgers]
@@ -203,10 +203,10 @@ def _repeat(once: Once, score: Callable[[Any], float]) -> _Repeat:
 def _score(clip: Interval, n: int, mu: float, noise: NoiseSource) -> Callable[[Any], float]:
     """Return the mechanism that scores one repeat: the mean clipped loss plus Gaussian noise, mu-GDP.
 
-    Removing a person is to count the middle of the clip instead of its loss, as in every tuning release: a clipped loss
-    is at most (high - low) / 2 away from it, so the mean moves by at most (high - low) / 2n. That holds in floating
-    point because the mean is summed exactly and less ``low``, which is added after the noise. What fails counts as the
-    upper clip; that, too, is within the clip.
+    Removing a person counts the middle of the clip instead of its loss, like every tuning release. A clipped loss is at
+    most (high - low) / 2 from the middle, so the mean moves by at most (high - low) / 2n. That holds in floating point
+    because the mean is summed exactly and minus ``low``, which is added after the noise. A failure counts as the upper
+    clip, which is within the clip.
     """
     sigma = noise_scale(sensitivity=clip.diameter / (2 * n), mu=mu, dimension=1)
 
@@ -230,7 +230,7 @@ def _published(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge], bes
 
 
 def _scoring(ledgers: Sequence[TrainingLedger]) -> tuple[SelectionPlan, int]:
-    """Return the plan and n of the people who score."""
+    """Return the plan and n of the scoring people."""
     plans = [each.plan for each in ledgers if isinstance(each, TrainingLedger)]
     selections = [plan for plan in plans if isinstance(plan, SelectionPlan)]
     scoring = [i for i, plan in enumerate(selections) if plan.score_mu is not None]

@@ -1,8 +1,8 @@
-"""The privacy profile of repeat and select, from that of one repeat; for every law of the number of repeats K.
+"""The privacy profile of repeat and select, from one repeat's profile and any law of the number of repeats K.
 
 Notation: one repeat has the law P on these people and P' on their neighbours; delta(s) = max_E P(E) - e^s P'(E), the
-larger of both directions; f(t) = E[t^K]; u(y) is the probability under P that a repeat beats the output y, u'(y) that
-under P'. Ties are broken at random. What is shown has the densities
+larger of both directions; f(t) = E[t^K]; u(y) is the probability under P that a repeat beats the output y, and u'(y)
+under P'. Ties are broken at random. The shown result has the densities
 
     P(y) f'(1 - u(y))   and   P'(y) f'(1 - u'(y)),        u' <= w(u) = min_s e^s u + delta(s),
 
@@ -30,8 +30,8 @@ import numpy as np
 from dptune._arrays import Vector
 from dptune.training.plans import Repeats
 
-_PLACES, _KNOTS = 500, 500  # of u and of s
-_PRECISION = 1e-4  # of epsilon
+_PLACES, _KNOTS = 500, 500  # grid sizes of u and of s
+_PRECISION = 1e-4  # of epsilon, absolute
 
 
 class SelectionProfile:
@@ -40,7 +40,7 @@ class SelectionProfile:
     Args:
         repeats: the law of K.
         once: s (k,), ascending from 0 -> delta(s) (k,), at least that of one repeat, training and score together.
-        most: an epsilon that is large enough for :meth:`epsilon`, as another bound gives it.
+        most: an epsilon from another bound that is large enough for :meth:`epsilon`.
     """
 
     def __init__(self, repeats: Repeats, once: Callable[[Vector], Vector], *, most: float) -> None:
@@ -73,7 +73,7 @@ class SelectionProfile:
 
 
 def _on_both_sides(once: Callable[[Vector], Vector], s: Vector) -> Vector:
-    """delta(-s) = 1 - e^(-s) + e^(-s) times delta(s) of the other direction."""
+    """Return delta(-s) = 1 - e^(-s) + e^(-s) times delta(s) of the other direction."""
     distinct, places = np.unique(np.abs(s), return_inverse=True)
     profile: Vector = np.asarray(once(distinct))[places]
     return np.where(s < 0, -np.expm1(s) + np.exp(s) * profile, profile)
