@@ -194,7 +194,7 @@ def test_many_kills_leave_no_draw_unpaid_and_none_drawn_twice() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
-def test_many_kills_beside_a_server_leave_no_draw_unpaid_and_none_drawn_twice(postgresql: Callable[[], str]) -> None:
+def test_after_many_kills_on_a_server_each_draw_is_paid_and_drawn_once(postgresql: Callable[[], str]) -> None:
     report(KILLS // 3, lambda folder: postgresql())
 
 

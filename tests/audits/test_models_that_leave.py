@@ -158,7 +158,8 @@ def test_models_that_remember_were_never_asked_and_one_that_was_is_found(fast_pa
 
 
 @pytest.mark.slow
-def test_no_stock_estimator_tells_neighbours_apart_and_those_that_remember_would(fast_path: Path) -> None:
+def test_no_stock_estimator_distinguishes_neighbouring_data(fast_path: Path) -> None:
+    """The audit finds estimators that remember their rows."""
     for name in MAKERS:
         audit(name, fast_path / name)
     for name in REMEMBER:

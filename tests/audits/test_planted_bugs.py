@@ -193,7 +193,8 @@ def test_with_many_releases_the_proven_mu_comes_near(kind: str, mu: float, count
     assert bound > 0.85 * mu  # at mu = .5, where it is hardest, .92 in the mean with a scatter of .012
 
 
-def test_the_bound_itself_is_right_on_the_gaussian_mechanism_and_finite_without_errors() -> None:
+def test_the_lower_bound_is_tight_for_a_gaussian_mechanism() -> None:
+    """It stays finite if the attack makes no error."""
     rng, mu = np.random.default_rng(0), 2.0
     for _ in range(20):
         proven = lower_bound(rng.normal(0, 1, 3000), rng.normal(mu, 1, 3000), mu / 2)

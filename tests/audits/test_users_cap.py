@@ -76,9 +76,8 @@ UNLOCKED = planted(
 )
 
 
-def test_a_second_writer_waits_until_the_first_has_paid_and_a_charge_that_takes_no_lock_is_found(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_writer_waits_until_the_first_has_paid(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit finds a charge that takes no lock."""
     with pytest.MonkeyPatch.context() as patch:
         audit_lock(fast_path / "replies.db", patch)
     UNLOCKED(monkeypatch)

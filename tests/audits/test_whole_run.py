@@ -107,7 +107,7 @@ def whole_centred_run(record: int, seed: int) -> Adversary:
         pytest.param(whole_run, 3000, 0.73, marks=pytest.mark.minutes),  # .85 in the mean, with a scatter of .018: 6.7
     ],
 )
-def test_the_whole_transcript_proves_no_more_than_the_budget_and_most_of_it(
+def test_the_bound_from_a_whole_transcript_is_just_below_the_budget(
     play: Callable[[int, int], Adversary], count: int, least: float
 ) -> None:
     worlds = [[play(record, seed) for seed in range(count)] for record in (0, 1)]

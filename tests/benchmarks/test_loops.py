@@ -94,7 +94,7 @@ def split() -> Split:
     return split_table("tiny", TABLE, n=90, seed=1, n_train=60, n_test=50)
 
 
-def test_rows_are_standardised_by_the_public_training_rows_and_none_is_in_two_parts(split):
+def test_public_training_rows_standardise_all_rows_and_splits_are_disjoint(split):
     rows = np.concatenate([split.X_train, split.X_val, split.X_test])
     assert len(np.unique(rows, axis=0)) == len(rows) == 60 + 90 + 50
     np.testing.assert_allclose(split.X_train.mean(axis=0), 0, atol=1e-12)

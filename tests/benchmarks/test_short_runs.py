@@ -136,7 +136,7 @@ def bowl(*, plain: bool = True) -> FrontierTask:
     return FrontierTask(space, None, 300, (0.0, 2.0), lambda p: np.abs(loss(p) + people), loss)
 
 
-def test_the_new_tasks_are_those_of_the_rule_and_defaults_lie_in_their_spaces() -> None:
+def test_new_tasks_follow_the_rule_and_spaces_contain_their_defaults() -> None:
     chosen = {slot: people for slot, people in taken(kept()).items() if people}
     assert set(taken(kept())) == set(SLOTS)  # nothing was left unmeasured
     assert [kind.data for kind in NEW.values()] == [people.name for people in chosen.values()]

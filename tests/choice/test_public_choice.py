@@ -46,7 +46,7 @@ def test_exponents_and_improvement_are_those_of_the_formula(tmp_path: Path, budg
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_person_moves_index_and_improvement_by_no_more_than_the_noise_covers(tmp_path: Path, seed: int) -> None:
+def test_the_noise_covers_what_one_person_moves_index_and_improvement(tmp_path: Path, seed: int) -> None:
     rng, seen, L = np.random.default_rng(seed), [], PRIVATE.copy()
     for name in ("one", "other"):
         noise = Chooses(1)

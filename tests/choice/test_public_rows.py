@@ -163,7 +163,7 @@ def test_a_hopeless_default_is_compared_with_its_own_radius(tmp_path: Path) -> N
     assert "better: the mean loss improves by" in str(found)
 
 
-def test_a_plan_says_how_often_the_estimate_would_show_what_public_rows_expect(tmp_path: Path) -> None:
+def test_a_plan_states_how_often_the_expected_improvement_would_show(tmp_path: Path) -> None:
     rarely = choice_in(tmp_path / "a", few(), default_place=4, mu=0.1).outlook
     assert rarely.shows is not None
     assert rarely.expected == pytest.approx(0.02, abs=0.01)

@@ -82,7 +82,7 @@ def code_of(name: str) -> list[tuple[str, str]]:
     return blocks(page(name), "python", "console")
 
 
-def test_the_readme_s_first_two_scripts_run_and_the_first_is_free_when_it_is_run_again(
+def test_the_first_two_readme_scripts_run_and_a_rerun_is_free(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fewer = {"n_iter=60": "n_iter=6", "n_trials=60": "n_trials=6"}

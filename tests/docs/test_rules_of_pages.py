@@ -79,7 +79,7 @@ BROKEN = {  # text -> the rule that it breaks
 BLOCK = "```\n" + "word " * 20 + "\n\n" + "word " * 20 + "\n```\n"
 
 
-def test_what_breaks_a_rule_is_found_and_code_and_tables_are_not_one_long_sentence(tmp_path: Path) -> None:
+def test_broken_rules_are_found_and_code_and_tables_are_not_sentences(tmp_path: Path) -> None:
     written, module = tmp_path / "page.md", tmp_path / "module.py"
     for text, rule in BROKEN.items():
         written.write_text(f"# Title\n\n{text}\n")

@@ -61,7 +61,7 @@ def searching(folder: Path) -> CentredSampler:
     return CentredSampler(privatizer, SPACE, n_trials=8)
 
 
-def test_early_stopping_on_private_rows_prints_what_stopping_on_public_rows_does_not(capsys: Any) -> None:
+def test_early_stopping_prints_private_losses_unless_its_rows_are_public(capsys: Any) -> None:
     trial = optuna.trial.FixedTrial({"n_estimators": 10})
     block(EARLY, XGBClassifier, train_test_split, StopsEarly, trial=trial)
     printed = capsys.readouterr().out

@@ -64,7 +64,8 @@ def test_regions_tile_the_cube() -> None:
     assert [s.assigned(n) for n in range(7)] == [0, 1, 2, 3, 4, 5, 0]
 
 
-def test_the_description_is_plain_data_with_a_digest_of_the_features_that_is_the_same_on_every_machine() -> None:
+def test_settings_describe_themselves_as_json_with_a_portable_digest() -> None:
+    """The digest of the features is the same on every machine."""
     s = FTSSettings(agents=np.int32(29), d=np.int64(4), S=np.float32(2.5), regions=np.array([2, 1, 1, 1]))
     assert s == FTSSettings(agents=29, d=4, S=2.5, regions=(2, 1, 1, 1))
     assert json.loads(json.dumps(s.describe())) == s.describe()
@@ -181,7 +182,7 @@ def test_a_finite_and_a_rounded_domain_are_evaluated_without_repeats() -> None:
         assert np.array_equal(agent.X, [domain.snap(x) for x in agent.X])
 
 
-def test_the_domain_of_a_space_is_its_grid_if_that_is_small_and_else_the_cube_rounded_as_the_space_is() -> None:
+def test_the_domain_is_a_small_spaces_grid_or_else_a_rounded_cube() -> None:
     steps = Space({"a": Float(0.0, 1.0, step=0.3), "n": Int(1, 5, step=2)})
     grid = [(round(p["a"], 6), p["n"]) for p in map(steps.decode, domain_of(steps, SETTINGS).points)]
     assert grid == list(itertools.product((0.0, 0.3, 0.6, 0.9), (1, 3, 5)))

@@ -60,7 +60,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
     st.floats(1e-3, 1.0),
     st.floats(1e-6, 1e6),
 )
-def test_zeroing_out_one_agent_moves_the_sums_by_its_own_norm_of_weights_and_no_more(
+def test_zeroing_one_agent_moves_the_sums_by_at_most_its_weight_norm(
     messages: np.ndarray, weights: np.ndarray, sample: np.ndarray, n: int, q: float, clip: float
 ) -> None:
     zeroed = messages.copy()

@@ -113,7 +113,7 @@ def test_every_release_is_charged_before_a_message_is_read(one: FTSServer, monke
     assert order == [name for _, name in steps], "a released round is not released again"
 
 
-def test_the_plan_is_kept_to_the_last_round_and_each_charge_describes_its_release(one: FTSServer) -> None:
+def test_a_server_stops_after_its_plan_and_each_charge_is_described(one: FTSServer) -> None:
     for t in range(PLAN.steps):
         one.release(t)
     for beyond in (lambda: one.release(PLAN.steps), lambda: one.submit(Message(0, PLAN.steps, GOOD))):
@@ -148,7 +148,7 @@ def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
     assert not first.flags.writeable
 
 
-def test_what_does_not_fit_is_refused_by_name_before_anything_is_fixed_or_charged(fast_path: Path) -> None:
+def test_misfits_are_refused_by_name_before_anything_is_fixed_or_charged(fast_path: Path) -> None:
     one, other = server(fast_path, "one"), PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0))
     quiet = PlanLedger(fast_path / "quiet.db", replace(PLAN, q=1e-200), n=7)
     refused: list[tuple[type[Exception], str, Callable[[], object]]] = [

@@ -92,7 +92,9 @@ def test_every_node_is_asked_in_every_round_and_learns_the_last_broadcast(tmp_pa
     assert all(set(reply.content) <= {"dptune", "weights"} for reply in nodes.replies)
 
 
-def test_a_node_that_is_silent_or_fails_counts_as_zero_and_a_failed_evaluation_sends(tmp_path: Path) -> None:
+def test_silent_and_failing_nodes_count_as_zero(tmp_path: Path) -> None:
+    """A node whose evaluation fails still sends a message."""
+
     def fails(parameters: Any) -> float:
         raise ValueError("a secret of this node")
 

@@ -85,7 +85,8 @@ def test_no_more_is_charged_than_was_promised(url: str, name: str) -> None:
 
 
 @every_kind
-def test_what_is_no_truth_value_and_no_json_is_refused_before_anything_is_written(place: str, kind: Kind) -> None:
+def test_a_charge_with_a_non_bool_private_or_non_json_note_is_refused(place: str, kind: Kind) -> None:
+    """The ledger writes nothing."""
     ledger = kind.new(place)
     for private in ("no", 0, None):
         refused(InputError, "private must be True or False", partial(kind.charge, ledger, 0, private=private))
@@ -156,7 +157,8 @@ def test_several_processes_count_together(url: str, name: str) -> None:
 
 
 @every_kind
-def test_a_statement_says_who_is_protected_in_three_forms_and_when_it_means_nothing(place: str, kind: Kind) -> None:
+def test_a_statement_names_who_is_protected_in_all_three_formats(place: str, kind: Kind) -> None:
+    """It warns if the protection means nothing."""
     ledger = kind.new(place, dataset="pipes | and 'quotes'", unit="one patient")
     statement = ledger.statement(delta=1 / 30)
     assert "none so far" in str(statement)

@@ -27,7 +27,7 @@ def budget_of_one(url: str) -> PrivacyLedger:
     return PrivacyLedger(url, Budget.gdp(1.0))
 
 
-def test_a_charge_is_no_part_of_another_transaction_that_could_take_it_back(budget_of_one: PrivacyLedger) -> None:
+def test_a_charge_inside_another_transaction_is_refused(budget_of_one: PrivacyLedger) -> None:
     """A signal handler that releases, or a plan that does: a value would be seen, and its charge rolled back."""
 
     def plan(rest: Any) -> object:
@@ -163,7 +163,7 @@ def test_a_new_run_may_count_on_what_is_neither_spent_nor_planned(fast_path: Pat
     assert ledger.allowance() == Allowance(pytest.approx(math.sqrt(13)), 0.0, ("two plans of all",))
 
 
-def test_a_plan_is_made_once_from_what_is_left_and_a_refusal_writes_nothing(fast_path: Path) -> None:
+def test_a_plan_is_fixed_once_from_the_rest_and_a_refusal_writes_nothing(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(5.0))
 
     def refuse(rest: Allowance) -> object:

@@ -60,7 +60,7 @@ def test_a_loop_of_links_is_refused(fast_path: Path) -> None:
     refused(DptuneError, "x.db", partial(PrivacyLedger, fast_path / "x.db", EXACT))
 
 
-def test_a_place_without_a_folder_or_a_ledger_and_a_file_of_something_else_are_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_a_missing_ledger_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
     budget = Budget.gdp(1.0)
     refused(LedgerError, "folder", lambda: PrivacyLedger(tmp_path / "no folder" / "x.db", budget))
     refused(LedgerError, "no ledger", lambda: PrivacyLedger(tmp_path / "none.db"))
@@ -98,7 +98,7 @@ except LedgerError as error:
 """
 
 
-def test_a_ledger_that_cannot_be_written_is_noticed_by_the_check_before_a_trial(fast_path: Path) -> None:
+def test_the_check_before_a_trial_refuses_a_read_only_ledger(fast_path: Path) -> None:
     pay(PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0)), "a", 0.1)
     (fast_path / "x.db").chmod(0o444)
     fast_path.chmod(0o555)

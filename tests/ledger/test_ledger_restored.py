@@ -16,7 +16,7 @@ from ledger_tools import edit, pay
 from refusals import refused
 
 
-def test_a_ledger_that_was_moved_is_asked_back_and_no_file_is_left_in_its_place(fast_path: Path) -> None:
+def test_a_moved_ledger_is_missed_and_no_new_file_replaces_it(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
     pay(ledger, "a", 0.1)
     packed = pickle.dumps(ledger)
@@ -29,7 +29,7 @@ def test_a_ledger_that_was_moved_is_asked_back_and_no_file_is_left_in_its_place(
     assert ledger.spent() == 0.1
 
 
-def test_no_operation_reads_or_writes_another_ledger_in_the_old_one_s_place(fast_path: Path) -> None:
+def test_no_operation_reads_or_writes_a_ledger_that_replaced_the_old_one(fast_path: Path) -> None:
     path = fast_path / "ledger.db"
     old = PrivacyLedger(path, Budget.gdp(1.0))
     charge, packed = pay(old, "a", 0.9), pickle.dumps(old)

@@ -214,7 +214,7 @@ def test_a_ledger_is_made_and_charged_once_where_the_commit_was_lost(
 # ---- time limits ------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_does_not_answer_is_given_up_after_the_connect_timeout() -> None:
+def test_connecting_to_an_unresponsive_server_times_out() -> None:
     assert server.CONNECT["connect_timeout"] == 10
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"postgresql://user:hunter2@127.0.0.1:{deaf.getsockname()[1]}/db?connect_timeout=2"  # libpq's least
@@ -224,9 +224,7 @@ def test_a_server_that_does_not_answer_is_given_up_after_the_connect_timeout() -
     assert refusal.value.__cause__ is None
 
 
-def test_a_ledger_that_another_process_holds_is_waited_for_and_then_given_up(
-    postgresql: Urls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_a_locked_ledger_times_out(postgresql: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
     held: list[list[Any]] = []
 

@@ -79,7 +79,7 @@ def test_a_plan_gets_more_than_in_gdp_and_not_a_bit_more(ledger: PrivacyLedger) 
     assert statement.to_dict()["limits"] == {"mu": limits.mu, "eta_of_choices": limits.eta}
 
 
-def test_the_first_charge_divides_for_good_and_only_its_own_run_has_the_choice(ledger: PrivacyLedger) -> None:
+def test_the_first_charge_divides_the_budget_and_its_run_gets_the_choice(ledger: PrivacyLedger) -> None:
     plan(ledger)
     plan(ledger, scope="other")
     gaussian(ledger, "first", 0.05)
@@ -92,7 +92,7 @@ def test_the_first_charge_divides_for_good_and_only_its_own_run_has_the_choice(l
     assert ledger.filter.limits == limits
 
 
-def test_without_a_plan_or_with_one_that_does_not_fit_everything_is_as_in_gdp(ledger: PrivacyLedger) -> None:
+def test_without_a_fitting_plan_a_pair_ledger_works_as_in_gdp(ledger: PrivacyLedger) -> None:
     plan(ledger, 5.0, 1.0, scope="alone")
     gaussian(ledger, "alone", PAIR.mu / 2)
     plan(ledger)
@@ -158,7 +158,7 @@ def test_planted_bugs_of_the_file_are_refused(ledger: PrivacyLedger, change: str
     refused(LedgerError, words, lambda: PrivacyLedger(ledger.url.database or ""))
 
 
-def test_a_run_that_does_not_hold_the_limit_of_choices_keeps_all_that_it_planned(ledger: PrivacyLedger) -> None:
+def test_a_run_without_the_limit_of_choices_keeps_its_whole_plan(ledger: PrivacyLedger) -> None:
     """The choice of such a run is paid from mu."""
     plan(ledger)
     gaussian(ledger, "first", 0.05)

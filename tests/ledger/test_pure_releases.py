@@ -232,7 +232,7 @@ def test_joined_ledgers_name_basic_composition(ledger: PrivacyLedger, fast_path:
     assert "bounded range" not in found.accountant
 
 
-def test_planted_bug_a_filter_that_prices_pure_releases_as_bounded_range_promises_too_little() -> None:
+def test_planted_bug_pricing_pure_releases_as_bounded_range_is_too_cheap() -> None:
     """Randomised response is told apart more easily than T(eta) of the same size: eta would count it too low."""
     assert Limits(0.0, pure=EPSILON).delta(0.3) > 1.5 * Limits(0.0, EPSILON).delta(0.3)
     refused(InputError, "no limit together", lambda: Limits(0.0, 1.0, 1.0))

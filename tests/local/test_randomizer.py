@@ -162,7 +162,8 @@ def test_any_two_values_stay_within_epsilon(a: float, b: float) -> None:
 @pytest.mark.parametrize(
     ("secure", "seeded"), [(LocalRandomizer, InsecureRandomizer), (HybridRandomizer, InsecureHybrid)]
 )
-def test_copies_draw_anew_and_a_seeded_variant_is_not_copied_and_says_what_it_is(secure: Any, seeded: Any) -> None:
+def test_copies_draw_fresh_noise_and_a_seeded_randomizer_is_not_copied(secure: Any, seeded: Any) -> None:
+    """A seeded randomizer describes itself as not private."""
     randomizer = secure(0.7, (1.0, 4.0), invalid=2.0)
     for twin in (pickle.loads(pickle.dumps(randomizer)), copy.deepcopy(randomizer)):
         assert twin.describe() == randomizer.describe()

@@ -102,7 +102,7 @@ def raising(error: type[BaseException]) -> Callable[[], float]:
     return measure
 
 
-def test_a_failed_measurement_is_a_reply_and_an_interrupt_passes_without_its_frames(ledger: UserLedger) -> None:
+def test_a_failed_measurement_is_a_reply_and_an_interrupt_has_no_frames(ledger: UserLedger) -> None:
     for error in (RuntimeError, SystemExit):
         assert math.isfinite(ledger.reply(ONE, raising(error), user="bob", key=error.__name__))
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -134,7 +134,7 @@ class Odd(LocalRandomizer):
         return self.settings
 
 
-def test_a_price_that_is_none_is_refused_and_a_reply_that_cannot_be_recorded_is_not_sent(ledger: UserLedger) -> None:
+def test_an_invalid_price_is_refused_and_an_unrecordable_reply_is_not_sent(ledger: UserLedger) -> None:
     reply = partial(ledger.reply, value=0.5, user="ann", key="k")
     refused(InputError, "epsilon", *(partial(reply, Odd(price)) for price in (-1.0, 0.0, math.nan, math.inf)))
     assert ledger.spent("ann") == 0
@@ -259,7 +259,7 @@ def test_a_copy_is_a_view_of_the_same_file(ledger: UserLedger) -> None:
     assert "cap=2.0" in repr(ledger)
 
 
-def test_another_ledger_in_its_place_is_refused_and_a_pickle_never_makes_one(ledger: UserLedger) -> None:
+def test_a_replaced_ledger_is_refused_and_unpickling_never_creates_one(ledger: UserLedger) -> None:
     reply_of_ann(ledger, "k")
     frozen = pickle.dumps(ledger)
     ledger.path.unlink()

@@ -102,7 +102,7 @@ def network(torch, outputs: int):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_a_module_is_asked_in_batches_in_evaluation_mode_and_left_as_it_was(outputs):
+def test_a_module_predicts_batches_in_evaluation_mode_and_is_unchanged(outputs):
     torch = pytest.importorskip("torch")
     net = network(torch, outputs).train()
     net[1].eval()

@@ -206,7 +206,8 @@ def test_text_beside_cells_of_low_precision_moves_no_other_row(public: Any, prec
 
 
 @pytest.mark.parametrize("public", [np.float32, np.float64])
-def test_cells_keep_their_values_in_their_own_precision_and_a_float32_prints_the_same_beyond(public: Any) -> None:
+def test_cells_keep_their_values_in_their_own_precision(public: Any) -> None:
+    """A float32 cell that is read as float64 prints the same number."""
     taken = read_rows(PRECISE, PRECISE.astype(public)).take(np.arange(40))
     assert taken.dtype == public
     assert (taken.astype(np.float32) == PRECISE).all()

@@ -82,7 +82,7 @@ def test_a_prediction_of_another_type_changes_no_other_under_an_own_loss(odd: An
     assert same_for_others(a, estimator_losses(COSTS, Listed(2, 1, odd, np.array), NEIGHBOUR, Y))
 
 
-def test_with_two_labels_a_listed_row_is_a_pair_or_the_probability_of_the_second() -> None:
+def test_a_binary_prediction_row_is_a_pair_or_the_second_probability() -> None:
     model = Listed(2, [0.75, 0.25], 0.25, list)
     np.testing.assert_array_equal(
         estimator_losses("brier", model, NEIGHBOUR, Y), estimator_losses("brier", model, X, Y)

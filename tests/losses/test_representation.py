@@ -121,9 +121,7 @@ TENTH = np.flatnonzero(np.random.default_rng(0).random(2000) < 0.1)
 @pytest.mark.parametrize(
     ("n", "bad", "calls", "rows"), [(2000, [], 9, 2015), (2000, TENTH, 2200, 6031), (4096, [1234, 4000], 60, 90_000)]
 )
-def test_rows_that_only_the_model_can_refuse_are_found_by_halving_or_one_by_one(
-    n: int, bad: list[int], calls: int, rows: int
-) -> None:
+def test_rows_that_only_the_model_refuses_are_found_by_halving(n: int, bad: list[int], calls: int, rows: int) -> None:
     """Every row is asked for three times at most where they are many; the rest are public rows."""
     Counting.asked.clear()
     held = np.zeros((n, 3))
@@ -134,7 +132,7 @@ def test_rows_that_only_the_model_can_refuse_are_found_by_halving_or_one_by_one(
     assert sum(Counting.asked) <= rows
 
 
-def test_many_columns_with_missing_values_cost_a_bounded_number_of_questions() -> None:
+def test_many_columns_with_missing_values_need_few_predictions() -> None:
     d, asked = 500, []
 
     class Counting:
@@ -268,7 +266,7 @@ def test_a_missing_cell_is_the_public_missing_value() -> None:
 
 
 @pytest.mark.parametrize("store", ["object", "string[pyarrow]", "category"])
-def test_missing_values_in_a_column_of_integers_are_what_the_pipeline_makes_of_them(store: Any) -> None:
+def test_the_pipeline_imputes_missing_values_of_an_integer_column(store: Any) -> None:
     """No public number is missing, and the encoder of the site knows no missing value; the imputer of visits does."""
     like, private = PEOPLE.astype({"site": store}), PRIVATE.astype({"visits": float})
     private.loc[::3, "visits"] = np.nan

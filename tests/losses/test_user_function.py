@@ -73,7 +73,7 @@ def test_what_the_private_half_raises_is_not_told() -> None:
     assert np.isnan(losses).all()
 
 
-def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() -> None:
+def test_the_error_of_a_users_own_loss_on_private_rows_is_not_shown() -> None:
     def own(y: np.ndarray, prediction: np.ndarray) -> np.ndarray:
         if set(prediction) & private:
             raise InputError(f"secret {y}")

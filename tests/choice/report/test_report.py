@@ -103,7 +103,8 @@ def test_thresholds_and_the_positive_label_are_the_users(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("model", [SVC(), KNeighborsClassifier()])
-def test_decision_values_have_a_curve_and_no_calibration_and_ties_have_an_area(tmp_path: Path, model: Any) -> None:
+def test_decision_values_and_ties_have_an_roc_curve(tmp_path: Path, model: Any) -> None:
+    """Only probabilities have a calibration."""
     model.fit(*PUBLIC)
     found, (X, y), margins = report(silent(tmp_path), model, bins=12), PRIVATE, hasattr(model, "decision_function")
     scores = model.decision_function(X) if margins else model.predict_proba(X)[:, 1]

@@ -139,7 +139,7 @@ def test_an_area_that_the_noise_hides_has_no_value() -> None:
     assert {name for name, metric in nobody.metrics().items() if not math.isnan(metric.value)} == set()
 
 
-def test_counts_of_decisions_cost_no_sensitivity_and_make_shares_more_exact() -> None:
+def test_decision_counts_sharpen_shares_without_adding_sensitivity() -> None:
     scores = np.linspace(0.0, 1.0, 201)
     bins = Bins.at(np.arange(1, 8) / 8, 0.5, scores, scores > 0.6, on_decisions=0.5)
     columns = bins.strategy.T
@@ -154,7 +154,7 @@ def test_counts_of_decisions_cost_no_sensitivity_and_make_shares_more_exact() ->
 
 
 @pytest.mark.parametrize(("n", "mu"), [(300, 0.5), (1000, 1.0)])
-def test_the_area_of_a_curve_with_a_kink_is_hardly_biased_though_public_rows_show_no_skill(n: int, mu: float) -> None:
+def test_the_area_of_a_kinked_curve_is_almost_unbiased(n: int, mu: float) -> None:
     """The order within bins is unlike what is fitted: people in the middle are told apart, others are not."""
     rng = np.random.default_rng(2)
     public, few = rng.random(300), rng.random(300) < 0.5

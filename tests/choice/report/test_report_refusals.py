@@ -76,7 +76,7 @@ class Counting(LogisticRegression):
         return super().predict_proba(X)
 
 
-def test_nothing_is_read_before_the_charge_nor_when_the_budget_does_not_suffice(tmp_path: Path) -> None:
+def test_private_rows_are_read_only_after_a_successful_charge(tmp_path: Path) -> None:
     mine, model = privatizer(tmp_path, mu=0.1), Counting().fit(*PUBLIC)
     LEDGERS[:], calls[:] = [mine.ledger], []
     with pytest.raises(BudgetExhausted):

@@ -51,7 +51,7 @@ def state(session: LDPRun) -> Any:
 
 
 @ALL
-def test_a_run_is_a_function_of_its_replies_to_the_last_bit_whatever_their_order(algorithm: type[LocalBandit]) -> None:
+def test_a_run_is_bitwise_equal_for_any_order_of_its_replies(algorithm: type[LocalBandit]) -> None:
     expected = make(algorithm)
     told = run(expected, 60)
     rng = np.random.default_rng(0)
@@ -156,7 +156,7 @@ def test_given_candidates_are_rounded_and_count_for_replies_nearby() -> None:
     assert session.bandit.counts.tolist() == [0, 1]
 
 
-def test_minimising_mirrors_maximising_and_replies_are_taken_from_the_middle_of_their_interval() -> None:
+def test_minimising_mirrors_maximising_and_replies_are_centred() -> None:
     up, down, moved = make(), make(maximize=False), make(centre=2.5)
     for number, parameters, reply in run(up, 60):
         assert down.ask() == parameters
@@ -178,7 +178,8 @@ def test_refinements_are_replayed() -> None:
     assert again.candidates == session.candidates
 
 
-def test_a_small_space_is_searched_whole_and_a_large_one_by_distinct_rounded_points() -> None:
+def test_a_small_space_is_enumerated_and_a_large_one_is_sampled() -> None:
+    """The sampled points are distinct and rounded to the space."""
     small = dptune.Space({"a": dptune.Int(1, 5), "b": dptune.Float(0, 1, step=0.25)})
     assert sorted(design(small, 25)) == [(a, b / 4) for a in range(1, 6) for b in range(5)]
     assert len(design(small, 24)) <= 24
