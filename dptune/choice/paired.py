@@ -29,6 +29,7 @@ class PairedEstimate(Estimate):
         predicted: the same mean over the public rows, by cross-validation; public.
         sampling: standard deviation of the difference of both means, without the noise, if both groups are random
             samples of one population.
+        beyond: mean over the public rows of what is cut off; above 0 the cut hides a part of the improvement.
 
     Example:
         >>> PairedEstimate(0.05, 0.01, private=True, radius=0.4, predicted=0.06, sampling=0.01).verdict
@@ -38,6 +39,7 @@ class PairedEstimate(Estimate):
     radius: float = 0.0
     predicted: float = 0.0
     sampling: float = 0.0
+    beyond: float = 0.0
 
     @classmethod
     def of(cls, released: Charge) -> PairedEstimate:
@@ -46,7 +48,7 @@ class PairedEstimate(Estimate):
         description, note = released.description, released.note
         return cls(
             value, float(description["sigma"]), released.private, laplace=is_laplace(description),
-            radius=note["radius"], predicted=note["predicted"], sampling=note["sampling"],
+            radius=note["radius"], predicted=note["predicted"], sampling=note["sampling"], beyond=note["beyond"],
         )  # fmt: skip
 
     @property
@@ -55,6 +57,11 @@ class PairedEstimate(Estimate):
         noise, sampling = NoiseLaw(self.sigma, self.laplace), NoiseLaw(self.sampling)
         far = math.hypot(noise.quantile(SURPRISING), sampling.quantile(SURPRISING))
         return abs(self.value - self.predicted) > far
+
+    @property
+    def at_least(self) -> bool:
+        """Whether people gain, and public rows say that the cut hides a part of it."""
+        return self.verdict == "better" and self.beyond > 0
 
     def __str__(self) -> str:
         low, high = self.interval()

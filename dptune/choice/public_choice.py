@@ -318,7 +318,8 @@ class PublicChoice:
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), plan.estimate_mu)
         predicted, spread = self.public.difference(self.default, chosen, r)
         sampling = math.sqrt(1 / self.public.values.shape[1] + weights.squared_weights)
-        note = {"radius": r, "predicted": predicted, "sampling": spread * sampling}
+        beyond = self.public.difference(self.default, chosen, math.inf)[0] - predicted
+        note = {"radius": r, "predicted": predicted, "sampling": spread * sampling, "beyond": beyond}
         noise = LaplaceMechanism if self._plan.pure else GaussianMechanism
         self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note, mechanism=noise)
 

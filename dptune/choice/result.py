@@ -78,7 +78,8 @@ class Selection:
         ]
         if (gain := self.improvement) is not None:
             lines.append(
-                f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}."
+                f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}"
+                f"{'; without the cut it is larger on public rows: read at least.' if gain.at_least else '.'}"
             )
             if gain.surprising:
                 lines.append(_causes(gain))
