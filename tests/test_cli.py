@@ -112,7 +112,8 @@ def test_what_is_spent_is_rounded_up() -> None:
     assert "mu 0 of 0.7173 spent" in invoke("show", "ledger.db")
 
 
-def test_the_limits_of_a_pair_are_open_until_the_first_charge_and_none_is_shown_as_overspent() -> None:
+def test_the_limits_of_a_pair_are_open_until_the_first_charge() -> None:
+    """No limit is shown as overspent."""
     dptune.PrivacyLedger("choice.db", dptune.Budget.approximate_dp(2, 1e-5))
     budget = parsed("show", "choice.db")["budget"]
     assert [budget[name] for name in ("epsilon", "mu", "eta", "pure_epsilon")] == [2.0, None, None, None]
@@ -212,7 +213,7 @@ def test_plan_prints_a_table_and_says_what_is_too_noisy() -> None:
     assert {row["mu"] for row in rows} == {0.25, 0.5, 1.0}
 
 
-def test_plan_says_what_a_choice_on_public_rows_shows_for_a_pair_and_a_typical_loss() -> None:
+def test_plan_states_what_a_choice_shows_for_a_pair_and_a_typical_loss() -> None:
     rows = parsed("plan", "--n", "400", "--loss", "hinge", "--epsilon", "4")
     half, here, _ = (row for row in rows if row["method"] == CHOICE)
     assert (half["budget"], here["budget"]) == ("epsilon=2", "epsilon=4")

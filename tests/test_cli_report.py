@@ -27,7 +27,7 @@ audit = Audit(lambda X, y: abs(X[:, 0] - y), X, y, clip=(0.0, 1.0), people=1, an
 """
 
 
-def test_reports_are_printed_and_each_command_s_help_has_an_example_that_runs() -> None:
+def test_reports_are_printed_and_the_examples_of_each_help_text_run() -> None:
     Path("my_audit.py").write_text(AUDIT)
     rng, n = np.random.default_rng(0), 100
     y = rng.integers(2, size=2 * n)

@@ -56,7 +56,7 @@ class Checked:
         check_fields(self)
 
 
-def test_a_check_converts_or_refuses_by_name_and_none_stays_where_it_is_the_default() -> None:
+def test_a_check_converts_or_refuses_by_name_and_allows_a_default_of_none() -> None:
     made = Checked(np.int8(2), part=np.float16(0.25))
     assert made == Checked(2, 0.25, None)
     assert (type(made.count), type(made.part)) == (int, float)
@@ -82,7 +82,7 @@ NUMPYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-def test_a_plan_of_numpy_scalars_is_the_plan_and_what_is_no_number_is_refused_by_name(name: str) -> None:
+def test_plans_accept_numpy_scalars_and_refuse_other_types_by_name(name: str) -> None:
     def plan(**more: Any) -> Any:
         return planned(PLANNERS[name], **{"d": 2, "n": 500, "loss_range": 1.0, **GIVEN, **more}).describe()
 

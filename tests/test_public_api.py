@@ -35,7 +35,7 @@ NAMES = [(dptune, name) for name in PUBLIC] + [
 ]
 
 
-def test_the_front_door_holds_what_the_first_day_needs_and_the_rooms_the_rest() -> None:
+def test_dptune_exports_common_names_and_subpackages_export_the_rest() -> None:
     assert len(PUBLIC) <= 27
     assert {"Budget", "PrivacyLedger", "LossPrivatizer", "InputError", "select"} <= {*PUBLIC}
     rooms = {name for name, module in public_names(STUBS["dptune"]).items() if module == "dptune"}
@@ -45,7 +45,7 @@ def test_the_front_door_holds_what_the_first_day_needs_and_the_rooms_the_rest() 
     assert all(getattr(dptune, room) is importlib.import_module(f"dptune.{room}") for room in rooms)
 
 
-def test_the_one_list_of_names_is_the_stub_and_a_public_name_means_one_thing_in_all_packages() -> None:
+def test_stubs_list_all_public_names_and_each_name_has_one_meaning() -> None:
     """Of two places that said what is public, one would be wrong; a name is the same thing for type checkers."""
     defined: dict[str, set[str]] = {}
     for package, stub in STUBS.items():
@@ -139,6 +139,14 @@ def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
     lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in files}
     assert len(lines) > 300
     assert {path: count for path, count in lines.items() if count > 400} == {}
+
+
+def test_no_test_has_a_name_of_more_than_70_characters() -> None:
+    """Its docstring says the rest."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    names = [name for path in files for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))]
+    assert len(names) > 500
+    assert [name for name in names if len(name) > 70] == []
 
 
 # ---- packaging -------------------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ def charges(folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SURFACES)
-def test_the_same_settings_return_the_same_answer_at_no_cost_and_others_do_not(fast_path: Path, name: str) -> None:
+def test_only_the_same_settings_return_the_same_answer_at_no_cost(fast_path: Path, name: str) -> None:
     surface = SURFACES[name]
     answer = surface.answer(fast_path, surface.base)
     paid = charges(fast_path)

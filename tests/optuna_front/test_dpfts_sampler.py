@@ -88,7 +88,7 @@ def sometimes(trial):
 
 
 @pytest.mark.parametrize("function", [objective, sometimes])
-def test_agents_in_one_thread_go_through_the_rounds_in_step_and_then_on_alone(fast_path, function):
+def test_agents_in_one_thread_share_rounds_and_then_continue_alone(fast_path, function):
     server = open_server(fast_path)
     studies = open_studies(InStep(server, timeout=600.0))
     step(studies, SETTINGS.initial, function)

@@ -60,7 +60,7 @@ def test_a_public_mistake_ends_a_study_that_catches_everything(tmp_path, mistake
 
 
 @pytest.mark.parametrize("kind", FRONTS)
-def test_a_spent_budget_and_a_complete_plan_end_a_study_that_catches_everything(tmp_path, kind):
+def test_a_study_that_catches_everything_stops_with_its_plan_or_budget(tmp_path, kind):
     sampler, study, objective = begun(kind, tmp_path, mu=0.5, n_trials=12)
     study.optimize(objective, catch=(Exception,), timeout=600)
     assert objective.run_of(study).complete
@@ -100,7 +100,8 @@ def lines(caplog):
 
 @pytest.mark.filterwarnings("ignore:no answer is released yet")
 @pytest.mark.parametrize("kind", FRONTS)
-def test_a_study_that_ends_before_its_plan_says_so_once_at_its_end_or_with_its_recommendation(tmp_path, kind, caplog):
+def test_a_study_that_ends_before_its_plan_warns_once(tmp_path, kind, caplog):
+    """The warning comes at the end of the study or with its recommendation."""
     caplog.set_level("WARNING", "optuna.dptune")
     gc.collect()  # studies that other tests have left say their line now
     caplog.clear()
@@ -121,7 +122,7 @@ def test_a_study_that_ends_before_its_plan_says_so_once_at_its_end_or_with_its_r
     assert len(lines(caplog)) == 2  # it was complete
 
 
-def test_choices_that_a_storage_changes_are_refused_before_anything_is_paid(tmp_path):
+def test_choices_that_a_storage_changes_are_refused_before_a_charge(tmp_path):
     def layered(trial):
         rate = trial.suggest_float("rate", 0.0, 1.0)
         return np.full(N, rate + len(trial.suggest_categorical("layers", [(32,), (64, 64)])))
@@ -144,7 +145,7 @@ def test_choices_that_a_storage_changes_are_refused_before_anything_is_paid(tmp_
 
 
 @pytest.mark.parametrize("tuner", ["LightGBMTuner", "LightGBMTunerCV"])
-def test_a_tuner_that_would_swap_the_sampler_and_store_raw_losses_is_refused(tmp_path, tuner):
+def test_a_lightgbm_tuner_that_stores_raw_losses_is_refused(tmp_path, tuner):
     import lightgbm
     from optuna_integration import lightgbm as tuners
 
@@ -158,7 +159,8 @@ def test_a_tuner_that_would_swap_the_sampler_and_store_raw_losses_is_refused(tmp
     assert study.trials == []
 
 
-def test_the_sampler_may_be_wrapped_and_another_one_is_refused_before_anything_is_read(tmp_path):
+def test_a_sampler_may_be_wrapped_and_another_one_is_refused(tmp_path):
+    """The refusal comes before private rows are read."""
     calls = []
     sampler, objective = front("centred", open_privatizer(tmp_path))
     study = create(None, sampler, pruner=optuna.pruners.HyperbandPruner(max_resource=3))

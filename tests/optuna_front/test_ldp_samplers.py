@@ -66,7 +66,7 @@ def test_a_run_with_real_noise(tmp_path, kind, n_jobs):
 
 
 @pytest.mark.parametrize("kind", [LDPTGPSampler, LDPMoMASampler])
-def test_a_restart_equals_the_uninterrupted_run_and_stores_nothing_but_the_trials(tmp_path, kind):
+def test_a_resumed_study_equals_an_unbroken_one_and_stores_only_trials(tmp_path, kind):
     whole = told(kind, 60)
     for _ in range(2):
         study = told(kind, 30, stored(tmp_path))

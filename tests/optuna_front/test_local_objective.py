@@ -63,7 +63,7 @@ def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
 # ---- a cap, and a reply that is paid once ---------------------------------------------------------------
 
 
-def test_a_cap_ends_the_users_trials_before_anything_is_measured_and_others_are_asked(tmp_path):
+def test_a_user_at_the_cap_is_not_measured_and_other_users_continue(tmp_path):
     whose = paid(tmp_path, cap=2.0) | {"user": lambda trial: str(trial.number % 2)}
     study, (objective, calls) = create(None, open_sampler()), counted(usual(), **whose)
     study.optimize(objective, n_trials=6, catch=(Exception,))
@@ -74,7 +74,8 @@ def test_a_cap_ends_the_users_trials_before_anything_is_measured_and_others_are_
     assert len(study.trials) == 7  # there is nobody else to ask
 
 
-def test_a_retried_trial_gets_the_recorded_reply_and_pays_nothing_and_another_study_of_the_name_asks_anew(tmp_path):
+def test_a_retried_trial_gets_its_recorded_reply_at_no_cost(tmp_path):
+    """Another study of the same name pays for a new reply."""
     whose, study = paid(tmp_path), create(stored(tmp_path), open_sampler())
     objective, _ = counted(usual(), **whose)
     lost = study.ask()
@@ -192,7 +193,7 @@ def test_a_sampler_for_other_replies_is_refused_before_any_user_is_asked(tmp_pat
 # ---- public mistakes -----------------------------------------------------------------------------------
 
 
-def test_wrong_settings_are_refused_and_trying_out_shows_the_functions_errors():
+def test_wrong_settings_are_refused_and_try_out_shows_errors():
     several = optuna.create_study(directions=["minimize", "maximize"])
     objective, calls = counted(usual())
     for wrong, says in (
@@ -210,7 +211,7 @@ def test_wrong_settings_are_refused_and_trying_out_shows_the_functions_errors():
 
 
 @pytest.mark.parametrize(("kind", "name", "high"), [("tgp", "xx", 1.0), ("ata", "x", 0.5)])
-def test_a_function_that_does_not_suggest_what_is_searched_is_refused_and_sends_nothing(tmp_path, kind, name, high):
+def test_a_function_that_does_not_suggest_the_space_sends_nothing(tmp_path, kind, name, high):
     whose = paid(tmp_path)
     objective = LocalObjective(lambda trial: trial.suggest_float(name, 0, high), usual(), **whose)
     study = create(None, optuna.samplers.PartialFixedSampler({}, open_sampler(kind)))

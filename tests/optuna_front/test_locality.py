@@ -51,7 +51,7 @@ def test_a_person_the_model_fails_on_moves_the_value_by_one_share(tmp_path, fitt
     assert moved(tmp_path, X, neighbour, y, model) <= RANGE / N * (1 + 1e-6)
 
 
-def test_an_opaque_function_that_one_person_can_make_raise_breaks_the_promise(tmp_path, fitted):
+def test_an_opaque_function_that_one_person_can_crash_is_not_private(tmp_path, fitted):
     """The documented limit (docs/privacy.md): this is why loss= and data= are the first choice."""
     X, y, model = fitted
     neighbour = X.copy()

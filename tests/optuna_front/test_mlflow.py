@@ -75,7 +75,7 @@ def runs_in(where):
 
 
 @pytest.mark.parametrize("kind", FRONTS)
-def test_a_study_is_a_run_with_its_trials_nested_and_the_answer_stands_with_it(tmp_path, where, kind):
+def test_a_study_is_an_mlflow_run_with_nested_trials_and_the_answer(tmp_path, where, kind):
     study, run = written(kind, tmp_path)
     client, parent, trials = runs_in(where)
     assert (parent.info.run_name, parent.info.status) == ("study", "FINISHED")

@@ -25,7 +25,8 @@ def note_of(study):
         ("centred", "mean loss, upper estimate: the centre's counts as 4"),
     ],
 )
-def test_values_have_a_name_and_their_noise_beside_them_and_the_note_has_budget_and_answer(tmp_path, front, name):
+def test_values_have_a_name_and_a_noise_level(tmp_path, front, name):
+    """The study's note states the budget and the answer."""
     with warnings.catch_warnings(action="error"):
         _, study, objective = ran(front, tmp_path, 12, n_trials=12)
     run = objective.run_of(study)

@@ -79,7 +79,8 @@ def test_odd_trials_and_a_restart_do_not_block_the_run(tmp_path, kind):
     assert len(keys(tmp_path)) == len(set(keys(tmp_path)))
 
 
-def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused_untrained(tmp_path):
+def test_a_study_stops_when_its_plan_is_complete(tmp_path):
+    """More trials are refused before training."""
     (sampler, study, objective), calls = begun("gibo", tmp_path, monitor_share=0.0, n_trials=12), []
     study.optimize(objective, n_trials=None)
     assert sampler.run_of(study).complete
@@ -147,7 +148,7 @@ def test_without_a_space_the_first_trial_of_each_study_fixes_it(tmp_path):
 
 
 @BOTH
-def test_the_answer_is_compared_with_the_defaults_and_its_loss_is_released_once(tmp_path, kind):
+def test_the_answers_loss_is_released_once_and_compared_to_the_defaults(tmp_path, kind):
     default, trained = {"x": -0.9, "y": 5.0}, []
     sampler, study, objective = ran(kind, tmp_path, default=default, n_trials=12)
     assert sampler.n_trials == sampler.run_of(study).plan.trials == len(study.trials)
@@ -179,7 +180,7 @@ def test_a_seeded_run_says_so_in_its_study_and_in_each_line_of_the_log(tmp_path,
 
 
 @pytest.mark.parametrize("sampler", [TPESampler, CmaEsSampler])
-def test_every_sampler_gets_released_values_only_and_a_copy_continues_the_plan(tmp_path, sampler):
+def test_every_sampler_gets_released_values_and_a_copy_continues_the_plan(tmp_path, sampler):
     privatizer = open_privatizer(tmp_path)
     objective = PrivateObjective(people_s_losses, privatizer, n_trials=12)
     study = create(None, sampler(seed=0))
@@ -193,7 +194,8 @@ def test_every_sampler_gets_released_values_only_and_a_copy_continues_the_plan(t
     assert open_ledger(tmp_path).spent() == pytest.approx(1.0)
 
 
-def test_a_fitted_estimator_and_a_named_loss_are_enough_and_private_training_is_said(tmp_path, caplog):
+def test_a_fitted_estimator_and_a_named_loss_suffice(tmp_path, caplog):
+    """The statement names studies that train on private rows."""
     private = np.zeros((N, 1)), np.arange(N) % 4 == 0  # a quarter differs from what most are
 
     def model(trial):

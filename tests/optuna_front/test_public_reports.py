@@ -128,7 +128,7 @@ def test_the_pruning_callback_of_a_library_works_on_public_rows(tmp_path):
     assert 0 < open_ledger(tmp_path).count() == states.count(TrialState.COMPLETE) < len(states)
 
 
-def test_a_model_that_holds_its_trial_pickles_parameters_and_nothing_of_the_study(tmp_path):
+def test_a_model_that_stores_its_trial_pickles_only_its_parameters(tmp_path):
     """A pruning callback of XGBoost stays in its model."""
     pickled = []
 

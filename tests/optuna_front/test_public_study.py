@@ -69,7 +69,7 @@ def test_the_choice_is_what_the_core_chooses_from_the_same_public_losses(tmp_pat
     assert str(choice) == choice.summary()
 
 
-def test_the_study_keeps_the_choice_and_asked_again_it_is_free_and_only_the_chosen_model_is_trained(tmp_path, caplog):
+def test_a_repeated_choice_is_free_and_trains_only_the_chosen_model(tmp_path, caplog):
     whole = []
 
     def train(trial, X, y):
@@ -95,7 +95,7 @@ def test_the_study_keeps_the_choice_and_asked_again_it_is_free_and_only_the_chos
     assert open_ledger(tmp_path).spent() == spent
 
 
-def test_every_way_to_train_is_the_same_choice_as_the_losses_given_as_an_array(tmp_path):
+def test_every_way_to_train_makes_the_same_choice_as_an_array_of_losses(tmp_path):
     """A function, an objective that hands over an estimator or a model with held-out rows, an estimator; threads."""
     half = ROWS // 2
     held_out = (PUBLIC[0][half:], PUBLIC[1][half:])
@@ -143,7 +143,8 @@ def test_several_objectives_propose_their_pareto_front_first():
     assert order == [2, 4, 0, 3, 1]  # the front by the sum of both ranks, each in its own direction
 
 
-def test_candidates_are_the_best_completed_trials_each_once_and_those_that_fail_drop_out_publicly(tmp_path, caplog):
+def test_candidates_are_the_best_distinct_trials(tmp_path, caplog):
+    """A candidate whose training fails is dropped publicly."""
     study = study_of([{"C": C} for C in (1.0, 0.1, 1.0, 0.01, 10.0)], [0.3, 0.1, 0.2, float("inf"), 0.5])
     study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))
     assert [trial.params["C"] for trial in ranked(study)] == [0.1, 1.0, 1.0, 10.0]
@@ -268,7 +269,7 @@ def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_pa
     assert "This choice differs from 'choice " in str(refused.value)
 
 
-def test_a_dry_run_prints_the_plan_and_leaves_ledger_and_study_as_they_were(tmp_path):
+def test_a_dry_run_prints_the_plan_and_changes_neither_ledger_nor_study(tmp_path):
     study, ledger = study_of(), open_ledger(tmp_path)
     before = ledger.mark()
     planned = chosen(tmp_path, study, ledger=ledger, data=None, n=N, dry_run=True)
@@ -278,7 +279,7 @@ def test_a_dry_run_prints_the_plan_and_leaves_ledger_and_study_as_they_were(tmp_
     assert chosen(tmp_path, study, ledger=ledger).name == planned.name
 
 
-def test_a_tuner_s_trials_propose_all_parameters_with_which_they_were_trained(tmp_path):
+def test_trials_of_a_lightgbm_tuner_propose_all_their_parameters(tmp_path):
     import lightgbm
     from optuna_integration import lightgbm as tuners
 
@@ -380,7 +381,7 @@ def neighbour(kind):
     return X, y
 
 
-def test_neighbouring_data_leave_byte_identical_transcripts_which_noise_off_would_not(tmp_path, capfd):
+def test_neighbouring_data_leave_identical_transcripts(tmp_path, capfd):
     mine = shown(tmp_path / "a", PEOPLE, capfd)
     for kind in ("far", "nan", "label"):
         assert shown(tmp_path / kind, neighbour(kind), capfd) == mine, kind

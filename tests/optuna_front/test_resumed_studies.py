@@ -44,7 +44,7 @@ def test_a_restarted_study_ends_with_the_words_of_one_that_was_not(tmp_path, kin
     assert "planned" not in caplog.text
 
 
-def test_as_many_trials_as_planned_are_too_few_after_a_restart_and_it_says_why(tmp_path, caplog):
+def test_planned_trials_are_too_few_after_a_restart_and_a_warning_says_why(tmp_path, caplog):
     stops_after(5, lambda: opened(tmp_path))
     caplog.set_level("WARNING", "optuna.dptune")
     caplog.clear()

@@ -51,7 +51,7 @@ def suggest(name="y", low=1e-3, high=1e1, **options):
     ],
     ids=["name", "range", "log"],
 )
-def test_a_function_that_does_not_suggest_the_space_is_refused_and_costs_nothing(tmp_path, kind, function, message):
+def test_a_function_that_does_not_suggest_the_space_costs_nothing(tmp_path, kind, function, message):
     _, study, objective = begun(kind, tmp_path, function)
     with pytest.raises((dptune.InputError, ValueError), match=message):
         study.optimize(objective, n_trials=24)
@@ -77,7 +77,7 @@ def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_p
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 5
 
 
-def test_without_a_space_another_range_than_that_of_the_run_is_warned_of_once(tmp_path):
+def test_without_a_space_a_changed_range_is_warned_about_once(tmp_path):
     def run(trials, **other):
         sampler = CentredSampler(open_privatizer(tmp_path), n_trials=12, seed=0)
         create(stored(tmp_path), sampler).optimize(sampler.objective(suggest(log=True, **other)), n_trials=trials)
@@ -116,7 +116,7 @@ def test_a_study_keeps_its_loss(tmp_path):
 # ---- names ----------------------------------------------------------------------------------------------
 
 
-def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_trained(tmp_path):
+def test_a_restart_without_storage_is_refused_before_training(tmp_path):
     trained = []
 
     def losses(trial):
@@ -169,7 +169,7 @@ def test_a_study_refuses_a_ledger_that_did_not_pay_for_it_before_training(tmp_pa
     assert len(calls) == 3
 
 
-def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_training(tmp_path):
+def test_a_study_with_unpaid_completed_trials_is_refused_before_training(tmp_path):
     storage, calls = stored(tmp_path), []
     create(storage, RandomSampler(seed=0)).optimize(lambda trial: sum(point(trial)), n_trials=1)
     for kind in ("values", "no space"):

@@ -118,7 +118,7 @@ VECTORS = [[SECRET] * N, (np.full(N, SECRET), np.full(N, SECRET)), {"income": SE
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=["list", "arrays", "one object", "quoting"])
-def test_a_vector_of_an_undecorated_objective_ends_the_study_and_is_not_logged(tmp_path, caplog, capfd, vector):
+def test_a_vector_from_an_undecorated_function_ends_the_study_unlogged(tmp_path, caplog, capfd, vector):
     study = create(None, open_centred(open_privatizer(tmp_path)))
     with pytest.raises(AssertionError) as caught:  # Optuna's own, while it handles ours
         study.optimize(returning(vector), n_trials=3)
@@ -150,7 +150,7 @@ UNPAID = {
 
 
 @pytest.mark.parametrize("how", UNPAID)
-def test_a_value_that_no_release_paid_for_ends_the_study_and_optuna_gets_inf(tmp_path, how):
+def test_an_unpaid_value_ends_the_study_and_optuna_gets_inf(tmp_path, how):
     def run(storage):
         study = create(storage, open_sampler(open_privatizer(tmp_path / "a")))
         with pytest.raises(dptune.PrivacyError, match=r"was stored and logged as inf.*unprotected=.allow") as caught:
@@ -223,7 +223,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_a_loader_that_fails_is_a_public_error_before_anything_is_trained_or_paid(tmp_path, caplog, capfd, case):
+def test_a_failing_loader_is_a_public_error_before_training_and_charge(tmp_path, caplog, capfd, case):
     load, message = UNUSABLE[case]
     study, objective, called = loading(tmp_path, load)
     with pytest.raises(dptune.InputError, match=message) as caught:
@@ -251,7 +251,8 @@ def test_a_loader_is_called_once_by_all_threads_and_again_after_a_failure(tmp_pa
     assert (len(loads), len(called)) == (2, 4)
 
 
-def test_an_interrupted_loader_passes_the_interrupt_bare_and_a_copy_does_not_carry_what_was_loaded(tmp_path):
+def test_an_interrupt_of_a_loader_shows_no_rows(tmp_path):
+    """A copy of the objective does not contain loaded rows."""
     study, objective, _ = loading(tmp_path, raising(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as caught:
         study.optimize(objective, n_trials=1)

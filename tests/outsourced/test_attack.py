@@ -22,7 +22,8 @@ MU, PAIRS, MISTAKE = 1.0, 300, 1e-7
 
 
 @pytest.mark.parametrize("branch", [1, 2])
-def test_the_papers_transform_is_told_apart_from_its_neighbour_and_three_known_rows_recover_all(branch: int) -> None:
+def test_the_papers_transform_reveals_its_rows(branch: int) -> None:
+    """Neighbours are distinguished, and three known rows recover all others."""
     rng = np.random.default_rng(1)
     for _ in range(50):
         Z, Z_other = (DEMONSTRATION["paper_transform"](Y, rng, branch) for Y in (X, OTHER))
@@ -62,7 +63,7 @@ def right_guesses(folder: Path, **source: NoiseSource) -> int:
 LIMIT = int(binom.isf(MISTAKE, 2 * PAIRS, norm.cdf(MU / 2)))  # right guesses that mu-GDP allows, but for bad luck
 
 
-def test_the_best_attack_on_ours_stays_below_what_is_promised_and_comes_near_it(tmp_path: Path) -> None:
+def test_the_best_attack_on_our_table_comes_near_the_promised_bound(tmp_path: Path) -> None:
     right, expected = right_guesses(tmp_path), norm.cdf(MU * math.sqrt(0.9) / 2)  # n = 10: centring takes sqrt(1 - 1/n)
     assert right <= LIMIT
     assert right >= binom.ppf(MISTAKE, 2 * PAIRS, expected), "the attack is weaker than it can be: it proves nothing"

@@ -31,9 +31,7 @@ from outsourced_tools import TABLE, MemoryLedger, curator, measure, published
 # ---- price and promise ---------------------------------------------------------------------------------
 
 
-def test_one_export_is_one_release_of_mu_whose_statement_says_what_is_public(
-    ledger: PrivacyLedger, tmp_path: Path
-) -> None:
+def test_an_export_is_one_release_and_its_statement_names_public_facts(ledger: PrivacyLedger, tmp_path: Path) -> None:
     made = curator(ledger, TABLE, tmp_path)
     with pytest.raises(BudgetExhausted):
         made.export(tmp_path / "shared", mu=10.1)
@@ -45,7 +43,7 @@ def test_one_export_is_one_release_of_mu_whose_statement_says_what_is_public(
     assert "NOT PROTECTED, declared public by the user: 'outputs are in a yearbook'" in statement.to_text()
 
 
-def test_a_weaker_promise_is_said_everywhere_and_ledger_and_curator_make_the_same_one(tmp_path: Path) -> None:
+def test_a_weaker_promise_is_stated_by_both_ledger_and_curator(tmp_path: Path) -> None:
     ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=0.5)
     curator(ledger, TABLE, tmp_path, max_change=0.5).export(tmp_path / "shared", mu=0.5)
     text = ledger.statement(delta=1e-5).to_text()
@@ -75,9 +73,7 @@ def test_seeded_noise_says_not_private_everywhere(ledger: PrivacyLedger, tmp_pat
 # ---- once, and only once -------------------------------------------------------------------------------
 
 
-def test_the_same_key_shows_the_same_table_and_another_key_pays_for_other_noise(
-    ledger: PrivacyLedger, tmp_path: Path
-) -> None:
+def test_a_key_always_shows_one_table_and_a_new_key_pays_for_new_noise(ledger: PrivacyLedger, tmp_path: Path) -> None:
     made = curator(ledger, TABLE, tmp_path)
     made.export(tmp_path / "a", mu=0.5)
     curator(ledger, TABLE, tmp_path).export(tmp_path / "b", mu=0.5)  # as after a restart
@@ -235,7 +231,7 @@ def test_public_outputs_are_served_and_a_curator_that_starts_again_resumes(
         assert exchange.history() == [(row, measure(row)) for row in rows]
 
 
-def test_trials_at_the_same_time_get_numbers_of_their_own_and_the_first_answer_stands(tmp_path: Path) -> None:
+def test_concurrent_trials_get_distinct_numbers_and_first_answers_count(tmp_path: Path) -> None:
     exchange = Exchange(tmp_path / "shared")
     threads = [threading.Thread(target=exchange.ask, args=(1,)) for _ in range(8)]
     for thread in threads:

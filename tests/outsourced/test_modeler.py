@@ -41,7 +41,7 @@ def test_rank_one_updates_equal_a_refit_with_repeated_rows_too(seed: int, n: int
     np.testing.assert_allclose(modeler.variance, variance, atol=1e-9)
 
 
-def test_the_corrected_kernel_is_the_mean_of_the_kernel_over_what_the_rows_may_be() -> None:
+def test_the_corrected_kernel_is_the_expected_kernel_of_the_noisy_rows() -> None:
     rng, sigma = np.random.default_rng(0), 0.8
     kernel, z = RBF((1.0, 2.5), variance=3.0), np.array([[0.4, -1.2], [1.1, 0.9]])
     rows = z[:, None, :] - sigma * rng.standard_normal((2, 100_000, 2))  # (2, draws, k)
@@ -126,7 +126,7 @@ def test_another_process_goes_on_and_another_study_starts_afresh() -> None:
     assert [t.params for t in fresh.trials] == [t.params for t in studies[0].trials[:4]]
 
 
-def test_rows_being_evaluated_are_not_asked_again_and_failed_trials_teach_nothing() -> None:
+def test_pending_rows_are_not_repeated_and_failed_trials_are_ignored() -> None:
     study, rows = optuna.create_study(sampler=sampler(), direction="maximize"), IntDistribution(0, 59)
     trials = [study.ask({"row": rows}) for _ in range(4)]
     assert len({trial.params["row"] for trial in trials}) == 4

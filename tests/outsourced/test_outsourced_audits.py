@@ -224,7 +224,7 @@ def test_no_row_moves_the_table_beyond_what_the_noise_covers(
 @pytest.mark.parametrize(
     ("size", "of_map", "change"), [(1e-30, 1e30, None), (1e-30, 1e-30, 2e-3), (1.0, 1.0, None), (1e30, 1e30, 2e-3)]
 )
-def test_at_every_size_that_is_allowed_the_table_moves_by_what_it_is_charged_and_no_more(
+def test_at_every_allowed_size_the_charge_covers_the_change_of_the_table(
     fast_path: Path, size: float, of_map: float, change: float | None
 ) -> None:
     """Rows at the edge of the ball and far outside, among others that are near it, at 0 or as far as doubles go."""

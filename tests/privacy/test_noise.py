@@ -68,7 +68,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-def test_a_price_or_seed_out_of_range_and_a_statistic_that_is_not_finite_are_refused_without_its_value() -> None:
+def test_invalid_prices_seeds_and_statistics_are_refused() -> None:
+    """No message quotes a statistic."""
     for draw, word in REFUSED:
         with pytest.raises(InputError) as refused:
             draw()
@@ -88,7 +89,7 @@ def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
     assert (statistic == before).all()
 
 
-def test_seeded_noise_is_reproducible_and_a_copy_of_it_draws_from_the_seed_anew() -> None:
+def test_seeded_noise_is_reproducible_and_a_copy_restarts_from_the_seed() -> None:
     noise = SeededNoise(1)
     first, other = (source.add_gaussian(np.zeros(1000), 2.0) for source in (noise, SeededNoise(2)))
     assert (first != other).all()

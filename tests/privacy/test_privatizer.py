@@ -106,7 +106,7 @@ def test_a_copy_shares_the_budget_and_holds_no_losses(privatizer: Make) -> None:
         assert mine.ledger.spent() == pytest.approx((k + 1) ** 0.5)
 
 
-def test_strict_floating_point_errors_of_the_caller_do_not_show_private_values(privatizer: Make) -> None:
+def test_a_callers_strict_numpy_error_state_reveals_no_private_value(privatizer: Make) -> None:
     mine = privatizer()
     with np.errstate(all="raise"):
         for name, loss in (("a", 1e-50), ("b", 1e-3), ("c", 1e300)):
@@ -152,7 +152,8 @@ def test_the_clipped_mean() -> None:
     assert mean_of(None, clip=(-1.0, 3.0)) == 3.0  # a failed evaluation is the upper clip of everybody
 
 
-def test_people_of_several_rows_are_averaged_after_clipping_and_weighted_in_the_order_of_their_examples() -> None:
+def test_a_persons_rows_are_averaged_after_clipping() -> None:
+    """Weights of people are in the order of their examples."""
     groups = ["b", "a", "b", "b"]
     assert mean_of([9.0, 0.5, 0.0, np.nan], groups=groups) == pytest.approx(((1 + 0 + 1) / 3 + 0.5) / 2)
     privatizer, _ = quiet(groups=groups)
@@ -236,7 +237,7 @@ def test_arguments_are_never_changed_nor_kept() -> None:
 # ---- points that are forgotten or failed ---------------------------------------------------------------
 
 
-def test_a_forgotten_point_is_overwritten_and_leaves_its_slot_to_another_and_the_others_alone() -> None:
+def test_a_forgotten_point_is_overwritten_and_its_slot_is_reused() -> None:
     privatizer, _ = quiet({str(j): [j / 130, j / 130] for j in range(130)}, n=2, dtype=np.float64)
     for j in range(0, 130, 2):
         privatizer.forget(str(j))
@@ -261,7 +262,7 @@ def test_the_first_losses_of_a_point_stay() -> None:
 
 
 @pytest.mark.parametrize("kind", ["mean", "share"])
-def test_a_failed_evaluation_may_count_as_each_persons_mean_over_the_others(kind: str) -> None:
+def test_a_failed_evaluation_may_count_as_each_persons_other_mean(kind: str) -> None:
     """As if everybody had reported that number; what no point is left to tell is the upper clip."""
     H, C, above = np.eye(4) - 1 / 4, 0.4, 0.25
     rows = np.array([[0.1, 0.2, 0.9], [0.5, 0.25, 0.1], [0.3, 0.3, 0.7]])  # (points, people)

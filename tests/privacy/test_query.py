@@ -37,7 +37,7 @@ ASKED: dict[str, list[Any]] = {  # field -> what it may be; the first is the que
 
 
 @pytest.mark.parametrize("kind", [MeanQuery, NormQuery])
-def test_every_field_of_a_question_is_part_of_its_digest_and_outlives_a_pickle(kind: type[Any]) -> None:
+def test_every_field_of_a_query_changes_its_digest_and_survives_pickling(kind: type[Any]) -> None:
     names = [field.name for field in dataclasses.fields(kind)]
     usual = {name: ASKED[name][0] for name in names}  # a new field needs values above
     asked = [kind(**usual)]

@@ -203,7 +203,7 @@ def test_wrong_returns_raise_by_shape_and_release_nothing(tmp_path, returned, me
     assert open_ledger(tmp_path).count() == 0
 
 
-def test_trying_out_says_what_is_public_lets_exceptions_through_and_stores_nothing(tmp_path, caplog):
+def test_try_out_shows_public_facts_and_exceptions_and_stores_nothing(tmp_path, caplog):
     sampler = open_sampler(open_privatizer(tmp_path))
     objective = sampler.objective(users_function(neighbour("raise"), "raise"))
     with caplog.at_level("INFO", "optuna.dptune"):

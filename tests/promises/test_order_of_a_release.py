@@ -141,7 +141,7 @@ def test_a_draw_that_could_not_be_recorded_is_the_one_a_retry_publishes(fast_pat
 
 
 @pytest.mark.parametrize("error", [LedgerError("the disk is full"), KeyboardInterrupt(), MemoryError()])
-def test_an_error_after_the_draw_carries_neither_frames_nor_what_it_was_raised_from(
+def test_an_error_after_the_draw_has_neither_private_frames_nor_a_cause(
     mine: LossPrivatizer, error: BaseException
 ) -> None:
     """Both would hold the losses or the draw, and a framework may store a traceback."""

@@ -185,7 +185,7 @@ def test_the_audit_finds_the_planted_bug(audit: Any, bug: Making, settings: dict
 
 @settings(max_examples=40, deadline=None)
 @given(neighbours(st.integers(2, 5)), st.floats(1e-3, 20))
-def test_replacing_one_person_moves_no_difference_by_more_than_the_noise_covers(case: Any, mu: float) -> None:
+def test_the_noise_covers_what_one_person_moves_any_difference(case: Any, mu: float) -> None:
     losses, other, chosen = case
     m, eta = len(losses), bounded_range_from_mu(mu)
     query = MeanQuery(tuple("abcde"[:m]), np.eye(m), Box(*chosen["clip"], m), mu)
@@ -245,9 +245,10 @@ LEAST = smallest_price(2)
         (NoisyMin, (1.0, 1.0, 1.0), 2.0, "prior must"),
     ],
 )
-def test_a_prior_that_is_none_and_a_price_whose_noise_the_grid_rounds_away_are_refused_before_they_are_charged(
+def test_invalid_priors_and_prices_are_refused_before_the_charge(
     privatizer: Callable[..., LossPrivatizer], making: type[NoisyMin], prior: Any, least: float, words: str
 ) -> None:
+    """A price is too low if the grid is too coarse for its noise."""
     mine, mechanism = privatizer(), partial(making, prior=prior)
     mine.observe("a", np.zeros(4))
     mine.observe("b", np.ones(4))

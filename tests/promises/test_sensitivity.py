@@ -44,7 +44,8 @@ def test_antipodal_people_reach_the_sensitivity() -> None:
     audit_reaches(several, losses, neighbour, 3**0.5 / 5, clip=(0.0, 1.0))
 
 
-def test_of_weighted_people_and_people_with_many_rows_the_heaviest_reaches_the_sensitivity() -> None:
+def test_the_heaviest_person_reaches_the_sensitivity() -> None:
+    """People may have several rows or weights."""
     query = MeanQuery(("a",), np.ones((1, 1)), Interval(0.0, 3.0), 1.0)
     losses, neighbour = np.array([[-np.inf, 0.5, -np.inf, 0.5]]), np.array([[np.inf, 0.5, np.nan, 0.5]])
     groups = ["ann", "bob", "ann", "cid"]
@@ -54,7 +55,7 @@ def test_of_weighted_people_and_people_with_many_rows_the_heaviest_reaches_the_s
 
 
 @pytest.mark.parametrize("clip", [(1e9, 1e9 + 1e-3), (-100.0, -100.0 + 1e-9)])
-def test_a_narrow_range_far_from_zero_is_not_rounded_beyond_what_the_noise_covers(clip: tuple[float, float]) -> None:
+def test_the_noise_covers_rounding_in_a_narrow_range_far_from_zero(clip: tuple[float, float]) -> None:
     rng, n = np.random.default_rng(0), 3000
     query = MeanQuery(("a",), np.ones((1, 1)), Interval(*clip), 1.0)
     for person in rng.integers(0, n, 12):
@@ -89,7 +90,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
 
 @settings(max_examples=100, deadline=None)
 @given(cases())
-def test_replacing_one_person_never_moves_a_release_beyond_what_the_noise_covers(case: Any) -> None:
+def test_the_noise_covers_what_replacing_one_person_moves_a_release(case: Any) -> None:
     query, losses, neighbour, chosen = case
     audit_pair(query, losses, neighbour, **chosen)
 
@@ -214,7 +215,7 @@ def reused(where: int, *, of_the_mean: bool = False) -> Bug:
     return noisy(add)
 
 
-def test_the_noise_of_a_share_has_its_law_and_is_independent_of_the_means_around_it() -> None:
+def test_the_noise_of_a_share_has_its_law_and_is_independent_of_the_means() -> None:
     audit_noises()
 
 

@@ -54,7 +54,7 @@ def results(cluster, tmp_path_factory):
     return tune.Tuner(ordinary, param_space=space, tune_config=about, run_config=run).fit()
 
 
-def test_finalists_train_in_tasks_and_the_choice_is_that_of_the_other_front_end(results, tmp_path):
+def test_finalists_train_in_tasks_and_the_choice_equals_that_of_optuna(results, tmp_path):
     assert results.num_errors == 1
     privatizers = []
     for name in ("ray", "optuna"):
@@ -72,7 +72,8 @@ def test_finalists_train_in_tasks_and_the_choice_is_that_of_the_other_front_end(
     np.testing.assert_array_equal(mine.model.coef_, theirs.model.coef_)
 
 
-def test_an_estimator_will_do_the_answer_is_kept_and_a_share_is_left_for_a_report(results, tmp_path):
+def test_an_estimator_suffices_and_a_share_remains_for_a_report(results, tmp_path):
+    """A repeated choice returns the stored answer."""
     first = chosen(tmp_path, results, LogisticRegression(), report_share=0.36)
     again = chosen(tmp_path, results, report_share=0.36)
     assert (first.params, first.selection) == (again.params, again.selection)
@@ -106,9 +107,7 @@ def test_mistakes_are_told_before_anything_is_charged(results, tmp_path, about, 
 
 
 @pytest.mark.slow
-def test_no_private_row_is_in_a_file_of_ray_on_the_console_or_in_an_object_store(
-    results, tmp_path, cluster, capfd: Any
-):
+def test_no_private_row_is_in_rays_files_console_or_object_store(results, tmp_path, cluster, capfd: Any):
     privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=N)
     choice = chosen(tmp_path, results, ledger=privatizer, default={"C": 1e-3})
     time.sleep(2)

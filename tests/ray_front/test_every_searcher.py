@@ -71,7 +71,8 @@ on_all_that_pay = pytest.mark.parametrize("front", [FRONTS[name] for name in PAI
 
 
 @on_every_searcher
-def test_what_tune_says_of_completion_twice_late_or_never_is_not_needed_and_a_limiter_never_stalls(fast_path, front):
+def test_searchers_do_not_rely_on_completion_reports(fast_path, front):
+    """A report may be repeated, late or missing, and a limiter never stalls."""
     search = front.begun(fast_path)
     results = {trial: front.result(search, trial) for trial in ("never", "twice", "none")}
     for _ in range(2):
@@ -85,7 +86,7 @@ def test_what_tune_says_of_completion_twice_late_or_never_is_not_needed_and_a_li
 
 
 @on_all_that_pay
-def test_copies_restored_states_and_fresh_starts_know_the_same_and_hold_no_actor(fast_path, local_actors, front):
+def test_copies_and_restored_searchers_agree_and_contain_no_actor(fast_path, local_actors, front):
     search = front.begun(fast_path)
     stale = cloudpickle.dumps(search)
     search.save(str(fast_path / "state"))

@@ -64,7 +64,7 @@ DRIVER = """
         (open_centred, "on_trial_complete", 7, 2),
     ],
 )
-def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(fast_path, opened, where, at, limit):
+def test_after_the_driver_is_killed_a_restored_run_stays_within_its_budget(fast_path, opened, where, at, limit):
     address = ray.get_runtime_context().gcs_address
     code = textwrap.dedent(DRIVER).format(
         folder=str(fast_path), opened=opened.__name__, where=where, at=at, limit=limit, address=address

@@ -153,7 +153,7 @@ def log(tmp_path):
     return TrialLog(str(tmp_path / "replies.db"), "run")
 
 
-def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path, log):
+def test_a_restarted_collector_keeps_the_charge_and_takes_one_reply(tmp_path, log):
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     assert Collector(log, ledger).charge(ask()) is None
     assert Collector(log, ledger).charge(ask()) is None  # the device died, and begins again
@@ -187,7 +187,7 @@ class Lost(TrialLog):
         raise MemoryError
 
 
-def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path, log):
+def test_a_collector_that_dies_before_the_log_restores_the_reply(tmp_path, log):
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     dying, collector = Collector(Lost(log.path, log.run), ledger), Collector(log, ledger)
     dying.announce(ask(), "d")

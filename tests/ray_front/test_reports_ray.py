@@ -74,7 +74,9 @@ def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
     assert not closing.is_alive()
 
 
-def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells_and_failures_do_not_count(tmp_path, caplog):
+def test_a_run_whose_trials_are_all_stopped_ends(tmp_path, caplog):
+    """Repeated reports of Tune and failed trials do not count as stopped trials."""
+
     def failing(config):
         dptune_ray.report_public(config["x"], 1)
         raise ValueError("private")
@@ -99,7 +101,9 @@ def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells_and_fa
     assert open_ledger(tmp_path).spent() == 0
 
 
-def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_the_run(tmp_path):
+def test_failed_first_trials_report_nan_and_a_generation_ends_the_run(tmp_path):
+    """Nothing is charged."""
+
     def broken(config):
         raise ValueError("person 7")
 
@@ -115,7 +119,7 @@ def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_
 
 
 @pytest.mark.parametrize("opened", [open_centred, open_private])
-def test_a_run_proposes_no_more_trials_than_planned_where_a_scheduler_stops_some(tmp_path, opened):
+def test_trials_that_a_scheduler_stops_count_as_planned_trials(tmp_path, opened):
     """Stopping trials saves training: each that is stopped is one of the planned trials."""
     search = opened(open_privatizer(tmp_path), n_trials=12)
     trainable = search.trainable(reporting, public="x, of which everybody knows")

@@ -56,7 +56,7 @@ def test_nothing_private_of_a_run_is_pickled(tmp_path, opened):
 
 
 @on_both
-def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tmp_path, opened):
+def test_a_recommendation_rebuilds_the_model_and_compares_the_default(tmp_path, opened):
     space = {"model": {"x": SPACE["x"], "kernel": "rbf", "kind": tune.choice(["a", "b"])}, "y": SPACE["y"], "data": [1]}
     default = {"model": {"x": -0.9, "kind": "b"}, "y": 5.0}
 
@@ -80,7 +80,8 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert best.summary().startswith("Better than ")
 
 
-def test_drawn_parameters_do_not_repeat_after_a_restart_and_without_a_seed_never(tmp_path):
+def test_each_trial_draws_its_own_parameters_after_a_restart_too(tmp_path):
+    """The seed and the trial determine them. Without a seed they never repeat."""
     space = {**SPACE, "k": tune.choice(list(range(1000))), "l": tune.choice(list(range(1000)))}
 
     def drawn(trial, seed):
@@ -119,7 +120,8 @@ def test_a_searcher_that_lost_its_state_is_told_the_released_values_once(tmp_pat
         assert told_values(fresh) == values[known:]
 
 
-def test_what_the_inner_searcher_leaves_out_is_drawn_and_its_exception_does_not_fail_a_good_trial(tmp_path):
+def test_parameters_that_the_inner_searcher_omits_are_drawn(tmp_path):
+    """An exception of the inner searcher does not fail a good trial."""
     space = {**SPACE, "a": {"k": tune.choice(["u", "v"])}, "c": 1}
     space["s"] = tune.sample_from(lambda config: config["x"] + config["c"] * len(config["a"]["k"]))
     search = begin(open_private(open_privatizer(tmp_path), Half()), space=space)
@@ -130,7 +132,7 @@ def test_what_the_inner_searcher_leaves_out_is_drawn_and_its_exception_does_not_
     search.on_trial_complete("a", {"loss": finish(search, "a", config)})
 
 
-def test_the_inner_searcher_is_told_once_what_was_released_and_that_other_trials_failed(tmp_path):
+def test_the_inner_searcher_gets_each_released_value_once_and_all_failures(tmp_path):
     inner = OptunaSearch(seed=1)
     search = begin(open_private(open_privatizer(tmp_path), inner))
     _, values = run(search, 2)
@@ -172,7 +174,7 @@ def restarted(folder, local_actors):
     return begin(open_centred(open_privatizer(folder)))
 
 
-def test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins(tmp_path):
+def test_shifted_scores_give_the_same_search_as_losses(tmp_path):
     """Scores low + 4 - loss in [low, low + 4] against losses in [0, 4]: points, gains and level."""
     low = -1.5
 
@@ -207,7 +209,8 @@ def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path):
     assert search.vault.finish("d", flat(search.suggest("d")), None) == pytest.approx(clip[0], abs=1e-6)
 
 
-def test_a_trial_that_runs_again_reports_the_same_and_its_losses_count_once_after_a_restart_too(tmp_path, local_actors):
+def test_a_repeated_trial_reports_the_same_value_and_counts_once(tmp_path, local_actors):
+    """A restart does not change that."""
     search = begin(open_centred(open_privatizer(tmp_path)))
     configs, values = run(search, 7)
     for i, config in enumerate(configs):  # the first four are no points of the second generation

@@ -53,7 +53,7 @@ class Unreadable:
         raise self.error("person 7")
 
 
-def test_whatever_the_function_raises_is_a_failure_and_what_it_returned_cannot_interrupt_either():
+def test_any_exception_of_a_function_or_its_result_is_a_failure():
     def raising(config, error):
         raise error("person 7")
 
@@ -69,7 +69,8 @@ def test_whatever_the_function_raises_is_a_failure_and_what_it_returned_cannot_i
     assert config == {"nested": {"x": 1}}  # Tune writes it to every result
 
 
-def test_a_trainable_is_tried_out_may_ask_for_resources_for_the_final_trial_too_and_has_a_name_of_its_run(tmp_path):
+def test_a_trainable_has_try_out_resources_and_its_runs_name(tmp_path):
+    """The final trial gets the same resources."""
     search = open_private(open_privatizer(tmp_path), n_trials=2)
     trainable = search.trainable(losses)
     assert trainable.try_out(CONFIG) == "PerExampleLosses(<private values>)"
@@ -134,7 +135,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.mark.parametrize("process", BEGINS)
-def test_a_users_module_is_imported_after_the_silence_and_sigterm_ends_the_process(tmp_path, user_module, process):
+def test_a_users_module_is_imported_silently_and_sigterm_ends_the_process(tmp_path, user_module, process):
     (tmp_path / "sent").write_bytes(cloudpickle.dumps(BEGINS[process](user_module)))
     del sys.modules["a_users_module"]
     assert run_forked(PROCESS, str(tmp_path)).returncode == -signal.SIGTERM
@@ -160,7 +161,7 @@ def test_a_decorated_function_travels_without_its_module(tmp_path, user_module):
     ("says", "known"),
     [("raise KeyboardInterrupt('person 7')", "KeyboardInterrupt"), ("import absent_one", "no module 'absent_one'")],
 )
-def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked(user_module, says, known):
+def test_a_function_that_cannot_be_unpickled_fails_the_trial_at_once(user_module, says, known):
     sent = cloudpickle.dumps(made_trainable(user_module.function))
     del sys.modules["a_users_module"]
     Path(user_module.__file__).write_text(says)

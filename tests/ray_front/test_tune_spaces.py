@@ -34,7 +34,7 @@ SEARCHED = {
 
 
 @pytest.mark.parametrize("kind", SEARCHED)
-def test_every_value_tune_draws_is_a_point_of_the_space_and_every_point_is_a_value_tune_could_draw(kind):
+def test_the_space_contains_exactly_the_values_that_tune_draws(kind):
     domain = SEARCHED[kind]
     space = spaces.to_space({kind: domain})
     values = domain.sample(size=2000, random_state=1)
@@ -69,7 +69,7 @@ def opened(folder, kind, way, space=EVERYTHING):
 @pytest.mark.parametrize(
     ("kind", "way"), [(CentredSearch, "searcher"), (CentredSearch, "Tuner"), (DPGIBOSearch, "both")]
 )
-def test_every_kind_of_domain_reaches_the_function_and_the_run_ends_with_a_recommendation(tmp_path, kind, way):
+def test_every_kind_of_domain_reaches_the_function_and_is_recommended(tmp_path, kind, way):
     search, space = opened(tmp_path, kind, way)
     trials = played(search, search.trainable(losses_of_everything), space=space)
     assert len(trials) == search.n_trials
@@ -89,7 +89,7 @@ def test_every_kind_of_domain_reaches_the_function_and_the_run_ends_with_a_recom
 @local
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 @pytest.mark.parametrize("way", ["Tuner", "searcher"])
-def test_any_searcher_gets_every_kind_of_domain_by_the_tuner_or_has_a_space_of_its_own(tmp_path, way):
+def test_any_searcher_gets_every_domain_from_the_tuner_or_its_own_space(tmp_path, way):
     plain = {key: EVERYTHING[key] for key in ("x", "y", "text", "i")}
     inner = OptunaSearch(plain, metric="loss", mode="min") if way == "searcher" else OptunaSearch()
     search = open_private(open_privatizer(tmp_path), inner, n_trials=4, mode="min")
@@ -122,7 +122,8 @@ def test_what_tune_itself_cannot_choose_works_in_the_searcher(tmp_path):
 
 
 @local
-def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says_what_differs(tmp_path):
+def test_a_run_without_a_trial_in_its_space_ends_unpaid(tmp_path):
+    """The error names the parameter that differs."""
     search = begin(open_centred(open_privatizer(tmp_path)))
     moved = a_trial(search.trainable(losses_of_everything), "a", {**search.suggest("a"), "x": 7.0})
     with pytest.raises(dptune.InputError, match=r"'x' cannot be 7.0.*The searcher asked for \{'x': "):
@@ -138,7 +139,8 @@ def constant(answer):
 
 
 @local
-def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the_remedy_works(tmp_path):
+def test_reachable_private_rows_end_the_experiment_at_its_first_trial(tmp_path):
+    """The remedy in the error message works."""
     both = np.zeros((2 * N, 1)), np.zeros(2 * N)
 
     def load():

@@ -131,7 +131,8 @@ FEDERATION = """
 """
 
 
-def test_a_federation_whose_server_and_node_are_lost_loses_no_round_and_a_stranger_is_refused(two_nodes, tmp_path):
+def test_a_federation_survives_the_loss_of_its_server_and_a_node(two_nodes, tmp_path):
+    """A client without the cluster's token is refused."""
     code = textwrap.dedent(FEDERATION).format(folder=str(tmp_path))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     driver = subprocess.Popen([sys.executable, "-c", code], env=two_nodes.environment, **pipes)

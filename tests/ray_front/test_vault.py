@@ -83,7 +83,7 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
             vault.estimated({**POINT, "x": 0.123}, True)
 
 
-def test_losses_in_part_or_of_another_process_are_asked_for_again_and_nothing_is_charged_or_kept(tmp_path):
+def test_partial_losses_are_requested_again_and_neither_charged_nor_kept(tmp_path):
     vault, half = values_vault(tmp_path), N // 2
     vault.put("a", "u", 0, PART[: 8 * half])
     assert received(vault, "a", POINT, "u", N) is None
@@ -101,7 +101,8 @@ def test_losses_in_part_or_of_another_process_are_asked_for_again_and_nothing_is
     assert received(vault, "a", POINT, "slow", N) is None
 
 
-def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_unpaid_before(tmp_path):
+def test_a_failure_counts_as_the_upper_clip_after_a_first_success(tmp_path):
+    """Earlier failures are unpaid."""
     vault = values_vault(tmp_path, noise=NoNoise())
     for trial in "abc":
         assert vault.ask(trial) == {}
@@ -144,7 +145,7 @@ def test_a_run_ends_when_it_is_complete_or_all_its_trials_are_lost(tmp_path):
             late.check("d", POINT)
 
 
-def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tmp_path):
+def test_a_spent_ledger_refuses_a_first_trial_and_ends_a_running_search(tmp_path):
     late = values_vault(tmp_path, mu=0.9)
     finish(late, "a")
     other = values_vault(tmp_path, scope="other", trials=1, mu=open_ledger(tmp_path).remaining())
@@ -180,7 +181,8 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["clip", "groups"])  # in the ledger; known while the vault runs
-def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_too(tmp_path, kept):
+def test_a_second_search_with_another_privatizer_is_refused(tmp_path, kept):
+    """A restart does not change that."""
     vault = values_vault(tmp_path)
     settings = {"n": N, "clip": (0.0, 1.0)} if kept else {"groups": np.arange(N), "clip": (0.0, 4.0)}
     other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), **settings))

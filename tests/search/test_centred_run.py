@@ -56,7 +56,7 @@ def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(ledger):
     assert second.algorithm.generations[0].radius == generation.note["radius"]
 
 
-def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(ledger):
+def test_progress_waits_while_another_thread_learns_a_generation(ledger):
     """Between the surrogate's new points and its new weights nobody may ask it anything."""
     run, threads, seen = start(ledger), [], []
     fit = run.algorithm.surrogate.fit

@@ -83,7 +83,7 @@ def test_threads_share_a_run(ledger, kind):
     assert ledger.spent() <= 4.0
 
 
-def test_points_asked_for_one_after_another_differ_and_know_what_others_released(ledger, kind):
+def test_successive_points_differ_and_use_what_other_processes_released(ledger, kind):
     run, fresh = kind.start(ledger), kind.start(ledger)
     asked = [run.ask() for _ in range(kind.first_round)]
     assert asked == [fresh.ask(slot) for slot in range(kind.first_round)]
@@ -143,7 +143,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path, 
     assert transcripts[0] == transcripts[1] == transcripts[2]
 
 
-def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(ledger):
+def test_an_incomplete_run_refuses_its_one_estimate_without_early(ledger):
     """A recommendation that later trials change would have used it up."""
     run = GIBO_RUN.start(ledger)
     trials(run, GIBO_RUN.trials - 1)

@@ -31,7 +31,7 @@ def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger
     assert ledger.spent() <= 4.0
 
 
-def test_a_lost_answer_uses_up_its_round_and_a_late_one_is_folded_in_its_place(ledger, kind):
+def test_a_lost_answer_uses_up_its_round_and_a_late_one_is_used_in_order(ledger, kind):
     a, b = kind.start(ledger), kind.start(ledger)
     at(a.ledger, "charged", kind.questions[0], KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -71,7 +71,7 @@ def test_who_comes_second_with_a_question_keeps_its_points(ledger, kind, asked):
     assert keys(ledger, kind.last_question) == kind.questions[:2]
 
 
-def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(ledger, kind):
+def test_a_budget_that_another_run_spent_ends_a_run_before_training(ledger, kind):
     run = kind.start(ledger)
     trials(run, kind.first_round)
     spend_elsewhere(run, ledger.remaining() * 0.999)

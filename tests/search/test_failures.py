@@ -17,7 +17,8 @@ def finish(run, i, losses=None):
 
 
 @pytest.mark.parametrize("kind", [CENTRED_RUN, VALUES_RUN], ids=readable)
-def test_a_run_whose_first_trials_all_fail_stops_unpaid_and_later_failures_are_counted(ledger, kind):
+def test_a_run_stops_unpaid_if_all_first_trials_fail(ledger, kind):
+    """Failures after a success are counted."""
     run = kind.start(ledger, trials=40)
     refused(InputError, "losses", lambda: finish(run, 0, np.zeros(kind.n - 1)))  # no success
     first = max(run.algorithm.batch, 4)
@@ -37,13 +38,13 @@ def test_a_run_whose_first_trials_all_fail_stops_unpaid_and_later_failures_are_c
     assert statement.to_dict()["failed_evaluations"] == failed
 
 
-def test_a_run_that_has_succeeded_once_pays_for_a_failure_in_another_process_too(ledger):
+def test_after_one_success_a_failure_in_another_process_is_paid(ledger):
     finish(VALUES_RUN.start(ledger), 0, np.zeros(VALUES_RUN.n))
     finish(VALUES_RUN.start(ledger), 1)
     assert len(ledger.charges("run")) == 2
 
 
-def test_drive_completes_a_run_though_trials_fail_and_ends_unpaid_where_all_do(ledger):
+def test_drive_survives_failed_trials_and_ends_unpaid_if_all_fail(ledger):
     hopeless, run, told = CENTRED_RUN.start(ledger, trials=24), CENTRED_RUN.start(ledger, trials=24), []
     refused(AllTrialsFailed, "data=", lambda: drive(hopeless, lambda points: [None for _ in points]))
     assert ledger.spent() == 0

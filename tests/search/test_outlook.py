@@ -37,7 +37,7 @@ def test_the_announced_noise_is_that_of_the_charges(ledger, method, levels):
     assert announced == pytest.approx([drawn[kind] for kind in kinds[method]], rel=1e-5)
 
 
-def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not():
+def test_a_plan_warns_only_if_its_noise_hides_every_difference():
     def warned(n, mu, method):
         people = PublicFacts(n, 3.0, mu)
         return warning(noises(method.plan(people, SPACE, mu=mu, seed=0, trials=100), people))
@@ -59,7 +59,8 @@ def test_what_is_announced_is_of_the_run_itself(ledger):
         assert said in request.announcement(request.begin(f"run {trials}", SPACE))
 
 
-def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_of_trials_it_is(fast_path):
+def test_a_run_announces_what_it_can_show_and_what_a_person_risks(fast_path):
+    """The message says whether the number of trials is the default."""
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=300, clip=(0.0, 3.0))
     request = SearchRequest(CENTRED, privatizer, default={"a": 0.5, "b": 1.0})
     announced = request.announcement(request.begin("run", SPACE))

@@ -48,7 +48,7 @@ def finished(folder, method, *, mu, **options):
     return run
 
 
-def test_a_default_is_tried_first_asked_about_again_and_compared_with_the_answer(fast_path):
+def test_a_default_is_tried_first_repeated_and_compared_to_the_answer(fast_path):
     run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT)
     u = SPACE.encode(DEFAULT)
     asked = [c.note["points"] for c in run.ledger.charges("run", prefix="generation/")]
@@ -104,7 +104,8 @@ def test_without_the_defaults_losses_nothing_is_called_better(fast_path):
     assert run.estimated(DEFAULT) is None
 
 
-def test_an_answer_that_the_release_or_all_answers_together_call_worse_is_given_up_for_the_default(fast_path):
+def test_an_answer_that_looks_worse_than_the_default_is_dropped(fast_path):
+    """Either the release or all answers together can show it."""
     run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT)
     preferred = run.recommend()
     assert preferred != DEFAULT
@@ -125,13 +126,13 @@ def test_an_answer_that_the_release_or_all_answers_together_call_worse_is_given_
     assert abs(level.value) < 7 * level.sigma
 
 
-def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not():
+def test_a_parameter_at_the_edge_is_flagged_unless_its_range_is_coarse():
     space = Space({"C": Float(1e-3, 1e3, log=True), "depth": Int(1, 6), "x": Float(0.0, 1.0)})
     assert at_edge(space, {"C": 999.99, "depth": 6, "x": 0.5}) == ("C",)
     assert at_edge(space, {"C": 1.0, "depth": 1, "x": 0.001}) == ("x",)
 
 
-def test_an_estimate_says_that_it_reaches_the_upper_clip_unless_its_noise_hides_that():
+def test_an_estimate_flags_the_upper_clip_unless_noise_hides_it():
     values = ((1.9, 0.1), (1.7, 0.1), (2.5, 0.1), (1.9, 1.0))
     found = [Estimate.of_loss(value, sigma, Interval(0.0, 2.0), private=True) for value, sigma in values]
     assert [estimate.at_clip for estimate in found] == [True, False, True, False]
@@ -139,7 +140,7 @@ def test_an_estimate_says_that_it_reaches_the_upper_clip_unless_its_noise_hides_
     refused(InputError, "confidence", lambda: found[0].interval(1.0))
 
 
-def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one():
+def test_a_model_of_all_values_beats_the_smallest_noisy_value():
     rng, regrets = np.random.default_rng(3), []
     for _ in range(20):
         X = rng.random((60, 2))
@@ -185,7 +186,8 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
     refused(BudgetExhausted, "read again at no cost", lambda: values(ledger, scope="another"))
 
 
-def test_a_run_of_values_proposes_nothing_recommends_nothing_before_its_first_value_and_counts_them(ledger):
+def test_a_values_run_proposes_nothing_and_counts_its_values(ledger):
+    """It recommends nothing before its first value."""
     run = values(ledger)
     assert "recommended" not in run.progress()
 

@@ -80,7 +80,7 @@ def test_a_label_that_a_fold_has_not_seen_has_the_largest_loss(loss, largest):
     assert (np.delete(found, 7) < largest).any()
 
 
-def test_what_fits_raise_is_shown_and_a_model_without_the_loss_s_output_is_refused_by_name():
+def test_errors_of_fits_are_shown_and_a_model_without_scores_is_refused():
     for model, error, said in (
         (SVC(), dptune.InputError, "log_loss needs predict_proba, which this SVC"),
         (LogisticRegression(C=-1), ValueError, "'C' parameter"),

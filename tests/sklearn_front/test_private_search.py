@@ -383,7 +383,7 @@ def test_bad_input_is_refused_with_the_reason_and_costs_nothing(fast_path, searc
     assert ledger_in(fast_path).charges() == []
 
 
-def test_the_page_counts_the_lines_of_its_differences_whose_new_side_is_python():
+def test_the_page_counts_the_lines_of_its_diffs_and_their_code_compiles():
     page = (Path(__file__).parents[2] / "docs" / "sklearn.md").read_text()
     told = re.findall(r"^\| [^|]+ \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
     differences = [block.split("```")[0].splitlines() for block in page.split("```diff\n")[1:]]

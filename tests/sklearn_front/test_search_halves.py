@@ -47,7 +47,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("settings", "fit", "message"), MISTAKES)
-def test_mistakes_are_refused_with_a_remedy_before_anything_is_trained_or_paid(fast_path, settings, fit, message):
+def test_mistakes_are_refused_with_a_remedy_before_training_and_charge(fast_path, settings, fit, message):
     search = search_in(fast_path, grid(Never()), **settings)
     with pytest.raises(dptune.InputError, match=message) as refused:
         search.fit(**{"X": PUBLIC[0], "y": PUBLIC[1], **fit})

@@ -54,7 +54,7 @@ def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
         search.report(*PUBLIC, **PRIVATE, name="another", mu=0.5)
 
 
-def test_a_report_after_a_choice_has_the_share_that_was_left_or_names_the_remedy(fast_path: Path) -> None:
+def test_a_report_after_a_choice_uses_the_rest_or_names_the_remedy(fast_path: Path) -> None:
     search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
     assert search.selection_.mu == pytest.approx(0.8)
     left = search.ledger.remaining()

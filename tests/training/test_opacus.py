@@ -230,7 +230,7 @@ def trained(canary: float, noise: float) -> float:
 
 
 @pytest.mark.slow  # half a minute
-def test_a_lower_bound_is_below_the_claim_and_finds_a_twentieth_of_the_noise() -> None:
+def test_a_lower_bound_is_below_the_claim_and_finds_too_little_noise() -> None:
     """With the bug Opacus is told a twentieth of the plan's noise, and nobody compares."""
     claim, of_more_noise = (epsilon_of([TrainingPlan(noise, 0.5, 1, trainings=2)], 0.01) for noise in (0.4, 2.0))
     found = proved(shown(500, 0.0, 0.4), shown(500, 1e6, 0.4), 0.01)

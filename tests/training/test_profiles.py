@@ -59,7 +59,7 @@ def test_poisson_repeats_are_theorem_6(mean: float) -> None:
     assert ours == pytest.approx(theorem_6(mean, 0.25), rel=0.03)
 
 
-def test_trainings_without_sampling_are_one_gaussian_and_adaptive_releases_add_theirs() -> None:
+def test_trainings_without_sampling_compose_as_gaussian_releases() -> None:
     assert epsilon_of([Gaussian(0.7)], DELTA) == epsilon_from_mu(0.7, DELTA)
     plan = TrainingPlan(noise_multiplier=8.0, sample_rate=1.0, steps=5, trainings=4)
     assert epsilon_of([plan], DELTA) == pytest.approx(epsilon_from_mu(math.sqrt(20) / 8, DELTA), rel=2e-3)
@@ -113,7 +113,8 @@ def test_a_gdp_through_one_point_of_dp_sgd_says_too_little_at_another() -> None:
 
 
 @pytest.mark.slow
-def test_noise_for_many_trainings_fits_the_budget_and_no_less_does_but_more_where_scores_are_paid_too() -> None:
+def test_noise_for_many_trainings_is_the_least_that_fits_the_budget() -> None:
+    """Paid scores need more noise."""
     wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 10}
     found = noise_multipliers(**wanted, trainings=20)
     assert found["composition"] == noise_multiplier(q=0.1, steps=200, epsilon=3.0, delta=DELTA)

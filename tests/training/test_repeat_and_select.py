@@ -144,7 +144,7 @@ def test_ledgers_that_do_not_fit_together_are_refused(fast_path: Path) -> None:
     assert (train.count(), val.count()) == (0, 0)
 
 
-def test_charges_come_before_a_training_and_a_second_process_does_not_draw_beside_the_first(fast_path: Path) -> None:
+def test_charges_precede_training_and_a_second_process_draws_nothing(fast_path: Path) -> None:
     def once() -> tuple[dict[str, Any], str, np.ndarray]:
         assert [ledger.count() for ledger in ledgers(fast_path)] == [1, 1]
         audit_nothing_is_drawn_again(fast_path)
@@ -173,7 +173,8 @@ def test_nothing_that_is_kept_tells_how_long_it_took(fast_path: Path) -> None:
 
 
 @pytest.mark.parametrize("low", [-1.0, 1e9, 1e15])
-def test_removing_a_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(low: float) -> None:
+def test_the_noise_covers_what_removing_a_person_moves_a_score(low: float) -> None:
+    """The clip may be anywhere."""
     rng, n, heard = np.random.default_rng(7), 1000, NoNoise()
 
     def score(losses: np.ndarray) -> float:

@@ -51,7 +51,7 @@ def test_the_statement_is_of_the_whole_plan_from_the_start(train: TrainingLedger
     assert "1 of 3 trainings" in str(after)
 
 
-def test_disjoint_people_pay_the_larger_epsilon_and_the_same_people_the_composition(
+def test_epsilon_is_the_maximum_for_disjoint_people_or_else_composed(
     train: TrainingLedger, val: PrivacyLedger, fast_path: Path
 ) -> None:
     apart, joint = join([train, val], disjoint=True, delta=DELTA), join([train, val], delta=DELTA)
@@ -94,7 +94,7 @@ def test_what_cannot_be_added_or_charged_so_is_refused(
         assert join([train, other], disjoint=True, delta=DELTA).epsilon > 0
 
 
-def test_a_ledger_that_was_made_or_raised_after_another_was_charged_is_warned_of(fast_path: Path) -> None:
+def test_a_ledger_created_or_raised_after_another_ones_charge_is_late(fast_path: Path) -> None:
     """The order is that of the acts, also within one second, as in a script that runs without a pause."""
     one, two = (PrivacyLedger(fast_path / f"{name}.db", Budget.gdp(1.0), dataset=name) for name in ("one", "two"))
     assert join([one, two], delta=DELTA).late == ()
@@ -111,7 +111,7 @@ def test_a_ledger_that_was_made_or_raised_after_another_was_charged_is_warned_of
     assert join([one, two, late], disjoint=True, delta=DELTA).late == ()
 
 
-def test_a_run_that_trains_on_private_people_is_named_and_their_ledger_missed(
+def test_a_statement_names_runs_that_train_on_unprotected_people(
     train: TrainingLedger, val: PrivacyLedger, fast_path: Path
 ) -> None:
     assert "Training" not in dict(val.statement(delta=DELTA).rows())

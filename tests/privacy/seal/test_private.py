@@ -86,7 +86,7 @@ def test_real_numbers_of_any_kind_are_taken() -> None:
     assert values((1, 2)).tolist() == [1.0, 2.0]
 
 
-def test_a_list_is_read_entry_by_entry_so_that_no_private_value_can_raise_or_change_the_others() -> None:
+def test_an_odd_entry_of_a_list_neither_raises_nor_changes_the_others() -> None:
     huge = np.longdouble("1e4000")  # overflows float64
     odd = [0.5, None, "12 years", b"x", 1j, np.complex128(1j), [2.0], {}, object(), np.float32(2), True, huge, 10**400]
     found = values(odd)
@@ -140,9 +140,10 @@ class Quotes:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit])
-def test_a_library_whose_error_quotes_values_is_not_quoted_and_an_entry_costs_itself_only(
+def test_an_error_that_quotes_private_values_is_not_shown(
     error: type[BaseException],
 ) -> None:
+    """An entry that raises becomes nan, and the others are unchanged."""
     with pytest.raises(InputError) as refused:
         PerExampleLosses(Quotes(error))
     assert str(SECRET) not in str(refused.value)

@@ -75,7 +75,7 @@ REACHING: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def test_a_function_that_reaches_private_rows_is_refused_and_the_way_is_named() -> None:
+def test_a_function_that_reaches_private_rows_is_refused_with_the_path() -> None:
     for name, function in REACHING.items():
         with pytest.raises(InputError, match="can reach the private data=") as refused:
             losses_function(function, "mse", (X_VAL, Y_VAL), rows=N)

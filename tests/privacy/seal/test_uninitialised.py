@@ -77,7 +77,7 @@ def test_a_process_that_imports_the_front_end_is_safe(monkeypatch: pytest.Monkey
     assert {"dptune_optuna.shield"} <= {getattr(held, "__module__", "") for held in vars(objective).values()}
 
 
-def test_the_process_of_a_choice_in_ray_is_safe_before_it_reads_private_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_process_of_a_choice_is_made_safe_before_it_reads_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     monkeypatch.setattr(choice, "write_memory_of_cmaes", lambda: written.append("choice"))
     with pytest.raises(InputError, match="results must be"):

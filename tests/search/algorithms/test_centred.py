@@ -154,7 +154,8 @@ def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means():
 
 
 @pytest.mark.parametrize("candidates", [1, 40])
-def test_proposals_are_in_the_cube_and_differ_and_few_candidates_are_enough(candidates):
+def test_proposals_are_distinct_points_of_the_cube(candidates):
+    """Few candidates suffice."""
     algorithm, other = (Centred(make(generations=4, candidates=candidates, seed=seed)) for seed in (3, 4))
     first, second = (explore(each, 4, lambda X: ((X - 0.7) ** 2).mean(axis=1)) for each in (algorithm, other))
     assert not np.array_equal(first, second)
@@ -225,8 +226,8 @@ def test_what_is_explored_is_weighted_as_cma_weights_a_generation():
     assert algorithm.means[-1] == pytest.approx(weights @ points[order[:4]] / weights.sum())
 
 
-def test_losses_are_saturated_in_the_first_share_of_all_generations_in_both_questions_of_each():
-    """.6 of 5."""
+def test_both_queries_of_the_first_generations_saturate_losses():
+    """Three of five generations are 60%."""
     algorithm = Centred(make(generations=5, saturation=2.0, saturated=0.6))
     cuts = []
     for _ in range(5):

@@ -163,7 +163,7 @@ def test_golden_trajectory():
 # ---- rules of conduct -----------------------------------------------------------------------------------
 
 
-def test_the_same_seed_asks_for_the_same_points_of_the_cube_and_another_does_not():
+def test_a_seed_determines_the_points_which_are_in_the_cube():
     for kernel in (RBF(0.5), Polynomial2()):
         corner = {"theta0": (0.0, 1.0, 0.0), "kernel": kernel}
         one, same, other = (DPGIBO(settings(seed=seed, **corner)) for seed in (1, 1, 2))
@@ -187,7 +187,7 @@ def test_memory_forgets_old_batches():
             assert algorithm.points_in_use()[-1] == "2/3"
 
 
-def test_it_ends_with_the_average_of_the_last_iterates_which_stay_in_the_cube():
+def test_the_answer_is_the_mean_of_the_last_iterates_in_the_cube():
     algorithm = DPGIBO(settings(average=3))
     assert algorithm.recommend() == pytest.approx([0.3, 0.6, 0.2])
     for step in range(5):

@@ -90,7 +90,8 @@ def test_whole_groups_are_kept_newest_first():
     assert sum(len(group.values) for group in model.groups) == 9  # at least the newest
 
 
-def test_the_minimiser_is_within_reach_looked_for_again_after_a_fit_and_the_callers():
+def test_the_minimiser_is_within_reach_and_updated_by_each_fit():
+    """The returned array belongs to the caller."""
     X, start, model = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.6]), GroupedRegression(2)
     assert model.minimiser(start, reach=0.3).tolist() == start.tolist()  # nothing is known
     assert model.mean(X[:3]).tolist() == [0.0, 0.0, 0.0]

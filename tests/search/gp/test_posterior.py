@@ -40,7 +40,7 @@ def differences(f, X, step=1e-05):
 
 
 @every_kernel
-def test_values_and_gradient_are_symmetric_and_jointly_positive_semidefinite(kernel, rng):
+def test_values_and_gradient_have_a_positive_semidefinite_covariance(kernel, rng):
     theta, X, Y, none = rng.random(D), rng.random((15, D)), rng.random((4, D)), np.zeros((0, D))
     np.testing.assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-14)
     G = kernel.gradient(theta, X)
@@ -107,7 +107,7 @@ def test_weights_and_covariance_equal_the_bordered_system(kernel, constant_mean,
     assert not constant_mean or np.abs(W.sum(axis=1)).max() < 1e-9 * np.abs(W).sum()  # a constant changes nothing
 
 
-def test_no_points_leave_the_prior_and_one_says_nothing_when_the_mean_is_unknown():
+def test_without_points_or_with_one_and_an_unknown_mean_the_prior_remains():
     theta, kernel = np.full(2, 0.3), RBF(0.4)
     for constant_mean in (False, True):
         none = GradientPosterior(kernel, NOISE, 2)
@@ -135,7 +135,8 @@ def test_looking_ahead_is_the_trace_of_the_longer_posterior(kernel, constant_mea
 
 
 @pytest.mark.parametrize("blocks", [4, 40])
-def test_40_points_of_condition_above_1e18_equal_the_posterior_with_the_jitter_as_noise(blocks, rng):
+def test_ill_conditioned_points_equal_a_posterior_with_jitter_as_noise(blocks, rng):
+    """40 points have a condition number above 1e18."""
     D, theta, kernel = 0.5 + 0.2 * rng.random((40, 2)), np.array([0.6, 0.58]), RBF(0.5)
     eigenvalues = np.abs(np.linalg.eigvalsh(kernel(D, D)))
     assert eigenvalues.max() / eigenvalues.min() > 1e18 or eigenvalues.min() < 1e-16
