@@ -13,7 +13,7 @@ from benchmarks.ldp.runs import RESULTS, load
 from benchmarks.ldp.search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from benchmarks.measurements.tails import report as tails
 from benchmarks.optuna import pruning
-from benchmarks.public import report, searches
+from benchmarks.public import expected, report, searches
 from benchmarks.public.measure import PEOPLE, read
 from benchmarks.report import DOCS
 
@@ -35,6 +35,7 @@ def test_the_page_of_the_frontier_and_the_readme() -> None:
     tables = report.same(found, PEOPLE[:1]), report.shifted(found, PEOPLE[:1]), report.verdicts(found)
     assert missing("frontier.md", *tables, sentences) == []
     assert missing("../README.md", sentences) == []
+    assert missing("frontier.md", *expected.tables_of(read(DOCS / "results" / expected.KEPT)).values()) == []
 
 
 @pytest.mark.parametrize(("name", "table"), [("tails", tails.comparison)])
