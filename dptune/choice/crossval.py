@@ -12,7 +12,7 @@ Public rows are read as they are, and what a model raises is shown: nothing here
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -57,6 +57,17 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
             "charged."
         )
     return folds
+
+
+def kept_folds(cv: Any) -> Any:
+    """Return ``cv``; of a generator of folds the folds, which are needed more than once."""
+    if not isinstance(cv, Iterator):
+        return cv
+    if folds := list(cv):
+        return folds
+    raise InputError(
+        "cv= is a generator that has yielded its folds already: give list(...) of it. Nothing was charged."
+    )
 
 
 def splitter_of(cv: Any, y: Any, *, labels: bool) -> Any:
@@ -197,5 +208,8 @@ def _of_output(
 
 
 def _divided(option: Any, rows: Indices, n: int) -> Any:
-    has_rows = isinstance(option, Iterable) and not isinstance(option, str | bytes | Mapping)
-    return _taken(option, rows) if has_rows and np.shape(option)[:1] == (n,) else option
+    """Return the entries of these rows, of an option that has one for each of n rows, as scikit-learn counts them."""
+    shape = getattr(option, "shape", None)
+    if shape is None:
+        shape = (len(option),) if isinstance(option, Sized) and not isinstance(option, str | bytes | Mapping) else ()
+    return _taken(option, rows) if tuple(shape[:1]) == (n,) else option

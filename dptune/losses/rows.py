@@ -297,9 +297,11 @@ def _is_frame(X: Any) -> bool:
 
 
 def _plain(X: Any) -> Any:
-    """Return the values without a series' index or a mask."""
+    """Return the values without a series' index or a mask, and a matrix as an array."""
     if isinstance(X, np.ma.MaskedArray):
         return as_array(X)
+    if isinstance(X, np.matrix):
+        return np.asarray(X)
     return np.asarray(X, dtype=object) if hasattr(X, "iloc") and getattr(X, "ndim", None) == 1 else X
 
 

@@ -37,7 +37,7 @@ from tqdm.auto import tqdm
 
 import dptune
 from dptune._checks import at_least, boolean
-from dptune.choice.crossval import Answers, cross_validated_answers, losses_of, public_folds
+from dptune.choice.crossval import Answers, cross_validated_answers, kept_folds, losses_of, public_folds
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
@@ -258,7 +258,7 @@ class _Objective:
 
     def __init__(self, objective: Callable[..., Any], options: ChoiceOptions) -> None:
         self._objective = objective
-        self._cv = options.cv
+        self._cv = kept_folds(options.cv)
         self._loss, self._averages = as_loss(options.loss), options.averages
         self._answers: set[str] = set()  # digests of the public answers that candidates were compared on
 

@@ -17,7 +17,15 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from dptune.choice.crossval import Answers, Folds, cross_validated_answers, indexable, losses_of, public_folds
+from dptune.choice.crossval import (
+    Answers,
+    Folds,
+    cross_validated_answers,
+    indexable,
+    kept_folds,
+    losses_of,
+    public_folds,
+)
 from dptune.choice.proposals import Candidate, Parameters, Proposals, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
@@ -36,7 +44,7 @@ SPACES = {"param_grid", "param_distributions", "search_spaces"}  # the names of 
 
 
 def refuse_no_search(estimator: Any) -> None:
-    """Refuse an estimator that is not a search: it needs an estimator, a space and folds of its own."""
+    """Refuse an estimator that is not a search, with an estimator, a space and folds; keep the folds of a generator."""
     settings = set() if isinstance(estimator, type) or not hasattr(estimator, "get_params") else _settings(estimator)
     if isinstance(estimator, WrappedEstimator) or not ({"estimator", "cv"} <= settings and SPACES & settings):
         name = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
@@ -45,6 +53,8 @@ def refuse_no_search(estimator: Any) -> None:
             "space), ledger=..., loss=...), or give a GridSearchCV, halving search, OptunaSearchCV or BayesSearchCV. "
             "Nothing was charged."
         )
+    if (cv := kept_folds(estimator.cv)) is not estimator.cv:
+        estimator.set_params(cv=cv)  # of a generator, which can be read once
 
 
 def _settings(estimator: Any) -> set[str]:

@@ -149,7 +149,7 @@ def _bars(axes: Axes, metrics: Mapping[str, Metric]) -> None:
         ("noise and sampling", 1.0, [m.population for m in shown]),
         ("noise", 3.5, [m.interval for m in shown]),
     ):
-        low, high = np.nan_to_num(np.array(ends), neginf=0.0).T
+        low, high = np.nan_to_num(np.array(ends).reshape(-1, 2), neginf=0.0).T
         axes.hlines(places, low, high, lw=thin, color="C0", label=name)
     axes.plot(values, places, "o", color="C1", ls="none")
     axes.set_yticks(places, [metric.name.removesuffix("_score").replace("_", " ") for metric in shown], fontsize=8)

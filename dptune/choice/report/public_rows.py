@@ -91,7 +91,8 @@ def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -
     X, y = public
     if (count := len(np.asarray(y))) < FEWEST:
         raise InputError(f"public= needs {FEWEST} rows at least; got {count}. Nothing was charged.")
-    _, own = _read(asked, np.asarray(y)[:_SEEN], _answers(model, asked, X[:_SEEN]), "the model on public=")
+    first = (X.tocsr() if hasattr(X, "tocsr") else X)[:_SEEN]  # not every sparse format has rows
+    _, own = _read(asked, np.asarray(y)[:_SEEN], _answers(model, asked, first), "the model on public=")
     answers = _cross_validated(model, asked, X, y, cv) if scores is None else np.asarray(scores)
     if len(answers) != count:
         raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")

@@ -77,6 +77,15 @@ def test_a_report_is_text_markdown_html_json_and_a_picture(exactly: Report, tmp_
         found.no_such_metric  # noqa: B018
 
 
+@pytest.mark.parametrize("model", [LogisticRegression(), SVC(), Ridge(), None])
+def test_a_report_that_the_noise_hides_has_a_picture(tmp_path: Path, model: Any) -> None:
+    """The seeded noise of so small a price hides all metrics of decision values and of three classes."""
+    classes, model = (2, model) if model else (3, LogisticRegression())
+    public, private = people(300, seed=1, classes=classes), people(400, classes=classes)
+    found = report(privatizer(tmp_path, noise=SeededNoise(0)), model.fit(*public), private, public=public, mu=1e-4)
+    found.plot(tmp_path / "hidden.png")
+
+
 def test_curves_increase_and_have_the_released_area(tmp_path: Path) -> None:
     found = report(privatizer(tmp_path, noise=SeededNoise(0)))
     fpr, tpr, thresholds = found.roc_curve()
