@@ -204,11 +204,11 @@ class PrivateSearch(WrappedEstimator):
     def _choose(self, training: TrainingRows, people: Any, rows: Any) -> Choice:
         """Search on the public rows, and let people choose; without private rows only plan it."""
         default = None if self.default is None else as_parameters(self.default)
+        seed, loss = self.random_state, as_loss(self.loss)
         about = Meaning({}, public_search.settings_of(self.estimator))
         check_affordable(people.ledger, self.name, self.mu, about)
         self.search_ = public_search.run(self.estimator, training, self.random_state)
         proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
-        seed, loss = self.random_state, as_loss(self.loss)
         models = public_search.PublicModels.of(self.estimator, training, loss, self.averages, self.n_jobs, seed)
         asked = ChoiceOptions(
             data=rows, loss=self.loss, ledger=people, name=self.name, mu=self.mu, public_weight=self.public_weight,
