@@ -1,4 +1,4 @@
-"""Small fixtures shared by the suites: a ledger, a privatizer, a fast folder, a throw-away PostgreSQL server."""
+"""Fixtures that all suites share: a ledger, a privatizer, a fast folder and a temporary PostgreSQL server."""
 
 import contextlib
 import gc

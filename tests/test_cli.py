@@ -1,4 +1,4 @@
-"""The command line and the figures: what is printed of every kind of ledger, plans of noise, errors of one line."""
+"""The command line prints every kind of ledger, plans of noise, figures, and errors of one line."""
 
 import contextlib
 import json

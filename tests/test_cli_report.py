@@ -1,4 +1,4 @@
-"""`dptune report`, and the example of each command's help."""
+"""`dptune report` prints reports, and the example of each command's help runs."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The examples run, shorter than they stand."""
+"""The examples run with fewer trials."""
 
 import re
 from pathlib import Path

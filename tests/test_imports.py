@@ -1,4 +1,4 @@
-"""The walls of design.md, read from the source: who may import what, and who may build a released value."""
+"""Imports follow docs/architecture.md, and only the listed files may build a released value."""
 
 import ast
 import re

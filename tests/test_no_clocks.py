@@ -1,4 +1,4 @@
-"""No test depends on speed or the order of folders: clocks, sleeps and short limits are listed with a reason."""
+"""No test depends on speed or the order of folders: a table lists clocks, sleeps and short limits with reasons."""
 
 import ast
 import re

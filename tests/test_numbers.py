@@ -1,4 +1,4 @@
-"""A number is the same whether NumPy made it or not; what is none is refused by name, before anything is begun."""
+"""NumPy's numbers equal Python's, and other types are refused by name before any work."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The public names, and what an installer, a citation manager and a package index read of the project."""
+"""The public names are documented, and package metadata is what installers, citations and indexes need."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Search spaces: maps to the cube and back."""
+"""Search spaces map parameters to the unit cube and back."""
 
 import json
 import math

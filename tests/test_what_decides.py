@@ -1,6 +1,6 @@
-"""Every setting that decides an answer belongs to the answer's name: with another one the old answer is not returned.
+"""Every setting that decides an answer is part of the answer's key: a changed setting never returns an old answer.
 
-Settings are read off signatures and dataclasses, so that a new one without a case here fails.
+The test reads settings from signatures and dataclasses, so a new setting without a case here fails.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""`dptune audit`: what it finds in objectives that break the promise, and in noise that does."""
+"""`dptune audit` finds objectives that break the promise and passes a source of noise that keeps it."""
 
 import re
 import warnings

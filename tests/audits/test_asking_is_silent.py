@@ -1,7 +1,7 @@
-"""What models, losses and loaders print, log, warn and draw while private rows are asked, through every front door.
+"""Predicting private rows is silent: nothing is printed, logged, warned about or drawn, whatever function is called.
 
-On neighbouring rows a model is asked another number of times, here because it fails on a missing cell. Nothing of it
-may be heard, and the global generators must be where the neighbour's are. What trains in public is heard.
+On neighbouring rows a model predicts another number of times, here because it fails on a missing cell. No output may
+show that, and the global generators must be in the same state. Output of public training is shown.
 """
 
 import ctypes

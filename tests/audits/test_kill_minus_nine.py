@@ -1,11 +1,11 @@
-"""kill -9 of a running search, many times, on a disk, with a witness of every draw.
+"""A running search is killed with SIGKILL many times on a disk, and a witness records every draw.
 
 A child runs ``SearchRun`` again and again on one ledger, in a file or in PostgreSQL. Its source of noise writes every
 draw to a witness file (append, fsync) before the draw is used. Every second kill is aimed at the time between a charge
-and its record; the others come at any time. After each kill the witness and the ledger must agree: no draw without a
-charge, and what is recorded is the last draw of its charge, so nothing was drawn after it.
+and its record; the others come at any time. After each kill the witness and the ledger must agree. Each draw has a
+charge, and each recorded value is the last draw of its charge, so nothing was drawn after it.
 
-``DPTUNE_KILLS=1000 pytest -m slow tests/audits/test_kill_minus_nine.py`` says how many kills.
+``DPTUNE_KILLS=1000 pytest -m slow tests/audits/test_kill_minus_nine.py`` sets the number of kills.
 """
 
 import json

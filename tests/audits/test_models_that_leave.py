@@ -1,7 +1,7 @@
-"""What leaves after private rows were asked about, byte by byte, on neighbouring rows: models and choices.
+"""Models and choices that leave the package are equal byte by byte on neighbouring private rows.
 
-Answers are constants, so whatever differs between neighbours is there without noise. The planted bug asks the user's
-own model: about twenty of a hundred stock estimators tell neighbours apart then.
+Answers are constants, so any difference between neighbours exists without noise. The planted bug predicts with the
+user's own model: then about twenty of a hundred stock estimators differ between neighbours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What somebody hands over is quoted nowhere: errors, logs, warnings and streams name types, shapes and settings only.
+"""No message quotes an argument: errors, logs, warnings and streams name only types, shapes and settings.
 
-A table says how each public function is called. Each of its arguments in turn is replaced by each container of
-`marked_values`. An argument of private data gets numbers and texts, too; they are not quoted either.
+A table lists how each public function is called. Each of its arguments in turn is replaced by each container of
+`marked_values`. An argument of private data is also replaced by numbers and texts, which are not quoted either.
 """
 
 import importlib

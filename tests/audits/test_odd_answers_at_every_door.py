@@ -1,7 +1,7 @@
-"""One person's odd answer, or one on which the user's loss fails, costs that person alone, at every front door.
+"""One person's odd answer, or a failing loss of one person, changes only that person's loss in every front end.
 
-Nothing raises, the ledger keeps the same entries under canned noise, and everybody else's losses and cells keep every
-byte. tests/losses/test_one_odd_answer.py has the readers and containers below the doors.
+No call raises, the ledger stores the same entries under canned noise, and all other losses and cells keep every byte.
+tests/losses/test_one_odd_answer.py tests the readers and containers below the front ends.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""Whoever hands private values over hears the same, whatever is odd about them: in no logger, stream or warning.
+"""Odd private values change nothing that a user sees in loggers, streams and warnings.
 
-What a framework shows, its loggers included, is in tests/promises/test_neighbours_leave_one_transcript.py and its like.
+tests/promises/test_neighbours_leave_one_transcript.py tests what frameworks show, including their loggers.
 """
 
 import logging

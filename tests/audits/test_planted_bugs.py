@@ -1,4 +1,4 @@
-"""Each audit is run on the package and must pass, and on the package with one planted bug and must fail.
+"""Each audit must pass on the package and fail on the package with one planted bug.
 
 The lower bounds on mu are wrong once in 10^6 runs, by Clopper and Pearson.
 """

@@ -1,7 +1,7 @@
-"""Each bug that no test caught when the project was tried, planted alone: an audit of whole runs fails on it.
+"""An audit of whole runs fails on each bug that no earlier test had caught, planted alone.
 
-A release is made by ``SearchRun`` and ``LossPrivatizer``. SQLite's settings and their planted bugs are in
-tests/ledger/test_connection.py.
+``SearchRun`` and ``LossPrivatizer`` make the releases. tests/ledger/test_connection.py has SQLite's settings and their
+planted bugs.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""What the points of a question are made of is public: between neighbours one person's losses differ, at every point.
+"""The points of a query are public: one person's losses differ between neighbours, but no point does.
 
-Noise covers one person's share of a mean. It covers nothing where the point itself is made of a private record, as a
-model trained on it is: then everybody's losses at that point move. The audit sees every loss vector that reaches a
-privatizer, under answers that no record decides.
+Noise covers one person's share of a mean. It does not cover a point that depends on a private record, such as a trained
+model: then all losses at that point change. The audit sees every loss vector that reaches a privatizer, under answers
+that do not depend on any record.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every reader of a ledger counts what was charged and never recorded."""
+"""Every reader of a ledger counts charges that were never recorded."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A user's cap holds for arbitrary prices, in exact arithmetic, and when two writers meet at the worst moment."""
+"""A user's cap holds for arbitrary prices in exact arithmetic, and when two writers meet at the worst moment."""
 
 import sqlite3
 import tempfile

@@ -1,4 +1,4 @@
-"""A whole run as one mechanism: what an adversary proves about mu from everything it released."""
+"""A whole run is audited as one mechanism: its releases must prove no more than the budget mu."""
 
 from collections.abc import Callable
 from typing import Any

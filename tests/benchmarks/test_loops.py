@@ -1,4 +1,4 @@
-"""The simulated runs answer as the package does, every method runs, and the tasks' losses equal scikit-learn's."""
+"""The simulated runs equal the package's runs, every method runs, and the tasks' losses equal scikit-learn's."""
 
 from itertools import cycle
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs of seconds of the benchmarks: what they run is what they say, by the package's own mechanisms."""
+"""Benchmark runs of a few seconds use the package's own mechanisms and report what they ran."""
 
 from dataclasses import replace
 from itertools import cycle

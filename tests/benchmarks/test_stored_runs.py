@@ -1,4 +1,4 @@
-"""Pages say what the stored runs say."""
+"""The figures on the pages equal those of the stored runs."""
 
 import json
 import math

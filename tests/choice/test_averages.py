@@ -1,4 +1,4 @@
-"""Averages as candidates: public losses by hand, the model that leaves, and what is refused."""
+"""Averages are candidates: their public losses are computed by hand, and invalid averages are refused."""
 
 import pickle
 from functools import partial

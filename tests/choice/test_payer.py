@@ -1,4 +1,4 @@
-"""Who pays: every front door takes a privatizer, a ledger, its path or its URL, and whose each row is."""
+"""Every front end accepts a privatizer, a ledger, its path or its URL, and learns whose each row is."""
 
 from pathlib import Path
 from typing import Any

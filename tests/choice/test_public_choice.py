@@ -1,4 +1,4 @@
-"""A choice that public rows have prepared: its law, plan and finalists, its price, and what it does after a crash."""
+"""A choice that public rows prepare has its law, plan, finalists and price, and survives a crash."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What public rows say about a choice: prior, finalists, radii, and what the plan and the summary say of them."""
+"""Public rows determine a choice's prior, finalists and radii, and its plan and summary state them."""
 
 import re
 from dataclasses import replace

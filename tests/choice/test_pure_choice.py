@@ -1,4 +1,4 @@
-"""A choice that has all of a budget in (epsilon, delta): permute-and-flip, an estimate with Laplace noise, shares."""
+"""A pure choice uses a whole (epsilon, delta) budget: permute-and-flip, shares, and an estimate with Laplace noise."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`dptune.select`: what it takes, what it costs, what it refuses before anything is read or spent."""
+"""`dptune.select` validates its input before it reads data or spends budget."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Every code block of the README and the pages runs; what cannot run here is at least read."""
+"""Every code block of the README and the pages runs. A block that cannot run here is at least parsed."""
 
 from __future__ import annotations
 

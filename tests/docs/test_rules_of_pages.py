@@ -1,4 +1,4 @@
-"""Rules of all pages: links and prose; docs/architecture.md says what the code is."""
+"""All pages follow the rules of links and prose, and docs/architecture.md describes the code."""
 
 import ast
 import re

@@ -1,9 +1,7 @@
-"""The built site in headless Chromium, on a screen and on a phone: images load, code is whole, tables fit.
+"""The built site is readable in headless Chromium, on a screen and on a phone: images, code, figures and tables.
 
-Text of figures and tables can be read, too.
-
-``make docs`` builds it, ``make test-site`` looks at it. Elsewhere the test skips. With ``DPTUNE_CHROMIUM=1`` it fails
-where Chromium or the site is missing.
+``make docs`` builds the site, and ``make test-site`` checks it. Elsewhere the test skips. With ``DPTUNE_CHROMIUM=1`` it
+fails if Chromium or the site is missing.
 """
 
 import base64

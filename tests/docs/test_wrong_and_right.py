@@ -1,4 +1,4 @@
-"""The blocks of docs/what-breaks-the-promise.md, wrong beside right, run as they stand; how pages split their rows."""
+"""The wrong and the right blocks of docs/what-breaks-the-promise.md run unchanged, and pages split rows correctly."""
 
 import contextlib
 import copy

@@ -1,4 +1,4 @@
-"""DP-FTS-DE's settings and agents: weights, exact sensitivity, choices, against word-for-word references."""
+"""DP-FTS-DE's settings and agents equal word-for-word references: weights, exact sensitivity and choices."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The audits of the trusted server on the package, and on planted bugs, where each must fail."""
+"""The audits of the trusted server pass on the package and fail on each planted bug."""
 
 import logging
 import math

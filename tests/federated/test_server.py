@@ -1,4 +1,4 @@
-"""The trusted server: what it takes and refuses, what it charges, and that its rounds survive everything."""
+"""The trusted server validates messages, charges each release, and its rounds survive every failure."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Messages and broadcasts within a process: rounds in step, late and dead agents, one thread or many."""
+"""Messages and broadcasts work within a process: rounds in step, late and dead agents, one thread or many."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""DP-FTS-DE over Flower's messages, in an environment of its own: `make test-flower`."""
+"""DP-FTS-DE runs over Flower's messages in a separate environment: `make test-flower`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

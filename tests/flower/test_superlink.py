@@ -1,4 +1,4 @@
-"""The example over a real SuperLink with three SuperNodes: processes of their own, on this machine's loopback only."""
+"""The example runs over a real SuperLink with three SuperNodes, which are processes on this machine's loopback."""
 
 import os
 import shutil

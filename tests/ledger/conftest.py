@@ -1,4 +1,4 @@
-"""A ledger that has charges, and what a registry is told about it."""
+"""The fixtures are a ledger that has charges and the facts for a registry."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Gaussians and choices cost together: mpmath, dp-accounting, enumerated adversaries, planted bugs."""
+"""The joint cost of Gaussian releases and choices equals mpmath, dp-accounting and enumerated adversaries."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""One connection a process: opened late, shared by threads, never by processes; durable and append-only."""
+"""Each process opens one connection late, shares it among threads only, and writes durably and append-only."""
 
 import contextlib
 import gc

@@ -1,4 +1,4 @@
-"""The contract of every kind of ledger: made once, kept as it is, charged once for each question, never forked."""
+"""Every kind of ledger follows one contract: created once, unchanged, charged once per query, never forked."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""GDP conversions against mpmath at 50 digits, the bridges from pure DP and bounded range, composition, the filter."""
+"""GDP conversions, bridges from pure DP and bounded range, composition and the filter equal mpmath at 50 digits."""
 
 import functools
 import math

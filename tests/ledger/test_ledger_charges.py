@@ -1,4 +1,4 @@
-"""Charging: paid once per key, never past the budget, and counted exactly; what the first writer says holds."""
+"""A ledger charges once per key, never exceeds its budget, counts exactly, and keeps the first writer's facts."""
 
 import math
 import pickle

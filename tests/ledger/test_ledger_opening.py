@@ -1,4 +1,4 @@
-"""Opening a ledger: made with a budget, reopened as it was, refused with another promise or in another place."""
+"""A ledger is created with a budget and reopened unchanged. Another promise or place is refused."""
 
 import contextlib
 import pickle

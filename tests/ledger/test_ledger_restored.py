@@ -1,4 +1,4 @@
-"""A ledger that was moved, replaced, or put back as an older copy: noticed by whoever has seen more, and by itself."""
+"""A ledger that was moved, replaced or restored from an older copy is noticed."""
 
 import json
 import pickle

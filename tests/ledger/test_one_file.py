@@ -1,4 +1,4 @@
-"""One file, one ledger: a second name is refused, and a copy made inside the process takes no lock away."""
+"""A ledger is one file: a second name is refused, and a copy inside the process releases no lock."""
 
 import os
 import shutil

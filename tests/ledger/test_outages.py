@@ -1,4 +1,4 @@
-"""A server that restarts, dies or loses a connection: everything waits for it, and is charged and answered once."""
+"""Work waits for a server that restarts, dies or loses a connection, and each query is charged and answered once."""
 
 from __future__ import annotations
 

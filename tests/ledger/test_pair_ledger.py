@@ -1,4 +1,4 @@
-"""A budget in (epsilon, delta): divided before the first release, held to two limits, stated sharply, never over it."""
+"""An (epsilon, delta) budget is divided before the first release, and both of its limits hold."""
 
 import itertools
 import math

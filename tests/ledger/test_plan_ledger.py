@@ -1,4 +1,4 @@
-"""A ledger that holds one plan of subsampled releases, and its price: published figures."""
+"""A ledger stores one plan of subsampled releases, whose price equals published figures."""
 
 from dataclasses import replace
 from functools import partial

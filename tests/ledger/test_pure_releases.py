@@ -1,4 +1,4 @@
-"""A run that takes all of a budget in (epsilon, delta) for pure releases: the mathematics, the filter, planted bugs."""
+"""A run may use a whole (epsilon, delta) budget for pure releases: the mathematics, the filter and planted bugs."""
 
 import itertools
 import math

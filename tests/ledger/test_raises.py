@@ -1,4 +1,4 @@
-"""A budget is raised in public, for good, and every statement says so."""
+"""A raised budget is public and permanent, and every statement shows it."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a statement says, and a record for the public registry, which validates against its schema."""
+"""Statements are complete, and a record for the public registry validates against its schema."""
 
 import math
 from pathlib import Path

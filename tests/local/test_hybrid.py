@@ -1,4 +1,4 @@
-"""The hybrid mechanism: its law counted exactly, its moments, what it refuses. Every audit fails on a planted bug."""
+"""The hybrid mechanism has its exact law and moments and refuses bad input. Audits fail on planted bugs."""
 
 import math
 from collections import Counter

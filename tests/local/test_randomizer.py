@@ -1,4 +1,4 @@
-"""The randomiser keeps its promise: clamp, law, grid, reachability. Every audit fails on a planted bug."""
+"""The randomizer keeps its promise: clamp, law, grid, reachability. Every audit fails on a planted bug."""
 
 import copy
 import itertools

@@ -1,4 +1,4 @@
-"""A user pays before the value is read, pays once per key, and is refused past the cap, whoever races."""
+"""A user pays before the value is read, pays once per key, and is refused past the cap, also under races."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Per-example losses, also of fitted estimators: their means are scikit-learn's metrics; no value makes one raise."""
+"""The means of per-example losses equal scikit-learn's metrics, and no private value makes a loss raise."""
 
 import math
 from typing import Any

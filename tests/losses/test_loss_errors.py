@@ -1,4 +1,4 @@
-"""What is refused of losses, models and rows: an error names public things only, and says what is allowed."""
+"""Invalid losses, models and rows are refused by errors that name only public things and what is allowed."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Losses of boosters and PyTorch modules, equal to those computed by hand; PyTorch's skipped without it."""
+"""Losses of boosters and PyTorch modules equal those computed by hand. Without PyTorch its tests skip."""
 
 from importlib import import_module
 

@@ -1,7 +1,7 @@
-"""One private cell costs its own row only: what a reader makes of the others' cells changes nothing of theirs.
+"""One private cell changes only its own row, whatever a reader does with the other cells.
 
-The audit: private tables that differ in one cell are read as users read them, by many readers, beside many public
-columns. What a model is given of everybody else, and everybody else's losses, must keep every byte.
+The audit reads private tables that differ in one cell as users read them: with many readers and many public columns.
+The model's input and the losses of all other people must keep every byte.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""One person's odd answer, in a list or an array of objects, costs that person alone."""
+"""One person's odd answer, in a list or an array of objects, changes only that person's loss."""
 
 import copy
 import io

@@ -1,6 +1,6 @@
-"""Neighbours that differ in what one cell or row *is*: everybody else's loss keeps every bit.
+"""Neighbours may differ in the type of one cell or row: all other losses keep every bit.
 
-NumPy, pandas and CSV readers choose a dtype by all cells; each container is made as its users make it.
+NumPy, pandas and CSV readers choose a dtype by all cells. Each container is created as its users create it.
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-"""What is raised by the public half is let through as it is; nothing is told of a private half."""
+"""Errors of the public half of a function pass unchanged, and errors of the private half are never shown."""
 
 import pickle
 import traceback

@@ -1,4 +1,4 @@
-"""Which cases of Optuna's conformance suite are audits."""
+"""The cases of Optuna's conformance suite that are audits."""
 
 from collections import Counter
 

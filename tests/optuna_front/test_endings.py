@@ -1,4 +1,4 @@
-"""How studies end: refusals whatever ``catch=`` says, plans that are not complete, components that swap the sampler."""
+"""Studies end correctly: refusals despite ``catch=``, incomplete plans, and components that replace the sampler."""
 
 import contextlib
 import gc

@@ -1,4 +1,4 @@
-"""The contract of the LDP samplers as a user meets them: storages, restarts, threads, processes, lost replies."""
+"""The LDP samplers follow their contract for users: storages, restarts, threads, processes and lost replies."""
 
 import copy
 import pathlib  # noqa: F401 - for processes

@@ -1,4 +1,4 @@
-"""LocalObjective: only the reply leaves the device, it is paid once, and the study says what protects its users."""
+"""Only the reply of a LocalObjective leaves the device and is paid once. The study states the protection."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Noise off, real answers: replacing one person moves a value by at most what the noise covers."""
+"""Without noise, replacing one person changes a value by at most what the noise covers."""
 
 import numpy as np
 import optuna

@@ -1,4 +1,4 @@
-"""What reaches MLflow: released values and public facts, where its pages show them (docs/optuna.md)."""
+"""Only released values and public facts reach MLflow, on the pages that docs/optuna.md names."""
 
 import csv
 import math

@@ -1,4 +1,4 @@
-"""What Optuna's own pages show: the name of the values, the noise beside each, and the note."""
+"""Optuna's own pages show the name of the values, the noise of each value, and the note."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""Private samplers, and any sampler with a PrivateObjective: odd trials, restarts, refusals, the answer."""
+"""Private samplers, and any sampler with a PrivateObjective, handle odd trials, restarts, refusals and answers."""
 
 import math
 import pickle

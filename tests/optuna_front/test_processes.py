@@ -1,4 +1,4 @@
-"""Kill -9 in the middle of a study, and two processes on one study."""
+"""A study survives SIGKILL, and two processes may work on one study."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Optuna's pruners on a quantity that the user declares public, and trials that are told to stop and do not."""
+"""Optuna's pruners work on a declared public quantity, and trials may ignore a request to stop."""
 
 import itertools
 import pickle

@@ -1,4 +1,4 @@
-"""A finished study of public rows, and one private choice among what it proposes; what that leaves behind."""
+"""A finished study of public rows proposes candidates, of which one private choice takes one."""
 
 import contextlib
 import pickle

@@ -1,4 +1,4 @@
-"""Studies that go on after a restart; docs/resume.md."""
+"""Studies resume after a restart, as docs/resume.md describes."""
 
 import contextlib
 import gc

@@ -1,4 +1,4 @@
-"""What holds for every private run in Optuna: its space, its loss, its name, the ledger's other runs, its settings."""
+"""Every private run in Optuna fixes its space, loss, name and settings, and respects other runs of its ledger."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Optuna's own conformance suite for samplers, unmodified."""
+"""The samplers pass Optuna's own conformance suite, unmodified."""
 
 import pytest
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase

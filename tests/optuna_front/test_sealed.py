@@ -1,4 +1,4 @@
-"""What leaves ``study.optimize``, by whatever way, holds no private value: errors, warnings, log lines."""
+"""No error, warning or log line that leaves ``study.optimize`` contains a private value."""
 
 import contextlib
 import pickle

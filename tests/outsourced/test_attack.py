@@ -1,4 +1,4 @@
-"""The paper's transform is told apart and inverted; ours gives an attacker what mu-GDP allows and no more."""
+"""An attacker distinguishes and inverts the paper's transform. Our transform allows only what mu-GDP allows."""
 
 import math
 import re

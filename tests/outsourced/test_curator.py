@@ -1,4 +1,4 @@
-"""The curator: what it pays for and when, what it refuses, what survives kill -9, what crosses the shared folder."""
+"""The curator charges before it exports, refuses bad input, survives SIGKILL, and shares only released tables."""
 
 import copy
 import json

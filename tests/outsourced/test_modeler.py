@@ -1,4 +1,4 @@
-"""The modeler: rank-one updates equal a refit, the corrected kernel is a mean, beta is the paper's."""
+"""The modeler's rank-one updates equal a refit, its corrected kernel is a mean, and beta is the paper's."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The noise sources and their scale; the law of the noise is audited in tests/audits/test_planted_bugs.py."""
+"""The noise sources have the right scale. tests/audits/test_planted_bugs.py audits the law of the noise."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""A privatizer's settings, copies and reprs, without a loss in them; and what a release computes before the noise."""
+"""A privatizer's settings, copies and reprs contain no loss, and a release is exact before its noise."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""MeanQuery and NormQuery: frozen, validated, serialisable, recognised by their digests."""
+"""MeanQuery and NormQuery are frozen, validated and serialisable, and their digests identify them."""
 
 import dataclasses
 import math

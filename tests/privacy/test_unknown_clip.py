@@ -1,4 +1,4 @@
-"""The range of a loss: given, known of the loss, found on public rows, or refused before anything is trained."""
+"""The range of a loss is given, known or found on public rows. A missing range is refused before training."""
 
 from collections.abc import Callable
 from typing import Any

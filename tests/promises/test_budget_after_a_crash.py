@@ -1,4 +1,4 @@
-"""kill -9 at every point of a release; races for the last of a budget and for one fact."""
+"""The budget survives SIGKILL at every point of a release, and races for its rest or for one fact."""
 
 import os
 import threading

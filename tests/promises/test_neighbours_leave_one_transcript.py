@@ -1,7 +1,7 @@
-"""With every release replaced by a canned value, nothing a framework shows depends on the private data.
+"""If every release is a canned value, nothing that a framework shows depends on the private data.
 
-The same study runs on neighbouring data sets, and transcripts are compared byte by byte. The audit fails on planted
-leaks, below.
+The same study runs on neighbouring data sets, and transcripts are compared byte by byte. The audit fails on the planted
+leaks below.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""One record decides its own loss and nothing else: not another's, not a shape, not whether anything raises."""
+"""One record decides only its own loss: it changes no other loss and no shape, and it never makes a call raise."""
 
 from __future__ import annotations
 

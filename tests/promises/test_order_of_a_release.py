@@ -1,4 +1,4 @@
-"""The order of a release, check, charge, read, draw, record, by any mechanism; and what an error on the way leaves."""
+"""Every mechanism checks, charges, reads, draws and records in this order, and errors leave nothing private."""
 
 import math
 import traceback

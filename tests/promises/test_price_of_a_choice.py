@@ -1,4 +1,4 @@
-"""The exponential mechanism: its law, its sensitivity, what an adversary proves, what is paid; and planted bugs."""
+"""The exponential mechanism has its law, sensitivity and price, and audits find planted bugs."""
 
 from collections.abc import Callable
 from fractions import Fraction

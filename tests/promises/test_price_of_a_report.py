@@ -1,4 +1,4 @@
-"""A table of people by public cells, and a report of one: sensitivity, noise, order, transcripts; planted bugs."""
+"""A report is one table of people by public cells: sensitivity, noise, order, transcripts and planted bugs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Every interval that is printed is the release and its noise's 97.5% quantile to either side, from the ledger."""
+"""Every printed interval is the release plus or minus the 97.5% quantile of its noise, from the ledger."""
 
 import math
 import re

@@ -1,7 +1,7 @@
-"""One contract over every source of randomness that decides privacy: noise, secret samples, numbers of repeats.
+"""Every source of randomness that decides privacy follows one contract: noise, secret samples, numbers of repeats.
 
-Who seeds whatever can be seeded sees nothing twice: not numpy's and Python's global generators, nor any that is made
-meanwhile without a seed of its own. And in the rooms where privacy is decided no file names an ordinary generator.
+Seeding every available generator does not repeat any draw, including NumPy's and Python's global generators. Files of
+the subpackages that decide privacy name no ordinary generator.
 """
 
 import ast

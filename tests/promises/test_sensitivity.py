@@ -1,4 +1,4 @@
-"""Noise off: replacing one person moves a release as far as the noise covers; shares have noise of their own."""
+"""Without noise, replacing one person moves a release by at most what the noise covers."""
 
 from collections.abc import Callable
 from functools import partial

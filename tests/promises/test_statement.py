@@ -1,8 +1,8 @@
-"""Every kind of statement at a second delta: epsilon is that of the asked one, worked out by somebody else.
+"""Every kind of statement has the epsilon of the requested delta, which independent references compute.
 
 The Gaussian curve is integrated by bisection on Dong, Roth and Su's formula, plans and their compositions by
-dp-accounting. A statement keeps no epsilon of another delta: not in its number, its text, nor its JSON.
-Its risk in words is that of the attacks.
+dp-accounting. Neither the number, the text nor the JSON of a statement keeps an epsilon of another delta. The risk in
+words is that of the attacks.
 """
 
 import math

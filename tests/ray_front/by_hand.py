@@ -1,4 +1,4 @@
-"""Searches and their trials as Tune runs them, in this process and without a cluster."""
+"""Run searches and their trials in the order of Tune, in this process and without a cluster."""
 
 import copy
 from dataclasses import replace

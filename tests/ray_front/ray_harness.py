@@ -1,4 +1,4 @@
-"""A small private problem for Ray Tune, its searches, and a search for values where none should be."""
+"""A small private problem for Ray Tune, its searches, and a search for private values in files."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A privatizer that kills. A vault imports it, so this module needs dptune alone."""
+"""A privatizer that kills its process. A vault imports this module, so it needs only dptune."""
 
 import os
 import signal

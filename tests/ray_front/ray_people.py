@@ -1,6 +1,6 @@
-"""Small private problems for Ray Tune, and functions that try to give private values away.
+"""Small private problems for Ray Tune, and functions that try to leak private values.
 
-A worker imports this for every trial: it needs Tune and NumPy alone.
+A worker imports this for every trial: it needs only Tune and NumPy.
 """
 
 import logging

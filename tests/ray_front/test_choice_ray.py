@@ -1,4 +1,4 @@
-"""A finished experiment of public rows in Tune, and one private choice among what it proposes."""
+"""A finished experiment of public rows in Tune proposes candidates, of which one private choice takes one."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs on a real cluster: from end to end, with failures, limits and restarts, and repeats of a training."""
+"""Runs work on a real cluster: complete runs, failures, limits, restarts, and repeats of a training."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""What every searcher promises, whatever it searches for: with a vault, by users' replies, or as an agent."""
+"""Every searcher follows one contract: with a vault, with users' replies, or as an agent."""
 
 import copy
 import pickle

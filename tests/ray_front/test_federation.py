@@ -1,7 +1,7 @@
-"""The federation on Ray: one searcher per agent, agents on hosts, and servers and hosts that are lost in mid-round.
+"""The federation on Ray has one searcher per agent and survives the loss of servers and hosts in mid-round.
 
-Where a test waits for rounds, the server's time-out is ten minutes: a round that went without a message of somebody
-would hold the test up past its own limit.
+Where a test waits for rounds, the server's time-out is ten minutes: a round with a missing message would block the test
+beyond its own limit.
 """
 
 import pickle

@@ -1,4 +1,4 @@
-"""kill -9 of the driver at five points of a run, then restore: what was paid stands, what was released is kept."""
+"""After SIGKILL of the driver at five points of a run, a restored run keeps its charges and releases."""
 
 import os
 import signal

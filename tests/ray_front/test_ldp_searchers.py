@@ -1,4 +1,4 @@
-"""The LDP searchers: a trial's process is the user's device, the collector charges, and nobody else sees a value."""
+"""In the LDP searchers a trial's process is the user's device, and only the reply leaves it. The collector charges."""
 
 import os
 import pickle

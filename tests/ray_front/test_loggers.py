@@ -1,4 +1,4 @@
-"""No logger of the driver or of a trial, result or ledger tells neighbours apart on Ray: trials are run by hand."""
+"""No logger, result or ledger on Ray differs between neighbours. Trials run in this process."""
 
 import itertools
 import logging

@@ -1,7 +1,7 @@
-"""Nothing raw is in any file of a Tune run, on the console, in Ray's session logs or in its object stores.
+"""No raw value is in a file of a Tune run, on the console, in Ray's session logs or in its object stores.
 
 The private values are markers: a secret that the user's code puts into exceptions, output and the configuration, and
-losses of every trial. They are looked for as text of eight digits, as float64 and in hexadecimal.
+losses of every trial. The test looks for them as text of eight digits, as float64 and in hexadecimal.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Mistakes that every front end of Ray refuses, in words that name the input and the remedy, and unpaid."""
+"""Every front end of Ray refuses mistakes at no cost, in messages that name the input and the remedy."""
 
 import numpy as np
 import pytest

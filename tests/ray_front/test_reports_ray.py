@@ -1,4 +1,4 @@
-"""What trials report before their end: public numbers for schedulers."""
+"""Trials may report public numbers for schedulers before they end."""
 
 import threading
 import traceback

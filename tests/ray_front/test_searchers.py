@@ -1,4 +1,4 @@
-"""The searchers with a vault: what trials report, what is recommended and restored, what an inner searcher learns."""
+"""Searchers with a vault report values, recommend, restore, and inform their inner searcher."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""Search spaces: Tune's domains, and spaces with everything, given to the searcher, the Tuner or both.
+"""Tune's domains work in every search space, given to the searcher, the Tuner or both.
 
-Tune hides objects from searchers. What is refused is in test_refusals.py.
+Tune hides objects from searchers. test_refusals.py has the refusals.
 """
 
 import copy

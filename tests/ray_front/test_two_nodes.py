@@ -1,4 +1,4 @@
-"""A cluster of two nodes on this machine, with token authentication: the example, and a node lost in mid-round."""
+"""A cluster of two nodes on this machine uses token authentication and survives the loss of a node in mid-round."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The vault alone: what it answers, that it may be asked again, and that errors travel as public data."""
+"""The vault answers repeated calls equally, and its errors travel as public data."""
 
 import pickle
 

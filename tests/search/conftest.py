@@ -1,4 +1,4 @@
-"""Every method in turn."""
+"""A fixture that runs a test with every method."""
 
 import pytest
 

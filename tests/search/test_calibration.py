@@ -1,8 +1,8 @@
-"""What a run says of its own result is true as often as it says: made-up losses, seeded noise, a ledger in memory.
+"""What a run states about its own result is true as often as stated: made-up losses, seeded noise, in memory.
 
 An honest audit fails once in 1000. Of 120 intervals, coverage of 80% instead of 95% is found with probability .99, and
-of 85% with .8. Of 60 runs, a false "better" in 20% instead of 2.5% is found with probability .97. Where nothing can be
-gained hardly any run leaves its default, so few intervals are made there.
+of 85% with .8. Of 60 runs, a false "better" in 20% instead of 2.5% is found with probability .97. If no gain is
+possible, few runs leave their default, so few intervals are made there.
 """
 
 import pytest

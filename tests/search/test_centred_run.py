@@ -1,4 +1,4 @@
-"""A run of the centred search: what it releases, keeps and finds; a generation's two questions; falling behind."""
+"""A run of the centred search: its releases, the two queries of a generation, its radius and its warnings."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What holds for a run of every method: workers share one budget, odd trials, non-interference."""
+"""Runs of every method share one budget among workers, handle odd trials, and do not interfere."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Every method: restarts, copies, rounds whose answer is lost or late, and budgets that others spend."""
+"""Every method survives restarts, copies, lost or late answers, and budgets that other runs spend."""
 
 import contextlib
 

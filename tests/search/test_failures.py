@@ -1,4 +1,4 @@
-"""A function that fails: nothing is paid until one trial has succeeded, and a run whose first trials all fail stops."""
+"""Failures are unpaid until one trial succeeds, and a run stops if its first trials all fail."""
 
 from functools import partial
 

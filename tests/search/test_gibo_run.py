@@ -1,4 +1,4 @@
-"""A run of DP-GIBO: what it releases, keeps and may spend, when it is refused, and steps that came late."""
+"""A run of DP-GIBO releases and spends what it planned, refuses the rest, and handles late steps."""
 
 import math
 from itertools import pairwise

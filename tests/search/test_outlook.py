@@ -1,4 +1,4 @@
-"""What a plan is expected to give, from public numbers: the announced noise is the noise that is drawn."""
+"""A plan's outlook uses public numbers, and its announced noise is the noise that is drawn."""
 
 from statistics import NormalDist
 

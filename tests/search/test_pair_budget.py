@@ -1,4 +1,4 @@
-"""Runs within a budget in (epsilon, delta): without a choice they are as in GDP."""
+"""Runs without a choice work within an (epsilon, delta) budget as in GDP."""
 
 import numpy as np
 import pytest

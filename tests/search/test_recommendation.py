@@ -1,4 +1,4 @@
-"""What a run recommends, and what it says beside it: the improvement over the defaults, and its interval."""
+"""A run recommends an answer with its improvement over the defaults and the interval of that improvement."""
 
 import json
 import math

@@ -1,6 +1,6 @@
-"""Two writers on one charge, one of them stopped between its draw and its record.
+"""Two writers share one charge, and one of them stops between its draw and its record.
 
-What it returns, stores and folds is what the other recorded; its own draw is seen by nobody.
+It returns, stores and learns what the other writer recorded. Its own draw is never shown.
 """
 
 import dataclasses

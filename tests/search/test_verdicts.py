@@ -1,4 +1,4 @@
-"""What a verdict says, by contracts: each is checked on the package, and on the package with one planted bug."""
+"""Each contract of a verdict is checked on the package and on the package with one planted bug."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Cross-validated losses of public rows are those of scikit-learn's own cross-validation, row by row."""
+"""Cross-validated losses of public rows equal those of scikit-learn's own cross-validation, row by row."""
 
 import numpy as np
 import pandas as pd

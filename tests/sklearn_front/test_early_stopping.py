@@ -1,4 +1,4 @@
-"""Early stopping sees a part of the training rows, and nothing else."""
+"""Early stopping holds out a part of the training rows and reads no other rows."""
 
 from importlib import import_module
 

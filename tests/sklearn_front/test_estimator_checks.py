@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators: all pass."""
+"""The searches pass all of scikit-learn's own checks of estimators."""
 
 from copy import deepcopy
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Public rows propose, private people decide: any public search, wrapped; what it shows and refuses."""
+"""Any public search proposes candidates on public rows, and private people choose among them."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""Who is public and who is private: training rows, validation rows, groups, and what is refused."""
+"""Training rows are public and validation rows are private. Groups work, and mixtures are refused."""
 
 import numpy as np
 import pandas as pd

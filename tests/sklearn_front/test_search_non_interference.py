@@ -1,7 +1,7 @@
-"""With canned answers, nothing that a search shows depends on the private rows: attributes, pickles, repr, logs.
+"""With canned answers, no attribute, pickle, repr or log of a search depends on the private rows.
 
-Neighbours differ in one person: another one, NaN, infinity, an unknown label; then in one odd cell or answer, in what
-users hold rows in. tests/losses/test_one_cell_one_row.py has many more readers and cells.
+Neighbours differ in one person: another one, NaN, infinity or an unknown label. They also differ in one odd cell or
+answer, in every container of rows. tests/losses/test_one_cell_one_row.py has many more readers and cells.
 """
 
 import io

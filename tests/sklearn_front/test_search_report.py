@@ -1,4 +1,4 @@
-"""What a search has found, in a report and in MLflow: released values, from the search's ledger."""
+"""A report and MLflow show only released values from the search's ledger."""
 
 from pathlib import Path
 from typing import Any

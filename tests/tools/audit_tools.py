@@ -1,8 +1,8 @@
-"""The audits: functions that run the real release path and raise AssertionError if it breaks its promise.
+"""Audits run the real release path and raise AssertionError if it breaks its promise.
 
-The same functions run on the package (tests/audits, tests/accounting) and on planted bugs
-(tests/audits/test_planted_bugs.py), where they must fail. A release is always made by
-``LossPrivatizer.release``; what an audit replaces is the noise (off) or the ledger (in memory, for speed).
+The same functions run on the package (tests/audits, tests/promises) and on planted bugs
+(tests/audits/test_planted_bugs.py), where they must fail. ``LossPrivatizer.release`` always makes the release. An audit
+replaces only the noise (off) or the ledger (in memory, for speed).
 """
 
 import itertools

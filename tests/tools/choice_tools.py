@@ -1,4 +1,4 @@
-"""Losses, people and privatizers of the tests of choices."""
+"""Losses, people and privatizers for the tests of choices."""
 
 from pathlib import Path
 from typing import Any

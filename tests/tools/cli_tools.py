@@ -1,4 +1,4 @@
-"""The command line, in this process."""
+"""Run the command line in this process."""
 
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""What any logger of the process says, at every level, without what differs between two runs on the same data."""
+"""Capture every logger of the process at every level, without what differs between two runs on the same data."""
 
 import gc
 import logging

@@ -1,4 +1,4 @@
-"""Run an example in this process, shorter than it stands: the whole of each is for the slow tests and `make demo`."""
+"""Run an example in this process with fewer trials. Slow tests and `make demo` run whole examples."""
 
 import runpy
 import sys

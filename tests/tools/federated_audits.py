@@ -1,7 +1,7 @@
-"""The audits of the trusted server: they run its real release path and raise AssertionError if it breaks its promise.
+"""Audits of the trusted server run its real release path and raise AssertionError if it breaks its promise.
 
-The same functions run on the package (tests/federated/test_audits.py) and on planted bugs, where they must fail. What
-an audit replaces is the noise (off, or canned) or the secret sample (chosen by the adversary), never the path.
+The same functions run on the package (tests/federated/test_audits.py) and on planted bugs, where they must fail. An
+audit replaces the noise (off, or canned) or the secret sample (chosen by the adversary), never the path.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The kinds of ledgers, how each is made and charged, and what the tests of the budget pay with."""
+"""The kinds of ledgers, how to create and charge each, and the releases that the tests of the budget pay for."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Functions and samplers for LocalObjective: somebody's code on somebody's device."""
+"""Functions and samplers for LocalObjective, which stand for a user's code on a user's device."""
 
 import numpy as np
 import optuna

@@ -1,7 +1,7 @@
-"""A marked text and a marked number, in every container that the packages of the tests know, and where they were seen.
+"""A marked text and a marked number in every container of the tests' packages, and a search for them.
 
-The number has 12 digits before its point. Random numbers that are printed have none or are smaller, and identities are
-masked (`every_logger.without_clocks`), so nothing else looks like it.
+The number has 12 digits before its point. Printed random numbers have none or are smaller, and
+`every_logger.without_clocks` masks identities, so nothing else looks like it.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Sources of noise for tests, given as ``noise=``; a release made with one is stamped NOT PRIVATE."""
+"""Sources of noise for tests, given as ``noise=``. A release with such noise is stamped NOT PRIVATE."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Rows of N people, a neighbour whose row BAD holds a NaN, and entries that refuse to be looked at."""
+"""Rows of N people, a neighbour whose row BAD is NaN, and entries that raise when they are read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A curator, its table and its ledger in memory; what an export adds its noise to."""
+"""A curator with its table and its ledger in memory, and the statistic before an export's noise."""
 
 import hashlib
 from pathlib import Path

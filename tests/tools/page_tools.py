@@ -1,4 +1,4 @@
-"""Code blocks of pages, and how they are run."""
+"""Find and run code blocks of pages."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""A planner's plan for public facts that most tests do not care about."""
+"""Plans for public facts that most tests do not depend on."""
 
 from collections.abc import Callable
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""How our English is checked: length of sentences, phrases that we avoid, and length of Markdown lines.
+"""Check our English: length of sentences, phrases that we avoid, and length of Markdown lines.
 
 ``python tests/tools/prose.py [FILE ...]`` prints ``file:line: fault: sentence`` and ends with 1 if there are faults.
 Rules: README, docs, errors, warnings, log lines, help texts and public docstrings have at most 27 words a sentence.

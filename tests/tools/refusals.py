@@ -1,4 +1,4 @@
-"""What is refused: the kind of error, and words that name the input or the remedy."""
+"""Check that a call raises an error of the right type, with words that name the input or the remedy."""
 
 from collections.abc import Callable
 

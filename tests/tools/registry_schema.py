@@ -1,4 +1,4 @@
-"""The facts of the registry's schema: names, types, allowed values, what is required. Not its text.
+"""The names, types, allowed values and required fields of the registry's schema, without its text.
 
 From schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data at commit
 057e5d81cf60150dd3307e0cf4504b957802fb3b (its descriptions, and the fields of bibliographies, are left out).

@@ -1,4 +1,4 @@
-"""Models, people and privatizers of the tests of reports."""
+"""Models, people and privatizers for the tests of reports."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every method with its small run, what the tests do to a run, and a method of a few lines beside the package's own."""
+"""Every method with its small run, what the tests do to a run, and a short method that the package does not have."""
 
 import math
 from collections.abc import Callable

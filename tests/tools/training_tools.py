@@ -1,4 +1,4 @@
-"""Ledgers of a selection: two whose number of repeats a test may know, and one that keeps nothing; what many prove."""
+"""Ledgers of a selection for tests: two with a known number of repeats, and one that stores nothing."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A ledger and a source of noise that note what happens to them."""
+"""A ledger and a source of noise that record the calls to them."""
 
 from collections.abc import Callable
 from pathlib import Path

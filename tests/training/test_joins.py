@@ -1,4 +1,4 @@
-"""The same people in several ledgers: joint statements, beside compositions of their own.
+"""Joint statements of the same people in several ledgers equal independent compositions.
 
 The reference knows each part by its densities and adds laws of the privacy loss by Fourier transforms. It shares no
 code with `dptune.ledger.dominating`, which connects the dots of profiles, and none with dp-accounting.

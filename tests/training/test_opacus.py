@@ -1,4 +1,4 @@
-"""Trainings with Opacus are held to their plan; where PyTorch and Opacus are not installed, these tests are skipped."""
+"""Trainings with Opacus must follow their plan. Without PyTorch and Opacus these tests skip."""
 
 import re
 import subprocess

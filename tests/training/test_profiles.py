@@ -1,4 +1,4 @@
-"""What plans of trainings cost, beside integrals, closed forms and the formulas of the papers."""
+"""The costs of plans of trainings equal integrals, closed forms and the formulas of the papers."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What removing one person costs of each kind of release, beside the smallest ball around what anybody can add."""
+"""The cost of removing one person equals the smallest ball around all possible changes, for each kind of release."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Repeat and select: what is shown, what never is, and audits that find planted bugs."""
+"""Repeat and select shows only its choice, and audits find planted bugs."""
 
 import contextlib
 import itertools

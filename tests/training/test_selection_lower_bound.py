@@ -1,4 +1,4 @@
-"""What an adversary proves about a whole selection from its outputs alone: below the claim, unless a bug is planted."""
+"""An adversary proves less than the claim from the outputs of a whole selection, unless a bug is planted."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""The profile of repeat and select beside selections whose every probability is added up, in every order of outputs."""
+"""The profile of repeat and select equals a sum over all probabilities, for every order of outputs."""
 
 import math
 from itertools import permutations

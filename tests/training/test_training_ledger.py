@@ -1,4 +1,4 @@
-"""The ledger of planned trainings, and one statement for several ledgers."""
+"""A ledger of planned trainings, and one statement for several ledgers."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""Reports without noise equal scikit-learn's metrics, also of odd private values; and how they look."""
+"""Reports without noise equal scikit-learn's metrics, also for odd private values, and print as documented."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Intervals hold what they say in 93% of runs at least, also near 0 and 1; bias is small against the noise."""
+"""Intervals cover the true value in at least 93% of runs, also near 0 and 1, and bias is small against the noise."""
 
 import json
 import math

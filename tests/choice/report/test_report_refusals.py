@@ -1,4 +1,4 @@
-"""A report that is asked twice is paid once; what is refused costs nothing, and says so."""
+"""A repeated report is paid once. A refused report costs nothing, and its message says so."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the three share: more candidates, refusals, theorem constants, golden trajectories; and their parts."""
+"""The three bandits share these tests: more candidates, refusals, theorem constants and golden trajectories."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""The shared run of the LDP samplers: a function of the numbered replies, in whatever order they come."""
+"""A run of the LDP samplers is a function of its numbered replies, in whatever order they arrive."""
 
 import math
 import sys

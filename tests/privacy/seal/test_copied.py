@@ -1,4 +1,4 @@
-"""The model that a user keeps is never asked about private rows: its copy is."""
+"""A copy of the user's model predicts the private rows, never the model that the user keeps."""
 
 import threading
 from importlib import import_module

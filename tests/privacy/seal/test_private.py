@@ -1,4 +1,4 @@
-"""PerExampleLosses: what it takes, and that it gives nothing back."""
+"""PerExampleLosses accepts losses and never reveals them."""
 
 import copy
 import json

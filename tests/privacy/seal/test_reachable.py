@@ -1,4 +1,4 @@
-"""A training function that can reach the private rows is refused, by whatever way; one that cannot passes."""
+"""A training function that can reach the private rows in any way is refused. Other functions pass."""
 
 import functools
 import types

@@ -1,4 +1,4 @@
-"""What a silence swallows, whatever other threads do meanwhile, and that everything speaks again afterwards."""
+"""A silence suppresses all output, whatever other threads do, and afterwards all output returns."""
 
 import contextlib
 import ctypes

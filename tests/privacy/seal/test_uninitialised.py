@@ -1,4 +1,4 @@
-"""No optimizer of cmaes, which frameworks pickle and store, holds memory that nobody wrote."""
+"""No optimizer of cmaes, which frameworks pickle and store, contains uninitialised memory."""
 
 import inspect
 import pickle

@@ -1,4 +1,4 @@
-"""CMA-ES on centred releases: its questions, the radius, and what it learns."""
+"""CMA-ES on centred releases: its queries, the radius, and what it learns."""
 
 import copy
 import math

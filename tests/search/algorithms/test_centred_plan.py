@@ -1,4 +1,4 @@
-"""What a search by centred releases plans from public numbers, and what it refuses to plan."""
+"""A search by centred releases plans from public numbers, and refuses plans that cannot work."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""DP-GIBO against an independent dense reference, a golden trajectory, and its rules of conduct."""
+"""DP-GIBO equals an independent dense reference and its golden trajectory, and stays within its rules."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""The defaults are usable plans for every size, and a coarse grid does not swallow their designs."""
+"""The defaults are usable plans for every size, and designs stay distinct on a coarse grid."""
 
 import math
 from functools import partial

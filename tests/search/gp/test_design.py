@@ -1,4 +1,4 @@
-"""Designs: as good as the numerical optimum, inside the cube, repeatable."""
+"""Designs are as good as the numerical optimum, inside the cube, and repeatable."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fourier features: the kernel they stand for, exact gradients, and the posterior against references."""
+"""Fourier features approximate their kernel, have exact gradients, and their posterior equals references."""
 
 import numpy as np
 from scipy.optimize import approx_fprime

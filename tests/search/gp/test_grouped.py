@@ -1,4 +1,4 @@
-"""Regression on groups of values, each known up to a constant, and hyperparameters fitted to one's own data."""
+"""Regression on groups of values that are each known up to a constant, with fitted hyperparameters."""
 
 import numpy as np
 import pytest

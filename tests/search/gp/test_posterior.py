@@ -1,4 +1,4 @@
-"""Every kernel, and the posterior of the gradient against dense references, also where K is nearly singular."""
+"""For every kernel the posterior of the gradient equals dense references, also where K is nearly singular."""
 
 from functools import partial
 
