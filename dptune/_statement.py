@@ -76,7 +76,7 @@ class Statement:
 
     @property
     def releases(self) -> int:
-        """Number of charges so far."""
+        """Return the number of charges so far."""
         return sum(count for _, count in self.mechanisms)
 
     @property

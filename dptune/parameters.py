@@ -30,7 +30,7 @@ class Float:
 
     @property
     def cells(self) -> int | None:
-        """Number of values, or None for a continuum."""
+        """Return the number of values, or None for a continuum."""
         return None if self.step is None else 1 + math.floor((self.high - self.low) / self.step + 1e-8)
 
     def decode(self, u: float) -> float:
@@ -71,7 +71,7 @@ class Int:
 
     @property
     def cells(self) -> int:
-        """Number of values."""
+        """Return the number of values."""
         return 1 + (self.high - self.low) // self.step
 
     def decode(self, u: float) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_choice(charge: Charge) -> bool:
-    """Whether a charge is the choice itself."""
+    """Return whether a charge is the choice itself."""
     return charge.key == INDEX and "public" in charge.note
 
 

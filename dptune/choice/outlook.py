@@ -65,7 +65,7 @@ class Outlook:
 
     @property
     def shows(self) -> float | None:
-        """An improvement over the default that the estimate shows in 95% of runs; None without an estimate."""
+        """Return an improvement over the default that the estimate shows in 95% of runs; None without an estimate."""
         return None if self.noise is None else shows(self.noise)
 
     def __str__(self) -> str:

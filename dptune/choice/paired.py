@@ -53,7 +53,7 @@ class PairedEstimate(Estimate):
 
     @property
     def surprising(self) -> bool:
-        """Whether private people and public rows are further apart than noise and sampling of both explain."""
+        """Return whether private people and public rows are further apart than noise and sampling of both explain."""
         noise, sampling = NoiseLaw(self.sigma, self.laplace), NoiseLaw(self.sampling)
         far = math.hypot(noise.quantile(SURPRISING), sampling.quantile(SURPRISING))
         return abs(self.value - self.predicted) > far

@@ -63,7 +63,7 @@ class Shares:
 
     @property
     def pure(self) -> bool:
-        """Whether choice and estimate are pure releases."""
+        """Return whether choice and estimate are pure releases."""
         return self.epsilon > 0
 
     @classmethod
@@ -81,7 +81,7 @@ class Shares:
 
     @property
     def choice_mu(self) -> float:
-        """GDP price of the choice by itself."""
+        """Return the GDP price of the choice by itself."""
         if self.pure:
             return mu_from_pure((1 - self.share) * self.epsilon)
         return self.mu * math.sqrt(1 - self.share)
@@ -93,12 +93,12 @@ class Shares:
 
     @property
     def law(self) -> Law:
-        """The law of the choice."""
+        """Return the law of the choice."""
         return flip_law if self.pure else law
 
     @property
     def estimate_mu(self) -> float:
-        """GDP price of the estimate by itself."""
+        """Return the GDP price of the estimate by itself."""
         if self.pure:
             return mu_from_pure(self.share * self.epsilon) if self.share else 0.0
         return self.mu * math.sqrt(self.share)

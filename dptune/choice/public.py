@@ -82,7 +82,7 @@ class PublicLosses:
 
     @property
     def m(self) -> int:
-        """Number of candidates."""
+        """Return the number of candidates."""
         return len(self.values)
 
     @cached_property
@@ -136,7 +136,7 @@ class PublicLosses:
 
     @cached_property
     def largest(self) -> float:
-        """The largest loss of a public row under the better half of the candidates, in the range; above 0."""
+        """Return the largest loss of a public row under the better half of the candidates, in the range; above 0."""
         better = self.clipped[list(self.order[: max(2, len(self.order) // 2)])]
         return float(np.abs(better).max()) or self.high - self.low
 
@@ -147,7 +147,7 @@ class PublicLosses:
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of the losses and their range, by which a ledger recognises the choice."""
+        """Return a fingerprint of the losses and their range, by which a ledger recognises the choice."""
         header = f"{self.values.shape} {self.low:.6g} {self.high:.6g}".encode()
         return hashlib.sha256(header + rounded(self.values)).hexdigest()[:16]
 

@@ -195,7 +195,7 @@ class PublicChoice:
 
     @property
     def clip(self) -> tuple[float, float]:
-        """The range of a loss."""
+        """Return the range of a loss."""
         return self.public.low, self.public.high
 
     @cached_property

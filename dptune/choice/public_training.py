@@ -62,7 +62,7 @@ def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any
 
 
 def is_estimator(train: object) -> bool:
-    """Whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
+    """Return whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
     return all(hasattr(train, method) for method in ("fit", "get_params", "set_params"))
 
 

@@ -122,12 +122,12 @@ class FTSAgent:
 
     @property
     def X(self) -> FloatArray:
-        """The observed points (m, d)."""
+        """Return the observed points (m, d)."""
         return np.array(self._X).reshape(-1, self.settings.d)
 
     @property
     def y(self) -> FloatArray:
-        """The observed values (m,), standardised: mean 0, standard deviation 1."""
+        """Return the observed values (m,), standardised: mean 0, standard deviation 1."""
         values = np.array(self.values)
         return np.asarray((values - values.mean()) / (values.std() or 1.0)) if len(values) else values
 

@@ -98,13 +98,13 @@ class FTSServer:
 
     @property
     def open_round(self) -> int:
-        """The round whose messages are taken now; T when the plan is complete."""
+        """Return the round whose messages are taken now; T when the plan is complete."""
         with self._lock:
             return len(self._broadcasts)
 
     @property
     def sent(self) -> frozenset[int]:
-        """The agents whose messages of the open round have arrived."""
+        """Return the agents whose messages of the open round have arrived."""
         with self._lock:
             return frozenset(self._messages)
 

@@ -92,30 +92,30 @@ class FTSSettings:
 
     @property
     def splits(self) -> Intervals:
-        """Number of intervals of each coordinate, (d,)."""
+        """Return the number of intervals of each coordinate, (d,)."""
         return self.regions or (1,) * self.d
 
     @property
     def P(self) -> int:
-        """Number of regions."""
+        """Return the number of regions."""
         return math.prod(self.splits)
 
     def region_of(self, X: FloatArray) -> Indices:
-        """i[x] of the points in the rows of X (m, d): (m,)."""
+        """Return i[x] of the points in the rows of X (m, d): (m,)."""
         cells = np.minimum((np.clip(X, 0, 1) * self.splits).astype(np.intp), np.array(self.splits) - 1)
         return np.asarray(np.ravel_multi_index(tuple(cells.T), self.splits), dtype=np.intp)
 
     def box(self, i: Indices) -> tuple[FloatArray, FloatArray]:
-        """The corners of regions i (m,): low (m, d) and high (m, d)."""
+        """Return the corners of regions i (m,): low (m, d) and high (m, d)."""
         cells = np.stack(np.unravel_index(i, self.splits), axis=-1)
         return cells / self.splits, (cells + 1) / self.splits
 
     def assigned(self, n: int) -> int:
-        """The region that agent n explores at the start."""
+        """Return the region that agent n explores at the start."""
         return n % self.P
 
     def weights(self, t: int) -> FloatArray:
-        """phi(t), (N, P): columns sum to 1."""
+        """Return phi(t), (N, P): columns sum to 1."""
         n = np.arange(self.agents)[:, None]
         i = np.arange(self.P)
         logits = self._strength(t) * (n % self.P == i)  # the "+ 1" of the paper cancels
@@ -130,7 +130,7 @@ class FTSSettings:
 
     @property
     def clip(self) -> float:
-        """S / sqrt(P), the largest norm of a clipped message."""
+        """Return S / sqrt(P), the largest norm of a clipped message."""
         return self.S / math.sqrt(self.P)
 
     def sensitivity(self, t: int, q: float) -> float:
@@ -142,11 +142,11 @@ class FTSSettings:
         return float(np.sqrt((self.weights(t) ** 2).sum(axis=1)).max()) * self.clip / q
 
     def joint_chance(self, t: int) -> float:
-        """1 - p of round t (from 0): the chance of following the broadcast."""
+        """Return 1 - p of round t (from 0): the chance of following the broadcast."""
         return float(min(1.0, self.joint / (t + 1)))
 
     def features(self) -> FourierFeatures:
-        """The shared features, drawn from NumPy's random numbers."""
+        """Return the shared features, drawn from NumPy's random numbers."""
         return FourierFeatures.draw(d=self.d, M=self.M, lengthscale=self.lengthscale, seed=self.seed)
 
     def describe(self) -> dict[str, object]:

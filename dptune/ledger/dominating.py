@@ -45,7 +45,7 @@ class Profile(Protocol):
 
     @property
     def gdp(self) -> float:
-        """A mu such that the part is mu-GDP; infinite if none is known."""
+        """Return a mu such that the part is mu-GDP; infinite if none is known."""
 
     def at(self, epsilon: Vector) -> Vector:
         """Return delta (k,) at epsilons (k,), ascending from 0 or more."""

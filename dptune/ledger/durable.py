@@ -304,7 +304,7 @@ class DurableLedger:
     @property
     @repeated
     def n(self) -> int | None:
-        """The number of protected units, public; None until a privatizer has stated it."""
+        """Return the number of protected units, public; None until a privatizer has stated it."""
         with self._transaction(write=False) as (connection, _):
             return (entries.fact(connection, WHOLE, "n") or {}).get("is")
 

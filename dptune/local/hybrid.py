@@ -59,11 +59,11 @@ class HybridRandomizer(Clamped):
 
     @property
     def largest(self) -> float:
-        """The farthest that a reply lies from the middle, in half widths of the interval."""
+        """Return the farthest that a reply lies from the middle, in half widths of the interval."""
         return largest_reply(self.epsilon)
 
     def randomize(self, value: SupportsFloat | None) -> float:
-        """The public reply to a private value. Never raises because of the value."""
+        """Return the public reply to a private value. Never raises because of the value."""
         half = self.high / 2 - self.low / 2
         t = (self.clamp(value) / 2 - self.middle / 2) / (half / 2)
         window = self._piecewise if self._below(PARTS) < int(self._share * PARTS) else self._duchi

@@ -61,7 +61,7 @@ class Randomizer(Protocol):
         """Return the public reply."""
 
     def describe(self) -> dict[str, object]:
-        """The public settings as plain JSON data."""
+        """Return the public settings as plain JSON data."""
 
 
 class Clamped:
@@ -87,7 +87,7 @@ class Clamped:
         return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
 
     def describe(self) -> dict[str, object]:
-        """The public settings as plain JSON data."""
+        """Return the public settings as plain JSON data."""
         return {name: getattr(self, name) for name in ("mechanism", "epsilon", "private", "low", "high", "invalid")}
 
     def __repr__(self) -> str:
@@ -119,15 +119,15 @@ class LocalRandomizer(Clamped):
 
     @property
     def scale(self) -> float:
-        """L, the Laplace scale in units of the value; rounding included."""
+        """Return L, the Laplace scale in units of the value; rounding included."""
         return (self.high - self.low) * (1 + SLACK) / (self.epsilon - GRID)
 
     def randomize(self, value: SupportsFloat | None) -> float:
-        """The public reply to a private value. Never raises because of the value."""
+        """Return the public reply to a private value. Never raises because of the value."""
         return self._noise(self.standardised(value)) * self.scale + self.middle
 
     def standardised(self, value: SupportsFloat | None) -> float:
-        """z before it is rounded to the grid, private."""
+        """Return z before it is rounded to the grid, private."""
         return (self.clamp(value) - self.middle) / self.scale
 
 

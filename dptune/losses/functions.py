@@ -30,17 +30,17 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def squared_error(y: npt.ArrayLike, prediction: npt.ArrayLike) -> Vector:
-    """(y - prediction)^2, (n,). Its mean is the MSE, whose root may be taken after the release."""
+    """Return (y - prediction)^2, (n,). Its mean is the MSE, whose root may be taken after the release."""
     return _of_residual(y, prediction, np.square)
 
 
 def absolute_error(y: npt.ArrayLike, prediction: npt.ArrayLike) -> Vector:
-    """|y - prediction|, (n,)."""
+    """Return |y - prediction|, (n,)."""
     return _of_residual(y, prediction, np.abs)
 
 
 def huber_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, c: float = 1.0) -> Vector:
-    """r^2/2 where |r| <= c, else c(|r| - c/2), with r = y - prediction, (n,). Source: Huber (1964).
+    """Return r^2/2 where |r| <= c, else c(|r| - c/2), with r = y - prediction, (n,). Source: Huber (1964).
 
     Raises:
         InputError: c is not positive and finite.
@@ -55,7 +55,7 @@ def huber_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, c: float = 1.0) -
 
 
 def pinball_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, quantile: float) -> Vector:
-    """max(quantile * r, (quantile - 1) * r) with r = y - prediction, (n,). Source: Koenker & Bassett (1978).
+    """Return max(quantile * r, (quantile - 1) * r) with r = y - prediction, (n,). Source: Koenker & Bassett (1978).
 
     Raises:
         InputError: quantile is not strictly between 0 and 1.
@@ -65,7 +65,7 @@ def pinball_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, quantile: float
 
 
 def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], eps: float = EPS) -> Vector:
-    """-ln P(y), (n,), in nats, with P clipped to [eps, 1]: no entry exceeds ln(1/eps) (36.04 by default).
+    """Return -ln P(y), (n,), in nats, with P clipped to [eps, 1]: no entry exceeds ln(1/eps) (36.04 by default).
 
     Args:
         y: (n,) labels.
@@ -85,7 +85,7 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
 
 
 def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
-    """sum_j (P(j) - 1{y = j})^2, (n,), halved for two labels, where both terms of the sum are equal.
+    """Return sum_j (P(j) - 1{y = j})^2, (n,), halved for two labels, where both terms of the sum are equal.
 
     Within [0, 1] for two labels and [0, 2] for more, as in scikit-learn. Arguments and errors as `log_loss`.
     Source: Brier (1950).
@@ -98,7 +98,7 @@ def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any])
 
 
 def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
-    """max(0, 1 - s * decision), (n,), with s = +1 where y = labels[1] and s = -1 where y = labels[0].
+    """Return max(0, 1 - s * decision), (n,), with s = +1 where y = labels[1] and s = -1 where y = labels[0].
 
     Raises:
         InputError: labels are not exactly two, or decision is not (n,).
@@ -114,7 +114,7 @@ def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[An
 
 
 def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
-    """1 where y differs from the predicted label and 0 where it does not, (n,). Accuracy is 1 minus its mean.
+    """Return 1 where y differs from the predicted label and 0 where it does not, (n,). Accuracy is 1 minus its mean.
 
     With `labels` (the public label set), a label outside it in y or in prediction gives NaN; so does a NaN.
     """

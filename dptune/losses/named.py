@@ -152,7 +152,7 @@ def is_named(loss: NamedLoss) -> bool:
 
 
 def per_example_loss(name: str, **options: float) -> NamedLoss:
-    """The loss of a name known from scikit-learn, for example `per_example_loss("pinball", quantile=0.9)`.
+    """Return the loss of a name known from scikit-learn, for example `per_example_loss("pinball", quantile=0.9)`.
 
     Raises:
         UnsupportedMetric: the metric is not a mean over people; says why, and what to release instead.

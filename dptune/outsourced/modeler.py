@@ -86,7 +86,7 @@ class OutsourcedModeler:
 
     @property
     def beta(self) -> float:
-        """beta_t of the next round, t from 1, times ``exploration``."""
+        """Return beta_t of the next round, t from 1, times ``exploration``."""
         n = len(self.Z)
         t = len(self.rows) + 1
         return self.exploration * 2 * math.log(n * t**2 * math.pi**2 / (6 * self.delta))

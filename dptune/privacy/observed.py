@@ -61,7 +61,7 @@ class ObservedLosses(ABC):
 
     @property
     def interval(self) -> Interval:
-        """The public range of a loss.
+        """Return the public range of a loss.
 
         Raises:
             InputError: it was not given, and the loss has no range of its own.

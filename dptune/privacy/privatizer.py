@@ -35,7 +35,7 @@ class Released:
 
     @property
     def scalar(self) -> float:
-        """The value of a release with p = 1, as a Python float."""
+        """Return the value of a release with p = 1, as a Python float."""
         return float(self.value.item())
 
 

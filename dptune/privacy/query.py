@@ -76,7 +76,7 @@ class Interval:
 
     @property
     def diameter(self) -> float:
-        """Largest distance between two clipped values."""
+        """Return the largest distance between two clipped values."""
         return self.high - self.low
 
     @property
@@ -116,7 +116,7 @@ class Ball:
 
     @property
     def diameter(self) -> float:
-        """Largest distance between two clipped values."""
+        """Return the largest distance between two clipped values."""
         return 2 * self.radius
 
 
@@ -196,12 +196,12 @@ class MeanQuery(_Query):
 
     @property
     def dimension(self) -> int:
-        """p, the length of the released vector."""
+        """Return p, the length of the released vector."""
         return int(self.weights.shape[0])
 
     @property
     def statistic(self) -> str:
-        """The released statistic in words, for the statement."""
+        """Return the released statistic in words, for the statement."""
         if self.centred_on:
             return f"mean losses of {self.dimension} evaluated points, less each person's median, clipped"
         if isinstance(self.clip, Box):
@@ -250,7 +250,7 @@ class NormQuery(_Query):
 
     @property
     def clip(self) -> Interval:
-        """The range of one person's contribution."""
+        """Return the range of one person's contribution."""
         return Interval(0.0, 1.0)
 
     dimension: ClassVar[int] = 1  # dimension of the release

@@ -1,4 +1,4 @@
-"""One run for every algorithm: questions to the privatizer, answers back, the ledger as the only memory."""
+"""One run for every algorithm: it queries the privatizer, and its only memory is the ledger."""
 
 from dptune._exports import exports
 

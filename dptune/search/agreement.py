@@ -1,4 +1,4 @@
-"""What a run agrees on with its ledger before its first charge, for good: its plan, its space and its people."""
+"""The plan, the space and the people of a run, fixed in its ledger before the first charge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dptune.results.start import check_start, share_of
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
 
-PRIVATIZER = "privatizer"  # the fact of a scope that says what its losses are
+PRIVATIZER = "privatizer"  # a scope's fact about its losses
 
 
 def agree_on_plan(
@@ -30,7 +30,7 @@ def agree_on_plan(
     default: Mapping[str, Value] | None,
     settings: Mapping[str, Any],
 ) -> RunPlan:
-    """Return the scope's plan, for :class:`SearchRun`: this process's if it is the first, else the stored one."""
+    """Return the scope's plan for :class:`SearchRun`: the stored one, or this process's if there is none."""
     refuse_outside(default, space)
     ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
     drawn = secrets.randbits(32) if seed is None else seed
@@ -44,7 +44,7 @@ def agree_on_plan(
             return described(make_plan(share, drawn), space)
         except InputError:
             if mu is None and rest.holders:
-                make_plan(budget, drawn)  # raises what is wrong with the settings, if it is they
+                make_plan(budget, drawn)  # raises if the settings are wrong
                 raise BudgetPlanned(rest.left, budget, rest.holders) from None
             raise
 
@@ -70,7 +70,7 @@ def agree_on_plan(
 
 
 def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> None:
-    """Refuse a default configuration that is no point of the search space, as far as that is known."""
+    """Refuse a default configuration outside the search space, as far as the space is known."""
     if default is not None and space is not None and (wrong := space.validation_error(default)):
         raise InputError(
             f"default= must have every searched parameter, within its range: {wrong}. Omit default= to compare with "
@@ -79,7 +79,7 @@ def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> No
 
 
 def _warn_if_planned(rest: Allowance, scope: str, mu: float) -> None:
-    """Say so if a new run takes what other runs count on. (1e-9: rounding in a sum of shares.)"""
+    """Warn if a new run uses budget that other runs have planned. (1e-9: rounding in a sum of shares.)"""
     if rest.holders and mu > rest.unplanned * (1 + 1e-9):
         names = ", ".join(map(repr, rest.holders))
         warnings.warn(
@@ -90,9 +90,9 @@ def _warn_if_planned(rest: Allowance, scope: str, mu: float) -> None:
 
 
 def _agree_on_people(privatizer: LossPrivatizer, scope: str) -> None:
-    """Fix the run's clipping range, people, precision and kind of noise in the ledger; others make another function.
+    """Fix the run's clipping range, people, precision and kind of noise in the ledger; refuse others.
 
-    The groups are not in the ledger: who belongs to whom may be private.
+    The groups are not in the ledger: which row belongs to whom may be private.
     """
     wanted = privatizer.describe()
     ledger = privatizer.ledger
@@ -119,12 +119,12 @@ def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
 
 
 def described(plan: RunPlan, space: Space | None) -> object:
-    """Return the plan with its space, as the ledger keeps it."""
+    """Return the plan with its space, in the ledger's form."""
     return json.loads(json.dumps({**plan.describe(), "space": None if space is None else space.describe()}))
 
 
 def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
-    """Say what differs, the trials and mu with their numbers."""
+    """Return the differences in words, with numbers for trials and mu."""
 
     def other(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
         return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
@@ -132,7 +132,7 @@ def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
     differences = {name: name for name in other(wanted, stored)}
     differences |= {name: f"{name} (it has {stored[name]:.6g})" for name in ("trials", "mu") if name in differences}
     if "settings" in differences:
-        # these are written in the space's code
+        # these refer to the space's coordinates
         of_space = {"d", "steps", "default"} if "space" in differences else set()
         names = [name for name in other(wanted["settings"], stored.get("settings", {})) if name not in of_space]
         differences["settings"] = f"settings ({', '.join(names)})"

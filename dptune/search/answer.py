@@ -1,6 +1,6 @@
-"""What a run recommends in the end, and what a model of all released values says about it.
+"""A run's recommendation, and the estimates of a model of all released values about it.
 
-The model is a function of released values: it costs nothing, and proves nothing.
+The model is a function of released values: it costs no budget and is no evidence.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.space import Space
 
 ReleasedValue = tuple[Mapping[str, Any], float, float]  # parameters, value, standard deviation of its noise
-EDGE = 0.01  # of a parameter's range, on its own scale
-FEWEST = 4  # values, below which there is nothing to fit
-MEMORY = 250  # values that the model uses: the newest
-MANY_SCALES = 100.0  # a positive parameter that spans more than this factor is seen on a log scale
+EDGE = 0.01  # share of a parameter's range, on its own scale
+FEWEST = 4  # least number of values for a fit
+MEMORY = 250  # number of newest values that the model uses
+MANY_SCALES = 100.0  # a positive parameter whose range exceeds this factor is fitted on a log scale
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a summary says about the run; all of it is public.
+    """The public facts about a run for a summary.
 
     Attributes:
-        made: how many of the planned trials are made, in words.
+        made: the number of completed and planned trials, in words.
         people: number of private people.
         loss: the recommended parameters' released mean loss; None without one.
-        left: a line on what is left of the ledger's budget.
-        resume: how a run that is not complete continues, as its front end's user knows it.
+        left: a line on the rest of the ledger's budget.
+        resume: how to resume an incomplete run in the user's front end.
     """
 
     made: str
@@ -44,20 +44,18 @@ class RunFacts:
 
 
 class Recommendation(dict[str, Any]):
-    """Recommended parameters: a dictionary, with what is known about them beside it.
+    """Recommended parameters: a dictionary with attributes about them.
 
     Attributes:
         defaults: the configuration that it is compared with: the user's, or the centre of the search space.
-        improvement: mean clipped loss at the defaults less that at the recommendation, as the run's final estimate
-            released it; None as long as there is none, or no ``default=``. Its 95% interval covers the noise.
-        hint: what a Gaussian process given all released values expects the improvement to be, for displays. Releases
-            are clipped, and it knows nothing of what clipping took away: no evidence, and never called "better".
-        at_edge: names of parameters at an end of their range: a wider range might be better.
-        reason: why there is no improvement, in a sentence; "" if there is one.
-        remedy: what to do to get one.
-        missing: what the run has still to release and how to resume it; "" if it is complete.
-        kept: whether the search has an answer, and it is the default configuration.
-        run: what the summary says about the run; None where there is none.
+        improvement: mean clipped loss at the defaults minus that at the recommendation, from the run's final estimate.
+        None before that, or without ``default=``. Its 95% interval covers the noise. hint: a Gaussian process's
+        expected improvement given all released values, for displays. It ignores the effect of clipping, so it is no
+        evidence, and is never called "better". at_edge: names of parameters at an end of their range: a wider range
+        might be better. reason: why there is no improvement, in a sentence; "" if there is one. remedy: how to get an
+        improvement. missing: remaining releases of the run and how to resume it; "" if it is complete. kept:
+        whether the search has an answer, and it is the default configuration. run: the summary's facts about the run,
+        or None.
     """
 
     def __init__(
@@ -82,19 +80,19 @@ class Recommendation(dict[str, Any]):
         self.reason, self.remedy, self.missing, self.kept, self.run = reason, remedy, missing, kept, run
 
     def renamed(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **changes: Any) -> Recommendation:
-        """Return the same with parameters and defaults as a front end's user knows them, and other facts."""
+        """Return a copy with a front end's parameters and defaults, and other facts."""
         mine = {name: value for name, value in vars(self).items() if name != "defaults"}
         return Recommendation(parameters, defaults=defaults, **{**mine, **changes})
 
     def resumed(self, how: str) -> Recommendation:
-        """Return the same, with how a run that is not complete continues."""
+        """Return a copy that states how to resume an incomplete run."""
         return self.renamed(self, self.defaults, run=None if self.run is None else replace(self.run, resume=how))
 
     @property
     def distinguishable(self) -> bool:
-        """Whether it was released that it is better: the interval lies above 0.
+        """Return whether the released interval lies above 0, so that the recommendation is better.
 
-        Of the mean of these people's clipped losses this is wrong in at most 2.5% of runs.
+        For the mean of these people's clipped losses, this is wrong in at most 2.5% of runs.
         """
         return self.improvement is not None and self.improvement.verdict == "better"
 
@@ -134,13 +132,13 @@ class Recommendation(dict[str, Any]):
 
 
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the numbers at an end of their range; of one with few values, an end is no news."""
+    """Return the numbers at an end of their range, without those with few values."""
     u = space.encode(parameters)  # (d,)
     ends = {name for name, x in zip(space, u, strict=True) if not EDGE <= x <= 1 - EDGE}
     return tuple(name for name, p in space.items() if name in ends and (p.cells is None or p.cells > 1 / EDGE))
 
 
-# ---- what a model of all released values says ------------------------------------------------------------------------
+# ---- a model of all released values ---------------------------------------------------------------------------------
 
 
 def best_of_values(
@@ -165,7 +163,7 @@ def best_of_values(
 def difference_of_values(
     space: Space, released: Sequence[ReleasedValue], x: Vector, y: Vector
 ) -> tuple[float, float] | None:
-    """Return what it says about the mean loss at x (d,) less that at y, and its standard deviation; None: too few."""
+    """Return the mean loss at x (d,) minus that at y, and its standard deviation; None with too few values."""
     inside = [one for one in released if space.contains(one[0])]
     if len(inside) < FEWEST:
         return None

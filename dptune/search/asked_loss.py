@@ -1,4 +1,4 @@
-"""The loss that people are asked for, as every front end agrees on it with the privatizer and the run's ledger."""
+"""The queried loss, on which front ends agree with the privatizer and the run's ledger."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dptune.ledger.ledger import PrivacyLedger
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy.privatizer import LossPrivatizer
 
-UNNAMED = "loss"  # of a function that returns losses
+UNNAMED = "loss"  # name for a function that returns losses
 _LOSS = "loss of the trials"  # a fact of a run in the ledger: the name of the loss
 
 
 @dataclass(frozen=True)
 class AskedLoss:
-    """The loss that people are asked for: its name, and the largest there is."""
+    """The queried loss: its name, and its largest value."""
 
     name: str
     most: float
@@ -26,7 +26,7 @@ class AskedLoss:
     def agreed(
         cls, loss: str | NamedLoss | None, privatizer: LossPrivatizer, warn: Callable[[str], object]
     ) -> AskedLoss:
-        """Return the loss, None of a function that returns losses; the privatizer takes the range that it has."""
+        """Return the loss, None for a function that returns losses; the privatizer adopts its range."""
         asked = cls(UNNAMED, math.inf) if loss is None else cls(as_loss(loss).name, as_loss(loss).most)
         if loss is not None and as_loss(loss).known_clip:
             privatizer.use_clip((0.0, asked.most))
@@ -35,7 +35,7 @@ class AskedLoss:
         return asked
 
     def refuse_other(self, ledger: PrivacyLedger, scope: str) -> None:
-        """Refuse a run whose trials were asked for another named loss."""
+        """Refuse a run whose trials used another named loss."""
         before = ledger.fact(scope, _LOSS)
         if self.name != UNNAMED and before not in (None, self.name):
             raise BudgetMismatch(
@@ -45,7 +45,7 @@ class AskedLoss:
             )
 
     def keep(self, ledger: PrivacyLedger, scope: str) -> None:
-        """Store the loss of a run that has begun, for good."""
+        """Store the loss of a run that has begun."""
         self.refuse_other(ledger, scope)
         if self.name != UNNAMED and ledger.fact(scope, _LOSS) is None:
             ledger.fix(scope, _LOSS, self.name)

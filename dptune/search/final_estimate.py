@@ -1,4 +1,4 @@
-"""The last release of a run: one estimate of what it recommends, and of how much better that is than the default.
+"""The last release of a run: the loss of its recommendation, and the improvement over the default.
 
 Guarantee: ``plan.final_mu``-GDP under replacing one person, by the Gaussian mechanism.
 """
@@ -37,11 +37,11 @@ class FinalEstimate:
 
     @property
     def charge(self) -> Charge | None:
-        """What the ledger has of it, or None."""
+        """Return the estimate's charge in the ledger, or None."""
         return self.privatizer.ledger.find(self.scope, FINAL)
 
     def recorded(self, parameters: Parameters) -> Estimate | None:
-        """Return what was released about these parameters, the recommended ones or the defaults; None: nothing."""
+        """Return the release about these parameters, the recommended ones or the defaults, or None."""
         made = self.charge
         if made is None or made.value is None:
             return None
@@ -61,12 +61,12 @@ class FinalEstimate:
         return as_stored({k: v for k, v in parameters.items() if self.space is None or k in self.space})
 
     def worse(self, parameters: Parameters) -> bool:
-        """Tell whether the release says that these parameters are worse than the defaults."""
+        """Return whether these parameters are worse than the defaults according to the release."""
         estimate = self.recorded(parameters)
         return estimate is not None and estimate.improvement is not None and estimate.improvement.verdict == "worse"
 
     def lacking(self) -> tuple[str, str]:
-        """Return why nothing is released about a recommendation and the default together, and what to do."""
+        """Return why recommendation and default were not released together, and what to do."""
         if not self.default:
             return "the run has no default=", "give the next run default=, the configuration that you use today."
         if self.plan.final_mu == 0:
@@ -78,7 +78,7 @@ class FinalEstimate:
         return "the final estimate is not made yet", remedy
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse, before a model is trained, an estimate that could not be paid or was made at other parameters."""
+        """Refuse, before training, an estimate that could not be charged or was made at other parameters."""
         if self.plan.final_mu == 0:
             raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
         if self.space is not None and (wrong := self.space.validation_error(parameters)):
@@ -96,7 +96,7 @@ class FinalEstimate:
             )
 
     def release(self, parameters: Parameters, losses: Losses | None, default: Losses | None) -> Estimate:
-        """Pay for it and release it, as :meth:`dptune.search.run.SearchRun.estimate` says."""
+        """Charge and release the estimate for :meth:`dptune.search.run.SearchRun.estimate`."""
         self.check(parameters)
         recorded = self.recorded(parameters)
         if recorded is None:
@@ -110,7 +110,7 @@ class FinalEstimate:
         return recorded
 
     def _names(self, parameters: Parameters) -> list[str]:
-        """Names of the points whose losses are released: of the parameters, and of the defaults if they are others."""
+        """Return the names of the released points: the parameters, and the defaults if they differ."""
         names = [point_name(self.scope, FINAL, parameters)]
         if self.default is not None and as_stored(self.default) != self._searched(parameters):
             names.append(point_name(self.scope, DEFAULT, self.default))
@@ -140,6 +140,6 @@ def point_name(scope: str, trial: str, parameters: Mapping[str, Value]) -> str:
 
 
 def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
-    """Return parameters as the JSON data that a ledger keeps of them."""
+    """Return parameters as JSON data for a ledger."""
     kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
     return kept

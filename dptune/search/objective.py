@@ -1,4 +1,4 @@
-"""A user's function and its loss, as every front end agrees on them with the privatizer and with the run's ledger."""
+"""A user's function and its loss, on which front ends agree with the privatizer and the run's ledger."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dptune.search.request import SearchRequest
 
 
 class ObjectiveOptions(TypedDict, total=False):
-    """What a user says of a function that a search calls.
+    """The user's options of a function that a search calls.
 
     Attributes:
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        data: with ``loss``: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them, once in
-            a process; if it fails, the trial fails before anything is trained or paid, and tells the error's type.
-        training: with ``loss``: "public": the function trains on public rows, so what it raises is an ordinary failure
-            of the trial, shown by the framework, and costs nothing. "private": it is hidden, counts as a failure, and
-            the ledger's statement names the run, also of a function that returns losses.
-        public: what the function reports by ``report_public(value, step)``, in words for the ledger's statement, as
-            "log loss on 300 public rows": you say that it depends on no private row. Pruners and schedulers then work
-            as usual. A trial that they stop is one of the planned trials, hands in no losses and costs nothing.
+        data: with ``loss``: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them once per
+        process. If it fails, the trial fails before training and charges, and reports the error's type. training: with
+        ``loss``, "public" means that the function trains on public rows: its errors are ordinary failures, which the
+        framework shows and which cost nothing. With "private", errors are hidden and count as failures, and the
+        ledger's statement names the run, also for a function that returns losses. public: the values of
+        ``report_public(value, step)`` in words for the ledger's statement, such as "log loss on 300 public rows": you
+        declare that they depend on no private row. Pruners and schedulers then work as usual. A trial that they stop is
+        one of the planned trials, submits no losses and costs nothing.
     """
 
     loss: str | NamedLoss | None
@@ -36,25 +36,25 @@ class ObjectiveOptions(TypedDict, total=False):
 
 
 def allows_unprotected(unprotected: object) -> bool:
-    """Whether values that no release paid for may be stored: ``unprotected="refuse"`` or ``"allow"``."""
+    """Return whether values without a release may be stored: ``unprotected="refuse"`` or ``"allow"``."""
     if unprotected not in ("refuse", "allow"):
         raise InputError(f'unprotected must be "refuse" or "allow"; got {shown(unprotected)}.')
     return unprotected == "allow"
 
 
 class Objective:
-    """A user's function that a run asks for losses.
+    """A user's function that a run calls for losses.
 
     Args:
         function: trial or configuration -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        request: of the run.
+        request: the run's request.
         warn: shows a public line.
         loss, data, training, public: see :class:`ObjectiveOptions`.
 
     Attributes:
         losses: the function, with per-example losses as its result.
-        loss: what they are.
-        public: what the user has declared public, in words.
+        loss: the queried loss.
+        public: the user's public declaration, in words.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Objective:
         self.loss = AskedLoss.agreed(loss, request.privatizer, warn)
 
     def declare(self, ledger: PrivacyLedger, scope: str) -> None:
-        """Keep for the ledger's statement what the user says about the function, before it may report anything."""
+        """Store the user's declarations for the ledger's statement, before the function may report anything."""
         if self.public is not None:
             ledger.declare_public(scope, self.public)
         if self._trains_in_private:

@@ -1,22 +1,22 @@
-"""The trials of one process that hand in no losses: those that failed, and those that were stopped before their end."""
+"""The trials of one process without losses: failed ones and stopped ones."""
 
 from __future__ import annotations
 
 from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
 
-FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
-MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
-FIRST_STOPPED = 30  # of a run: if none of them hands in losses, none will
+FIRST_TRIALS = 4  # least first trials of a run: if all fail, so will the others
+MOST_STOPPED = 100  # stopped trials in a row after which the method's region is not worth training
+FIRST_STOPPED = 30  # first trials of a run: if none has losses, none will
 
 
 class Outcomes:
-    """What became of a process's trials.
+    """The outcomes of a process's trials.
 
     Attributes:
         failures: number of trials that failed.
-        failed: points whose evaluation failed, until an answer has counted them.
-        stopped: trials in a row that handed in no losses; a front end may tell of one twice.
-        succeeded: whether any trial handed in losses.
+        failed: points whose evaluation failed, until an answer includes them.
+        stopped: trials in a row without losses; a front end may report one twice.
+        succeeded: whether any trial had losses.
     """
 
     def __init__(self, scope: str) -> None:
@@ -29,7 +29,7 @@ class Outcomes:
     def fail(self, point: str, *, begun: bool, batch: int) -> None:
         """Count a failure; raise TrialFailed or AllTrialsFailed if no trial of the run has succeeded.
 
-        ``begun``: whether anything was paid for the run. ``batch``: the number of trials in a round.
+        ``begun``: whether anything was charged for the run. ``batch``: the number of trials in a round.
         """
         self.failures += 1
         if self.succeeded or begun:

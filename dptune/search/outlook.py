@@ -1,6 +1,6 @@
-"""What to expect of a run before anything is trained: how large the noise is, in units of the loss.
+"""A forecast of a run before training: the noise in units of the loss.
 
-It is a function of public numbers, people, clip, budget and trials, and says nothing about the data. ::
+It depends only on public numbers (people, clip, budget and trials), not on the data. ::
 
     plan = CENTRED.plan(privatizer, space, mu=1.0, seed=0, trials=100)
     print(in_words(noises(plan, privatizer)))
@@ -19,11 +19,11 @@ from dptune.search.algorithms.method import PeopleFacts, PublicFacts, RunPlan
 from dptune.search.algorithms.values import VALUES
 from dptune.space import Float, Space
 
-Z_95 = 1.96  # standard deviations: a released difference above is told from 0, at 95%
-SHOWS = Z_95 + 1.645  # standard deviations: a true difference this large is told from 0 in 95% of runs
+Z_95 = 1.96  # standard deviations: a larger released difference is not 0, at 95%
+SHOWS = Z_95 + 1.645  # standard deviations: a true difference this large is detected in 95% of runs
 TWO_VALUES_DIFFER = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
-RESOLUTION_WARNING = 0.05  # of the clip's width: trials that must differ by more leave a search little to learn
-NOISE_WARNING = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
+RESOLUTION_WARNING = 0.05  # share of the clip's width: with a coarser resolution a search learns little
+NOISE_WARNING = 0.5  # share of a clipped vector's largest typical entry: more noise hides most of a round
 
 
 class Noise(NamedTuple):
@@ -49,7 +49,7 @@ def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise
         sigma = width / (people.n * plan.monitor_mu)
         apart = TWO_VALUES_DIFFER * sigma / width
         hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
-        alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
+        alone = plan.monitor_share + plan.final_share == 1  # a search that learns only from these
         lines.append(Noise("a trial's value", sigma, hides if alone and apart > RESOLUTION_WARNING else ""))
     for asked in plan.settings.statistics():
         sigma = 2 * asked.radius / (people.n * asked.mu)
@@ -68,7 +68,7 @@ def in_words(noises: Sequence[Noise]) -> str:
 
 
 def warning(noises: Sequence[Noise]) -> str:
-    """Return what to change where noise leaves little to learn; "" otherwise."""
+    """Return what to change if noise leaves little to learn; "" otherwise."""
     hidden = "; ".join(noise.hides for noise in noises if noise.hides)
     remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
     return f"{hidden}. {remedy}" if hidden else ""

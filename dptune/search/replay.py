@@ -1,10 +1,10 @@
-"""What the ledger says of a run: a fold over its charges, which are read when it begins, and then only what is new.
+"""A run's state from its ledger: a fold over the charges, read at the beginning and then incrementally.
 
 The ledger is a run's only memory. An algorithm's state follows from the answers in it, so a restart, a second process
-or a copy comes to the same state. Nothing here spends or reads a loss. ::
+or a copy reaches the same state. Nothing here charges or reads a loss. ::
 
     replay = Replay(CENTRED, privatizer, "svm", plan, space, default)
-    replay.sync()                    # reads what is new
+    replay.sync()                    # reads new charges
     replay.algorithm.ask(0)
 """
 
@@ -26,20 +26,20 @@ from dptune.search.answer import Recommendation, RunFacts, at_edge, best_of_valu
 from dptune.search.final_estimate import FINAL, FinalEstimate, Parameters
 from dptune.space import Space, Value
 
-VALUE = "value/"  # begins the keys of trials' values; all keys but these and FINAL are the algorithm's
+VALUE = "value/"  # prefix of the keys of trials' values; all keys but these and FINAL are the algorithm's
 
 
 class Replay:
-    """The charges of one scope, and what they say.
+    """The charges of one scope, and the state that follows from them.
 
     Attributes:
-        algorithm: in the state that the answers lead to.
+        algorithm: the algorithm after all answers.
         final: the run's final estimate.
-        asked: points of the present round that this process has asked for.
-        spent: by every run of the ledger.
-        private: whether all of them drew their noise unseeded.
-        begun: whether anything was paid for this run.
-        lost: rounds that are paid and have no answer.
+        asked: number of proposed points of the present round in this process.
+        spent: cost of every run of the ledger.
+        private: whether all their noise was unseeded.
+        begun: whether anything was charged for this run.
+        lost: rounds that are charged and have no answer.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Replay:
         self.private = True
         self.begun = False
         self.lost = 0
-        self._read = 0  # charges of the ledger up to here are known
-        self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
+        self._read = 0  # number of the last known charge of the ledger
+        self._answers: dict[int, Charge] = {}  # charges of the algorithm's queries, by their number
         self._values: dict[str, Charge] = {}  # charges of trials' values, by their key
         self._unanswered: set[int] = set()  # charges of all kinds without a recorded answer
 
     # ---- reading and learning ------------------------------------------------------------------------
 
     def sync(self, *, write: bool = False) -> bool:
-        """Learn what the ledger holds and this process does not know; return whether there was any such answer.
+        """Learn the ledger's new answers; return whether there were any.
 
-        A draw that this process could not record is recorded now. An answer that was recorded late changes what came
-        after it: then all are learned again, in their order. ``write`` makes sure that the ledger can be written.
+        A draw that this process could not record is recorded now. An answer that was recorded late changes later
+        states: then all are learned again, in their order. ``write`` makes sure that the ledger can be written.
         """
         news = self._privatizer.ledger.news(self._scope, after=self._read, again=self._unanswered, write=write)
         self.spent, self.private = news.spent, news.private
@@ -95,7 +95,7 @@ class Replay:
         return answer is None or (answer.value is None and charge.value is not None)
 
     def _learn(self, charge: Charge, *, own: bool) -> None:
-        """Learn one answer of the algorithm's questions, or that it is lost; ``own``: this process drew its noise."""
+        """Learn one answer to the algorithm's queries, or its loss; ``own``: this process drew its noise."""
         self._answers[charge.seq] = charge
         self.asked = 0
         before = self.algorithm.t
@@ -104,7 +104,7 @@ class Replay:
         self.lost += 0 if answer is not None else self.algorithm.t - before
 
     def paid(self, charge: Charge) -> None:
-        """Learn the answer to a question that this process has just asked."""
+        """Learn the answer to a query that this process has just made."""
         self.spent = self.spent.plus(charge.mu, charge.eta, charge.epsilon)
         self.begun = True
         self._learn(charge, own=True)
@@ -117,12 +117,12 @@ class Replay:
 
     @property
     def values(self) -> int:
-        """Number of trials whose own value is paid."""
+        """Return the number of trials whose own value is charged."""
         return len(self._values)
 
     @property
     def answered_values(self) -> int:
-        """Number of trials whose own value is recorded."""
+        """Return the number of trials whose own value is recorded."""
         return sum(charge.value is not None for charge in self._values.values())
 
     def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
@@ -130,11 +130,11 @@ class Replay:
         charges = self._values.values()
         return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in charges if c.value]
 
-    # ---- how far the run is --------------------------------------------------------------------------
+    # ---- progress ------------------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
-        """Whether the run has made all releases that it plans to make by itself, and their answers are recorded.
+        """Return whether the run's planned releases, except the final estimate, are made and recorded.
 
         A round whose answer was lost with its process is used up.
         """
@@ -142,11 +142,11 @@ class Replay:
 
     @property
     def values_left(self) -> int:
-        """Trials that may still have a value."""
+        """Return the number of trials that may still have a value."""
         return self._plan.trials + self._plan.spare - self.values
 
     def progress(self) -> dict[str, object]:
-        """Return how many rounds and values have their answers, and how many are paid and have lost theirs."""
+        """Return the numbers of rounds and values with answers, and of those whose answers are lost."""
         counts = self.algorithm.progress()
         unit = self.algorithm.unit
         if f"{unit}s_done" in counts:
@@ -156,7 +156,7 @@ class Replay:
         return {**counts, "complete": self.complete}
 
     def missing(self, *, outside: int, spent_by_others: bool) -> str:
-        """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
+        """Return the remaining releases and how to resume the run, in words; "" if it is complete."""
         if self.complete:
             return ""
         if self._space is None:
@@ -169,7 +169,7 @@ class Replay:
         return f"{self.rounds_made(outside)} {again}"
 
     def rounds_made(self, outside: int) -> str:
-        """Return how many rounds are made and why no more; ``outside`` trials were no points of the space."""
+        """Return how many rounds are made and why no more; ``outside`` trials were outside the space."""
         unit = self.algorithm.unit
         others = f", and {outside} of this process's trials were not" if outside else ""
         charged = "" if self._plan.monitor_mu > 0 else ", and nothing was charged for them"
@@ -194,11 +194,11 @@ class Replay:
 
     @property
     def knows(self) -> bool:
-        """Whether any answer of the ledger says where to look."""
+        """Return whether the ledger has an answer that guides the search."""
         return bool(self.released_values()) if self._space is None else self.algorithm.t > self.lost
 
     def answer(self, space: Space) -> dict[str, Value]:
-        """Return what the algorithm makes of the answers, or the user's default where they say that it is better."""
+        """Return the algorithm's recommendation, or the user's default if the answers favour it."""
         best = space.decode(self.algorithm.recommend())
         if self._default:
             x, y = space.encode(self._default), space.encode(best)
@@ -208,7 +208,7 @@ class Replay:
         return best
 
     def recommended(self, missing: str) -> Recommendation:
-        """Return the parameters to use, with what the releases say about them.
+        """Return the parameters to use, with the released facts about them.
 
         Raises:
             InputError: the method proposes nothing, and no value was released yet.
@@ -244,7 +244,7 @@ class Replay:
 
 
 def other_parameters(scope: str, trial: str) -> KeyConflict:
-    """Return the refusal of a trial that comes again at other parameters."""
+    """Return the error for a trial that is repeated at other parameters."""
     return KeyConflict(
         f"the trial {trial!r} of the run {scope!r} has a released value at other parameters; nothing was trained or "
         "spent. If the study was begun again, continue it from its storage (storage=, study_name=, "

@@ -1,4 +1,4 @@
-"""A search as its user asks for it, on the way to its run: what every front end needs."""
+"""A user's request for a search, which every front end turns into a run."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, warning
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 
-_ANY = Space({"x": Float(0, 1)})  # where the user's space is not known yet, settings are checked on this one
-LARGEST_SEED = 2**32 - 1  # of every generator a seed is given to
+_ANY = Space({"x": Float(0, 1)})  # checks settings while the user's space is unknown
+LARGEST_SEED = 2**32 - 1  # limit of every generator's seed
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What every front end needs of a user to begin a run.
+    """The user's settings with which every front end begins a run.
 
     Attributes:
-        mu: GDP budget of the run; None: what is neither spent nor planned by other runs when it begins.
-        seed: of the algorithm's own randomness; None: drawn when the run begins.
-        settings: of the method's planner, ``trials`` among them.
+        mu: GDP budget of the run; None for the budget that is neither spent nor planned when it begins.
+        seed: seed of the algorithm; None to draw one when the run begins.
+        settings: settings of the method's planner, such as ``trials``.
         default: the user's default configuration; it must have every searched parameter, within its range.
-        front_end: what the user called, for messages.
-        space: on which settings are checked at once; None: the user's is not known yet.
+        front_end: name of the function that the user called, for messages.
+        space: the user's space, on which settings are checked; None if it is not known yet.
     """
 
     method: Method
@@ -57,7 +57,7 @@ class SearchRequest:
 
     @property
     def ledger(self) -> PrivacyLedger:
-        """The ledger that pays."""
+        """Return the ledger that is charged."""
         return self.privatizer.ledger
 
     def plan(self, space: Space | None) -> RunPlan:
@@ -68,7 +68,7 @@ class SearchRequest:
             None if space is None or space.validation_error(own_default) else self._default_in(space)
         )  # else refused later
         people: PeopleFacts = self.privatizer
-        if not self.privatizer.knows_clip:  # the loss says it later; shares and trials do not depend on it
+        if not self.privatizer.knows_clip:  # the loss sets it later; shares and trials do not depend on it
             people = PublicFacts(self.privatizer.n, 1.0, share)
         return self.method.plan(people, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
 
@@ -78,7 +78,7 @@ class SearchRequest:
         return self.plan(space).trials if stored is None else int(stored["trials"])
 
     def begun(self, scope: str) -> bool:
-        """Tell whether the ledger has a run of that name."""
+        """Return whether the ledger has a run of that name."""
         return stored_plan(self.ledger, scope) is not None
 
     def stored_space(self, scope: str) -> Space | None:
@@ -86,11 +86,11 @@ class SearchRequest:
         return stored_space(self.ledger, scope)
 
     def check_start(self, scope: str) -> None:
-        """Refuse, before a model is trained, a run that could not begin: the ledger has not ``mu`` left, or nothing."""
+        """Refuse, before training, a run that the ledger's remaining budget does not allow."""
         check_start(self.ledger, scope, self.mu, choice_share=0.0)
 
     def begin(self, scope: str, space: Space | None) -> SearchRun:
-        """Begin the run, or continue it from the ledger; raises as :class:`SearchRun`."""
+        """Begin the run, or resume it from the ledger; raise the errors of :class:`SearchRun`."""
         return SearchRun(
             self.method,
             self.privatizer,
@@ -103,14 +103,14 @@ class SearchRequest:
         )
 
     def _default_in(self, space: Space | None) -> dict[str, Any] | None:
-        """The searched part of the default configuration."""
+        """Return the searched part of the default configuration."""
         if space is None or self.default is None:
             return None if self.default is None else dict(self.default)
         refuse_outside(self.default, space)
         return {name: self.default[name] for name in space}
 
     def announcement(self, run: SearchRun) -> str:
-        """Return five lines: what the run will do, what it spends and shows, what a person risks, how to resume it."""
+        """Return five lines: the run's plan, its spending, what it can show, a person's risk, and how to resume."""
         plan = run.plan
         share = share_in_words(self.ledger.budget, self.ledger.filter_for(run.scope).limits, plan.mu)
         planned = f"Plan: the run {run.scope!r} makes {plan.trials} trials"
@@ -128,7 +128,7 @@ class SearchRequest:
         return "\n".join(line for line in lines if line)
 
     def _worth(self, plan: RunPlan, planned: Sequence[Noise]) -> str:
-        """Say which improvement the run can show."""
+        """Return in words which improvement the run can show."""
         if self.default is None or plan.final_mu == 0:
             return "" if self.default is not None else "Shows: no comparison, as default= is not given."
         shows = SHOWS * math.sqrt(2) * planned[-1].sigma  # the difference of two released levels
@@ -138,5 +138,5 @@ class SearchRequest:
         )
 
     def warning(self, run: SearchRun) -> str:
-        """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
+        """Return why public numbers predict a weak run, and what to change; "" if they do not."""
         return warning(noises(run.plan, self.privatizer))

@@ -1,4 +1,4 @@
-"""One run in one scope of a ledger: ask for points, collect losses, ask the method's questions, learn the answers.
+"""One run in one scope of a ledger: propose points, collect losses, make the method's queries, learn the answers.
 
 Example::
 
@@ -9,12 +9,12 @@ Example::
         run.finish(name, parameters, losses(parameters))  # per-example losses (rows,)
     run.recommend()
 
-There is one run for every method. The algorithm is public and knows neither losses nor ledger; the run carries its
-questions to the privatizer. The ledger is the only memory (:mod:`dptune.search.replay`). Nobody waits: the process that
-has enough points of its own asks. A trial that fails or never returns delays its own process's question by one trial.
+The run is the same for every method. The algorithm is public and knows neither losses nor ledger; the run sends its
+queries to the privatizer. The ledger is the only memory (:mod:`dptune.search.replay`). No process waits: the first with
+enough points makes the query. A trial that fails or never returns delays its own process's query by one trial.
 
-Guarantee: what leaves a run is a function of its releases; each is paid in the ledger before losses are read for it.
-That a trial failed is public; why is not, where it may depend on private data.
+Guarantee: all outputs of a run are functions of its releases; the ledger is charged for each before losses are read.
+The failure of a trial is public; its cause is not if it may depend on private data.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class SearchRun:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
+        """Begin with the ledger's state, also in a copy, which has none of this process's losses."""
         self.ledger = self.privatizer.ledger
         self.lock = ForkSafeLock()
         self._replay = Replay(self.method, self.privatizer, self.scope, self.plan, self.space, self.default)
-        self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
-        self._outside = 0  # trials of this process that were no points of the space
+        self._values: dict[str, float] = {}  # trial of this process -> its returned value
+        self._outside = 0  # number of this process's trials outside the space
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._outcomes = Outcomes(self.scope)
-        self._spent_by_others = False  # whether other runs have spent the budget of a question
+        self._spent_by_others = False  # whether other runs have spent the budget of a query
         self._replay.sync()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class SearchRun:
 
     @property
     def algorithm(self) -> Rounds:
-        """The method's algorithm, in the state that the ledger's answers lead to."""
+        """Return the method's algorithm, in the state that the ledger's answers lead to."""
         return self._replay.algorithm
 
     # ---- before a model is trained ------------------------------------------------------------------
@@ -147,11 +147,11 @@ class SearchRun:
                     "function that has changed."
                 )
                 raise PlanComplete(over if self.complete else f"{over} {self._replay.rounds_made(self._outside)}")
-            # of the round: its other trials' values, as many as are left, and its questions
+            # price of the round: its remaining trials' values, and its queries
             values = max(min(self.algorithm.missing(), self._replay.values_left), 1)
             price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
             if price > 0 and not self.ledger.filter.admits(self._replay.spent, price):
-                self.ledger.check(price)  # refuses it, unless the budget was raised
+                self.ledger.check(price)  # raises, unless the budget was raised
 
     # ---- after a model is trained -------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class SearchRun:
     # ---- points and questions --------------------------------------------------------------------------
 
     def _add(self, point: str, parameters: Mapping[str, Value]) -> None:
-        """Tell the algorithm of a point whose losses are in, and ask what can be asked."""
+        """Give the algorithm a point with losses, and make all possible queries."""
         self._held[point] = None
         self._replay.sync()
         if self.space is not None and self.space.contains(parameters):
@@ -242,19 +242,19 @@ class SearchRun:
             self._ask_questions()
 
     def _ask_questions(self) -> None:
-        """Ask what this process has the points for, and forget the points that no later question needs."""
+        """Make the queries for which this process has the points, and forget points that are no longer needed."""
         self._spent_by_others = False
         while (asked := self.algorithm.question()) is not None:
-            # A failed trial that has a value of its own was counted there.
+            # A failed trial with its own value was counted there.
             failed = set() if self.plan.monitor_mu > 0 else self._outcomes.failed.intersection(asked.query.points)
             note = {**asked.note, **({"failed": len(failed)} if failed else {})}
             before = self.algorithm.t
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
-            except KeyConflict:  # another process was first: its answer is learned
+            except KeyConflict:  # another process was first: learn its answer
                 if not self._replay.sync() or self.algorithm.t > before:
-                    break  # our points stay for the next round
-            except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
+                    break  # keep our points for the next round
+            except BudgetExhausted:  # other runs spent the budget; the present trial is still complete
                 self._spent_by_others = True
                 break
             else:
@@ -291,7 +291,7 @@ class SearchRun:
     def _most(self, parameters: Mapping[str, Value]) -> float:
         """Return an upper estimate of the mean loss at these parameters, from released values; inf without one.
 
-        The algorithm knows only how far the loss is above the centre's, which is at most the clip's upper end.
+        The algorithm knows only the excess over the loss at the centre, which is at most the clip's upper end.
         """
         if self.space is None:
             return math.inf
@@ -363,21 +363,21 @@ class SearchRun:
         charge = self.ledger.find(self.scope, VALUE + trial)
         return charge is not None and charge.value == (value,)
 
-    # ---- how far it is -------------------------------------------------------------------------------
+    # ---- progress ------------------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
-        """Whether the run has made all releases that it plans to make by itself."""
+        """Return whether the run's planned releases, except the final estimate, are made."""
         return self._replay.complete
 
     @property
     def values(self) -> int:
-        """Number of trials whose own value is paid."""
+        """Return the number of trials whose own value is paid."""
         return self._replay.values
 
     @property
     def used_up(self) -> bool:
-        """Whether no trial is left to be paid."""
+        """Return whether all trials are charged."""
         return self.complete or self._replay.values_left <= 0
 
     def progress(self) -> dict[str, object]:

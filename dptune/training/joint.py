@@ -177,7 +177,7 @@ def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delt
 
 
 def _released(exposures: Sequence[Limits | Divisions], delta: float) -> tuple[Curve, str, str]:
-    """What tuning ledgers of the same people promise together, under replacing one."""
+    """Return the joint promise of tuning ledgers of the same people, under replacing one."""
     whole = _merge(each for exposure in exposures for each in exposure.profiles())
     match whole:
         case [Gaussian(mu)]:

@@ -70,7 +70,7 @@ def _hand_in(server: FTSServer, reply: Message, t: int) -> None:
 
 
 def _only_array(record: ArrayRecord) -> Any:
-    """The array of a record that holds a single one, or None."""
+    """Return the array of a record that holds a single one, or None."""
     try:
         (array,) = record.values()
         return array.numpy()

@@ -247,7 +247,7 @@ def ranked(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def _breaks_a_constraint(trial: FrozenTrial) -> bool:
-    """Whether a value of ``constraints_func``, or of Optuna 5's ``trial.set_constraint``, is above 0."""
+    """Return whether a value of ``constraints_func``, or of Optuna 5's ``trial.set_constraint``, is above 0."""
     stored = trial.system_attrs
     values = [value for name, value in stored.items() if name.startswith(CONSTRAINTS + ":")]
     return any(value > 0 for value in (*(stored.get(CONSTRAINTS) or ()), *values))

@@ -251,7 +251,7 @@ class PrivateObjective(PrivateFunction):
 
     @property
     def n_trials(self) -> int:
-        """Number of trials of a complete run: pass it to ``study.optimize``."""
+        """Return the number of trials of a complete run: pass it to ``study.optimize``."""
         for run in self._runs.known.values():
             return run.plan.trials
         return self._runs.request.plan(None).trials

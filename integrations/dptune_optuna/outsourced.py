@@ -56,7 +56,7 @@ class POGPUCBSampler(SpaceSampler):
 
     @property
     def direction(self) -> str:
-        """The direction that a study must have."""
+        """Return the direction that a study must have."""
         return "maximize" if self._table.facts.maximise else "minimize"
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:

@@ -94,7 +94,7 @@ class ShieldedTrial:
         raise self._public_error
 
     def __reduce__(self) -> tuple[type[FixedTrial], tuple[dict[str, Any], int]]:
-        """A pickle or a copy, such as that of a model that holds its callbacks, has the parameters only."""
+        """Return parameters only, for pickles and copies, such as of a model that holds its callbacks."""
         return FixedTrial, (dict(self.params), self.number)
 
 

@@ -39,7 +39,7 @@ class Actor:
 
     @cached_property
     def served(self) -> Any:
-        """The object, made when it is first asked: what its class refuses is an answer."""
+        """Return the object, made when it is first asked: what its class refuses is an answer."""
         return self._kind(*self._args)
 
     def call(self, method: str, *args: Any, **further: Any) -> Any:

@@ -100,7 +100,7 @@ class Collector:
             )
 
     def _known(self, ask: ReplyRequest) -> float | None:
-        """The trial's reply: as logged, or from the ledger, if the collector died between the two."""
+        """Return the trial's reply: as logged, or from the ledger, if the collector died between the two."""
         self._agree(ask)
         entry = self._log.find(ask.trial)
         if entry is None:

@@ -92,7 +92,7 @@ class TrialLog:
 
     @property
     def mode(self) -> str | None:
-        """Whether small ("min") or large ("max") values are good; None before the run has begun."""
+        """Return whether small ("min") or large ("max") values are good; None before the run has begun."""
         mode: str | None = self.fact("mode")
         return mode
 

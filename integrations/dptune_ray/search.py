@@ -117,7 +117,7 @@ class SpaceSearch(RunSearch):
 
     @property
     def vault(self) -> VaultClient:
-        """The vault, which is started on this node if it does not run, or runs no more."""
+        """Return the vault, which is started on this node if it does not run, or runs no more."""
         if self._handle is None or not self._client.runs():
             self._begin()
         return self._client
@@ -214,7 +214,7 @@ class SpaceSearch(RunSearch):
 
     @property
     def n_trials(self) -> int:
-        """Number of trials of a complete run: the Tuner's ``num_samples``.
+        """Return the number of trials of a complete run: the Tuner's ``num_samples``.
 
         -1 is fine too: the run ends when its plan is complete.
 

@@ -78,7 +78,7 @@ def _is_placeholder(value: Any) -> bool:
 
 
 def _anywhere(value: Any, matches: Callable[[Any], bool]) -> bool:
-    """Whether a value is what is looked for, or holds it in dicts and lists."""
+    """Return whether a value is what is looked for, or holds it in dicts and lists."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, _LISTS) else ()
     return matches(value) or any(_anywhere(one, matches) for one in inner)
 

@@ -281,7 +281,7 @@ class Vault:
         return taken
 
     def _joined(self, upload: str, name: str, rows: int | None) -> Losses | None:
-        """The losses (rows,), or None until all of them have arrived."""
+        """Return the losses (rows,), or None until all of them have arrived."""
         one = self._trials[name]
         if rows is None or one.upload != upload:
             return None  # another process of the trial may be handing over: its upload stays
@@ -295,7 +295,7 @@ class Vault:
         self._trials[trial] = Trial(stage, answer=self._trials[trial].answer)
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
-        """A trial's own release is in the ledger; an estimate from other releases is fixed there when told."""
+        """Return a trial's own release is in the ledger; an estimate from other releases is fixed there when told."""
         shown = self.definition.level(value)
         if self._own:
             charge = self._run.charge_of(trial)

@@ -173,7 +173,7 @@ def made_trainable(
 
 
 def _reports_itself(function: Function, code: Any) -> bool:
-    """Whether ``tune.report`` stands in the function itself, as an attribute or imported by name."""
+    """Return whether ``tune.report`` stands in the function itself, as an attribute or imported by name."""
     imported = function.__globals__.get("report") is tune.report and "report" in code.co_names
     names = [instruction.argval for instruction in dis.get_instructions(code)]
     return imported or ("tune", "report") in pairwise(names)

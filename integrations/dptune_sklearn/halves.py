@@ -140,7 +140,7 @@ def _is_odd(answer: Any) -> bool:
 
 
 def _column(y: Any) -> Any:
-    """Answers as a vector, where they are one column; a warning as scikit-learn's, by their shape."""
+    """Return answers as a vector, where they are one column; a warning as scikit-learn's, by their shape."""
     if not (hasattr(y, "shape") and np.shape(y)[1:] == (1,)):
         return y
     warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=5)

@@ -49,12 +49,12 @@ class WrappedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def classes_(self) -> Any:
-        """Labels of the fitted estimator."""
+        """Return labels of the fitted estimator."""
         return self._fitted.classes_
 
     @property
     def n_features_in_(self) -> int:
-        """Number of columns that the estimator was fitted on."""
+        """Return the number of columns that the estimator was fitted on."""
         return int(self._fitted.n_features_in_)
 
     predict = _passed_on("predict", "Predict with the fitted estimator.")
@@ -65,7 +65,7 @@ class WrappedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
-        """The fitted estimator's own score, without noise: of rows that are not private."""
+        """Return the fitted estimator's own score, without noise: of rows that are not private."""
         return float(self._fitted.score(X, y))
 
     def __sklearn_tags__(self) -> Any:

@@ -50,7 +50,7 @@ class BinaryTable:
 
     @cached_property
     def cells(self) -> Cells:
-        """The counts (2 B,) on their known sum; not cut at 0."""
+        """Return the counts (2 B,) on their known sum; not cut at 0."""
         return Cells.of(self.released.ravel(), self.noise, self.total)
 
     @cached_property
@@ -59,7 +59,7 @@ class BinaryTable:
 
     @cached_property
     def table(self) -> Matrix:
-        """The counts (2, B), moved to the nearest table without negative entries and with the same sum."""
+        """Return the counts (2, B), moved to the nearest table without negative entries and with the same sum."""
         return nonnegative(self.cells.counts, float(self.cells.counts.sum())).reshape(2, -1)
 
     # ---- decisions -------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class BinaryTable:
 
     @property
     def confusion_matrix(self) -> Matrix:
-        """[[tn, fp], [fn, tp]] at the model's threshold, in people, none below 0."""
+        """Return [[tn, fp], [fn, tp]] at the model's threshold, in people, none below 0."""
         return self.decisions.confusion_matrix
 
     # ---- area under the ROC curve ----------------------------------------------------------------
@@ -103,7 +103,7 @@ class BinaryTable:
         return np.asarray(np.einsum("bi,bij,bj->b", q1, self.bins.behind, q0) - 0.5)
 
     def area(self) -> float:
-        """The area under the ROC curve alone, without intervals; NaN if the noise hides a class."""
+        """Return the area under the ROC curve alone, without intervals; NaN if the noise hides a class."""
         numerator, pairs = self._area()
         return min(max(numerator / pairs, 0.0), 1.0) if pairs > 0 else math.nan
 
@@ -281,7 +281,7 @@ class BinaryTable:
 
 
 def _order(B: int) -> Matrix:
-    """(B, B): how often a positive of the first bin is above a negative of the second."""
+    """Return (B, B): how often a positive of the first bin is above a negative of the second."""
     return np.tri(B, k=-1) + np.eye(B) / 2
 
 

@@ -41,12 +41,12 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """B."""
+        """Return B."""
         return len(self.edges) + 1
 
     @property
     def cut(self) -> int:
-        """The first bin whose people are predicted positive."""
+        """Return the first bin whose people are predicted positive."""
         return int(np.searchsorted(self.edges, self.threshold, side="left")) + 1
 
     def of(self, scores: Vector) -> Indices:
@@ -56,7 +56,7 @@ class Bins:
 
     @cached_property
     def strategy(self) -> Matrix:
-        """(4 + 2 B, 2 B), of counts of (class, bin): sqrt(w) times the four counts of (class, decision), then
+        """Return (4 + 2 B, 2 B), of counts of (class, bin): sqrt(w) times the four counts of (class, decision), then
         sqrt(1 - w) times the counts themselves.
 
         Two columns are sqrt(2) apart at most, as of the counts alone: the first part costs no noise of its own.
@@ -87,7 +87,7 @@ class Bins:
 
     @cached_property
     def behind(self) -> Array:
-        """(B, 16, 16): 1 where the second point of a bin has the smaller score, 1/2 where both are equal."""
+        """Return (B, 16, 16): 1 where the second point of a bin has the smaller score, 1/2 where both are equal."""
         points = np.asarray(self.points)
         first = points[:, :, None]
         second = points[:, None, :]

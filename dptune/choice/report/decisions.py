@@ -26,7 +26,7 @@ class Decisions:
 
     @property
     def _forms(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """tn, fp, fn, tp as sums of cells."""
+        """Return tn, fp, fn, tp as sums of cells."""
         none = np.zeros_like(self.above)
         below = 1 - self.above
         return (
@@ -89,7 +89,7 @@ class Decisions:
 
     @property
     def f1_score(self) -> Metric:
-        """2 tp / (2 tp + fp + fn), which rises with tp / (tp + fp + fn)."""
+        """Return 2 tp / (2 tp + fp + fn), which rises with tp / (tp + fp + fn)."""
         _, fp, fn, tp = self._forms
         return self.cells.share("f1_score", tp, tp + fp + fn).mapped(lambda j: 2 * j / (1 + j))
 

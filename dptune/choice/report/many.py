@@ -33,7 +33,7 @@ class Confusion:
 
     @cached_property
     def cells(self) -> Cells:
-        """The counts (k k,) on their known sum; not cut at 0."""
+        """Return the counts (k k,) on their known sum; not cut at 0."""
         return Cells.of(self.released, self.noise, self.total)
 
     @property

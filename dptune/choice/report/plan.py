@@ -95,12 +95,12 @@ class ReportPlan:
 
     @property
     def two_classes(self) -> bool:
-        """Whether it is one table of (true class, score bin)."""
+        """Return whether it is one table of (true class, score bin)."""
         return self.positive is not None
 
     @property
     def groups(self) -> int:
-        """Number of subgroups; 1 if there are none."""
+        """Return the number of subgroups; 1 if there are none."""
         return 1 if self.by is None else len(self.by.levels)
 
     @property
@@ -152,7 +152,7 @@ class ReportPlan:
 
 
 def _with_unknown(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The block, and a count of people whose cell is unknown."""
+    """Return the block, and a count of people whose cell is unknown."""
     padded = np.pad(block, ((0, 1), (0, 1)))
     padded[-1, -1] = 1.0
     return padded

@@ -94,7 +94,7 @@ class Ranges:
 
     @property
     def cells_of_a_group(self) -> tuple[int, int, int]:
-        """Number of cells of each block that one group of people has."""
+        """Return the number of cells of each block that one group of people has."""
         return _FINE + 1, _FINE, (len(self.predictions) + 1) * (len(self.residuals) + 1)
 
     def blocks(self, groups: int | None) -> tuple[Matrix, Matrix, Matrix]:
@@ -137,7 +137,7 @@ class Ranges:
 
 
 def _of_groups(groups: int, block: Matrix) -> Matrix:
-    """The block once for each group, and a column of zeros for people of none."""
+    """Return the block once for each group, and a column of zeros for people of none."""
     return np.pad(np.kron(np.eye(groups), block), ((0, 0), (0, 1)))
 
 
@@ -240,7 +240,7 @@ class Residuals:
 
     @property
     def r2_score(self) -> Metric:
-        """1 - mean squared error / variance of the answers."""
+        """Return 1 - mean squared error / variance of the answers."""
         n = self.people
         s2 = self.sigma**2
         of_people = self._of_people

@@ -99,12 +99,12 @@ class Report:
 
     @property
     def n(self) -> int:
-        """Number of people; public."""
+        """Return the number of people; public."""
         return self.plan.n
 
     @property
     def mu(self) -> float:
-        """GDP price."""
+        """Return the GDP price."""
         return self.plan.mu
 
     def notes(self) -> list[str]:

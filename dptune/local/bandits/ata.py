@@ -38,7 +38,7 @@ class LDPATA(NystroemBandit):
         self._play(point)
 
     def truncation(self, m: int) -> float:
-        """b_t for a dictionary of m points."""
+        """Return b_t for a dictionary of m points."""
         v = self.settings.replies.second_moment
         return math.sqrt(v / math.log(4 * max(m, 1) * self.T / self.settings.delta))
 

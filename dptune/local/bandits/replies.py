@@ -62,15 +62,15 @@ class LaplaceReplies(Checked):
 
     @property
     def second_moment(self) -> float:
-        """B^2 + R^2 + 2 L^2."""
+        """Return B^2 + R^2 + 2 L^2."""
         return self.B**2 + self.R**2 + 2 * self.L**2
 
     def truncation(self, t: int) -> float:
-        """b_t = B + R + L ln t: exceeded with probability at most 1/t."""
+        """Return b_t = B + R + L ln t: exceeded with probability at most 1/t."""
         return self.B + self.R + self.L * math.log(t)
 
     def bias(self, t: int) -> float:
-        """v (ln t + 1) >= sum_s v/s, by Cauchy-Schwarz; 0 for t = 0, where the paper has ln 0."""
+        """Return v (ln t + 1) >= sum_s v/s, by Cauchy-Schwarz; 0 for t = 0, where the paper has ln 0."""
         return self.second_moment * (math.log(t) + 1) if t else 0.0
 
 
@@ -89,15 +89,15 @@ class HybridReplies(Checked):
 
     @property
     def second_moment(self) -> float:
-        """B^2 + R^2 + V (B + R)^2."""
+        """Return B^2 + R^2 + V (B + R)^2."""
         return self.B**2 + self.R**2 + largest_variance(self.epsilon) * (self.B + self.R) ** 2
 
     def truncation(self, t: int) -> float:
-        """The largest reply there is."""
+        """Return the largest reply there is."""
         return (self.B + self.R) * largest_reply(self.epsilon)
 
     def bias(self, t: int) -> float:
-        """0: nothing is cut."""
+        """Return 0: nothing is cut."""
         return 0.0
 
 

@@ -95,7 +95,7 @@ class LDPRun:
             return self._named(curator.ask(key for key in keys if key is not None))
 
     def recommend(self) -> dict[str, Value]:
-        """The tried candidate with the largest posterior mean (smallest, to minimise)."""
+        """Return the tried candidate with the largest posterior mean (smallest, to minimise)."""
         with self._lock, self._newest() as curator:
             return self._named(curator.recommend())
 
@@ -107,7 +107,7 @@ class LDPRun:
 
     @property
     def bandit(self) -> LocalBandit:
-        """A copy of the algorithm after all replies, to look at its posterior."""
+        """Return a copy of the algorithm after all replies, to look at its posterior."""
         with self._lock, self._newest() as curator:
             return curator.bandit.copy()
 

@@ -64,7 +64,7 @@ class LDPTGP(LocalBandit):
         return self._mean, np.sqrt(np.maximum(self._variance, 0.0))
 
     def variance_after(self, plays: IntArray) -> FloatArray:
-        """diag of C - C_P (C_PP + lambda N^-1)^-1 C_P^T, (M,), for the plays N at P."""
+        """Return diag of C - C_P (C_PP + lambda N^-1)^-1 C_P^T, (M,), for the plays N at P."""
         self._catch_up()
         at = np.flatnonzero(plays)  # (P,)
         C = self._C[:, at]  # (M, P)
@@ -79,7 +79,7 @@ class LDPTGP(LocalBandit):
 
     @property
     def gamma(self) -> float:
-        """Information gain gamma_t of the points played, in nats."""
+        """Return the information gain gamma_t of the points played, in nats."""
         self._catch_up()
         return self._gamma
 

@@ -1,10 +1,10 @@
-"""Centred joint releases: a private search for numbers that asks for differences only.
+"""Centred joint releases: a private search over numbers that queries differences only.
 
     lambda       population: new points of a generation          G    number of generations
-    r            references: the best earlier points, asked again in every generation
+    r            references: the best earlier points, queried in every generation
     L_i (m,)     a person's losses at the m = lambda + r points of a generation
     H = I - 11^T/m, (m, m)        the centring matrix
-    H L_i        a person's losses minus their own mean over the generation: everybody's level drops out
+    H L_i        a person's losses minus their own mean over the generation: individual levels cancel
     C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
     kappa        saturation: at first, before centring, each person's losses are cut at their median + kappa C / sqrt(m)
     mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
@@ -12,19 +12,19 @@
 
 One generation:
 
-1. propose lambda points: each proposal is the best one, of many candidates of CMA-ES, under a function drawn from the
-   surrogate's posterior given all released values;
-2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
-   converges people agree, C shrinks, and so does the noise;
-3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
-   whose evaluation failed counts, for each person, as their mean over the other points plus C / sqrt(m);
-4. fit the surrogate (:mod:`dptune.search.gp.grouped`) to all released values, with their known noise: what earlier
-   generations said takes noise away. CMA-ES is told its means.
+1. Propose lambda points: each is the best of many candidates of CMA-ES, under a function drawn from the surrogate's
+   posterior given all released values.
+2. Release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)). As the search
+   converges people agree, so C and the noise shrink.
+3. Release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points.
+   A failed point counts, for each person, as their mean over the other points plus C / sqrt(m).
+4. Fit the surrogate (:mod:`dptune.search.gp.grouped`) to all released values, with their known noise: earlier
+   generations reduce the noise. CMA-ES learns the surrogate's means.
 
-The references tie the generations together: each is known up to a constant of its own only. Their losses are with
-the curator anyway, so they cost no trial.
+The references connect the generations, each of which is known only up to its own constant. The curator already has
+their losses, so they cost no trial.
 
-The first points come from CMA-ES's first distribution, until what was released tells points apart. CMA-ES begins at the
+The first points come from CMA-ES's first distribution, until the releases distinguish points. CMA-ES begins at the
 weighted mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
 
 CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
@@ -47,15 +47,15 @@ from dptune.search.algorithms.centred_settings import CentredSettings
 from dptune.search.algorithms.rounds import Rounds
 from dptune.search.gp.grouped import Group, GroupedRegression
 
-SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
-PROPOSALS = 4  # proposals made at once, in generations
-EVIDENCE = 12.0  # nats by which the surrogate must fit better than a constant, for CMA-ES to begin before it has to
-RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
+SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two queries
+PROPOSALS = 4  # generations of proposals drawn at once
+EVIDENCE = 12.0  # nats by which the surrogate must beat a constant, for CMA-ES to begin early
+RESAMPLINGS = 3  # redraws of a candidate outside the cube before clipping: many optima lie on the boundary
 
 
 @dataclass(frozen=True)
 class Generation:
-    """What is public about one generation, once it is released."""
+    """The public results of one released generation."""
 
     points: Matrix  # (m, d), the new ones first
     new: int
@@ -64,21 +64,21 @@ class Generation:
     radius: float  # C
 
     def note(self) -> dict[str, object]:
-        """Return what a ledger keeps beside the values, as plain JSON data."""
+        """Return the ledger's note on the values, as plain JSON data."""
         return {"points": self.points.tolist(), "new": self.new, "radius": self.radius}
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any], values: Vector, sigma: float) -> Generation:
-        """Return the generation that a ledger kept."""
+        """Return the generation of a ledger's note."""
         return cls(np.array(note["points"]), int(note["new"]), np.array(values), sigma, float(note["radius"]))
 
 
 class Centred(Rounds):
-    """The algorithm; holds public data only.
+    """The algorithm; it holds public data only.
 
-    One generation: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each; have its two questions answered,
-    the share of unclipped people and the centred mean, and ``learn`` each answer. Points of one's own are welcome, and
-    what is never observed is missed by nobody: another proposal takes its place.
+    In a generation, ``ask`` for ``missing()`` points, evaluate and ``observe`` each. Then release its two queries, the
+    share of unclipped people and the centred mean, and ``learn`` each answer. Other points are allowed, and another
+    proposal replaces one that is never observed.
     """
 
     unit = "generation"
@@ -89,21 +89,21 @@ class Centred(Rounds):
         self.radius = settings.radius  # C
         self.generations: list[Generation] = []
         self.surrogate = GroupedRegression(settings.d)  # f ~ GP, values of a generation = f(points) + constant + noise
-        self._followed = 0  # generations whose share of unclipped people is released
-        self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
-        self._first_slot = 0  # of this generation that was asked for
+        self._followed = 0  # number of generations whose share of unclipped people is released
+        self._proposed: dict[int, Matrix] = {}  # proposals of this generation, each (PROPOSALS lambda, d)
+        self._first_slot = 0  # first slot of this generation
         self.means: list[Vector] = [np.full(settings.d, 0.5)]  # M of each generation
         self.cma = _engine(settings, self.means[0])
         self.explores = settings.tuning.explored > 0
 
     @property
     def rounds(self) -> int:
-        """G."""
+        """Return G, the number of generations."""
         return int(self.settings.generations)
 
     @property
     def batch(self) -> int:
-        """lambda."""
+        """Return lambda, the population."""
         return int(self.settings.population)
 
     # ---- 1. propose --------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Centred(Rounds):
     def ask(self, slot: int) -> Vector:
         """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,).
 
-        Where trials are pruned a generation may need many: after 4 lambda of them others are drawn.
+        With pruned trials a generation may need many: after every 4 lambda, new ones are drawn.
         """
         s = self.settings
         if slot == 0 and self.t == 0 and s.default is not None:
@@ -136,7 +136,7 @@ class Centred(Rounds):
         return self._best_under_drawn_functions(X, rng, spread=1.0 if self.explores else tuning.spread)
 
     def _best_under_drawn_functions(self, candidates: Matrix, rng: np.random.Generator, spread: float) -> Matrix:
-        """Of the candidates (k, d) the best under each of PROPOSALS lambda functions f_j, each point once.
+        """Return the best candidate (k, d) under each of PROPOSALS lambda functions f_j, each point once.
 
         f_j ~ N(E f, spread^2 Cov f | all released values): Thompson sampling with spread 1.
         """
@@ -146,13 +146,13 @@ class Centred(Rounds):
             taken.append(next(int(i) for i in np.argsort(f) if int(i) not in taken))
         return candidates[taken]
 
-    # ---- 2. and 3. ask -----------------------------------------------------------------------------
+    # ---- 2. and 3. query ----------------------------------------------------------------------------
 
     def price(self) -> float:
         return math.hypot(self.settings.mean_mu, 0.0 if self._followed > self.t else self.settings.radius_mu)
 
     def next_question(self) -> Question:
-        """Return the generation's next question: the share of unclipped people, then the centred mean."""
+        """Return the generation's next query: the share of unclipped people, then the centred mean."""
         s = self.settings
         tuning = self.settings.tuning
         asked_before = (name for name in self._points if name not in self._waiting)
@@ -174,7 +174,7 @@ class Centred(Rounds):
     # ---- 4. learn ----------------------------------------------------------------------------------
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """Set C from the released share, or tell the surrogate the released mean."""
+        """Set C from the released share, or give the surrogate the released mean."""
         if key.startswith(SHARE):
             self._followed = int(key.removeprefix(SHARE))
             if answer is not None:
@@ -187,7 +187,7 @@ class Centred(Rounds):
             self._keep_references()
 
     def _followed_to(self, C: float, share: float) -> float:
-        """C exp(-rate (share - quantile)), not below its floor; a noisy share may leave [0, 1], and exp overflow."""
+        """Return C exp(-rate (share - quantile)) or its floor; a noisy share may leave [0, 1], and exp overflow."""
         tuning = self.settings.tuning
         exponent = -tuning.rate * (min(max(share, 0.0), 1.0) - tuning.quantile)
         smallest = max(tuning.floor * self.settings.radius, SMALLEST)
@@ -209,7 +209,7 @@ class Centred(Rounds):
             self.cma = _engine(self.settings, self.means[-1])
 
     def _knows_enough(self) -> bool:
-        """Whether CMA-ES may begin to move."""
+        """Return whether CMA-ES may begin to move."""
         tuning = self.settings.tuning
         explored = sum(generation.new for generation in self.generations)
         if explored < tuning.explored or explored >= tuning.most_explored:
@@ -217,7 +217,7 @@ class Centred(Rounds):
         return self.surrogate.evidence() >= EVIDENCE
 
     def _better_half(self) -> Vector:
-        """The mean of the better half of the n points so far, weighted as CMA-ES weights a generation, (d,).
+        """Return the mean of the better half of the n points so far, weighted as CMA-ES weights a generation, (d,).
 
         sum_i w_i x_{i:n} / sum_i w_i, with w_i = log((n + 1) / 2) - log i.
         """
@@ -235,14 +235,14 @@ class Centred(Rounds):
         return self.surrogate.minimiser(average, reach=self.settings.tuning.reach)
 
     def _keep_references(self) -> None:
-        """Of the points that were asked about keep the best ``references``, and the default configuration."""
+        """Keep the best ``references`` of the queried points, and the default configuration."""
         asked = tuple(name for name in self._points if name not in self._waiting)
         means = self.surrogate.mean(self.points_at(asked)) if asked else np.zeros(0)
         best = {asked[i] for i in np.argsort(means, kind="stable")[: self.settings.tuning.references]}
         default = self.settings.default
         self.keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
 
-    # ---- what the answers say ------------------------------------------------------------------------
+    # ---- results of the answers----------------------------------------------------------------------
 
     def value(self, x: Vector) -> float | None:
         """Return an upper estimate of the mean loss at x (d,) minus the centre's; None before the first release.
@@ -261,7 +261,7 @@ class Centred(Rounds):
 
 
 def _engine(settings: CentredSettings, mean: Vector) -> Any:
-    """CMA-ES around a mean, or CMA-ES with margin if a coordinate has cells."""
+    """Return CMA-ES around a mean, or CMA-ES with margin if a coordinate has cells."""
     try:
         from cmaes import CMA, CMAwM
     except ImportError:
@@ -277,5 +277,5 @@ def _engine(settings: CentredSettings, mean: Vector) -> Any:
 
 
 def _point(asked: Any) -> Vector:
-    """CMA-ES with margin returns the rounded point and the one it was rounded from."""
+    """Return the unrounded point: CMA-ES with margin returns it with the rounded one."""
     return np.asarray(np.clip(asked[0] if isinstance(asked, tuple) else asked, 0.0, 1.0))

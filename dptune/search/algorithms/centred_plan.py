@@ -1,7 +1,7 @@
-"""How a search by centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
+"""The budget and the defaults of a search by centred releases: public functions of (n, d, mu, trials).
 
 Found with ``python -m benchmarks.measurements.private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
-classifier (breast cancer); docs/research/measurements.md says what was kept aside, and has the figures.
+classifier (breast cancer); docs/research/measurements.md has the figures and names the held-out data.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from dptune.space import Space
 
 NAME = "CMA-ES on centred releases"
 RADIUS = 0.4  # the first C, in units of the loss's range
-QUANTILE = 0.5  # share of people that C aims to leave unclipped where noise is large
-MOST_UNCLIPPED = 0.8  # the same where noise is small
-PER_DOUBLING = 0.2  # how much larger it gets when n mu / sqrt(trials) doubles,
-BEYOND = 15.0  # from here on
-CAREFUL, MOST_CAREFUL = 0.95, 0.99  # the same with few numbers, where noise is large and where it is small
+QUANTILE = 0.5  # target share of unclipped people if noise is large
+MOST_UNCLIPPED = 0.8  # the same if noise is small
+PER_DOUBLING = 0.2  # increase of the share when n mu / sqrt(trials) doubles,
+BEYOND = 15.0  # from this value on
+CAREFUL, MOST_CAREFUL = 0.95, 0.99  # the same with few numbers, if noise is large or small
 SATURATION = 2.0  # kappa
 SATURATED = 0.6  # share of the generations in which losses are saturated, with many numbers
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 FEWEST_GENERATIONS = 4
-GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
+GENERATIONS = 20  # least generations (or one per parameter) before lambda grows to CMA-ES's
 EXPLORED = 2  # first points before CMA-ES moves: times its lambda
-EXPLORED_SHARE = 1 / 3  # of all, at most
-MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
-MANY = 11  # parameters; with fewer the search is careful, and does not explore that long
+EXPLORED_SHARE = 1 / 3  # largest share of all trials
+MOST_EXPLORED = 0.6  # share of all trials while the releases do not distinguish points, with
+MANY = 11  # parameters; with fewer the search is careful and explores less
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
 
 def default_trials(d: int) -> int:
-    """20 (d + 1): with few parameters more trials only divide the budget."""
+    """Return 20 (d + 1): with few parameters more trials only divide the budget."""
     return TRIALS_PER_COORDINATE * (d + 1)
 
 
 def default_population(d: int, trials: int, *, generations: int = FEWEST_GENERATIONS) -> int:
-    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer generations."""
+    """Return lambda = 4 + floor(3 log d) like CMA-ES; less if too few generations would be left."""
     return max(min(_usual(d), trials // generations), 4)
 
 
@@ -52,16 +52,16 @@ def _usual(d: int) -> int:
 
 
 def default_quantile(n: int, mu: float, trials: int) -> float:
-    """.5 where noise is large, .2 more for each doubling of n mu / sqrt(trials) beyond 15, at most .8.
+    """Return .5 for large noise, and .2 more for each doubling of n mu / sqrt(trials) beyond 15, at most .8.
 
-    A smaller C takes noise away and pulls the mean towards a vote.
+    A smaller C reduces noise and makes the mean more like a vote.
     """
     more = PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / BEYOND)
     return round(min(max(QUANTILE + more, QUANTILE), MOST_UNCLIPPED), 3)
 
 
 def careful_quantile(n: int, mu: float, points: int, generations: int) -> float:
-    """1 - 2 sqrt(m) / (n mu_c), between .95 and .99: where a larger C adds as much noise as it takes bias away.
+    """Return 1 - 2 sqrt(m) / (n mu_c), between .95 and .99: there a larger C adds as much noise as it removes bias.
 
     Huang, Liang, Yi 2021, for m points and mu_c = mu / sqrt(generations); docs/centred.md says when it matters.
     """
@@ -70,7 +70,7 @@ def careful_quantile(n: int, mu: float, points: int, generations: int) -> float:
 
 
 def cell_widths(space: Space) -> tuple[float, ...]:
-    """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
+    """Return each coordinate's cell width, 0 for a continuum and log-scale integers; () if all are 0."""
     widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.values()]
     return tuple(widths) if any(widths) else ()
 
@@ -84,16 +84,16 @@ def plan_centred(
     final_share: float = 0.05,
     tuning: Mapping[str, Any] | None = None,
 ) -> RunPlan:
-    """Return a plan; what is None is chosen from the public facts.
+    """Return a plan; settings that are None are chosen from the public facts.
 
     Args:
-        facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
+        facts: d, n, mu, trials and loss range determine the defaults; a coarse grid of the space sets ``steps``.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
-        population: lambda; default as CMA-ES, less if that leaves fewer generations.
+        population: lambda; default like CMA-ES, less if too few generations would be left.
         radius: the first C; default 0.4 of the loss's range.
         final_share: share of mu^2 for the final estimate.
-        tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; those that are not
-            given are chosen by :func:`usual_tuning`.
+        tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; :func:`usual_tuning`
+        chooses the others.
     """
     d = facts.d
     trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
@@ -120,7 +120,7 @@ def plan_centred(
 
 
 def usual_tuning(facts: PublicFacts, mu: float, trials: int, population: int, *, tuned: Mapping[str, Any]) -> Tuning:
-    """Return the constants; what is not ``tuned`` is chosen from the public facts.
+    """Return the constants; those not in ``tuned`` are chosen from the public facts.
 
     ``explored``: twice CMA-ES's lambda, at most a third of the trials. ``most_explored``: .6 of all with more than ten
     parameters, else no more than ``explored``. ``quantile``: with fewer than 11 numbers :func:`careful_quantile`, else

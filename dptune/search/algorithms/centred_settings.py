@@ -128,12 +128,12 @@ class CentredSettings(Settings):
 
     @property
     def mean_mu(self) -> float:
-        """mu_c, of one generation's centred mean."""
+        """Return mu_c, the price of one generation's centred mean."""
         return self.mu * math.sqrt((1 - self.tuning.radius_share) / self.generations)
 
     @property
     def radius_mu(self) -> float:
-        """mu_q, of one generation's share of unclipped people; 0 if there is none."""
+        """Return mu_q, the price of one generation's share of unclipped people, or 0."""
         return self.mu * math.sqrt(self.tuning.radius_share / self.generations)
 
     def statistics(self) -> tuple[Statistic, ...]:

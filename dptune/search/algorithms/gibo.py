@@ -12,10 +12,9 @@ Correction of section 3.4: a training that is itself private has mu / sqrt(b T),
     B            clipping radius of the per-person gradients
     mu, T        GDP budget of all gradients, number of steps: mu_t = mu / sqrt(T)
 
-Everything here is public: the algorithm proposes points, asks a :class:`MeanQuery`, and learns the
-released answer. Where the paper starts at a given theta_0, ``starts`` > 0 first compares that many
-quasi-random points by one release of their centred losses (the same primitive: per person the losses
-at the points minus their mean, clipped) and starts from the best. ``starts=0`` is the paper's algorithm.
+Everything here is public: the algorithm proposes points, makes a :class:`MeanQuery`, and learns the released answer.
+The paper starts at a given theta_0 (``starts=0``). ``starts`` > 0 first compares that many quasi-random points and
+starts from the best. One release compares their centred losses: per person the losses minus their mean, clipped.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy  # loads its subpackages when they are used
 
 from dptune._arrays import Matrix, Vector
 from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive
@@ -43,7 +42,7 @@ POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel with
 
 # ---- how a released gradient moves the iterate ---------------------------------------------------------------------
 
-_NOTHING = 1e-150  # a size below it has lost its squares to underflow: no step
+_NOTHING = 1e-150  # squares of smaller sizes underflow: no step
 
 
 class StepRule(Protocol):
@@ -164,7 +163,7 @@ class GIBOSettings(Settings):
 
     @property
     def step_mu(self) -> float:
-        """mu / sqrt(T), the GDP price of one step."""
+        """Return mu / sqrt(T), the GDP price of one step."""
         return self.mu / math.sqrt(self.steps)
 
     def statistics(self) -> tuple[Statistic, ...]:
@@ -176,7 +175,7 @@ class GIBOSettings(Settings):
 
     @property
     def evaluations(self) -> int:
-        """Number of evaluated points of a complete run."""
+        """Return the number of evaluated points of a complete run."""
         return self.starts + sum(self.batch_at(t) for t in range(self.steps))
 
 
@@ -195,26 +194,26 @@ class DPGIBO(Rounds):
         self.theta0 = np.array(settings.theta0 or (0.5,) * settings.d, dtype=np.float64)
         self.started = settings.starts == 0
         self.path: list[Vector] = [self.theta0]
-        self._gradients: list[Vector] = []  # the released ones
-        self._batch_of: dict[str, int] = {}  # in which batch of this process a point was observed
+        self._gradients: list[Vector] = []  # the released gradients
+        self._batch_of: dict[str, int] = {}  # point -> the batch of this process in which it was observed
         self._batches = 0
         self._held = self._empty_posterior()
         self._designs: dict[int, Design] = {}
-        self._starts = np.zeros((0, settings.d))  # quasi-random points, as many as were needed so far
+        self._starts = np.zeros((0, settings.d))  # the quasi-random points so far
 
     @property
     def theta(self) -> Vector:
-        """theta_t, (d,)."""
+        """Return theta_t, (d,)."""
         return self.path[-1]
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """Return T."""
         return int(self.settings.steps)
 
     @property
     def batch(self) -> int:
-        """b_t, or the number of starting points before the first step."""
+        """Return b_t, or the number of starting points before the first step."""
         return int(self.settings.batch_at(self.t)) if self.started else int(self.settings.starts)
 
     # ---- where to look ---------------------------------------------------------------------------
@@ -233,7 +232,7 @@ class DPGIBO(Rounds):
         return self.theta0.copy() if slot == 0 else np.array(self._starts[slot])
 
     def _design(self, repeat: int) -> Design:
-        """Line 3: the points that minimise the trace of the posterior gradient covariance at theta_t."""
+        """Return the points that minimise the trace of the posterior gradient covariance at theta_t (line 3)."""
         if repeat not in self._designs:
             rng = np.random.default_rng([self.settings.seed, 1, self.t, repeat])
             self._designs[repeat] = self._new_design(rng)
@@ -256,7 +255,7 @@ class DPGIBO(Rounds):
         self._batch_of.setdefault(name, self._batches)
         super().observe(name, x)
 
-    # ---- what to know ------------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------------
 
     def price(self) -> float:
         return float(self.settings.step_mu if self.started else self.settings.start_mu)
@@ -272,7 +271,7 @@ class DPGIBO(Rounds):
         query = MeanQuery(names, np.eye(m) - 1 / m, Ball(s.start_clip), s.start_mu)
         return Question(START, query, {"points": self.points_at(names).tolist()})
 
-    # ---- what was learned --------------------------------------------------------------------------
+    # ---- learning ----------------------------------------------------------------------------------
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
         """Line 8: theta_{t+1} = Pi(theta_t + step of the rule), from a released gradient (d,).
@@ -295,7 +294,7 @@ class DPGIBO(Rounds):
             self.path.append(np.clip(self.theta + step, 0.0, 1.0))
 
     def _next_batch(self) -> None:
-        """The points so far have been asked about; those beyond ``memory`` are forgotten."""
+        """Begin a batch after a query about the points so far; forget points beyond ``memory``."""
         self._batches += 1
         self._waiting.clear()
         if self.settings.memory is not None:
@@ -317,7 +316,7 @@ class DPGIBO(Rounds):
 
     @property
     def _posterior(self) -> GradientPosterior:
-        """The posterior of D_t. Points join it when it is next needed, as one block: a batch costs one solve."""
+        """Return the posterior of D_t; the next use appends new points as one block, in one solve."""
         if len(self._held) < len(self._points):
             self._held.append(np.array(list(self._points.values())[len(self._held) :]))
         return self._held

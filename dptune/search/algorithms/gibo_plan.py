@@ -1,4 +1,4 @@
-"""How a DP-GIBO run spends its budget, and its defaults: public functions of (n, d, mu, trials) and the loss's range.
+"""The budget and the defaults of a DP-GIBO run: public functions of (n, d, mu, trials) and the loss's range.
 
 Found by ``benchmarks/measurements/defaults.py``; docs/research/what-did-not-work.md shows its table.
 """
@@ -16,22 +16,22 @@ from dptune.search.gp.design import step_length
 from dptune.search.gp.kernels import RBF, Kernel
 
 NAME = "DP-GIBO"
-LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
-NOISE_VARIANCE = 1e-3  # with it the simplex's vertices lie about .1 from theta
-CLIP = 0.2  # B, in units of the loss's range per side of the cube: a bias that keeps the direction costs less noise
+LENGTHSCALE = 0.5  # length-scale of the surrogate, in sides of the cube
+NOISE_VARIANCE = 1e-3  # places the simplex's vertices about .1 from theta
+CLIP = 0.2  # B, in units of the loss's range per side of the cube: a small B reduces noise and keeps the direction
 START_CLIP = 0.3  # in units of the loss's range times sqrt(starts)
-START_SHARE = 0.1  # of mu^2
+START_SHARE = 0.1  # share of mu^2
 START_NOISE = 0.1  # in units of the loss's range
 PATH = 0.5  # eta sqrt(T): AdaGradNorm's path, eta sqrt(d) (1 + ... + 1/sqrt(T)) at most, does not grow with T
 FEWEST_STEPS = 5
 AVERAGED = 0.25  # share of the iterates whose mean is returned
-FEW_PARAMETERS = 5  # up to here random starting points are worth their trials
+FEW_PARAMETERS = 5  # up to this number random starting points are worth their trials
 
 
 def default_starts(d: int, trials: int, n: int, mu: float) -> int:
-    """A tenth of the trials for up to five parameters; none for more, where random points are hardly ever better.
+    """Return a tenth of the trials for up to five parameters, else 0: random points are then hardly ever better.
 
-    None either where the noise of their comparison, in units of the loss's range, would choose at random.
+    The number is also 0 if the noise of their comparison, in units of the loss's range, would dominate.
     """
     starts = max(trials // 10, 2)
     told_apart = 2 * START_CLIP * math.sqrt(starts) <= START_NOISE * n * mu * math.sqrt(START_SHARE)
@@ -39,7 +39,7 @@ def default_starts(d: int, trials: int, n: int, mu: float) -> int:
 
 
 def default_lengthscale(cells: Sequence[float], noise_variance: float) -> float | tuple[float, ...]:
-    """0.5, and more along a coarse grid, so that a design's points lie half a cell from theta or farther.
+    """Return 0.5, and more along a coarse grid, so that a design's points lie half a cell from theta or farther.
 
     A design inside one cell would be rounded to a single point, and measure no gradient at all. ``cells`` (d,) are the
     cells' widths, 0 for a continuum; the noise variance decides how far a design reaches.
@@ -72,24 +72,24 @@ def plan_gibo(
     start_share: float = START_SHARE,
     final_share: float = 0.05,
 ) -> RunPlan:
-    """Return a plan; what is None is chosen from the public (d, mu, trials, loss range).
+    """Return a plan; settings that are None are chosen from the public (d, mu, trials, loss range).
 
-    The squared budget is divided into T equal gradients, one comparison of the starting points (``start_share``), a
-    value of each trial for the framework to show (``monitor_share``), and one estimate of the recommended point's loss
-    (``final_share``).
+    The squared budget is divided into T equal gradients and three shares. ``start_share`` compares the starting points,
+    ``monitor_share`` releases each trial's value for the framework, and ``final_share`` estimates the recommended
+    point's loss.
 
     Args:
-        facts: n and mu decide whether starting points can be told apart; the user's default configuration is the start,
-            unless ``theta0`` is given; on a coarse grid of the space the surrogate's length-scales grow.
-        trials: wished number of trials; T and b follow. Default 20 (d + 1).
-        memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
+        facts: n and mu decide whether starting points are distinguishable. The user's default configuration is the
+        start, unless ``theta0`` is given. On a coarse grid of the space the surrogate's length-scales grow. trials:
+        wished number of trials; T and b follow. Default 20 (d + 1). memory: earlier batches kept in D_t; any number
+        from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.search.algorithms.gibo.GIBOSettings`.
     """
     d = facts.d
     theta0 = facts.default if theta0 is None else theta0
     trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
-    if batch is None:  # every step measures every direction, if that leaves five steps
+    if batch is None:  # each step measures every direction if at least five steps are left
         batch = min(d + 1, max(trials // FEWEST_STEPS, 2))
     batch = at_least("batch", batch, 1)
     if starts is None:

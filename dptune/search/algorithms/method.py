@@ -1,11 +1,10 @@
-"""What a search method is to everybody else: a public algorithm, its plan, and a name.
+"""A search method: a public algorithm, its plan, and a name.
 
-Front ends, runs and benchmarks know nothing more of a method than this file and
-:mod:`dptune.search.algorithms.rounds` say::
+Front ends, runs and benchmarks use only this interface and :mod:`dptune.search.algorithms.rounds`::
 
     method = Method("my search", planner=plan_my_search, algorithm=MySearch)
-    plan = method.plan(people, space, mu=1.0, seed=0, trials=100)   # what it will spend; fixed in the ledger
-    algorithm = method.algorithm(plan.settings)                     # proposes, asks, learns
+    plan = method.plan(people, space, mu=1.0, seed=0, trials=100)   # its spending; fixed in the ledger
+    algorithm = method.algorithm(plan.settings)                     # proposes, queries, learns
 
 ``examples/own_algorithm.py`` is a complete method.
 """
@@ -73,12 +72,12 @@ class RunPlan:
 
     @property
     def monitor_mu(self) -> float:
-        """GDP price of one trial's value; 0 withholds values."""
+        """Return the GDP price of one trial's value; 0 withholds values."""
         return self.mu * math.sqrt(self.monitor_share / (self.trials + self.spare))
 
     @property
     def final_mu(self) -> float:
-        """GDP price of the final estimate; 0 if there is none."""
+        """Return the GDP price of the final estimate; 0 if there is none."""
         return self.mu * math.sqrt(self.final_share)
 
     def describe(self) -> dict[str, object]:
@@ -95,16 +94,16 @@ class RunPlan:
 
 
 class PeopleFacts(Protocol):
-    """The public facts about the people whose losses are asked about; a ``LossPrivatizer`` has them."""
+    """The public facts about the people whose losses are queried; a ``LossPrivatizer`` has them."""
 
     @property
     def n(self) -> int:
-        """Number of people."""
+        """Return the number of people."""
         ...
 
     @property
     def loss_range(self) -> float:
-        """Width of the clipping interval, high - low."""
+        """Return the width of the clipping interval, high - low."""
         ...
 
 
@@ -119,7 +118,7 @@ class Method:
         shared_slots: whether processes take different proposals of a round, by the trial's number.
     """
 
-    name: str  # by which it is recognised: a method that travelled to another process has functions of its own
+    name: str  # identifies the method: a copy in another process has other function objects
     planner: Callable[..., RunPlan] = field(compare=False)
     algorithm: Callable[[Any], Rounds] = field(compare=False)
     shared_slots: bool = False
@@ -163,7 +162,7 @@ class Method:
         return tuple(each.name for each in named if each.kind is Parameter.KEYWORD_ONLY and each.name != "trials")
 
     def refuse_unknown(self, names: Iterable[str], *, front_end: str) -> None:
-        """Refuse, under the name of what the user called, a setting that is not one of :attr:`options`."""
+        """Refuse a setting that is not one of :attr:`options`, naming the function that the user called."""
         for name in names:
             if name not in self.options:
                 raise InputError(

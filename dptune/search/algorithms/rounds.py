@@ -1,11 +1,11 @@
-"""The seam between a search and everybody else: what an algorithm must do, and the bookkeeping that most of them share.
+"""The interface of search algorithms, and the bookkeeping that most of them share.
 
-A search goes in rounds: b new points, one or more questions about them, the next round. A point *waits* until a
-question was asked about it. Points that were asked about may be kept, if later questions are about them too.
+A search proceeds in rounds: b new points, one or more queries about them, the next round. A point *waits* until a query
+included it. Queried points may be kept for later queries.
 
-A run calls ``observe`` for every evaluated point, ``question`` as long as there is one, and ``learn`` for every answer
-in the ledger, whoever asked for it. An algorithm's state is a fold over released answers: it never sees a loss, a
-ledger or noise, and everything in it is public.
+A run calls ``observe`` for every evaluated point, ``question`` while there is one, and ``learn`` for every answer in
+the ledger, of any process. An algorithm's state is a fold over released answers: it never sees a loss, a ledger or
+noise, and all of it is public.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dptune.privacy.query import Question
 
 
 class Statistic(NamedTuple):
-    """A vector that is asked for in every round: what it is in words, each person's clipping radius, length, price.
+    """A vector that is queried in every round: its description, each person's clipping radius, length and price.
 
-    By it a user is told how large the noise will be.
+    It determines the noise that a user sees announced.
     """
 
     name: str
@@ -36,16 +36,16 @@ class Statistic(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings(Checked):
-    """What an algorithm's settings, a frozen dataclass of public facts, say of themselves."""
+    """The interface of an algorithm's settings, a frozen dataclass of public facts."""
 
     seed: int = field(default=0, kw_only=True, metadata=check(at_least, 0))
 
     def statistics(self) -> tuple[Statistic, ...]:
-        """Return what the algorithm asks for in every round; here nothing."""
+        """Return the algorithm's queries of every round; here none."""
         return ()
 
     def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data."""
+        """Return the settings as plain JSON data."""
         return asdict(self)
 
 
@@ -67,7 +67,7 @@ class RoundSettings(Settings):
 
     @property
     def round_mu(self) -> float:
-        """GDP price of one round's question."""
+        """Return the GDP price of one round's question."""
         return self.mu / math.sqrt(self.rounds)
 
     def statistics(self) -> tuple[Statistic, ...]:
@@ -81,16 +81,16 @@ class Rounds:
         settings: frozen and public, with ``d``, ``rounds``, ``batch``, ``round_mu`` and ``seed``.
     """
 
-    unit: ClassVar[str] = "round"  # what one round is called: "step", "generation"
-    shows: ClassVar[str] = "mean {loss}, withheld"  # a trial's value, with places for the loss's name and clip's end
+    unit: ClassVar[str] = "round"  # name of a round: "step", "generation"
+    shows: ClassVar[str] = "mean {loss}, withheld"  # meaning of a trial's value
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
         self.t = 0  # rounds used up
-        self._points: dict[str, Vector] = {}  # all points held, in the order of arrival
-        self._waiting: list[str] = []  # those that no question was about yet, in the same order
+        self._points: dict[str, Vector] = {}  # all stored points, in the order of arrival
+        self._waiting: list[str] = []  # names of points without a query so far, in the same order
 
-    # ---- what a subclass writes ----------------------------------------------------------------------
+    # ---- methods of a subclass ------------------------------------------------------------------------
 
     def ask(self, slot: int) -> Vector:
         """Return the present round's proposal number ``slot`` = 0, 1, ..., a point of the unit cube (d,)."""
@@ -126,11 +126,11 @@ class Rounds:
 
     @property
     def batch(self) -> int:
-        """Points that the present round needs."""
+        """Return the number of points that the present round needs."""
         return int(self.settings.batch)
 
     def price(self) -> float:
-        """GDP price of what is left of the present round's questions."""
+        """Return the GDP price of the present round's remaining queries."""
         return float(self.settings.round_mu)
 
     def question(self) -> Question | None:
@@ -138,7 +138,7 @@ class Rounds:
         return None if self.finished or self.missing() > 0 else self.next_question()
 
     def used_up(self, *, own: bool, forget: bool = False) -> None:
-        """The round is over; if its question was this process's ``own``, the points it was about wait no longer.
+        """End the round; if its query was this process's ``own``, its points wait no longer.
 
         With ``forget`` no later question is about them, either.
         """
@@ -151,7 +151,7 @@ class Rounds:
     # ---- points --------------------------------------------------------------------------------------
 
     def observe(self, name: str, x: Vector) -> None:
-        """The losses at x (d,) are with the curator under ``name``; observed twice, counted once."""
+        """Record that the curator has the losses at x (d,) under ``name``; a repeated call changes nothing."""
         if name not in self._points:
             self._points[name] = np.array(x, dtype=np.float64)
             self._waiting.append(name)
@@ -183,7 +183,7 @@ class Rounds:
         again._waiting = list(self._waiting)
         return again
 
-    # ---- what the answers say ------------------------------------------------------------------------
+    # ---- results of the answers----------------------------------------------------------------------
 
     def value(self, x: Vector) -> float | None:
         """Return what the answers say about x (d,), for displays; None, as here: nothing comparable."""

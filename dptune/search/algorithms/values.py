@@ -1,4 +1,4 @@
-"""A search that asks no questions: another searcher proposes, and each trial has a released value, at equal prices."""
+"""A search without queries: another searcher proposes, and each trial has a released value, at equal prices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MOST_TRIALS = 100  # by default
 
 
 class Values(Rounds):
-    """Proposes nothing, and learns nothing: another searcher looks at the trials' values."""
+    """Proposes and learns nothing: another searcher reads the trials' values."""
 
     unit = "value"
     batch = 1
 
     @property
     def finished(self) -> bool:
-        """False: a run of values is complete when its trials have theirs."""
+        """Return False: the run is complete when its trials have their values."""
         return False
 
     def points_in_use(self) -> tuple[str, ...]:
@@ -39,13 +39,13 @@ class Values(Rounds):
         return {}
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """There are no answers."""
+        """Do nothing, as there are no answers."""
 
 
 def usual_values(n: int, mu: float) -> int:
-    """Return as many trials as leave values that differ by 5% of the clip's width apart, at least 20, at most 100.
+    """Return the largest number of trials in [20, 100] whose values resolve 5% of the clip's width.
 
-    The standard deviation of a value is sqrt(trials) / (n mu) of the width; two that are 2 sqrt(2) of it apart differ.
+    A value's standard deviation is sqrt(trials) / (n mu) of the width; values that are 2 sqrt(2) of it apart differ.
     """
     return min(max(math.floor((0.05 * n * mu / (2 * math.sqrt(2))) ** 2), 20), MOST_TRIALS)
 

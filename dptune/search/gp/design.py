@@ -1,13 +1,12 @@
-"""Where to evaluate next to learn the gradient at theta. Costs no privacy: a design depends on points only.
+"""The next points to learn the gradient at theta. A design costs no privacy: it depends on points only.
 
-- `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex;
-  from b = d + 2 on, directions are measured one by one by a pair of opposite points, until b = 2d is
-  central differences.
+- `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex. From b = d +
+2 on, pairs of opposite points measure directions one by one: b = 2d is central differences.
 - `optimised_design`: minimises the trace of the posterior gradient covariance numerically.
 
 Source: the criterion is line 5 of Algorithm 1 of Sopa et al., *Differentially Private Hyperparameter Tuning
-using Local Bayesian Optimization*; the closed form is ours. For a regular simplex of q dimensions with vertices at
-distance h (in length-scales) and edge h sqrt(2 (q + 1) / q) the variance left in each of its directions is
+using Local Bayesian Optimization*; the closed form is ours. A regular simplex of q dimensions with vertices at distance
+h (in length-scales) has the edge h sqrt(2 (q + 1) / q). The variance left in each of its directions is
 
     -2 v f'(0) - (1 + 1/q) (2 v h f'(h^2))^2 / (v + noise - v f(edge^2)),
 
@@ -43,7 +42,7 @@ class Design:
 
 
 def step_length(kernel: Stationary, noise_variance: float, q: int) -> float:
-    """The best distance h from the centre, in length-scales, for a regular simplex of q >= 1 dimensions."""
+    """Return the best distance h from the centre, in length-scales, for a regular simplex of q >= 1 dimensions."""
     noise = positive("noise_variance", noise_variance) / kernel.variance
     q = at_least("q", q, 1)
 
@@ -66,7 +65,7 @@ def simplex_design(
     *,
     covariance: ArrayLike | None = None,
 ) -> Design:
-    """b points around theta in closed form.
+    """Return b points around theta in closed form.
 
     For 2 <= b <= 2d and without history this design has the least trace; further points repeat it. A single point
     (b = 1) tells a slope only together with points that the posterior holds near theta.
@@ -97,7 +96,7 @@ def optimised_design(
     iterations: int = 100,
     constant_mean: bool = False,
 ) -> Design:
-    """b points of least trace at theta: the best of several L-BFGS-B runs inside the unit cube.
+    """Return b points of least trace at theta: the best of several L-BFGS-B runs inside the unit cube.
 
     The first run starts from `simplex_design` if the kernel is stationary, the others from random clouds around theta.
     The same rng state gives the same design. The centre is always theta (d,).
@@ -123,7 +122,7 @@ def optimised_design(
 
 
 def fit_into_cube(theta: FloatArray, offsets: FloatArray) -> Design:
-    """The points theta + offsets (b, d), with theta moved inwards no further than needed to fit.
+    """Return the points theta + offsets (b, d), with theta moved inwards no further than needed to fit.
 
     Along a coordinate in which the offsets are wider than the cube, they shrink.
     """
@@ -134,13 +133,13 @@ def fit_into_cube(theta: FloatArray, offsets: FloatArray) -> Design:
 
 
 def regular_simplex(q: int) -> FloatArray:
-    """q + 1 unit vectors with mean 0 and equal angles, (q + 1, q); a pair of opposite points for q = 1."""
+    """Return q + 1 unit vectors with mean 0 and equal angles, (q + 1, q); a pair of opposite points for q = 1."""
     vertices = helmert(q + 1).T  # columns orthonormal and orthogonal to 1
     return np.asarray(vertices / np.linalg.norm(vertices, axis=1, keepdims=True), dtype=np.float64)
 
 
 def _offsets(kernel: Stationary, noise_variance: float, b: int, d: int) -> FloatArray:
-    """Points in units of length-scale along the axes, least known axis first, (b, d)."""
+    """Return points in units of length-scale along the axes, least known axis first, (b, d)."""
     if b > 2 * d:
         rest = _offsets(kernel, noise_variance, b - 2 * d, d)
         return np.vstack([_offsets(kernel, noise_variance, 2 * d, d), rest])
@@ -153,7 +152,7 @@ def _offsets(kernel: Stationary, noise_variance: float, b: int, d: int) -> Float
 
 
 def _axes(scales: FloatArray, rng: np.random.Generator, covariance: ArrayLike | None) -> FloatArray:
-    """Directions in rows, each one length-scale long, least known first, (d, d)."""
+    """Return directions in rows, each one length-scale long, least known first, (d, d)."""
     d = len(scales)
     if covariance is None:  # a uniformly random rotation: Q of a Gaussian matrix, with R's diagonal positive
         Q, R = np.linalg.qr(rng.standard_normal((d, d)))
@@ -167,7 +166,7 @@ def _axes(scales: FloatArray, rng: np.random.Generator, covariance: ArrayLike | 
 def _starts(
     posterior: GradientPosterior, theta: FloatArray, b: int, rng: np.random.Generator, starts: int
 ) -> list[FloatArray]:
-    """Initial candidates (b, d) in the cube: the closed form, then clouds of log-uniform radius."""
+    """Return initial candidates (b, d) in the cube: the closed form, then clouds of log-uniform radius."""
     kernel, noise_variance, d = posterior.kernel, posterior.noise_variance, posterior.d
     first = []
     if isinstance(kernel, Stationary):

@@ -47,7 +47,7 @@ class FourierFeatures:
 
     @property
     def M(self) -> int:
-        """Number of features."""
+        """Return the number of features."""
         return 2 * len(self.frequencies)
 
     @cached_property
@@ -59,24 +59,24 @@ class FourierFeatures:
         return float(np.sqrt(2.0 / self.M))
 
     def digest(self) -> str:
-        """Fingerprint of the frequencies, the same on every machine that draws the same ones."""
+        """Return the fingerprint of the frequencies, the same on every machine that draws the same ones."""
         rounded = np.round(self.frequencies, 8) + 0.0  # another mathematical library may differ in the last digit
         return hashlib.sha256(rounded.astype("<f8").tobytes()).hexdigest()[:16]
 
     def __call__(self, X: FloatArray) -> FloatArray:
-        """phi of the points in the rows of X (m, d): (m, M)."""
+        """Return phi of the points in the rows of X (m, d): (m, M)."""
         A = X @ self._W.T  # (m, M/2)
         return np.concatenate([np.cos(A), np.sin(A)], axis=1) * self._scale
 
     def rough_values(self, X: NDArray[np.float32], omega: FloatArray) -> NDArray[np.float32]:
-        """phi(x).omega (m,) to single precision, for ranking many candidates: several times faster."""
+        """Return phi(x).omega (m,) to single precision, for ranking many candidates: several times faster."""
         half = self.M // 2
         w = (omega * self._scale).astype(np.float32)
         A = X @ self._W.T.astype(np.float32)  # (m, M/2)
         return np.asarray(np.cos(A) @ w[:half] + np.sin(A) @ w[half:], dtype=np.float32)
 
     def value_and_gradient(self, X: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """phi(x).omega (m,) and its gradient in x (m, d); omega has one row per point (m, M)."""
+        """Return phi(x).omega (m,) and its gradient in x (m, d); omega has one row per point (m, M)."""
         half = self.M // 2
         A = X @ self._W.T  # (m, M/2)
         cos, sin = np.cos(A), np.sin(A)
@@ -117,8 +117,8 @@ def ascend(
     """Climb from every start (k, d) inside its own box: the points (k, d) and their values (k,), which never fall.
 
     Projected gradient ascent; each row has its own step length, doubled after a success and quartered after a failure.
-    ``f`` maps X (k, d) to values (k,) and gradients (k, d), and is evaluated once and ``iterations`` times more;
-    ``low`` and ``high`` are the corners of the boxes (k, d), and ``first_step`` is in units of x.
+    ``f`` maps X (k, d) to values (k,) and gradients (k, d), and is evaluated ``iterations`` + 1 times. ``low`` and
+    ``high`` are the corners of the boxes (k, d), and ``first_step`` is in units of x.
     """
     X = starts
     value, gradient = f(X)

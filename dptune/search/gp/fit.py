@@ -1,7 +1,7 @@
-"""Length-scales and noise of a squared-exponential kernel, fitted to one's own observations.
+"""Length-scales and noise of a squared-exponential kernel, fitted to an agent's own observations.
 
-The maximum a posteriori of theta = (log l_1, ..., log l_d, log v, log s2), for y ~ N(0, v K_l + s2 I) and standardised
-y, by L-BFGS on the exact gradient. Log-normal priors keep scales sensible when observations are few::
+L-BFGS on the exact gradient finds the maximum a posteriori of theta = (log l_1, ..., log l_d, log v, log s2). The model
+is y ~ N(0, v K_l + s2 I) with standardised y. Log-normal priors keep scales sensible when observations are few::
 
     l_i: median 0.3 of the cube's side    v: median 1    s2: median 0.01      (standard deviations in _PRIOR_SD)
 
@@ -21,7 +21,7 @@ from dptune.search.gp.grouped import inverse_of, minimised
 from dptune.search.gp.points import FloatArray
 
 _PRIOR_MEDIAN = (0.3, 1.0, 0.01)  # l, v, s2
-_PRIOR_SD = (1.0, 1.0, 2.0)  # of the logarithms
+_PRIOR_SD = (1.0, 1.0, 2.0)  # standard deviations of the logarithms
 _BOUNDS = ((0.02, 5.0), (0.05, 20.0), (1e-4, 2.0))
 _ITERATIONS = 20
 
@@ -36,7 +36,7 @@ class Hyperparameters:
 
     @classmethod
     def prior(cls, d: int) -> Hyperparameters:
-        """The prior's median."""
+        """Return the prior's median."""
         return cls(np.full(d, _PRIOR_MEDIAN[0]), *_PRIOR_MEDIAN[1:])
 
 
@@ -59,7 +59,7 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
 
 
 def negative_log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
-    """-log N(y; 0, K + s2 I) less a constant, and its gradient in theta (d + 2,)."""
+    """Return -log N(y; 0, K + s2 I) less a constant, and its gradient in theta (d + 2,)."""
     l2 = np.exp(2 * theta[:-2])
     v, s2 = np.exp(theta[-2:])
     K = v * np.exp(-0.5 * np.tensordot(1 / l2, squares, axes=1))  # (m, m)

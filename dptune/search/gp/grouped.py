@@ -2,7 +2,7 @@
 
 Notation::
 
-    X (m, d)     points, all groups stacked; the same point may stand in several groups
+    X (m, d)     points, all groups stacked; several groups may contain the same point
     y (m,)       released values, in units of their standard deviation; g (m,) their groups
     sigma (m,)   known standard deviations of the privacy noise, same units
     y = f(X) + c_g + N(0, sigma^2 + e^2),   f ~ GP(0, s^2 k_l),   c_g ~ N(0, OFFSET)
@@ -27,11 +27,11 @@ from dptune.search.gp.points import FloatArray, as_points
 OFFSET = 100.0  # variance of a group's unknown constant, in units of the values' variance
 LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows like sqrt(d)
 EXTRA = 0.05  # prior median of e
-CONSTANT_EXTRAS = (0.1, 0.2, 0.4, 0.7, 1.0)  # e, where f is constant: what varies must be noise then
-LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # where theta is sought
-MOVES_EVERY = 3  # fits, once the memory is full
+CONSTANT_EXTRAS = (0.1, 0.2, 0.4, 0.7, 1.0)  # e if f is constant: all variation is then noise
+LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # bounds of theta
+MOVES_EVERY = 3  # fits per move of theta, once the memory is full
 DESCENT = 30  # iterations of the search for a minimiser
-JITTER = 1e-6  # of s^2, on the covariance of a sample
+JITTER = 1e-6  # share of s^2, added to the covariance of a sample
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class GroupedRegression:
     """The posterior of f given groups of noisy values, with length-scales fitted to these values.
 
     The newest ``memory`` values are kept, in whole groups. Each fit that moves theta starts where the last one ended.
-    Once the memory is full, every third fit does: a few new values among many change theta little, and cost as much.
+    Once the memory is full, only every third fit moves theta: a few new values among many change theta little.
     """
 
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
@@ -55,14 +55,14 @@ class GroupedRegression:
         self._prior = np.array([math.log(LENGTHSCALE * math.sqrt(d))] * d + [0.0, math.log(EXTRA)])
         self.theta = self._prior
         self._fits = 0
-        self.groups: list[Group] = []  # those kept, oldest first
+        self.groups: list[Group] = []  # the kept groups, oldest first
         self._factor: FloatArray = np.zeros((0, 0))
         self._weights: FloatArray = np.zeros(0)
         self.unit = 1.0
-        self._minima: dict[tuple[bytes, float], FloatArray] = {}  # since the last fit: asked for at every trial
+        self._minima: dict[tuple[bytes, float], FloatArray] = {}  # cached since the last fit: every trial needs them
 
     def fit(self, groups: Sequence[Group]) -> None:
-        """Take the newest of the groups, and move theta towards the mode of its posterior if it is time to."""
+        """Keep the newest groups, and move theta towards the mode of its posterior if that is due."""
         self._minima = {}
         self._take(groups)
         if len(self.groups) == len(groups) or self._fits % MOVES_EVERY == 0:
@@ -74,7 +74,7 @@ class GroupedRegression:
         self._weights = cho_solve((self._factor, True), self._y)
 
     def evidence(self) -> float:
-        """By how many nats the values kept are likelier than if f were constant and the rest noise, however large."""
+        """Return the log-likelihood ratio, in nats, of the values against a constant f with any noise."""
         if not self.groups:
             return 0.0
         nothing = np.zeros_like(self._offsets)
@@ -85,13 +85,13 @@ class GroupedRegression:
         return constant - _misfit(self._factor, self._y)
 
     def mean(self, points: FloatArray) -> FloatArray:
-        """The posterior mean of f, (k,), in units of the values; only differences mean something."""
+        """Return the posterior mean of f, (k,), in units of the values; only differences are meaningful."""
         if not self.groups:
             return np.zeros(len(points))
         return np.asarray(self.unit * (self.kernel_at(self.theta)(points, self._X) @ self._weights))
 
     def minimiser(self, start: FloatArray, *, reach: float) -> FloatArray:
-        """Where the posterior mean is smallest in the cube, (d,), within ``reach`` of ``start`` in each coordinate."""
+        """Return the minimiser (d,) of the posterior mean in the cube, within ``reach`` of ``start`` per coordinate."""
         if not self.groups:
             return np.array(start)
         asked = start.tobytes(), reach
@@ -107,7 +107,7 @@ class GroupedRegression:
         return np.array(self._minima[asked])
 
     def joint(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""
+        """Return the posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""
         kernel = self.kernel_at(self.theta)
         cross = kernel(points, self._X)  # (k, m)
         V = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)  # (m, k)
@@ -116,13 +116,13 @@ class GroupedRegression:
         return np.asarray(self.unit * (cross @ self._weights)), np.asarray(self.unit**2 * covariance)
 
     def difference(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
-        """The posterior mean of f(x) - f(y) and its standard deviation, in units of the values."""
+        """Return the posterior mean of f(x) - f(y) and its standard deviation, in units of the values."""
         mean, covariance = self.joint(np.array([x, y]))
         contrast = np.array([1.0, -1.0])
         return float(contrast @ mean), math.sqrt(max(float(contrast @ covariance @ contrast), 0.0))
 
     def samples(self, points: FloatArray, count: int, rng: np.random.Generator, *, spread: float = 1.0) -> FloatArray:
-        """Functions drawn from the posterior of f with ``spread`` times its deviations, at the points: (k, count)."""
+        """Return draws (k, count) from the posterior of f at the points, with ``spread`` times its deviations."""
         mean, covariance = self.joint(points)
         drawn = np.linalg.cholesky(covariance) @ rng.standard_normal((len(points), count))
         return np.asarray(mean[:, None] + spread * drawn)
@@ -144,20 +144,20 @@ class GroupedRegression:
         self._noise = np.repeat([(group.sigma / self.unit) ** 2 for group in self.groups], sizes)  # (m,)
 
     def kernel_at(self, theta: FloatArray) -> Matern52:
-        """s^2 k_l of these hyperparameters."""
+        """Return s^2 k_l of these hyperparameters."""
         return Matern52(tuple(np.exp(theta[: self.d])), math.exp(2 * theta[self.d]))
 
     def _covariance(self, signal: FloatArray, theta: FloatArray) -> FloatArray:
-        """K, (m, m): the kernel's part with offsets and noise."""
+        """Return K, (m, m): the kernel's part with offsets and noise."""
         K = signal + self._offsets
         K[np.diag_indices(len(K))] += self._noise + math.exp(2 * theta[self.d + 1])
         return np.asarray(K)
 
     def objective(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """-log p(y | theta) - log p(theta) up to a constant, and its gradient (d + 2,).
+        """Return -log p(y | theta) - log p(theta) up to a constant, and its gradient (d + 2,).
 
-        With Q = K^-1 - a a^T, a = K^-1 y, the derivative along a coordinate of theta is tr(Q dK) / 2, where
-        dK / dlog l_j = M * (x_j - x'_j)^2 / l_j^2 for M = -2 s^2 f'(.), elementwise.
+        With Q = K^-1 - a a^T, a = K^-1 y, the derivative along a coordinate of theta is tr(Q dK) / 2. Here dK / dlog
+        l_j = M * (x_j - x'_j)^2 / l_j^2 for M = -2 s^2 f'(.), elementwise.
         """
         kernel = self.kernel_at(theta)
         Z = self._X / np.exp(theta[: self.d])
@@ -181,18 +181,18 @@ class GroupedRegression:
 def minimised(
     f: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray, box: Bounds, iterations: int
 ) -> FloatArray:
-    """Where L-BFGS-B on value and gradient ends that begins at ``start``, (d,)."""
+    """Return the end (d,) of L-BFGS-B on value and gradient from ``start``."""
     result = minimize(f, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": iterations})
     return np.asarray(result.x, dtype=np.float64)
 
 
 def _misfit(L: FloatArray, y: FloatArray) -> float:
-    """-log N(y; 0, L L^T) up to a constant."""
+    """Return -log N(y; 0, L L^T) up to a constant."""
     return float(0.5 * y @ cho_solve((L, True), y) + np.log(np.diag(L)).sum())
 
 
 def inverse_of(L: FloatArray) -> FloatArray:
-    """(L L^T)^-1 of a lower factor, (m, m)."""
+    """Return (L L^T)^-1 of a lower factor, (m, m)."""
     lower, failed = lapack.dpotri(L, lower=1)
     if failed:
         raise np.linalg.LinAlgError("the covariance of the values is singular.")

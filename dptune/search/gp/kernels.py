@@ -34,22 +34,22 @@ class Kernel(Protocol):
     """A positive semi-definite function of two points, twice differentiable where they meet."""
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """The covariances of f(X) and f(Y), (m, k)."""
+        """Return the covariances of f(X) and f(Y), (m, k)."""
 
     def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
-        """The covariances of grad f(theta) and f(X): grad_theta k(theta, X), (d, m)."""
+        """Return the covariances of grad f(theta) and f(X): grad_theta k(theta, X), (d, m)."""
 
     def gradient_covariance(self, theta: FloatArray) -> FloatArray:
-        """The prior covariance of grad f(theta): d^2 k / dtheta dtheta' at theta' = theta, (d, d)."""
+        """Return the prior covariance of grad f(theta): d^2 k / dtheta dtheta' at theta' = theta, (d, d)."""
 
     def value_pullback(self, X: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
-        """The gradient of sum(C * k(X, Y)) in X, (m, d), for C of shape (m, k) and Y held fixed."""
+        """Return the gradient of sum(C * k(X, Y)) in X, (m, d), for C of shape (m, k) and Y held fixed."""
 
     def gradient_pullback(self, theta: FloatArray, X: FloatArray, C: FloatArray) -> FloatArray:
-        """The gradient of sum(C * gradient(theta, X).T) in X, (m, d), for C of shape (m, d)."""
+        """Return the gradient of sum(C * gradient(theta, X).T) in X, (m, d), for C of shape (m, d)."""
 
     def describe(self) -> Description:
-        """The kernel as plain data that `json.dumps` accepts."""
+        """Return the kernel as plain data that `json.dumps` accepts."""
 
 
 def _lengthscale(name: str, value: float | tuple[float, ...]) -> float | tuple[float, ...]:
@@ -74,34 +74,34 @@ class Stationary(ABC, Checked):
 
     @abstractmethod
     def profile(self, s: FloatArray) -> FloatArray:
-        """f(s), elementwise."""
+        """Return f(s), elementwise."""
 
     @abstractmethod
     def slope(self, s: FloatArray) -> FloatArray:
-        """f'(s), elementwise."""
+        """Return f'(s), elementwise."""
 
     @abstractmethod
     def curvature(self, s: FloatArray) -> FloatArray:
-        """f''(s), elementwise."""
+        """Return f''(s), elementwise."""
 
     def scales(self, d: int) -> FloatArray:
-        """The length-scale of each coordinate, (d,)."""
+        """Return the length-scale of each coordinate, (d,)."""
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != d:
             many = len(self.lengthscale)
             raise InputError(f"the kernel has {many} length-scales, but the points have {d} coordinates.")
         return np.full(d, self.lengthscale, dtype=np.float64)
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """v f(s), (m, k)."""
+        """Return v f(s), (m, k)."""
         return self.variance * self.profile(self.squared_distances(X, Y))
 
     def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
-        """2 v f'(s) (theta - x) / l^2, (d, m)."""
+        """Return 2 v f'(s) (theta - x) / l^2, (d, m)."""
         r, s = self._offsets(theta, X)  # (m, d), (m,)
         return np.ascontiguousarray((2 * self.variance * self.slope(s)[:, None] * r).T)
 
     def gradient_covariance(self, theta: FloatArray) -> FloatArray:
-        """-2 v f'(0) diag(1 / l^2), (d, d)."""
+        """Return -2 v f'(0) diag(1 / l^2), (d, d)."""
         scales = self.scales(as_vector(theta).size)
         return np.asarray(np.diag(-2 * self.variance * self.slope(np.zeros(1)) / scales**2), dtype=np.float64)
 
@@ -124,13 +124,13 @@ class Stationary(ABC, Checked):
         return {"kernel": type(self).__name__, "lengthscale": scale, "variance": self.variance}
 
     def squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """s for all pairs, (m, k), from differences: |x|^2 + |y|^2 - 2 x.y would lose close points."""
+        """Return s for all pairs, (m, k), from differences: |x|^2 + |y|^2 - 2 x.y would lose close points."""
         X, Y = _two_sets(X, Y)
         scales = self.scales(X.shape[1])
         return np.asarray(cdist(X / scales, Y / scales, "sqeuclidean"), dtype=np.float64)
 
     def _offsets(self, theta: FloatArray, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(theta - x) / l^2, (m, d), and s, (m,)."""
+        """Return (theta - x) / l^2, (m, d), and s, (m,)."""
         X = as_points(X)
         scales = self.scales(X.shape[1])
         scaled = (as_vector(theta, X.shape[1]) - X) / scales  # (m, d)
@@ -165,7 +165,7 @@ class Matern52(Stationary):
         return self.profile_and_slope(s)[1]
 
     def profile_and_slope(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """f(s) and f'(s) = -5/6 (1 + t) exp(-t), with one exponential and few large temporaries."""
+        """Return f(s) and f'(s) = -5/6 (1 + t) exp(-t), with one exponential and few large temporaries."""
         t = 5 * s
         np.sqrt(t, out=t)
         decay = np.exp(-t)
@@ -194,18 +194,18 @@ class Polynomial2(Checked):
     variance: float = field(default=1.0, metadata=check(positive))
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """v (x.y + c)^2, (m, k)."""
+        """Return v (x.y + c)^2, (m, k)."""
         X, Y = _two_sets(X, Y)
         return np.asarray(self.variance * (X @ Y.T + self.constant) ** 2, dtype=np.float64)
 
     def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
-        """2 v (theta.x + c) x, (d, m)."""
+        """Return 2 v (theta.x + c) x, (d, m)."""
         X = as_points(X)
         t = X @ as_vector(theta, X.shape[1]) + self.constant  # (m,)
         return np.asarray(2 * self.variance * t * X.T, dtype=np.float64)
 
     def gradient_covariance(self, theta: FloatArray) -> FloatArray:
-        """2 v (theta theta^T + (|theta|^2 + c) I), (d, d)."""
+        """Return 2 v (theta theta^T + (|theta|^2 + c) I), (d, d)."""
         theta = as_vector(theta)
         spread = (theta @ theta + self.constant) * np.eye(theta.size)
         return np.asarray(2 * self.variance * (np.outer(theta, theta) + spread), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Nystroem features on a finite candidate set, and the public dictionary they rest on.
+"""Nystroem features on a finite candidate set, and their public dictionary.
 
 Notation (Calandriello et al. 2019, 2020; Zhou, Tan 2020)::
 
@@ -7,13 +7,13 @@ Notation (Calandriello et al. 2019, 2020; Zhou, Tan 2020)::
     V          Phi~^T diag(N) Phi~ + lambda I, N plays per candidate
     s~^2(x)    k(x, x) - |phi~|^2 + lambda phi~^T V^-1 phi~ >= 0
 
-K_DD is singular to rounding for smooth kernels (100 points in [0, 1] under RBF(0.2) have rank 15), so its root is
-taken on the eigenvectors E (m, r) with eigenvalues w above RCOND of the largest: phi~ = E F(x), F = w^(-1/2) E^T k_D
-of r coordinates. All eigenvalues have the rounding error of the largest one, so few digits of a small one are right.
-Small ones are computed again in the space that their eigenvectors span, in extended precision where the platform has
-it (Rayleigh-Ritz): |phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all
-factorisations are r x r. The residual k(x, x) - |phi~|^2 is negative only by rounding, and then
-set to 0; the rest of s~^2 is a sum of squares.
+K_DD is numerically singular for smooth kernels: 100 points in [0, 1] under RBF(0.2) have rank 15. So its root uses only
+the eigenvectors E (m, r) with eigenvalues w above RCOND of the largest: phi~ = E F(x), F = w^(-1/2) E^T k_D of r
+coordinates. All eigenvalues have the rounding error of the largest one, so few digits of a small one are right. Small
+ones are recomputed in the space that their eigenvectors span, in extended precision where the platform has it
+(Rayleigh-Ritz): |phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all
+factorisations are r x r. The residual k(x, x) - |phi~|^2 is negative only by rounding, and then set to 0; the rest of
+s~^2 is a sum of squares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dptune.search.gp.points import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 RCOND = 1e-10
-TAIL = (1e-14, 1e-7)  # eigenvalues between these fractions of the largest are found again; below is rounding
+TAIL = (1e-14, 1e-7)  # eigenvalues between these fractions of the largest are recomputed; the rest is rounding
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Features:
 
     @classmethod
     def on(cls, K: FloatArray, members: IntArray) -> Features:
-        """The features of kernel matrix K (M, M) on the dictionary ``members``."""
+        """Return the features of kernel matrix K (M, M) on the dictionary ``members``."""
         w, E = _eigen(K[np.ix_(members, members)])  # (m,), (m, m)
         kept = w > RCOND * w[-1] if len(w) else np.zeros(0, dtype=bool)
         F = np.ascontiguousarray(K[:, members] @ (E[:, kept] / np.sqrt(w[kept])))  # (M, r)
@@ -51,7 +51,7 @@ class Features:
 
 
 def _eigen(A: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues (m,), increasing, and eigenvectors (m, m) of the kernel matrix A, small ones too."""
+    """Return eigenvalues (m,), increasing, and eigenvectors (m, m) of the kernel matrix A, small ones too."""
     w, E = np.linalg.eigh(A)
     low, high = (fraction * w[-1] for fraction in TAIL) if len(w) else (0.0, 0.0)
     tail = slice(*np.searchsorted(w, (low, high)))
@@ -64,9 +64,9 @@ def _eigen(A: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: int, number: int) -> IntArray:
-    """The sampled candidates: each play enters with probability p_j = min(q s~_j^2, 1), equal points count once.
+    """Return the sampled candidates: each play enters with probability p_j = min(q s~_j^2, 1), equal points count once.
 
-    Public: it depends on the points played, on ``seed`` and on the ``number`` of the draw.
+    It is public: it depends on the points played, on ``seed`` and on the ``number`` of the draw.
     """
     p = np.minimum(q * variance, 1.0)
     out = (1 - p) ** counts  # 1 where N = 0
@@ -74,7 +74,7 @@ def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: i
 
 
 def cholesky_root(V: FloatArray, F: FloatArray) -> FloatArray:
-    """L^-1 F^T (r, M) for V = L L^T (r, r) and F (M, r); V >= lambda I, so it has a factor."""
+    """Return L^-1 F^T (r, M) for V = L L^T (r, r) and F (M, r); V >= lambda I, so it has a factor."""
     if not V.size:
         return np.zeros((0, len(F)))
     L, _ = lapack.dpotrf(V, lower=1)
@@ -104,20 +104,20 @@ class NystroemVariance:
             blas.dger(1.0, f, f, a=self.V, overwrite_a=1)
 
     def inverse_root(self) -> FloatArray:
-        """V^(-1/2) F^T in the coordinates of F, (r, M): s~^2 = residual + lambda * its squared columns."""
+        """Return V^(-1/2) F^T in the coordinates of F, (r, M): s~^2 = residual + lambda * its squared columns."""
         if not self.V.size:
             return np.zeros((0, len(self._K)))
         w, Q, _ = lapack.dsyevd(self.V)  # (r,), (r, r)
         return np.asarray((Q / np.sqrt(np.maximum(w, self._lam))) @ (Q.T @ self.features.F.T))
 
     def variance(self, root: FloatArray) -> FloatArray:
-        """s~^2, (M,), from any root U (., M) with U^T U = F V^-1 F^T."""
+        """Return s~^2, (M,), from any root U (., M) with U^T U = F V^-1 F^T."""
         return np.asarray(self.features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 
     def variance_after(self, plays: IntArray) -> FloatArray:
-        """s~^2, (M,), as it would be after so many more plays (M,) on the same dictionary.
+        """Return s~^2, (M,), after ``plays`` (M,) more plays on the same dictionary.
 
-        Before the first play the dictionary is empty; then the candidates to be played take its place.
+        Before the first play the dictionary is empty; then the candidates to be played replace it.
         """
         at = np.flatnonzero(plays)
         has_members = len(self.features.members) > 0
@@ -129,13 +129,13 @@ class NystroemVariance:
         return np.asarray(features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 
     def grow(self, K: FloatArray) -> None:
-        """Go on with more candidates; K (M', M') holds the old ones first."""
+        """Add candidates; K (M', M') contains the old ones first."""
         self.counts = np.concatenate([self.counts, np.zeros(len(K) - len(self._K), dtype=np.int64)])
         self._K = K
         self.rest_on(self.features.members)
 
     def rest_on(self, members: IntArray) -> None:
-        """Take these rows of the candidates as the dictionary; V is computed afresh."""
+        """Use these rows of the candidates as the dictionary, and recompute V."""
         self.features = Features.on(self._K, members)
         F = self.features.F
         self.V = np.asfortranarray(F.T @ (self.counts[:, None] * F) + self._lam * np.eye(F.shape[1]))

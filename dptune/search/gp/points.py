@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy  # loads its subpackages when they are used
 from numpy.typing import ArrayLike, NDArray
 
 from dptune._checks import at_least, attempt, kind, shown
@@ -16,7 +16,7 @@ FloatArray = NDArray[np.float64]
 
 
 def as_points(values: ArrayLike, d: int | None = None, *, name: str = "points") -> FloatArray:
-    """The values as finite points in rows, (m, d); `InputError` otherwise."""
+    """Return the values as finite points in rows, (m, d); `InputError` otherwise."""
     points = _floats(values)
     if points.ndim != 2 or d not in (None, points.shape[1]):
         raise InputError(f"{name} must have shape (m, {'d' if d is None else d}); got {kind(values)}.")
@@ -26,7 +26,7 @@ def as_points(values: ArrayLike, d: int | None = None, *, name: str = "points") 
 
 
 def as_vector(values: ArrayLike, d: int | None = None, *, name: str = "theta") -> FloatArray:
-    """The values as one finite point, (d,); `InputError` otherwise."""
+    """Return the values as one finite point, (d,); `InputError` otherwise."""
     vector = _floats(values)
     if vector.ndim != 1 or vector.size == 0 or d not in (None, vector.size):
         raise InputError(f"{name} must have shape ({'d' if d is None else d},); got {kind(values)}.")
@@ -39,14 +39,14 @@ def _floats(values: ArrayLike) -> FloatArray:
 
 
 def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
-    """``count`` points of a scrambled Sobol sequence in [0, 1]^d, (count, d)."""
+    """Return ``count`` points of a scrambled Sobol sequence in [0, 1]^d, (count, d)."""
     d, count = at_least("d", d, 1), at_least("count", count, 1)
     sobol = scipy.stats.qmc.Sobol(d, rng=np.random.default_rng([seed, d]))
     return np.asarray(sobol.random_base2(math.ceil(math.log2(count)))[:count], dtype=np.float64)
 
 
 def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int = 0) -> FloatArray:
-    """``count`` points of a Sobol design in the box of half-width ``radius`` in (0, 1] around a point, (count, d)."""
+    """Return a Sobol design (count, d) in the box of half-width ``radius`` in (0, 1] around a point."""
     point = as_vector(centre, name="centre")
     if not 0 < radius <= 1:
         raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {shown(radius)}.")

@@ -53,13 +53,13 @@ class GradientPosterior:
         self.kernel = kernel
         self.noise_variance = positive("noise_variance", noise_variance)
         self.d = at_least("d", d, 1)
-        self.jitter: tuple[float, ...] = ()  # noise variance added to each block beyond the one asked for
+        self.jitter: tuple[float, ...] = ()  # noise variance added to each block beyond the requested one
         self.points = np.zeros((0, self.d))  # D, read-only
         self._L = np.zeros((0, 0))
 
     @classmethod
     def from_points(cls, kernel: Kernel, noise_variance: float, points: ArrayLike) -> GradientPosterior:
-        """A posterior holding the points (m, d), factorised as one block; raises as `append` does."""
+        """Return a posterior holding the points (m, d), factorised as one block; raises as `append` does."""
         D = as_points(points)
         posterior = cls(kernel, noise_variance, D.shape[1])
         posterior.append(D)
@@ -87,21 +87,21 @@ class GradientPosterior:
         self.points.flags.writeable = False
 
     def weights(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
-        """W = grad k(theta, D) K^-1, (d, m); for an unknown mean, less (W 1)(1^T K^-1) / (1^T K^-1 1)."""
+        """Return W = grad k(theta, D) K^-1, (d, m); for an unknown mean, less (W 1)(1^T K^-1) / (1^T K^-1 1)."""
         P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)
         return np.ascontiguousarray(_solve_transposed(self._L, P).T)
 
     def covariance(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
-        """The posterior covariance of grad f(theta), C_0 - P^T P, in squared loss per squared unit; (d, d)."""
+        """Return the posterior covariance of grad f(theta), C_0 - P^T P, in squared loss per squared unit; (d, d)."""
         P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)
         return self.kernel.gradient_covariance(as_vector(theta, self.d)) - P.T @ P
 
     def trace(self, theta: ArrayLike, *, constant_mean: bool = False) -> float:
-        """The trace of `covariance`; rounding below 0 is returned as 0."""
+        """Return the trace of `covariance`; rounding below 0 is returned as 0."""
         return max(float(np.trace(self.covariance(theta, constant_mean=constant_mean))), 0.0)
 
     def lookahead(self, theta: ArrayLike, *, constant_mean: bool = False) -> TraceAfter:
-        """The trace at theta if candidates (b, d) were appended, and its gradient in them, (b, d), as a function of X.
+        """Return a function of candidates X (b, d): the trace at theta with them appended, and its gradient (b, d).
 
         Their jitter is held fixed, and what does not depend on them is computed once.
 
@@ -140,7 +140,7 @@ class GradientPosterior:
         return trace_after
 
     def _whitened(self, theta: ArrayLike, *, constant_mean: bool) -> FloatArray:
-        """P, less its projection on a for an unknown constant mean; (m, d)."""
+        """Return P, less its projection on a for an unknown constant mean; (m, d)."""
         G = self.kernel.gradient(as_vector(theta, self.d), self.points).T  # (m, d)
         if not constant_mean or not len(self):
             return _solve(self._L, G)
@@ -150,7 +150,7 @@ class GradientPosterior:
         return P - np.outer(a, a @ P / (a @ a))
 
     def _extension(self, X: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """V (m, b), M (b, b) and the jitter of M for further points X (b, d)."""
+        """Return V (m, b), M (b, b) and the jitter of M for further points X (b, d)."""
         V = _solve(self._L, self.kernel(self.points, X))
         block = self.kernel(X, X) + self.noise_variance * np.eye(len(X))
         scale = float(np.mean(np.diag(block))) if len(block) else 1.0
@@ -158,12 +158,12 @@ class GradientPosterior:
 
 
 def stable_cholesky(S: FloatArray, *, scale: float, noise_variance: float) -> tuple[FloatArray, float]:
-    """The lower factor of S + jitter I, (b, b), and the least jitter of the ladder that is safe.
+    """Return the lower factor of S + jitter I, (b, b), and the least jitter of the ladder that is safe.
 
-    The ladder's first step, mostly 0, raises noise + jitter to 1e-12 of `scale`, the mean variance of the points: with
-    less noise, rounding errors would pass as small pivots, and the weights of many small blocks would come out wrong by
-    half. The next steps are 1e-12, 1e-11, ... 1e-6 of `scale`. A factor is safe if every squared pivot is at least half
-    of the noise it contains: in exact arithmetic a Schur complement of K + noise I is at least noise I.
+    The ladder's first step, mostly 0, raises noise + jitter to 1e-12 of `scale`, the mean variance of the points. With
+    less noise, rounding errors would pass as small pivots, and weights of many small blocks would be wrong by half. The
+    next steps are 1e-12, 1e-11, ... 1e-6 of `scale`. A factor is safe if every squared pivot is at least half of its
+    noise: exactly computed, a Schur complement of K + noise I is at least noise I.
     """
     missing = max(LADDER[0] * scale - noise_variance, 0.0)
     for jitter in (missing, *(step * scale for step in LADDER)):
@@ -177,7 +177,7 @@ def stable_cholesky(S: FloatArray, *, scale: float, noise_variance: float) -> tu
 
 
 def _cholesky(S: FloatArray) -> FloatArray | None:
-    """The lower factor, or None where rounding has made S indefinite."""
+    """Return the lower factor, or None where rounding has made S indefinite."""
     try:
         M = np.asarray(np.linalg.cholesky(S), dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -186,10 +186,10 @@ def _cholesky(S: FloatArray) -> FloatArray | None:
 
 
 def _solve(L: FloatArray, B: FloatArray) -> FloatArray:
-    """L^-1 B."""
+    """Return L^-1 B."""
     return np.asarray(solve_triangular(L, B, lower=True, check_finite=False))
 
 
 def _solve_transposed(L: FloatArray, B: FloatArray) -> FloatArray:
-    """L^-T B."""
+    """Return L^-T B."""
     return np.asarray(solve_triangular(L, B, lower=True, trans=1, check_finite=False))
