@@ -73,7 +73,8 @@ class BudgetStatement(Statement):
     Attributes:
         budget: the budget as created or raised.
         exposure: the limits of mu, and of a choice if a budget in (epsilon, delta) has one; before the first charge,
-        the divisions of such a budget. spent_mu: odometer reading.
+            the divisions of such a budget.
+        spent_mu: odometer reading.
         spent_epsilon: the same at ``delta``.
         failures: number of failed evaluations; public, and free of privacy loss if no record influences them.
         public: pairs (quantity, run) that trials show without a release; only the user says that they are public.

@@ -138,8 +138,7 @@ def losses_function(
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
         InputError: ``function`` is not callable, only one of ``loss`` and ``data`` is given, ``data`` has other rows or
-        needs
-            ``like``, or ``function`` can reach it.
+            needs ``like``, or ``function`` can reach it.
     """
     if not callable(function):
         raise InputError(f"the objective must be a function; got {type(function).__name__}.")

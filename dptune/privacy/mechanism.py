@@ -48,7 +48,7 @@ class Mechanism(ABC):
 
     Args:
         noise: the privatizer's source of noise and the mechanism's only one: it decides whether the ledger records a
-        release as private.
+            release as private.
     """
 
     adds_level = True

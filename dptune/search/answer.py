@@ -49,13 +49,15 @@ class Recommendation(dict[str, Any]):
     Attributes:
         defaults: the configuration that it is compared with: the user's, or the centre of the search space.
         improvement: mean clipped loss at the defaults minus that at the recommendation, from the run's final estimate.
-        None before that, or without ``default=``. Its 95% interval covers the noise. hint: a Gaussian process's
-        expected improvement given all released values, for displays. It ignores the effect of clipping, so it is no
-        evidence, and is never called "better". at_edge: names of parameters at an end of their range: a wider range
-        might be better. reason: why there is no improvement, in a sentence; "" if there is one. remedy: how to get an
-        improvement. missing: remaining releases of the run and how to resume it; "" if it is complete. kept:
-        whether the search has an answer, and it is the default configuration. run: the summary's facts about the run,
-        or None.
+            None before that, or without ``default=``. Its 95% interval covers the noise.
+        hint: a Gaussian process's expected improvement given all released values, for displays. It ignores the effect
+            of clipping, so it is no evidence, and is never called "better".
+        at_edge: names of parameters at an end of their range: a wider range might be better.
+        reason: why there is no improvement, in a sentence; "" if there is one.
+        remedy: how to get an improvement.
+        missing: remaining releases of the run and how to resume it; "" if it is complete.
+        kept: whether the search has an answer, and it is the default configuration.
+        run: the summary's facts about the run, or None.
     """
 
     def __init__(

@@ -20,13 +20,13 @@ class ObjectiveOptions(TypedDict, total=False):
     Attributes:
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
         data: with ``loss``: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them once per
-        process. If it fails, the trial fails before training and charges, and reports the error's type. training: with
-        ``loss``, "public" means that the function trains on public rows: its errors are ordinary failures, which the
-        framework shows and which cost nothing. With "private", errors are hidden and count as failures, and the
-        ledger's statement names the run, also for a function that returns losses. public: the values of
-        ``report_public(value, step)`` in words for the ledger's statement, such as "log loss on 300 public rows": you
-        declare that they depend on no private row. Pruners and schedulers then work as usual. A trial that they stop is
-        one of the planned trials, submits no losses and costs nothing.
+            process. If it fails, the trial fails before training and charges, and reports the error's type.
+        training: with ``loss``, "public" means that the function trains on public rows: its errors are ordinary
+            failures, which the framework shows and which cost nothing. With "private", errors are hidden and count as
+            failures, and the ledger's statement names the run, also for a function that returns losses.
+        public: the values of ``report_public(value, step)`` in words for the ledger's statement, such as "log loss on
+            300 public rows": you declare that they depend on no private row. Pruners and schedulers then work as usual.
+            A trial that they stop is one of the planned trials, submits no losses and costs nothing.
     """
 
     loss: str | NamedLoss | None

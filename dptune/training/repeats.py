@@ -82,7 +82,7 @@ def one_of(candidates: Sequence[Mapping[str, Any]] | None, odds: Sequence[float]
     Args:
         candidates: a public list.
         odds: public numbers above 0 in any unit, one per candidate, such as those from a study of public proxy rows;
-        equal by default. The bound needs identically distributed repeats, not uniform ones.
+            equal by default. The bound needs identically distributed repeats, not uniform ones.
     """
     if candidates is None:
         if odds is not None:

@@ -75,7 +75,7 @@ def silence(*, trains: bool = False) -> Iterator[None]:
 
     Args:
         trains: whether training with noise may happen inside. The generators then get new seeds, because noise that is
-        drawn twice gives no privacy.
+            drawn twice gives no privacy.
     """
     if getattr(_THREAD, "asks", False):
         _PROCESS.trains |= trains

@@ -93,7 +93,7 @@ def plan_centred(
         radius: the first C; default 0.4 of the loss's range.
         final_share: share of mu^2 for the final estimate.
         tuning: constants by name, see :class:`dptune.search.algorithms.centred_settings.Tuning`; :func:`usual_tuning`
-        chooses the others.
+            chooses the others.
     """
     d = facts.d
     trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)

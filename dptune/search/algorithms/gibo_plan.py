@@ -80,9 +80,9 @@ def plan_gibo(
 
     Args:
         facts: n and mu decide whether starting points are distinguishable. The user's default configuration is the
-        start, unless ``theta0`` is given. On a coarse grid of the space the surrogate's length-scales grow. trials:
-        wished number of trials; T and b follow. Default 20 (d + 1). memory: earlier batches kept in D_t; any number
-        from T on keeps all, as the paper does.
+            start, unless ``theta0`` is given. On a coarse grid of the space the surrogate's length-scales grow.
+        trials: wished number of trials; T and b follow. Default 20 (d + 1).
+        memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.search.algorithms.gibo.GIBOSettings`.
     """
