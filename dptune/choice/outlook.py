@@ -129,7 +129,10 @@ def outlook(
 
 def _noise(public: PublicLosses, plan: ChoicePlan, weight: float, default: int) -> tuple[NoiseLaw, float]:
     """Return the noise and the radius of the estimate if the best candidate on public rows is chosen."""
-    r = estimate_radius(public, default, rival(public, default), plan.noise(weight).sigma, plan.public_weight)
+    r = estimate_radius(
+        public, default, rival(public, default), plan.finalists[: plan.near], plan.noise(weight).sigma,
+        plan.public_weight,
+    )  # fmt: skip
     return plan.noise(2 * r * weight), r
 
 

@@ -24,6 +24,7 @@ SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of epsilon 
 USUAL_SHARE = 0.2  # if no share will show what public rows predict
 USUAL_OF_PURE = (0.25, 0.1)  # the same of epsilon: the first that leaves the choice n epsilon of ENOUGH
 ENOUGH = 1000.0
+TYPICAL = 0.9  # of the near finalists, whose radii the estimate's is at least
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 FAR_FROM, FAR_PART = 600.0, 0.2  # n eta from which a part of the finalists are far ones, and this part
 SPLITS = 25  # of the public rows in a simulation
@@ -192,10 +193,10 @@ def _finalists(public: PublicLosses, said: float, wanted: Wanted) -> tuple[tuple
 
 def _share(public: PublicLosses, default: int, wanted: Wanted, noise: Callable[[float], NoiseLaw]) -> float:
     """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
-    best = rival(public, default)
+    best, near = rival(public, default), public.finalists(FEWEST, wanted.public_weight)
     for share in SHARES:
         drawn = noise(share)
-        r = estimate_radius(public, default, best, drawn.sigma, wanted.public_weight)
+        r = estimate_radius(public, default, best, near, drawn.sigma, wanted.public_weight)
         if public.difference(default, best, r)[0] >= 2 * r * shows(drawn):
             return share
     return 0.0
@@ -256,15 +257,26 @@ def rival(public: PublicLosses, default: int) -> int:
     return next(j for j in public.order if j != default)
 
 
-def estimate_radius(public: PublicLosses, default: int, chosen: int, sigma: float, weight: float) -> float:
-    """Return r of the estimate: the smallest whose cutting hardly shows beside the noise, on public rows.
+def estimate_radius(
+    public: PublicLosses, default: int, chosen: int, near: tuple[int, ...], sigma: float, weight: float
+) -> float:
+    """Return r of the estimate: that of the chosen candidate, or if it is larger that of TYPICAL of the near finalists.
+
+    Who is chosen is the one whose rare large losses few rows have shown; a few wild finalists do not count.
+    """
+    radii = [_radius(public, default, j, sigma, weight) for j in (chosen, *near) if j != default]
+    return max(radii[0], float(np.quantile(radii, TYPICAL, method="lower")))
+
+
+def _radius(public: PublicLosses, default: int, j: int, sigma: float, weight: float) -> float:
+    """Return the smallest r whose cutting hardly shows beside the noise, on public rows, for one candidate.
 
     ``sigma`` is the noise's standard deviation for differences in an interval of width 1, ``weight`` the public weight.
 
     The bias of the mean difference, plus two standard errors, is at most BIAS of the noise: a tail that few public rows
     show counts, too. If no r is small enough, or public rows say nothing, nothing is cut on public rows.
     """
-    D = public.clipped[default] - public.clipped[chosen]  # (N,)
+    D = public.clipped[default] - public.clipped[j]  # (N,)
     largest = float(np.abs(D).max()) or public.largest
     rows = len(D) * min(weight, 1.0)
     for step in range(1, RADIUS_STEPS if rows else 0):

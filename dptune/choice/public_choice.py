@@ -313,7 +313,9 @@ class PublicChoice:
             return
         plan, weights = self._plan, self._privatizer
         sigma = plan.noise(weights.largest_weight).sigma
-        r = planning.estimate_radius(self.public, self.default, chosen, sigma, plan.public_weight)
+        r = planning.estimate_radius(
+            self.public, self.default, chosen, self.finalists[: plan.near], sigma, plan.public_weight
+        )
         points = (self._point(self.default), self._point(chosen))
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), plan.estimate_mu)
         predicted, spread = self.public.difference(self.default, chosen, r)
