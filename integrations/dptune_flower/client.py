@@ -20,7 +20,7 @@ from dptune.federated.settings import FTSSettings
 from dptune.space import Space, Value
 from dptune_flower.server import ABOUT, BROADCAST, WEIGHTS
 
-_logger = logging.getLogger(__name__)  # of the agent's own machine
+_logger = logging.getLogger(__name__)  # logs on the agent's own machine
 
 
 def answer(
@@ -71,7 +71,7 @@ def best(context: Context, space: Space) -> dict[str, Value]:
 
 
 class _Agent:
-    """An agent as its node's state has it."""
+    """An agent, rebuilt from its node's state."""
 
     def __init__(self, context: Context, settings: FTSSettings, space: Space, objective: Callable[..., float]) -> None:
         if "agent" not in context.node_config:
@@ -85,7 +85,7 @@ class _Agent:
             self.one.tell(x, y)
 
     def catch_up(self, t: int, broadcast: ArrayRecord | None) -> None:
-        """Make the initial observations, and the one that the broadcast of round t - 1 leads to, once."""
+        """Make once the initial observations, and the one after the broadcast of round t - 1."""
         while self.kept["asked"] < self.one.settings.initial:
             self._evaluate(self.one.initial_point(self.kept["asked"]))
         if t > self.kept["round"] and broadcast is not None:
@@ -98,7 +98,7 @@ class _Agent:
         self.kept["asked"] += 1
         try:
             y = float(self._objective(parameters))
-        except Exception:  # the agent's own objective may raise anything, and its log is the agent's
+        except Exception:  # the agent's objective may raise anything, and the log is private to the agent
             _logger.warning("an evaluation failed; the agent continues without it", exc_info=True)
             return
         if math.isfinite(y):

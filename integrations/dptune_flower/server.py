@@ -1,4 +1,4 @@
-"""The server's half: asks every node in every round, hands messages in, releases, and sends the broadcast on."""
+"""The server's half: it queries every node in every round, submits messages, releases, and sends the broadcast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dptune.federated import FTSServer
 from dptune.federated.messages import Message as Weights
 
 ABOUT, BROADCAST, WEIGHTS = "dptune", "broadcast", "weights"  # names of records
-_LOOK = 0.5  # seconds between two looks at who is connected
+_LOOK = 0.5  # seconds between two checks of connected nodes
 
 
 def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
@@ -40,14 +40,14 @@ def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
 
 
 def _gather(grid: Grid, nodes: int, timeout: float) -> None:
-    """Wait until so many nodes are connected, ``timeout`` seconds at most: an app may start before they do."""
+    """Wait until this number of nodes is connected, at most ``timeout`` seconds: an app may start before its nodes."""
     until = time.monotonic() + timeout
     while len(list(grid.get_node_ids())) < nodes and time.monotonic() < until:
         time.sleep(_LOOK)
 
 
 def _questions(grid: Grid, server: FTSServer) -> list[Message]:
-    """To each node: the open round, the settings, and the broadcast of the round before."""
+    """Return a query for each node: the open round, the settings, and the broadcast of the round before."""
     t = server.open_round
     configs = {
         "round": t,
@@ -60,7 +60,7 @@ def _questions(grid: Grid, server: FTSServer) -> list[Message]:
 
 
 def _hand_in(server: FTSServer, reply: Message, t: int) -> None:
-    """Give the server one agent's weights; whatever else a node sends is refused, and nothing of it is repeated."""
+    """Submit one agent's weights to the server; refuse all else, without quoting it."""
     if reply.has_error():
         return
     config = reply.content.config_records.get(ABOUT, {})
@@ -70,7 +70,7 @@ def _hand_in(server: FTSServer, reply: Message, t: int) -> None:
 
 
 def _only_array(record: ArrayRecord) -> Any:
-    """Return the array of a record that holds a single one, or None."""
+    """Return the only array of a record, or None."""
     try:
         (array,) = record.values()
         return array.numpy()

@@ -5,10 +5,10 @@ Example::
     callback = MLflowCallback(model, delta=1e-5)  # model: decorated by @sampler.objective
     study.optimize(model, n_trials=sampler.n_trials, callbacks=[callback])
     model.estimate(study, sampler.recommend(study))
-    callback.update(study)  # of what was released after the last trial
+    callback.update(study)  # adds releases after the last trial
 
-Guarantee: that of :mod:`dptune_mlflow`. Of a trial it writes parameters, state, and a value that the run has
-released; no intermediate value, no attribute of the user's, and nothing that a function raised.
+Guarantee: as in :mod:`dptune_mlflow`. For a trial it writes parameters, state, and a released value, but no
+    intermediate value, no user attribute, and no error of a function.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MLflowCallback:
         self._written = dict[str, MLflowRun]()
 
     def __call__(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Write a trial; of a study whose run has not begun there is nothing to write."""
+        """Write a trial, unless the study's run has not begun."""
         run = self._runs.known.get(study.study_name)
         if run is None:
             return

@@ -24,7 +24,7 @@ PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # MLflow's own tags:
 
 
 class Where(TypedDict, total=False):
-    """How a run is written; see :func:`log_run`."""
+    """The destination of a run; see :func:`log_run`."""
 
     delta: float | None
     tracking_uri: str | None
@@ -61,7 +61,7 @@ def log_run(
 
 
 class MLflowRun:
-    """The MLflow run of one run of a ledger, begun or, by its tag, found again."""
+    """The MLflow run of one run of a ledger: a new one, or an existing one with its tag."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MLflowRun:
         delta: float | None = None,
         tracking_uri: str | None = None,
         experiment: str | None = None,
-    ) -> None:  # named: another place to write to must not be taken for a misspelt one
+    ) -> None:  # explicit names: a misspelt destination must raise
         self._ledger, self._delta = ledger, delta
         ledger.statement(delta=delta)  # refuses a missing delta
         self._client = _client(tracking_uri)
@@ -83,7 +83,7 @@ class MLflowRun:
     def _experiment_named(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
-        with suppress(MlflowException):  # it exists
+        with suppress(MlflowException):  # the experiment exists
             self._client.create_experiment(name)
         return str(self._client.get_experiment_by_name(name).experiment_id)
 
@@ -91,7 +91,7 @@ class MLflowRun:
         return str(self._client.create_run(self._experiment, run_name=name, tags=tags).info.run_id)
 
     def trial(self, number: int, status: str, parameters: Mapping[str, Any], numbers: Mapping[str, float]) -> None:
-        """Write a trial as a nested run, and its numbers and the budget as a step of this one's curves."""
+        """Write a trial as a nested run, and its numbers and the budget as a step of this run's curves."""
         child = self._begin(f"trial {number}", {PARENT: self.id})
         self._write(child, numbers, parameters=parameters)
         self._client.set_terminated(child, status)
@@ -104,7 +104,7 @@ class MLflowRun:
         self._write(self.id, {}, tags={f"recommended.{name}": value for name, value in recommended.items()})
 
     def answer(self, recommended: Mapping[str, Any] | None, estimate: Estimate | None) -> None:
-        """End the run with all that is known by now; the statement and the table are of the whole ledger."""
+        """End the run with all present facts; statement and table cover the whole ledger."""
         charges = self._ledger.charges()
         numbers = self._budget()
         metrics = []

@@ -14,10 +14,10 @@ Example::
     study.optimize(model, n_trials=sampler.n_trials)
     sampler.recommend(study)
 
-Guarantee of the central samplers and of ``PrivateObjective``: everything that they give to Optuna is a function of
-releases of the Gaussian and exponential mechanisms, paid beforehand in the ledger. That is mu-GDP for replacing all
-records of one unit, with a trusted curator (this process). :func:`choose` has the guarantee of
-:class:`dptune.PublicChoice`. ``LocalObjective`` and the LDP samplers need no curator: see :mod:`dptune_optuna.local`.
+Guarantee of the central samplers and of ``PrivateObjective``: everything that Optuna gets is a function of releases of
+the Gaussian and exponential mechanisms, charged before in the ledger. That is mu-GDP for replacing all records of one
+unit, with a trusted curator (this process). :func:`choose` has the guarantee of :class:`dptune.PublicChoice`.
+``LocalObjective`` and the LDP samplers need no curator: see :mod:`dptune_optuna.local`.
 """
 
 from dptune_optuna.choice import candidate, choose

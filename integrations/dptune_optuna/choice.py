@@ -1,4 +1,4 @@
-"""A finished, ordinary study proposes; private people choose once among its best configurations.
+"""A finished, ordinary study proposes, and private people choose once among its best configurations.
 
 Example::
 
@@ -13,7 +13,7 @@ Example::
     choice = choose(study, train, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_train, y_train))
     print(choice.summary())
 
-Guarantee: that of :class:`dptune.PublicChoice`. The study is public; what is added to it is released.
+Guarantee: as in :class:`dptune.PublicChoice`. The study is public; only released facts are added to it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
 CHOICE = ATTRIBUTE + "choice"  # study user attribute: the choice, released facts
 TUNED = "lightgbm_tuner:lgbm_params"  # trial system attribute of LightGBMTuner: all parameters that it trained with
 CONSTRAINTS = "constraints"  # trial system attribute: a list, and with ":<name>" appended one value each
-UNNAMED = "no-name-"  # begins the name that Optuna gives to a study without one, another one in each run
+UNNAMED = "no-name-"  # prefix of Optuna's random names for studies without a name
 Pair = tuple[Any, Any]
 Losses = npt.NDArray[np.float64]
 
@@ -82,15 +82,15 @@ class CandidateTrial(FixedTrial):
         return dict(self._all)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "study": None}  # a model may hold a callback, and that its trial
+        return {**self.__dict__, "study": None}  # a model may hold a callback, which holds its trial
 
 
 class _Handed(BaseException):
-    """What :func:`candidate` ends a user's objective with; not an ``Exception``, which the objective may catch."""
+    """Raised by :func:`candidate` to end a user's objective; not an ``Exception``, which the objective may catch."""
 
     def __init__(self, model: Any, pair: Pair, trained: bool) -> None:
         super().__init__()
-        self.model, self.pair, self.trained = model, pair, trained  # pair: held out of the training, or to train on
+        self.model, self.pair, self.trained = model, pair, trained  # pair: held-out rows, or training rows
 
 
 def candidate(trial: Any, model: Any, *, held_out: Pair | None = None, rows: Pair | None = None) -> None:
@@ -224,13 +224,13 @@ def choose(
 
 
 def parameters_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the parameters that a trial was trained with; a trial of LightGBMTuner suggests one or two of them."""
+    """Return a trial's training parameters; a trial of LightGBMTuner suggests only one or two of them."""
     tuned = trial.system_attrs.get(TUNED)
     return dict(trial.params if tuned is None else json.loads(tuned))
 
 
 def ranked(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the completed trials with finite values, the best first; of several objectives the Pareto front first."""
+    """Return the completed trials with finite values, the best (or the Pareto front) first."""
     completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     finite = [trial for trial in completed if all(map(math.isfinite, trial.values))]
     if not finite:
@@ -254,13 +254,13 @@ def _breaks_a_constraint(trial: FrozenTrial) -> bool:
 
 
 class _Objective:
-    """The study's own objective, which hands a model over by :func:`candidate`."""
+    """The study's own objective, which passes a model on by :func:`candidate`."""
 
     def __init__(self, objective: Callable[..., Any], options: ChoiceOptions) -> None:
         self._objective = objective
         self._cv = kept_folds(options.cv)
         self._loss, self._averages = as_loss(options.loss), options.averages
-        self._answers: set[str] = set()  # digests of the public answers that candidates were compared on
+        self._answers: set[str] = set()  # digests of the public answers on which candidates were compared
 
     def _handed(self, trial: CandidateTrial) -> _Handed:
         try:
@@ -322,7 +322,7 @@ def _fitted(estimator: Any) -> Callable[[Any, Any], Any]:
 
 @dataclass
 class _Threads:
-    """Trains candidates side by side in threads; what a training raises is its result."""
+    """Trains candidates in parallel threads; a training's error is its result."""
 
     study: optuna.Study
     training: PublicTraining | _Objective

@@ -1,6 +1,6 @@
-"""When a study ends by itself: at a mistake that every later trial would repeat, whatever ``catch=`` says.
+"""Ends a study at a mistake that every later trial would repeat, whatever ``catch=`` is.
 
-``study.optimize(..., catch=(Exception,))`` without ``n_trials`` would call an objective for ever that can only refuse.
+``study.optimize(..., catch=(Exception,))`` without ``n_trials`` would call an objective forever that can only refuse.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import optuna
 import dptune
 from dptune_optuna.spaces import logger
 
-MOST_FAILED = 20  # trials in a row that fail in the public half of a function
+MOST_FAILED = 20  # failures in a row in the public half of a function
 
 
 def stop(study: optuna.Study) -> bool:
-    """Stop ``study.optimize`` after this trial; return whether there was one to stop."""
+    """Stop ``study.optimize`` after this trial; return whether it was running."""
     try:
         study.stop()
     except RuntimeError:  # outside study.optimize
@@ -34,7 +34,7 @@ class Ending:
 
     @contextmanager
     def watch(self, study: optuna.Study) -> Iterator[None]:
-        """Let what a trial raises pass; stop the study at a refusal, and after too many failures in a row."""
+        """Pass on a trial's error; stop the study at a refusal, and after too many failures in a row."""
         try:
             yield
         except optuna.TrialPruned:

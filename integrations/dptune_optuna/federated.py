@@ -68,10 +68,10 @@ class DPFTSSampler(SpaceSampler):
         agent = FTSAgent(self._model, self._agent, seed=self._seed)
         self._participant = Participant(agent, self._transport, notice=logger.warning)
         self._study: str | None = None
-        self._told: set[int] = set()  # numbers of the trials the agent knows
+        self._told: set[int] = set()  # numbers of the trials that the agent knows
 
     def _follow(self, study: optuna.Study, asked: int) -> None:
-        """Bring the agent up to what the study has stored: after a restart, or from other processes."""
+        """Give the agent the study's stored trials, after a restart or from other processes."""
         self._study = self._study or study.study_name
         if self._study != study.study_name:
             raise dptune.InputError(

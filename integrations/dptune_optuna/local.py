@@ -7,11 +7,11 @@ A trial is one reply of a user's device. With devices of its own protocol a cura
     trial = study.ask(space)                              # send trial.params to a device
     study.tell(trial, reply)                              # store what comes back
 
-Guarantee: each reply is epsilon-LDP for any two values of its user (clamped, then made by the randomiser); a user's
-replies add up, and a :class:`dptune.local.UserLedger` refuses those past the user's cap.
+Guarantee: each reply is epsilon-LDP for any two values of its user, which the randomiser clamps. A user's replies add
+    up, and a :class:`dptune.local.UserLedger` refuses those past the user's cap.
 
-The samplers see number, parameters and value of every completed trial and store nothing, so a restart, a second process
-or a copy is in the same state. A trial that failed, was pruned or never ends is a reply that was lost.
+The samplers see number, parameters and value of every completed trial and store nothing. So a restart, a second process
+or a copy has the same state. A trial that failed, was pruned or never ends is a lost reply.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dptune.local.bandits.replies import agreed_centre
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler, given_space, to_space
 
-RANDOMIZER = "dptune:local:"  # begins the names of the study user attributes that say what protects the users
+RANDOMIZER = "dptune:local:"  # prefix of the study's user attributes about the users' protection
 
 
 class LDPSampler(SpaceSampler):
@@ -107,21 +107,21 @@ class LDPSampler(SpaceSampler):
         followers = self._replies.setdefault(study._storage, {})
         of = (maximize, centre, began)
         replies = followers.get(study._study_id)
-        if replies is None or replies.of != of:  # storages give the number of a deleted study to the next
+        if replies is None or replies.of != of:  # storages reuse the number of a deleted study
             replies = _Replies(lambda space: self._begin(space, maximize, centre), self.space, of)
             followers[study._study_id] = replies
         replies.read(trials)
         return replies
 
     def _centre_of(self, study: optuna.Study) -> float:
-        """Return the middle of the interval in which values lie: the study's, or else the setting."""
+        """Return the middle of the values' interval: the study's, or else the setting."""
         centres = {self.agree(stated) for stated in randomizers_of(study)}
         if len(centres) > 1:
             raise another_randomizer(study)
         return centres.pop() if centres else self._centre or 0.0
 
     def agree(self, stated: Mapping[str, Any]) -> float:
-        """Return the middle of a randomiser's interval; refuse replies that the settings are not for."""
+        """Return the middle of a randomiser's interval; refuse a randomiser that contradicts the settings."""
         return agreed_centre(self._settings.replies, self._centre, stated)
 
     def _space_of(self, study: optuna.Study) -> dptune.Space | None:
@@ -179,7 +179,7 @@ class LDPMoMASampler(LDPSampler):
 
 
 class _Replies:
-    """The replies that a sampler has read of the study ``of``: a look costs O(new and unfinished trials)."""
+    """A sampler's replies from the study ``of``; reading costs O(new and unfinished trials)."""
 
     def __init__(
         self, begin: Callable[[dptune.Space], dptune.local.LDPRun], space: dptune.Space | None, of: tuple[Any, ...]
@@ -208,33 +208,33 @@ class _Replies:
             if trial is not None and trial.state.is_finished():
                 if trial.state == TrialState.COMPLETE:
                     self.run.tell(number, trial.params, trial.values[0])
-                del self._unfinished[number]  # last: after an interrupt it is told again, which changes nothing
+                del self._unfinished[number]  # last: after an interrupt the reply is added again, which changes nothing
 
     def pending(self, patience: int) -> list[dict[str, Any]]:
         running = (t for t in self._unfinished.values() if t is not None and t.state == TrialState.RUNNING)
         return [t.params for t in running if t.number >= self._next - patience]
 
     def _find_space(self, trials: Sequence[FrozenTrial]) -> None:
-        """The completed trial with the smallest number fixes the space; one that was late changes it."""
+        """Read the space from the completed trial with the smallest number; a late one changes it."""
         if self._first == -1:
             return
         for trial in trials[: self._first]:
             space = to_space(trial.distributions) if trial.state == TrialState.COMPLETE else None
             if space is not None:
-                self._start_over()  # first: after an interrupt all is read again
+                self._start_over()  # first: after an interrupt everything is read again
                 self._first = trial.number
                 self.run = self._begin(space)
                 return
 
 
 def randomizers_of(study: optuna.Study) -> list[Mapping[str, Any]]:
-    """Return the settings of the randomisers of the study's replies: none, one, or several of refused attempts."""
+    """Return the settings of the study's randomisers: none, one, or several after refused attempts."""
     attributes = study._storage.get_study_user_attrs(study._study_id)
     return [value for name, value in sorted(attributes.items()) if name.startswith(RANDOMIZER)]
 
 
 def another_randomizer(study: optuna.Study) -> dptune.InputError:
-    """Return the refusal of a second randomiser."""
+    """Return the error for a second randomiser."""
     return dptune.InputError(
         f"the study {study.study_name!r} was started with another randomiser; its attributes {RANDOMIZER}... have the "
         "settings. A study has one randomiser: give the same epsilon, bound and invalid, or begin a new study."

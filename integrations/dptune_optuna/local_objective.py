@@ -1,9 +1,8 @@
 """An objective for a process that is a user's device (a phone, a worker at a hospital), or that simulates many.
 
-That process is trusted with the value; the storage, the sampler, the logs and every other process are not.
-A study says what randomiser made its replies: each has an attribute of its own, which nobody overwrites, so a study
-that once was NOT PRIVATE says so for good. Where two processes begin a study with different randomisers, at least one
-of them is refused before anything is measured.
+That process is trusted with the value; the storage, the sampler, the logs and every other process are not. A study
+records its randomisers: each has its own attribute, which is never overwritten. So a study that once was NOT PRIVATE
+stays marked. If two processes begin a study with different randomisers, at least one is refused before any measurement.
 """
 
 from __future__ import annotations
@@ -113,13 +112,13 @@ class LocalObjective:
         if not stated:
             text = json.dumps(settings, sort_keys=True)
             study.set_user_attr(RANDOMIZER + hashlib.sha256(text.encode()).hexdigest()[:16], dict(settings))
-            _is_stated(study, settings)  # two processes may have begun together
+            _is_stated(study, settings)  # two processes may have started together
         if not self._randomizer.private and study.study_name not in self._warned:
             logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
             self._warned.add(study.study_name)
 
     def _measured(self, trial: Trial, samplers: list[LDPSampler]) -> Any:
-        """Return the user's value, None if the function raised; refuse a trial that no sampler could learn from."""
+        """Return the user's value, or None if the function raised; refuse a trial from which samplers cannot learn."""
         value: Any = shielded(self._function, ShieldedTrial(trial), lambda value: value)
         if value is not None and samplers and samplers[0].space is not None:  # None: the first trial decides
             refuse_other_space(samplers[0].space, trial.distributions)
@@ -137,7 +136,7 @@ class LocalObjective:
 
 
 def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
-    """Return whether the study states these settings; refuse one that states others."""
+    """Return whether the study records these settings; refuse a study that records others."""
     stated = randomizers_of(study)
     if any(others != settings for others in stated):
         raise another_randomizer(study)
@@ -145,9 +144,9 @@ def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
 
 
 def _key(trial: Trial) -> str:
-    """Name the trial in its study, and in no other of the same name; a retried trial has its original's name."""
+    """Return a key unique to the trial and its study; a retried trial has its original's key."""
     frozen: FrozenTrial = trial.study._storage.get_trial(trial._trial_id)
-    first = frozen.system_attrs.get("failed_trial")  # where Optuna's retry callbacks name the original
+    first = frozen.system_attrs.get("failed_trial")  # set by Optuna's retry callbacks
     if first is not None:
         frozen = trial.study.get_trials(deepcopy=False)[first]
     began = frozen.datetime_start and frozen.datetime_start.isoformat()

@@ -1,4 +1,4 @@
-"""Objectives that let only released values out, and the runs that pay for them.
+"""Objectives that return only released values, and the runs that charge for them.
 
 Example::
 
@@ -6,7 +6,7 @@ Example::
     study = optuna.create_study(sampler=optuna.samplers.TPESampler())
     study.optimize(objective, n_trials=50)
 
-Guarantee: what a study stores and logs of such trials is a function of releases that the ledger has paid for.
+Guarantee: everything that a study stores and logs about such trials is a function of charged releases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dptune_optuna.studies import RESUME, StudyRuns, show
 
 
 class PrivateFunction:
-    """A user's function behind the shield, callable as an Optuna objective; ``sampler`` None: for any sampler."""
+    """A user's function behind the shield, callable as an Optuna objective; with ``sampler`` None, for any sampler."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class PrivateFunction:
         self._sampler = sampler
         self._privatizer = runs.request.privatizer
         self._asked = Objective(function, runs.request, logger.warning, **options)
-        self._agreed, self._declared = set[str](), set[str]()  # names of studies whose ledger has loss and declarations
+        self._agreed, self._declared = set[str](), set[str]()  # studies whose loss and declarations are stored
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if self._asked.public is None else PublicTrial
         self._ending = Ending()
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the run that pays for the study's trials; None before the first trial if no space was given.
+        """Return the run of the study's trials; None before the first trial if no space was given.
 
         Raises:
-            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
-            BudgetMismatch: its trials were asked for another loss.
+            InputError: the study maximises, or uses another sampler, such as after a resume without ``sampler=``.
+            BudgetMismatch: its trials used another loss.
         """
         if study.directions != [StudyDirection.MINIMIZE]:
             raise dptune.InputError(
@@ -79,16 +79,16 @@ class PrivateFunction:
         return self._runs.of(study)
 
     def __call__(self, trial: Trial) -> float:
-        """Run one trial: check the budget, train, hand the losses over, return the released value.
+        """Run one trial: check the budget, train, submit the losses, return the released value.
 
         Raises:
             BudgetExhausted: before the function is called; nothing is lost.
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
             LedgerError: before the function is called: another ledger paid for the study.
-            KeyConflict: at the first suggestion that differs from where the trial has its value: the study was begun
-                again without its storage.
-            InputError: the function returned something that is not per-example losses, or did not suggest the
-                parameters of the run's search space, or ``data`` cannot be loaded; nothing was spent.
+            KeyConflict: at the first suggestion that differs from the recorded one: the study was restarted without its
+                storage.
+            InputError: the function did not return per-example losses or suggest the run's parameters, or ``data``
+                cannot be loaded; nothing was charged.
         """
         if not isinstance(trial, Trial):
             raise dptune.InputError(
@@ -100,7 +100,7 @@ class PrivateFunction:
 
     def _run(self, study: optuna.Study, trial: Trial) -> float:
         name = str(trial.number)
-        for sampler in samplers_of(study):  # so that a private one knows that the trial is shielded
+        for sampler in samplers_of(study):  # informs a private sampler that the trial is shielded
             shielded_trials: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
             shielded_trials.add((study.study_name, trial.number))
         run = self.run_of(study)
@@ -121,7 +121,7 @@ class PrivateFunction:
                 self._stopped(study, trial, run)
                 raise
             value = run.finish(name, trial.params, losses)
-            if study.study_name not in self._agreed:  # of a loss that nothing came of another may take the place
+            if study.study_name not in self._agreed:  # a loss without releases may be replaced
                 self._asked.loss.keep(self._privatizer.ledger, study.study_name)
                 self._agreed.add(study.study_name)
         except dptune.PlanComplete as error:
@@ -138,7 +138,7 @@ class PrivateFunction:
         return value
 
     def _stopped(self, study: optuna.Study, trial: Trial, run: SearchRun | None) -> None:
-        """Let a trial that was stopped by a public quantity take its place in the plan."""
+        """Count a trial that a public quantity stopped as one of the plan's."""
         if run is not None:
             run.stopped(str(trial.number), trial.params)
             self._end_if_due(study, run)
@@ -150,12 +150,12 @@ class PrivateFunction:
 
     @property
     def _counted(self) -> tuple[TrialState, ...]:
-        """States of the trials that use up the plan's."""
+        """Return the states of trials that count towards the plan."""
         stops = self._asked.public is not None
         return (TrialState.COMPLETE, TrialState.PRUNED) if stops else (TrialState.COMPLETE,)
 
     def _used_up(self, study: optuna.Study, run: SearchRun, beside: int = 0) -> bool:
-        """Return whether as many trials have ended as planned, stopped ones among them."""
+        """Return whether as many trials have ended as planned, including stopped ones."""
         if TrialState.PRUNED not in self._counted or run.plan.monitor_mu == 0:
             return False
         return beside + len(study.get_trials(deepcopy=False, states=self._counted)) >= run.plan.trials
@@ -168,14 +168,14 @@ class PrivateFunction:
     def estimate(
         self, study: optuna.Study, parameters: Mapping[str, Any], *, early: bool = False
     ) -> dptune.results.Estimate:
-        """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
+        """Release, once per study, the mean clipped loss at ``parameters``, from its reserved share.
 
-        They are usually those of ``recommend``. ``early``: the study is to end here, though its run is not complete.
+        They usually come from ``recommend``. ``early`` ends the study here, although its run is not complete.
 
         Raises:
-            InputError: nothing was kept for it, or the run is not complete.
-            BudgetExhausted: it does not fit.
-            KeyConflict: it was made at other parameters; before the function is called.
+            InputError: no share was reserved, or the run is not complete.
+            BudgetExhausted: the estimate does not fit.
+            KeyConflict: the estimate was made at other parameters; raised before the function is called.
         """
         run = self._begun(study, "there is nothing to estimate")
         if not isinstance(parameters, Mapping):
@@ -198,7 +198,7 @@ class PrivateFunction:
         try:
             return shielded(self._asked.losses, self._shield(FixedTrial(dict(parameters))), wrapped)
         except ValueError as error:
-            if "of the FixedTrial object" not in str(error):  # the function's own: it is public, and shown
+            if "of the FixedTrial object" not in str(error):  # the function's own error: it is public, and shown
                 raise
             raise dptune.InputError(
                 f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}}); in "

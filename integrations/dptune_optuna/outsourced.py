@@ -26,7 +26,7 @@ from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler
 
 _ROW = "row"  # name of the parameter with the row's number, from 0
-_DEAD = 1000  # a trial this much older than the newest one is not waited for
+_DEAD = 1000  # a trial this much older than the newest one is considered lost
 
 
 class POGPUCBSampler(SpaceSampler):

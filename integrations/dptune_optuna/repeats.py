@@ -46,7 +46,7 @@ def repeat_and_select(
     spaces: list[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]] = []
 
     def once() -> tuple[Mapping[str, Any], Any, Any]:
-        own = optuna.create_study(sampler=RandomSampler())  # no repeat knows of another
+        own = optuna.create_study(sampler=RandomSampler())  # repeats are independent
         own.enqueue_trial(one_of(candidates, odds))
         trial = own.ask()
         model, losses = objective(ShieldedTrial(trial))
@@ -54,14 +54,14 @@ def repeat_and_select(
         return trial.params, model, losses
 
     began = datetime.now()
-    one_of(candidates, odds)  # refuses what is not usable while that can be told
+    one_of(candidates, odds)  # refuses invalid values before the secret part
     best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, noise=noise)
     _add(study, best, began, dict(next((space for params, space in spaces if params == best.parameters), {})))
     return best
 
 
 def _add(study: optuna.Study, best: Selected, began: datetime, distributions: dict[str, BaseDistribution]) -> None:
-    """Add the best, dated at the beginning for good: the end would tell how many repeats there were."""
+    """Add the best, dated at the beginning: the end would reveal the number of repeats."""
     if best.model is not None and best.parameters is not None:
         params = dict(best.parameters)
         trial = optuna.trial.create_trial(params=params, distributions=distributions, value=best.score)

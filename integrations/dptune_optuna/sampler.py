@@ -1,6 +1,6 @@
 """Private search methods as Optuna samplers. A sampler only translates; its run (:class:`dptune.SearchRun`) decides.
 
-Example: a method of your own, used as in :mod:`dptune_optuna`::
+Example: your own method, used as in :mod:`dptune_optuna`::
 
     sampler = PrivateSampler(privatizer, space, method=MY_METHOD)  # a dptune.search.Method
 """
@@ -36,7 +36,7 @@ _DECORATE = (
 
 
 class UnprotectedValueWarning(UserWarning):
-    """With ``unprotected="allow"``: a trial was not run by a decorated objective; its value is stored without noise."""
+    """With ``unprotected="allow"``, a trial without a decorated objective stores its value without noise."""
 
 
 class PrivateSampler(SpaceSampler):
@@ -86,7 +86,7 @@ class PrivateSampler(SpaceSampler):
         request = SearchRequest(method, privatizer, mu, seed, settings, default, name, given_space(space))
         super().__init__(seed=request.seed, warn_independent_sampling=warn_independent_sampling)
         self._runs = StudyRuns(request, mixed=self._allowed)
-        self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
+        self._shielded: set[tuple[str, int]] = set()  # study and number of trials under a private objective
 
     @property
     def n_trials(self) -> int:
@@ -141,11 +141,11 @@ class PrivateSampler(SpaceSampler):
         shielded = here in self._shielded
         run = self._runs.known.get(study.study_name)
         self._shielded.discard(here)
-        pruned = shielded and state == TrialState.PRUNED  # its value is the last one that was reported as public
+        pruned = shielded and state == TrialState.PRUNED  # its value is the last public report
         if values is not None and not pruned and not (run and run.released(str(trial.number), values[0])):
             instead = "is stored as it is, without noise"
             if not self._allowed:
-                values[:] = [math.inf] * len(values)  # Optuna stores and logs this list next, whatever is raised here
+                values[:] = [math.inf] * len(values)  # Optuna stores and logs this list next, even after an error here
                 instead = "was stored and logged as inf instead"
             self._unprotected(
                 f"trial {trial.number} has a value that did not come from an objective decorated with "
@@ -204,11 +204,11 @@ class PrivateSampler(SpaceSampler):
         return best
 
     def __bool__(self) -> bool:
-        """Return True. Optuna asks while it makes a study: where the study's class is not Optuna's own, refuse.
+        """Return True. Optuna calls this while it creates a study: refuse if the study's class is not Optuna's own.
 
         Raises:
-            PrivacyError: another library makes a study of its own from the sampler's, as LightGBMTuner does, which
-                replaces the sampler and stores raw losses.
+            PrivacyError: another library creates its own study with the sampler; LightGBMTuner's replaces the sampler
+                and stores raw losses.
         """
         made = sys._getframe(1).f_locals.get("self")
         if isinstance(made, optuna.Study) and not type(made).__module__.startswith("optuna."):
@@ -252,5 +252,5 @@ class DPGIBOSampler(PrivateSampler):
 
 
 def _in_optimize(study: optuna.Study) -> bool:
-    """Tell whether a function was run: elsewhere a trial fails by ``study.tell``, which logs nothing."""
+    """Return whether a function was run: otherwise a trial fails by ``study.tell``, which logs nothing."""
     return bool(getattr(getattr(study, "_thread_local", None), "in_optimize_loop", True))

@@ -1,9 +1,8 @@
-"""What stands between the user's code, which sees private data, and Optuna, which must not.
+"""The shield between the user's code, which sees private data, and Optuna, which must not.
 
 The user's function gets a :class:`ShieldedTrial`, which can suggest but not report, or a :class:`PublicTrial`, which
-can report what the user has declared public. What becomes of what the function raises, and what no shield can do, is in
-:mod:`dptune.losses.user_function`. Public mistakes still raise: a refused method, a bad search space, losses of the
-wrong shape.
+can report declared public values. :mod:`dptune.losses.user_function` documents the handling of errors and the limits of
+any shield. Public mistakes still raise: a refused method, a bad search space, losses of the wrong shape.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from dptune.search.run import SearchRun
 from dptune_optuna.spaces import logger
 
 T = TypeVar("T")
-write_memory_of_cmaes()  # here: a process that unpickles an objective imports this before it runs a trial
+write_memory_of_cmaes()  # here: a process that unpickles an objective imports this module before it runs a trial
 
 
 class ShieldedTrial:
-    """An Optuna trial that suggests parameters and takes nothing back.
+    """An Optuna trial that suggests parameters and accepts no values.
 
-    Beside ``suggest_...`` it has ``number``, ``params`` and ``datetime_start``. ``report``, ``should_prune`` and
-    ``set_user_attr`` are refused: Optuna stores what they are given at once. Where ``run`` has the trial's value
-    already, another point is refused at its first suggestion.
+    In addition to ``suggest_...`` it has ``number``, ``params`` and ``datetime_start``. ``report``, ``should_prune``
+    and ``set_user_attr`` are refused: Optuna stores their arguments at once. If ``run`` already has the trial's value,
+    another point is refused at its first suggestion.
     """
 
     def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> None:
         self._trial, self._run = trial, run
-        self._public_error: Exception | None = None  # kept: the user's function may swallow it
-        self._pruned = False  # whether the function was told to stop
+        self._public_error: Exception | None = None  # kept, as the user's function may swallow it
+        self._pruned = False  # whether the function was asked to stop
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -54,10 +53,10 @@ class ShieldedTrial:
         return int(self._checked(name, lambda: self._trial.suggest_int(name, low, high, step=step, log=log)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Suggest one of the choices; as Optuna's.
+        """Suggest one of the choices, like Optuna's trial.
 
         Raises:
-            InputError: the study is stored, and a choice is one that a storage does not give back as it was.
+            InputError: the study is stored, and its storage would change a choice.
         """
         self._passed(lambda: _refuse_unstorable(self._trial, name, choices))
         return self._checked(name, lambda: self._trial.suggest_categorical(name, choices))
@@ -74,7 +73,7 @@ class ShieldedTrial:
         return self._passed(suggested)
 
     def _passed(self, call: Callable[[], T]) -> T:
-        """Call Optuna; what it raises is public."""
+        """Call Optuna, whose errors are public."""
         try:
             return call()
         except Exception as error:
@@ -99,29 +98,29 @@ class ShieldedTrial:
 
 
 class Directions(NamedTuple):
-    """The directions of a private study, and nothing else of it."""
+    """The directions of a private study, and nothing else."""
 
     direction: StudyDirection = StudyDirection.MINIMIZE
     directions: tuple[StudyDirection, ...] = (StudyDirection.MINIMIZE,)
 
 
 class PublicTrial(ShieldedTrial):
-    """A trial that also hands a public quantity to Optuna's pruner; that it is public is the user's word."""
+    """A trial that also reports a quantity, which the user declared public, to Optuna's pruner."""
 
     def report_public(self, value: float, step: int) -> None:
-        """Report what the objective declared with ``public=``, of public rows only; smaller must be better.
+        """Report the quantity declared with ``public=``, from public rows only; smaller must be better.
 
-        It is stored and logged at once, without noise.
+        Optuna stores and logs it at once, without noise.
         """
         self._passed(lambda: self._trial.report(value, step))
 
     def report(self, value: float, step: int) -> None:
-        """As :meth:`report_public`, for the pruning callbacks of LightGBM, XGBoost and others, on public rows."""
+        """Call :meth:`report_public`, for the pruning callbacks of LightGBM, XGBoost and others, on public rows."""
         self.report_public(value, step)
 
     @property
     def study(self) -> Directions:
-        """What such a callback asks of a study."""
+        """Return the part of a study that such a callback needs."""
         return Directions()
 
     def should_prune(self) -> bool:
@@ -146,14 +145,14 @@ def wrapped(losses: Any) -> PerExampleLosses:
 
 
 def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]) -> T | None:
-    """Return ``take`` of what the user's function returned, or None if the function raised.
+    """Return ``take`` of the user's result, or None if the function raised.
 
     Raises:
-        Exception: what Optuna or the shield raised, or ``take`` of what came back.
-        TrialPruned: the function raised it, and was told to stop; to raise it unasked is a failure.
+        Exception: an error of Optuna, of the shield, or of ``take``.
+        TrialPruned: the function raised it after it was asked to stop; otherwise it is a failure.
     """
     outcome = call_guarded(function, shield, take, optuna.TrialPruned)
-    if shield._public_error is not None:  # the outcome is replaced: no frame of the error may hold what was returned
+    if shield._public_error is not None:  # the outcome is replaced: the error's frames must not hold the result
         outcome = Outcome(error=without_traceback(shield._public_error))
     elif outcome.stopped and shield._pruned:
         outcome = Outcome(error=optuna.TrialPruned("the trial was told to stop before its end."))
@@ -161,14 +160,14 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
 
 
 def try_out(function: Function, parameters: Mapping[str, Any], privatizer: dptune.LossPrivatizer, shield: Any) -> str:
-    """Call the function once outside any study; what it raises passes, and nothing is stored or spent."""
+    """Call the function once outside any study; its errors are raised, and nothing is stored or charged."""
     losses = privatizer.checked(function(shield(FixedTrial(dict(parameters)))))
     logger.info(tried(losses))
     return repr(losses)
 
 
 def samplers_of(study: Study) -> Iterator[BaseSampler]:
-    """Yield the study's sampler and those that it wraps, as PartialFixedSampler does."""
+    """Yield the study's sampler and the samplers that it wraps, such as PartialFixedSampler's."""
     sampler: Any = study.sampler
     while isinstance(sampler, BaseSampler):
         yield sampler

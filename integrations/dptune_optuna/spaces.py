@@ -16,7 +16,7 @@ from dptune._checks import at_least, boolean, shown
 from dptune.parameters import Parameter
 from dptune.space import OTHER_SPACES, Value
 
-logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+logger = optuna.logging.get_logger("optuna.dptune")  # a child of Optuna's logger, with its handlers and verbosity
 
 
 def to_space(distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
@@ -48,17 +48,17 @@ def given_space(distributions: Mapping[str, BaseDistribution] | dptune.Space | N
 
 
 def numbers_of(distributions: Mapping[str, BaseDistribution], *, whose: str) -> dptune.Space:
-    """Return the numerical parameters that can vary; refuse, in the name of ``whose`` they are, that there are none."""
+    """Return the numerical parameters that can vary; if there are none, raise an error that names ``whose``."""
     if (space := to_space(distributions)) is None:
         raise dptune.InputError(f"{whose} no float or int parameter with more than one value to search. {OTHER_SPACES}")
     return space
 
 
 def within(distribution: BaseDistribution, value: Any) -> bool:
-    """Tell whether a parameter may have this value."""
+    """Return whether a parameter may have this value."""
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
-    except ValueError:  # no choice of a categorical distribution
+    except ValueError:  # the value is not a choice of a categorical distribution
         return False
 
 

@@ -1,8 +1,8 @@
-"""The private runs behind studies, and what Optuna's pages show of them.
+"""The private runs of studies, and their facts for Optuna's pages.
 
-Each run is bound to its study's storage by the ledger's mark. What is written there beside it is a function of released
-values and public facts: what a trial's value is, the noise beside each, a note with the budget and the answer. Plots,
-data frames and optuna-dashboard find it.
+The ledger's mark binds each run to its study's storage. All else written there is a function of released values and
+public facts: the meaning and the noise of each value, and a note with the budget and the answer. Plots, data frames and
+optuna-dashboard show it.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from dptune_optuna.spaces import (
     to_space,
 )
 
-ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written here: released facts only
-MARK = ATTRIBUTE + "ledger"  # of a study: which ledger paid for it, and up to which charge
-VALUE_IS = ATTRIBUTE + "value_is"  # of a study: what a trial's value is
-LOSS = ATTRIBUTE + "loss"  # of a study: the name of the loss that its trials were asked for
+ATTRIBUTE = "dptune:"  # prefix of every user attribute that is written here: released facts only
+MARK = ATTRIBUTE + "ledger"  # of a study: its ledger, and the last charge
+VALUE_IS = ATTRIBUTE + "value_is"  # of a study: the meaning of a trial's value
+LOSS = ATTRIBUTE + "loss"  # of a study: the name of its trials' loss
 SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation of the noise in its released value
-_BAR = 30  # cells of the bar of the budget
-TITLE = "## Private"  # begins every note that is written here
+_BAR = 30  # cells of the budget's bar
+TITLE = "## Private"  # first line of every note that is written here
 _TITLE = f"{TITLE} search"
-_NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
-_PART = 2045  # in parts of this length
+_NOTE = "dashboard:note_"  # prefix of optuna-dashboard's attributes for a note (save_note)
+_PART = 2045  # longest part of a note
 LossesAt = Callable[[Mapping[str, Any]], PerExampleLosses | None]
 RESUME = "To continue, call study.optimize(objective) without n_trials: the study stops when its plan is complete."
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
 class StudyRuns:
-    """The runs of a request, one for each study; ``mixed``: also of studies with completed trials that none paid for.
+    """The runs of a request, one for each study; ``mixed`` allows studies with completed trials without charges.
 
-    Without a space the first finished trial of a study decides what is searched.
+    Without a space, the first finished trial of a study determines the searched parameters.
     """
 
     def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
@@ -64,11 +64,11 @@ class StudyRuns:
         self.lock = ForkSafeLock()
         self._ends: weakref.WeakKeyDictionary[optuna.Study, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
         self.known: dict[str, SearchRun] = {}  # by the name of the study
-        self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
-        self._warned = set[str]()  # of trials without parameters that are searched, of other ranges
+        self._suggested: dict[str, IntersectionSearchSpace] = {}  # the space that each study's trials imply
+        self._warned = set[str]()  # warnings given: trials that lack searched parameters or have other ranges
 
     def of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the study's run, begun or continued; None as long as its search space is not known."""
+        """Return the study's run, begun or resumed; None while its search space is unknown."""
         name, request = study.study_name, self.request
         if name in self.known:
             return self.known[name]
@@ -82,7 +82,7 @@ class StudyRuns:
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
         """Begin the study's run with the parameters of ``distributions``, unless it has begun."""
-        with self.lock:  # of two first trials with different parameters, one begins
+        with self.lock:  # only one of two first trials with different parameters begins
             if (run := self.of(study)) is not None:
                 return run
             space = numbers_of(distributions, whose="the first trial had")
@@ -116,7 +116,7 @@ class StudyRuns:
             self._ends[study] = weakref.finalize(study, self._say_how_far, *where, counted)
 
     def say_end(self, study: optuna.Study, counted: tuple[TrialState, ...]) -> None:
-        """Log it now instead, with a recommendation."""
+        """Log now instead, with a recommendation."""
         self.cancel_end(study)
         self._say_how_far(study.study_name, study._storage, study._study_id, counted)
 
@@ -126,7 +126,7 @@ class StudyRuns:
             self._ends[study].detach()
 
     def _say_how_far(self, name: str, storage: BaseStorage, study: int, counted: tuple[TrialState, ...]) -> None:
-        with suppress(Exception):  # at the end of a process the storage may be gone
+        with suppress(Exception):  # the storage may be gone at the end of a process
             if (run := self.known.get(name)) is None or not (missing := run.missing()):
                 return
             ended = storage.get_n_trials(study, state=counted)
@@ -142,7 +142,7 @@ class StudyRuns:
                 )
 
     def check_start(self, study: optuna.Study) -> None:
-        """Refuse, before a model is trained, a study whose run could not begin."""
+        """Refuse, before training, a study whose run could not begin."""
         self._check_ledger(study)
         name = study.study_name
         self.request.check_start(name)
@@ -161,7 +161,7 @@ class StudyRuns:
             )
 
     def compare(self, run: SearchRun, trial: Trial) -> None:
-        """Compare what a function has suggested with the run's search space."""
+        """Compare a function's suggestions with the run's search space."""
         if run.space is None:
             return
         if self.request.space is not None:
@@ -209,13 +209,13 @@ def _announce(request: SearchRequest, run: SearchRun) -> None:
 
 
 def _has_completed(study: optuna.Study) -> bool:
-    """Return whether a trial has a value; inf is what Optuna was given instead of one."""
+    """Return whether a trial has a value; inf is a placeholder for a withheld one."""
     completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return any(math.isfinite(value) for trial in completed for value in trial.values)
 
 
 def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = None) -> None:
-    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
+    """Write changed facts to the study, one short attribute for each fact: dashboards truncate long ones."""
     if trial is not None and (charge := run.charge_of(str(trial.number))) is not None:
         trial.set_user_attr(SIGMA, float(charge.description["sigma"]))
     stored = study.user_attrs
@@ -231,7 +231,7 @@ def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = N
 
 
 def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
-    """Return what a study's note says, in Markdown: the budget as a bar, what a value is, the recommendation."""
+    """Return a study's note in Markdown: the budget as a bar, the meaning of values, the recommendation."""
     spent, budget = (float(str(progress[name])) for name in ("mu_spent", "mu_budget"))
     share = min((spent / budget) ** 2, 1.0)  # squares add up
     bar = "█" * round(_BAR * share) + "░" * (_BAR - round(_BAR * share))
@@ -248,7 +248,7 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
 
 
 def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
-    if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
+    if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values would take too long at every trial
         stored = progress.get("recommended")
         so_far = f"{parameters_in_words(stored, '`')}. " if isinstance(stored, dict) else ""
         return f"so far: {so_far}`recommend(study)` computes it from all released values, with its interval."
@@ -264,7 +264,7 @@ def paragraphs(lines: str) -> str:
 
 
 def write_note(study: optuna.Study, text: str) -> None:
-    """Write the study's note for optuna-dashboard, which need not be installed; a note of the user's stays."""
+    """Write the study's note for optuna-dashboard, which need not be installed; keep a user's note."""
     storage, identity = study._storage, study._study_id
     stored = storage.get_study_system_attrs(identity)
     parts = {key: part for key, part in stored.items() if key.startswith(f"{_NOTE}str:")}

@@ -1,4 +1,4 @@
-"""dptune in Ray Tune: private searchers, and one that makes any searcher private; losses go to a vault.
+"""dptune in Ray Tune: private searchers, and one that makes any searcher private; a vault holds the losses.
 
 Example::
 
@@ -7,7 +7,7 @@ Example::
     tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
     tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()
 
-Guarantee: what Tune sees, stores and shows is released: paid in the ledger before any loss is read. See docs/ray.md.
+Guarantee: Tune sees, stores and shows only releases, charged in the ledger before any loss is read. See docs/ray.md.
 """
 
 from dptune._exports import exports

@@ -1,7 +1,7 @@
-"""What all searchers share: metric, mode, search space, and a state that is kept elsewhere.
+"""The base of all searchers: metric, mode, search space, and a state that is stored elsewhere.
 
-Tune pickles a searcher into ``tuner.pkl`` and restores a state that may be stale, or none. So a searcher holds settings
-and names only; what it knows of its run it reads, whenever it is asked, from where the run is kept.
+Tune pickles a searcher into ``tuner.pkl`` and restores a state that may be stale or missing. So a searcher holds only
+settings and names; it reads its run's state from the run's storage at every call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dptune_ray.spaces import constants, differing, domains_of, leaves, merged, 
 class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
     """A Tune searcher that continues the run of its name."""
 
-    _client: ActorClient  # of the run's actor, for searchers that start one
+    _client: ActorClient  # client of the run's actor, for searchers that start one
 
     def __init__(
         self, *, name: str, param_space: Mapping[str, Any] | None, metric: str, mode: str | None, seed: int | None
@@ -42,7 +42,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         self._tuners: Mapping[str, Any] = {}  # search space, with Tune's placeholders
         self._begun = False
         self._unpaid: str | None = None  # why the experiment ends
-        self._handle: Any = None  # the run's actor lives as long as this is held
+        self._handle: Any = None  # keeps the run's actor alive
 
     def _know(self, param_space: Mapping[str, Any]) -> None:
         self._param_space = param_space
@@ -52,22 +52,22 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
 
     @abc.abstractmethod
     def _begin(self) -> None:
-        """Begin the run or continue it; metric, mode and search space are known."""
+        """Begin or resume the run; metric, mode and search space are known."""
 
     @abc.abstractmethod
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
-        """Return searched parameters by path for a trial, the others are drawn; None if the run is over."""
+        """Return a trial's searched parameters by path, or None if the run is over; the others are drawn."""
 
     @abc.abstractmethod
     def _stored_mode(self) -> str | None:
-        """Return the mode the run was started with, or None if it has not begun."""
+        """Return the run's mode, or None if it has not begun."""
 
     def _serve(self, kind: type, *args: Any) -> None:
         if self._handle is None or not self._client.runs():
             self._handle = self._client.launch(kind, *args)
 
     def _refuse_unpaid(self, trial: str, result: Mapping[str, Any], released: float | None) -> None:
-        """End the experiment if a trial reports what it was not told; the next suggestion ends it, too."""
+        """End the experiment if a trial reports a value without a charge; the next suggestion ends it, too."""
         value = result.get(self.metric)
         if value is None or value != value or value == released:  # NaN: the run had nothing left for the trial
             return
@@ -83,8 +83,8 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         """Take the Tuner's metric, mode and search space, and begin the run.
 
         Raises:
-            InputError: they do not fit the searcher or are not supported; says how, and names the parameter.
-            BudgetExhausted: the run cannot be paid; before a trial begins.
+            InputError: they do not fit the searcher or are not supported; the message names the parameter.
+            BudgetExhausted: the run cannot be charged; raised before a trial begins.
         """
         if metric is not None and metric != self.metric:
             raise dptune.InputError(
@@ -111,10 +111,10 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next configuration, with every key of the search space, or that the run is over.
+        """Return the next configuration, with every key of the search space, or Tune's signal that the run is over.
 
         Raises:
-            InputError: a ``Repeater`` asks, whose copies of a trial the run would pay for without learning of them.
+            InputError: a ``Repeater`` calls, whose copies of a trial would be charged unseen.
         """
         _refuse_repeater(self)
         if self._unpaid is not None:
@@ -125,7 +125,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         return str(Searcher.FINISHED) if proposed is None else self._config(trial_id, proposed)
 
     def _mode_without_tuner(self) -> str:
-        """Tune says nothing to a searcher if the Tuner has no search space: not even which mode it was given."""
+        """Set the mode if the Tuner has no search space: Tune then does not pass the mode on."""
         if self._given_mode is None:
             raise dptune.InputError(
                 "a searcher learns its mode from Tune only if the Tuner has a param_space. Give the searcher "
@@ -134,27 +134,27 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
         return self._given_mode
 
     def _config(self, trial: str, proposed: Mapping[str, Any]) -> dict[str, Any] | str | None:
-        """Return what Tune gets for a trial: what the Tuner's search space has not is in it, constants too."""
+        """Return a trial's configuration for Tune, with constants and all keys that the Tuner's space lacks."""
         chosen = resolve(self._domains, proposed, self._param_space, self._generator(trial), self._tuners)
         config: dict[str, Any] = merge_dicts(without(constants(self._param_space), dict(leaves(self._tuners))), chosen)
         return config
 
     def _generator(self, trial: str) -> np.random.Generator:
-        """For what is drawn for a trial: with a seed the same whenever it is asked for, and another for each trial."""
+        """Return the generator of a trial's drawn values; with a seed it depends only on seed and trial."""
         if self._seed is None:
             return np.random.default_rng()
         return np.random.default_rng([self._seed, *hashlib.sha256(trial.encode()).digest()])
 
-    # ---- saving: the state itself is kept elsewhere ------------------------------------------------
+    # ---- saving: the state itself is stored elsewhere----------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
         return {"name": self._name, "mode": self.mode, "param_space": self._param_space}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with a run that another process has begun; trials may start before the next suggestion."""
+        """Resume a run of another process; trials may start before the next suggestion."""
         if state["name"] != self._name:
             raise dptune.InputError(f"the saved state is of the run {state['name']!r}, not of {self._name!r}.")
-        if not self._domains:  # Tune does not give the search space again
+        if not self._domains:  # Tune does not pass the search space again
             self._know(state["param_space"])
         self._mode = self._stored_mode() or state["mode"]
         self._begun = True
@@ -172,7 +172,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]  # Tune has no types
 
 
 def _refuse_repeater(search: RunSearch) -> None:
-    """Refuse a ``Repeater`` around the searcher: it gives its copies identifiers that the searcher is never told."""
+    """Refuse a ``Repeater`` around the searcher: the searcher never sees the identifiers of its copies."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if isinstance(frame.f_locals.get("self"), Repeater):
@@ -185,6 +185,6 @@ def _refuse_repeater(search: RunSearch) -> None:
 
 
 def check_mode(mode: object) -> None:
-    """Refuse what is no direction; None: it is not known yet."""
+    """Refuse an invalid direction; None if it is not known yet."""
     if mode not in (None, "min", "max"):
         raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {shown(mode)}.')

@@ -1,4 +1,4 @@
-"""The results of a finished, ordinary Tune experiment propose; private people choose once among its best ones.
+"""The results of a finished, ordinary Tune experiment propose, and private people choose once among the best.
 
 Example::
 
@@ -12,8 +12,8 @@ Example::
     choice = choose(results, train, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_train, y_train))
     print(choice.summary())
 
-Guarantee: that of :class:`dptune.PublicChoice`. Ray's tasks train on public rows. Private rows are read in this process
-only, and are in no argument, object store or file of Ray.
+Guarantee: as in :class:`dptune.PublicChoice`. Ray's tasks train on public rows. Private rows are read in this process
+    only, and are never in an argument, object store or file of Ray.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dptune.losses.user_function import Data
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
 
 _logger = logging.getLogger(__name__)
-UNNAMED = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")  # ends the name that Tune gives to an experiment without one
+UNNAMED = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")  # suffix of Tune's names for experiments without a name
 
 
 def choose(
@@ -119,7 +119,7 @@ def choose(
         report_share=report_share, even_if_hopeless=even_if_hopeless, dry_run=dry_run,
         averages=averages,
     )  # fmt: skip
-    write_memory_of_cmaes()  # here, where private rows are read, and not in the tasks: a later search may be pickled
+    write_memory_of_cmaes()  # here, where private rows are read, not in the tasks: a later search may be pickled
     ranked = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]
     experiment = Path(results.experiment_path).name
     name = None if UNNAMED.search(experiment) else experiment
@@ -129,7 +129,7 @@ def choose(
 
 
 def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None) -> list[int]:
-    """Return the places of the results with a finite metric, the best first."""
+    """Return the indices of the results with a finite metric, the best first."""
     if not isinstance(results, tune.ResultGrid):
         raise dptune.InputError(f"results must be what Tuner.fit() returned; got {type(results).__name__}.")
     analysis = results._experiment_analysis
@@ -144,7 +144,7 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None) -> l
 
 
 class _Tasks:
-    """Trains candidates side by side in Ray's tasks; what a training raises is its result."""
+    """Trains candidates in parallel Ray tasks; a training's error is its result."""
 
     def __init__(self, training: PublicTraining, inputs: object, task_options: Mapping[str, Any]) -> None:
         self._training, self.inputs = training, inputs
@@ -152,7 +152,7 @@ class _Tasks:
 
     @cached_property
     def _shared(self) -> Any:
-        """What all tasks read, public; it is put into Ray's object store when the first task needs it."""
+        """Return the tasks' public inputs, put into Ray's object store when the first task needs them."""
         return ray.put(cloudpickle.dumps(self._training))
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:

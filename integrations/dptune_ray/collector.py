@@ -1,10 +1,9 @@
-"""The collector of a local-privacy run: charges users, keeps replies, and never sees a value.
+"""The collector of a local-privacy run: it charges users, stores replies, and never sees a value.
 
-A trial's process is the user's device. It has the collector charge the user, measures, makes its own value noisy,
-announces the reply and hands it in. The collector runs on the driver's node, so that one ledger counts wherever a
-user's trials run. Every method may be called again: a charge is idempotent by its key, and a trial has one reply for
-good. A reply that was announced may have been seen, even if no file has it: a trial that draws again after that pays
-again.
+A trial's process is the user's device. It makes the collector charge the user, measures, adds noise, announces the
+reply and submits it. The collector runs on the driver's node, so one ledger counts wherever a user's trials run. Every
+method may be called again: a charge is idempotent by its key, and a trial has one final reply. An announced reply may
+have been seen, even if no file has it: a trial that draws again after that is charged again.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from dptune.local.randomizer import Randomizer
 from dptune.space import Value
 from dptune_ray.log import TrialLog
 
-DEVICE = "promise"  # the fact of a run that says what its randomiser is
+DEVICE = "promise"  # a run's fact about its randomiser
 
 
 @dataclass(frozen=True)
 class ReplyRequest:
-    """A trial, who is asked, and the randomiser on the user's device as public data, for the ledger to charge."""
+    """A trial, its user, and the randomiser on the user's device as public data, for the ledger to charge."""
 
     trial: str  # Tune's identifier
-    parameters: Mapping[str, Value]  # by path, where the user measures
-    user: str | None  # who pays; None without a ledger
+    parameters: Mapping[str, Value]  # by path, the parameters that the user measures
+    user: str | None  # the charged user; None without a ledger
     epsilon: float  # price of one reply
-    private: bool  # whether it protects anybody
-    settings: Mapping[str, object]  # of the randomiser
+    private: bool  # whether the reply is private
+    settings: Mapping[str, object]  # settings of the randomiser
     reply: float | None = None  # None before the device has replied
 
     @classmethod
@@ -49,11 +48,11 @@ class ReplyRequest:
 
 
 class _NotYet(Exception):
-    """The user is charged, and the device has not replied."""
+    """Raised when the user is charged and the device has not replied."""
 
 
 class Collector:
-    """Ledger (None if nobody counts) and replies of one run; knows nothing of Ray."""
+    """Ledger (None without charges) and replies of one run; it does not use Ray."""
 
     def __init__(self, log: TrialLog, ledger: dptune.local.UserLedger | None) -> None:
         self._log, self._ledger = log, ledger
@@ -66,10 +65,10 @@ class Collector:
             )
 
     def charge(self, ask: ReplyRequest) -> float | None:
-        """Charge the user for one draw; return the reply if the trial has one already, else None: measure.
+        """Charge the user for one draw; return the trial's existing reply, or None if the device must measure.
 
-        A draw that was not announced is paid already, if its device began again. An announced one may have been seen:
-        then the trial pays for another.
+        If a device restarts, its unannounced draw is already charged. An announced draw may have been seen, so the
+        trial is charged for another.
         """
         reply = self._known(ask)
         return self._paid(ask, len(self._log.draws(ask.trial))) if reply is None else reply
@@ -84,7 +83,7 @@ class Collector:
         return reply
 
     def record(self, ask: ReplyRequest, draw: str, reply: float) -> float | None:
-        """Take the device's reply, if it was announced; return the one that counts: the first."""
+        """Store the device's reply, if it was announced; return the first one, which counts."""
         self._agree(ask)
         if self._ledger is None:
             return self._log.record(ask.trial, ask.parameters, reply)
@@ -100,7 +99,7 @@ class Collector:
             )
 
     def _known(self, ask: ReplyRequest) -> float | None:
-        """Return the trial's reply: as logged, or from the ledger, if the collector died between the two."""
+        """Return the trial's reply from the log, or from the ledger if the collector died between the two."""
         self._agree(ask)
         entry = self._log.find(ask.trial)
         if entry is None:
@@ -113,7 +112,7 @@ class Collector:
         return entry.value
 
     def _paid(self, ask: ReplyRequest, number: int) -> float | None:
-        """Make sure that a draw is paid; return its reply if the ledger or ``ask`` has it, which is logged then."""
+        """Charge a draw unless it is charged; log and return its reply if the ledger or ``ask`` has one."""
         if self._ledger is None:
             return None
         if ask.user is None:

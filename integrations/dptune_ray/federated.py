@@ -1,11 +1,12 @@
 """DP-FTS-DE in Ray: a Tuner per agent, or many agents on a few actors. Rounds are in :mod:`dptune.federated`.
 
-A host drives its agents in one thread, round by round. It stores nothing. Ray starts a lost host again, on another
-node if its node is lost, and it repeats what its agents did: initial points and released rounds, whose broadcasts the
-server replays. Choices depend on (seed, agent, round) and observations alone, so with a deterministic objective the
-agents are the same as before. No message is sent for a released round, and nothing is charged again.
+A host drives its agents in one thread, round by round, and stores nothing. Ray restarts a lost host, on another node if
+necessary. The new host repeats its agents' initial points and released rounds, whose broadcasts the server replays.
+Choices depend only on (seed, agent, round) and observations, so with a deterministic objective the agents are the same
+as before. No message is sent for a released round, and nothing is charged again.
 
-Guarantee: of the server's ledger, zeroing out one agent, for a trusted server; an agent's own trials are not protected.
+Guarantee: the server's ledger protects against zeroing out one agent, for a trusted server. An agent's own trials are
+    not protected.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from dptune_ray.worker import PickledFunction, called_in_worker, prepare_this_pr
 METRIC = "value"
 CONFIG = "config/"
 Vector = npt.NDArray[np.float64]
-RESTARTS = 10  # of one host: an objective that kills its process would do so for ever
+RESTARTS = 10  # restarts of one host: an objective may kill its process every time
 Objective = Callable[[int, dict[str, Any]], float]
 Best = tuple[dict[str, Any], float]
 _logger = logging.getLogger(__name__)
@@ -46,11 +47,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentSpace:
-    """A Tune search space all of whose parameters are searched, for a federation."""
+    """A Tune search space for a federation, all of whose parameters are searched."""
 
     param_space: Mapping[str, Any]
     settings: FTSSettings
-    domains: Domains  # what is to be chosen in it, by path
+    domains: Domains  # the parameters to choose, by path
     space: dptune.Space  # the same as parameters of the unit cube
 
     @classmethod
@@ -132,7 +133,7 @@ class DPFTSSearch(RunSearch):
         self._forget()
 
     def _forget(self) -> None:
-        self._told: set[str] = set()  # trials whose end the agent knows
+        self._told: set[str] = set()  # finished trials that the agent knows
         self._living: tuple[AgentSpace, Participant] | None = None
 
     # ---- the agent -----------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class DPFTSSearch(RunSearch):
         self._told.add(trial)
         space, participant = self.alive()
         flattened = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
-        config = nested(flattened)  # as the trial got it
+        config = nested(flattened)  # the trial's configuration
         x = space.point(config)
         y = larger_is_better(result.get(self.metric), maximize=self.mode == "max")
         if x is None or y is None:
@@ -209,24 +210,24 @@ class DPFTSSearch(RunSearch):
 
 @dataclass
 class Host:
-    """A group of agents; knows nothing of Ray. Attributes as of :class:`Federation`."""
+    """A group of agents with the attributes of :class:`Federation`; it does not use Ray."""
 
     objective: PickledFunction
     space: AgentSpace
     transport: Transport
-    numbers: tuple[int, ...]  # of its agents
+    numbers: tuple[int, ...]  # numbers of its agents
     seed: int
     mode: str
-    silent: bool  # whether to swallow what this process prints
+    silent: bool  # whether to discard this process's output
 
     def __post_init__(self) -> None:
         prepare_this_process(silent=self.silent)
         self.agents: list[Participant] = []
-        self._done = self._settled = 0  # points; those whose rounds were released before this life of the host
+        self._done = self._settled = 0  # points so far; points of rounds released before the last start
         self._best: dict[int, tuple[float, Best]] = {}  # agent -> y, and where
 
     def advance(self, points: int) -> int:
-        """Let every agent evaluate until it has ``points`` points; return that number. May be called again."""
+        """Let every agent evaluate until it has ``points`` points; return that number. Repeated calls are safe."""
         objective = self.objective.load()
         if not self.agents:
             self.agents = self.space.participants(self.numbers, self.transport, self.seed)
@@ -235,7 +236,7 @@ class Host:
             for one in self.agents:
                 self._evaluate(objective, one, k)
             self._done += 1
-            if self._done == self._settled:  # nothing was sent so far; from here on every agent sends
+            if self._done == self._settled:  # nothing was sent so far; from now on every agent sends
                 for one in self.agents:
                     one.restore((), asked=self._done)
                     one.send()
@@ -264,8 +265,8 @@ class Host:
             one.agent.tell(x, score)
 
     def best(self, points: int) -> dict[int, Best]:
-        """Return each agent's best configuration of ``points`` and its value. They are the agents': not protected."""
-        self.advance(points)  # a host that was lost meanwhile knows nothing
+        """Return each agent's best configuration of ``points`` and its value, which are not protected."""
+        self.advance(points)  # a host that was lost meanwhile has no state
         return {agent: best for agent, (_, best) in self._best.items()}
 
 
@@ -311,7 +312,7 @@ class Federation:
         space = AgentSpace.of(param_space, settings)
         seed = secrets.randbits(63) if seed is None else seed
         space.participants([0], transport, seed)  # refuses a server with other settings
-        self._transport = transport  # a server lives as long as its first transport is held
+        self._transport = transport  # the first transport keeps a server alive
         self._points = 0
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]

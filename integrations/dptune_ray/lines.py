@@ -1,4 +1,4 @@
-"""The lines that a run prints: on the console, unless the user has set up logging, which then decides."""
+"""The lines that a run prints on the console, unless the user has configured logging."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 
 
 class Console(logging.StreamHandler):  # type: ignore[type-arg]
-    """Prints what the loggers of this package say while the root logger has no handler."""
+    """Prints the records of this package's loggers while the root logger has no handler."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let a line pass if nobody else prints it."""
+        """Pass a line if no other handler prints it."""
         return not logging.getLogger().handlers and bool(super().filter(record))
 
 

@@ -1,9 +1,9 @@
 """The three LDP algorithms as Tune searchers: a trial is one user's locally private reply.
 
-The run is :class:`dptune.local.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune
-tells it, twice, late or never, is not needed. A trial that failed is a reply that was lost.
+The run is :class:`dptune.local.LDPRun`. The searcher reads only the replies from their file and does not need Tune's
+notifications, which may be repeated, late or missing. A failed trial is a lost reply.
 
-Guarantee: epsilon-LDP of a reply, any two values of a user; the trial's process is the user's device.
+Guarantee: a reply is epsilon-LDP for any two values of a user; the trial's process is the user's device.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LocalTrainable(WorkerTrial):
-    """One user's reply; :meth:`LDPSearch.trainable` makes a subclass."""
+    """A trial that makes one user's reply; :meth:`LDPSearch.trainable` makes a subclass."""
 
     collector: ClassVar[ActorClient]
     randomizer: ClassVar[Randomizer]
@@ -51,7 +51,7 @@ class LocalTrainable(WorkerTrial):
             CapReached: before the function is called, or before a second reply of the trial is sent.
         """
         kind = type(self)
-        mine = partial(copy.deepcopy, dict(self.config))  # Tune writes the original to every result
+        mine = partial(copy.deepcopy, dict(self.config))  # a copy, as Tune writes the original to every result
         who = kind.user(mine()) if isinstance(kind.user, PickledFunction) else kind.user
         ask = ReplyRequest.of(self.trial_id, flat(self.config), who, kind.randomizer)
         reply = self.collector.call(Collector.charge, ask)
@@ -141,7 +141,7 @@ class LDPSearch(RunSearch):
 
     def _forget(self) -> None:
         self._current: dptune.local.LDPRun | None = None
-        self._last = -1  # number of the newest reply the run knows
+        self._last = -1  # number of the newest reply that the run knows
         self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
 
     def run(self) -> dptune.local.LDPRun:
@@ -180,7 +180,7 @@ class LDPSearch(RunSearch):
         self._refuse_unpaid(trial_id, result, None if entry is None else entry.value)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Likewise. A trial without a reply is a user who does not try any more."""
+        """End the experiment likewise. A trial without a reply is a user who no longer tries."""
         self._trying.pop(trial_id, None)
         if result:
             self.on_trial_result(trial_id, result)

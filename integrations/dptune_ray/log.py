@@ -1,7 +1,7 @@
-"""The values of a run's trials, on disk: what a searcher knows, whatever Tune remembers of it.
+"""The values of a run's trials on disk: a searcher's knowledge, independent of Tune's state.
 
-For local privacy the values are users' replies, which are public; for an agent of a federation its own observations,
-which are the agent's. One SQLite file on the driver's node holds any number of runs; each trial has one value.
+For local privacy the values are users' public replies; for an agent of a federation they are its own private
+observations. One SQLite file on the driver's node holds any number of runs; each trial has one value.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Logged:
 
     number: int  # 0, 1, ... in the order of recording
     trial: str  # Tune's identifier
-    parameters: Mapping[str, Value]  # by path, where it was measured
-    value: float  # the first one that was recorded
+    parameters: Mapping[str, Value]  # by path, at which the value was measured
+    value: float  # the first recorded one
 
 
 @dataclass(frozen=True)
 class TrialLog:
     """The values of one run."""
 
-    path: str  # of the SQLite file
-    run: str  # its name
+    path: str  # path of the SQLite file
+    run: str  # name of the run
 
     @classmethod
     def at(cls, argument: str, path: str | Path, run: str) -> TrialLog:
-        """Return the values of a run in a file that the user gave as an ``argument`` of this name."""
+        """Return the values of a run in the user's file; ``argument`` names the setting in errors."""
         folder = Path(place(argument, path)).resolve()
         if not folder.parent.is_dir():
             raise dptune.InputError(f"the folder of {folder} does not exist; create it first.")
@@ -67,7 +67,7 @@ class TrialLog:
         return [Logged(number, trial, json.loads(parameters), value) for number, trial, parameters, value in rows]
 
     def record(self, trial: str, parameters: Mapping[str, Value], value: float) -> float:
-        """Store the trial's value, and return the one that is stored: the first."""
+        """Store the trial's value, and return the stored one, which is the first."""
         number = "(SELECT COUNT(*) FROM dptune_ray_trials WHERE run = ?1)"
         self._insert(f"dptune_ray_trials VALUES (?1, {number}, ?2, ?3, ?4)", trial, json.dumps(dict(parameters)), value)
         return self._select("trial = ?", trial)[0].value
@@ -78,11 +78,11 @@ class TrialLog:
         return [str(row[0]) for row in self._rows(query, trial)]
 
     def add_draw(self, trial: str, number: int, draw: str) -> None:
-        """Store that a draw may leave the device, as the trial's ``number``-th, unless there is such a one."""
+        """Store that the trial's ``number``-th draw may leave the device, unless that is stored."""
         self._insert("dptune_ray_draws VALUES (?, ?, ?, ?)", trial, number, draw)
 
     def fix(self, name: str, value: object) -> Any:
-        """Store a public fact of the run, unless it is stored; return the one that is stored: the first."""
+        """Store a public fact of the run, unless one is stored; return the stored one, which is the first."""
         self._insert("dptune_ray_facts VALUES (?, ?, ?)", name, json.dumps(value))
         return self.fact(name)
 

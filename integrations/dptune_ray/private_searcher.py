@@ -1,4 +1,4 @@
-"""Any Tune searcher on released values: what it does with them is post-processing."""
+"""Any Tune searcher on released values: its computations are post-processing."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ class PrivateSearcher(SpaceSearch):
                 "none in mind use CentredSearch(privatizer, n_trials=...)."
             )
         inapplicable = [name for name in ("param_space", "method") if name in settings]
-        VALUES.refuse_unknown(inapplicable, front_end=type(self).__name__)  # they are about a space of one's own
+        VALUES.refuse_unknown(inapplicable, front_end=type(self).__name__)  # they need a space of the searcher's own
         super().__init__(privatizer, n_trials=n_trials, metric=metric, mode=mode or searcher.mode, **settings)
         if searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
         self.searcher = searcher
-        self._open: set[str] = set()  # trials the inner searcher waits for
-        self._known: set[str] = set()  # trials whose value it knows
+        self._open: set[str] = set()  # trials for which the inner searcher waits
+        self._known: set[str] = set()  # trials whose value the inner searcher knows
         self._agreed = self._caught_up = False
 
     def _space(self) -> None:
-        """None: the inner searcher proposes."""
+        """Return None, as the inner searcher proposes."""
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         super().set_search_properties(metric, mode, config, **spec)
-        if not self._agreed:  # once: fitted again, it has its search space
+        if not self._agreed:  # once: in a second fit it already has its search space
             taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
             if not taken and self._domains:
                 raise dptune.InputError(
@@ -88,7 +88,7 @@ class PrivateSearcher(SpaceSearch):
         self._catch_up()
         suggested = self.searcher.suggest(trial)
         if suggested is None or suggested == Searcher.FINISHED:
-            self.vault.call(Vault.withdraw, trial)  # a searcher that waits is asked again under other identifiers
+            self.vault.call(Vault.withdraw, trial)  # Tune calls a waiting searcher again with other identifiers
             return suggested if suggested is None else str(suggested)
         self._open.add(trial)
         suggested_paths = set(paths(suggested))
@@ -118,11 +118,11 @@ class PrivateSearcher(SpaceSearch):
         return result is not None and math.isfinite(result.get(self.metric, math.nan))
 
     def _catch_up(self) -> None:
-        """Tell the inner searcher the released values that a stale restore, or a fresh start, has lost."""
+        """Give the inner searcher the released values that a stale restore, or a restart, has lost."""
         if self._caught_up:
             return
         self._caught_up = True
-        level = self.vault_run().level  # as Tune sees it
+        level = self.vault_run().level  # converts to Tune's value
         for charge in self._request.ledger.charges(self._name, prefix=VALUE):
             trial = charge.key.removeprefix(VALUE)
             parameters = charge.note["parameters"]
@@ -142,7 +142,7 @@ class PrivateSearcher(SpaceSearch):
 
 
 def _guarded(call: Callable[..., object], *args: Any, **further: Any) -> None:
-    """An exception in Tune's callbacks would mark a good trial failed. The searcher has seen released values only."""
+    """Call the inner searcher and log its exception, which would mark a good trial failed; it saw only releases."""
     try:
         call(*args, **further)
     except NotImplementedError:

@@ -9,9 +9,9 @@ Example::
     space = {"rate": tune.loguniform(1e-3, 1.0)}
     best = repeat_and_select(train, space, [train_ledger, val_ledger], clip=(0.0, 1.0))
 
-Guarantee: the cluster sees one actor and one call, whatever the number of repeats is; it is not a Tune experiment,
-because Tune stores and shows every trial. How long the call takes is seen, and not covered
-(:func:`dptune.training.repeats.repeat_and_select` says what is).
+Guarantee: the cluster sees one actor and one call for any number of repeats. This is not a Tune experiment, because
+    Tune stores and shows every trial. The duration of the call is visible and not covered
+    (:func:`dptune.training.repeats.repeat_and_select` has the guarantee).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def select_here(
     candidates: Candidates,
     settings: Mapping[str, Any],
 ) -> Selected:
-    """Make all repeats in this process; what it prints must be lost, as a line for each would count them."""
-    function.load()  # fails, if it must, before anything is paid
+    """Make all repeats in this process and discard its output: a line for each would reveal their number."""
+    function.load()  # fails, if at all, before anything is charged
 
     def once() -> tuple[dict[str, Any], Any, Any]:
         config = drawn(param_space, candidates)
@@ -90,7 +90,7 @@ def select_here(
 
 
 def drawn(param_space: Mapping[str, Any], candidates: Candidates) -> dict[str, Any]:
-    """Return a configuration of the search space, at a random candidate if there are some."""
+    """Return a configuration of the search space, at a random candidate if there are candidates."""
     config = resolve(domains_of(param_space), flat(one_of(candidates)), param_space, np.random.default_rng())
     merged: dict[str, Any] = merge_dicts(constants(param_space), config)
     return merged

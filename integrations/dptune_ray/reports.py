@@ -1,7 +1,7 @@
-"""What a trial's function reports at intermediate steps to Tune's schedulers: a public quantity.
+"""Reports of a public quantity at intermediate steps to Tune's schedulers.
 
 Tune asks a trial for one result after another; the user's function is one call. So the function runs in a thread that
-waits at every report until Tune asks for the next result. Where Tune asks no more, the function ends at its report.
+waits at every report until Tune requests the next result. If Tune stops, the function ends at its report.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import dptune
 
-PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result
-SIGMA = "sigma"  # in the last result of a trial with a release of its own: the standard deviation of its noise
+PUBLIC, STEP = "public", "step"  # keys of a result for schedulers
+SIGMA = "sigma"  # key in the last result of a trial with a release: the standard deviation of its noise
 T = TypeVar("T")
 _public: ContextVar[Callable[[float, int], None] | None] = ContextVar("dptune_ray_public_report", default=None)
 
@@ -40,9 +40,9 @@ def report_public(value: float, step: int) -> None:
 
 
 def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T]:
-    """Call a function in a thread; yield what it reports, then return what it returned, or raise what it raised.
+    """Call a function in a thread; yield its reports, then return its result or raise its error.
 
-    Closed before its end, it ends the call at the report where that waits.
+    If the generator is closed early, the call ends at its waiting report.
     """
     reports: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()  # None: the call has ended
     goes_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -56,11 +56,11 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
             refused.append(dptune.InputError("report_public(value, step) takes a number and a whole number."))
             raise refused[0] from None
         if not goes_on.get():
-            goes_on.put(False)  # for a function that swallows what is raised here, and reports again
+            goes_on.put(False)  # for a function that swallows this error and reports again
             raise StoppedByTune
 
     def run() -> None:
-        _public.set(report)  # of this thread alone
+        _public.set(report)  # for this thread only
         try:
             ended.set_result(call())
         except BaseException as error:  # noqa: BLE001 - raised again where the call is waited for

@@ -1,4 +1,4 @@
-"""The searchers whose trials are paid by a vault: losses go there, released values come from there or from the ledger.
+"""Searchers whose trials a vault charges: it gets the losses, and released values come from it or from the ledger.
 
 Guarantee: mu-GDP under replacing one person's record, n public, for a trusted curator, as the ledger's statement says.
 Tune, its files and its dashboards see released values, public parameters, and times.
@@ -34,7 +34,7 @@ from dptune_ray.worker import PrivateTrainable, estimated, in_own_process, made_
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
-write_memory_of_cmaes()  # here: a driver imports this before it has Tune pickle a search; workers do without cmaes
+write_memory_of_cmaes()  # here: a driver imports this before Tune pickles a search; workers do not need cmaes
 
 
 class SpaceSearch(RunSearch):
@@ -82,7 +82,7 @@ class SpaceSearch(RunSearch):
         self._allows = allows_unprotected(unprotected)
         front_end = type(self).__name__
         method = dptune.search.Method.chosen(self._method, method, front_end=front_end)
-        method.refuse_unknown(settings, front_end=front_end)  # "trials" too: it is n_trials here
+        method.refuse_unknown(settings, front_end=front_end)  # "trials", too: its name is n_trials here
         self._request = SearchRequest(
             method,
             privatizer,
@@ -94,9 +94,9 @@ class SpaceSearch(RunSearch):
         )
         self._default = default
         if (space := self._known_space()) is not None:
-            self._request.plan(space)  # refuse early what does not fit the space
+            self._request.plan(space)  # early check of settings against the space
         self._named_loss = False  # of any trainable
-        self._loss = AskedLoss(UNNAMED, math.inf)  # of the last one
+        self._loss = AskedLoss(UNNAMED, math.inf)  # of the last trainable
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
@@ -117,7 +117,7 @@ class SpaceSearch(RunSearch):
 
     @property
     def vault(self) -> VaultClient:
-        """Return the vault, which is started on this node if it does not run, or runs no more."""
+        """Return the vault; start it on this node if it does not run."""
         if self._handle is None or not self._client.runs():
             self._begin()
         return self._client
@@ -142,7 +142,7 @@ class SpaceSearch(RunSearch):
         try:
             return self.vault.call(method, trial)
         except dptune.DptuneError:
-            self._begun = False  # fitted again it begins again, also where Tune does not say so
+            self._begun = False  # a second fit begins again, even if Tune does not notify us
             raise
 
     def _stored_mode(self) -> str:
@@ -181,7 +181,7 @@ class SpaceSearch(RunSearch):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_made": None}  # Tune writes a searcher to its files; a function holds data
+        return {**super().__getstate__(), "_made": None}  # Tune writes searchers to files; a function holds data
 
     # ---- the user's interface --------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class SpaceSearch(RunSearch):
             return partial(self.trainable, silent=silent, **options)
         objective = Objective(function, self._request, _logger.warning, **options)
         ledger = self._request.ledger
-        self._named_loss = self._named_loss or options.get("loss") is not None  # each may be given to the Tuner
+        self._named_loss = self._named_loss or options.get("loss") is not None  # any of them may be passed to the Tuner
         self._refuse_maximised_loss()
         objective.loss.refuse_other(ledger, self._name)
         objective.declare(ledger, self._name)
@@ -248,7 +248,7 @@ class SpaceSearch(RunSearch):
         return f"To resume, fit a Tuner with num_samples=-1 and a searcher named {self._name!r}."
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a point of the search space as the trials get it."""
+        """Return a point of the search space in the form of a trial's configuration."""
         values = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
         return nested({**point, **values})
 

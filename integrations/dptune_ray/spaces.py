@@ -3,9 +3,9 @@
 A parameter in a nested dict is named by its path, "model/depth". Uniform and log-uniform floats and integers, quantised
 or not, are searched. ``choice`` and ``sample_from`` are drawn independently. Everything else is refused by name.
 
-Tune shows a searcher the Tuner's space with *placeholders*, ``("__ref_ph", hash)``, for objects and functions, and puts
-these back when a trial is made. So a searcher proposes placeholders where the Tuner's space has them, and looks at its
-own copy of the space, if it was given one, for everything else.
+Tune shows a searcher the Tuner's space with *placeholders*, ``("__ref_ph", hash)``, for objects and functions, and
+replaces them in a trial. So a searcher proposes placeholders where the Tuner's space has them. For all else it uses its
+own copy of the space, if it has one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLACEHOLDERS = (_RefResolver.TOKEN, _FunctionResolver.TOKEN)
 
 
 def domains_of(param_space: Mapping[str, Any]) -> Domains:
-    """Return what is to be chosen in a Tune search space, by path."""
+    """Return the parameters to choose in a Tune search space, by path."""
     domains = {path: value for path, value in leaves(param_space) if isinstance(value, sample.Domain)}
     for path, domain in domains.items():
         _check(path, domain)
@@ -39,7 +39,7 @@ def domains_of(param_space: Mapping[str, Any]) -> Domains:
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield path and value of everything in a search space or a configuration that is no dict itself."""
+    """Yield path and value of everything in a search space or a configuration that is not a dict."""
     for key, value in config.items():
         path = f"{prefix}{key}"
         if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
@@ -69,7 +69,7 @@ def _is_grid(value: Any) -> bool:
 
 
 def hides(value: Any) -> bool:
-    """Tell whether Tune has put placeholders into a value."""
+    """Return whether Tune has put placeholders into a value."""
     return _anywhere(value.categories if isinstance(value, sample.Categorical) else value, _is_placeholder)
 
 
@@ -78,7 +78,7 @@ def _is_placeholder(value: Any) -> bool:
 
 
 def _anywhere(value: Any, matches: Callable[[Any], bool]) -> bool:
-    """Return whether a value is what is looked for, or holds it in dicts and lists."""
+    """Return whether a value, or one in its dicts and lists, satisfies the test."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, _LISTS) else ()
     return matches(value) or any(_anywhere(one, matches) for one in inner)
 
@@ -103,7 +103,7 @@ def _check(path: str, domain: Any) -> None:
 
 
 def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search space without what is to be chosen, and what Tune hides."""
+    """Return a search space without parameters to choose and placeholders."""
     return _kept(param_space, lambda _, value: not (isinstance(value, sample.Domain) or hides(value)))
 
 
@@ -113,7 +113,7 @@ def without(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str, A
 
 
 def _kept(config: Mapping[str, Any], keep: Callable[[str, Any], bool], prefix: str = "") -> dict[str, Any]:
-    """What of a configuration is to be kept, by path and value (None for a dict), in the same dicts."""
+    """Return the kept part of a configuration in the same dicts; ``keep`` sees path and value (None for a dict)."""
     kept = {}
     for key, value in config.items():
         path = f"{prefix}{key}"
@@ -132,7 +132,7 @@ def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[str]:
-    """Return the paths of a search space that a configuration has no value for."""
+    """Return the paths of a search space without a value in a configuration."""
     return sorted({path for path, _ in leaves(param_space)} - set(paths(config)))
 
 
@@ -146,7 +146,7 @@ def differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _choices(param_space: Mapping[str, Any]) -> dict[str, Any]:
-    """What is chosen in a search space, by path, as Tune shows it; equal choices are equal."""
+    """Return the parameters to choose by path, in Tune's form; equal choices compare equal."""
     shown = inject_placeholders(copy.deepcopy(dict(param_space)), create_resolvers_map())
     functions = [path for path, one in leaves(shown) if _is_placeholder(one) and one[0] == _FunctionResolver.TOKEN]
     described = {path: _described(domain) for path, domain in domains_of(shown).items()}
@@ -160,7 +160,7 @@ def _described(domain: Any) -> tuple[Any, ...]:
 
 
 def merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the search space of a Tuner, with what the searcher knows of it in the place of placeholders."""
+    """Return a Tuner's search space with the searcher's own values instead of placeholders."""
     both = {key: _merged(ours[key], theirs[key]) for key in theirs if key in ours}
     return {**ours, **theirs, **both}
 
@@ -179,7 +179,7 @@ def to_space(domains: Domains) -> dptune.Space | None:
 
 
 def _number(domain: Any) -> dptune.Float | dptune.Int | None:
-    """Return the number that is searched; a quantised log scale is searched as if it were not quantised."""
+    """Return the searched number; a quantised log scale is searched without quantisation."""
     if not isinstance(domain, sample.Float | sample.Integer):
         return None
     log, (low, high) = _is_log(domain), _ends(domain)
@@ -205,7 +205,7 @@ def _step(domain: Any) -> Any:
 
 
 def _ends(domain: Any) -> tuple[Any, Any]:
-    """Return the smallest and the largest value that Tune itself would draw."""
+    """Return the smallest and the largest value that Tune would draw."""
     q = _step(domain)
     if isinstance(domain, sample.Float):
         return float(domain.lower), float(domain.upper)
@@ -221,15 +221,15 @@ def resolve(
     rng: np.random.Generator,
     config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a Tune configuration with a value for every domain, drawn unless it is proposed by path.
+    """Return a Tune configuration with a value for every domain, proposed by path or drawn.
 
-    ``sample_from`` functions see the ``constants`` and what is chosen before. If the Tuner's space is ``given``, its
-    placeholders take the places of objects, and its functions are left to Tune.
+    ``sample_from`` functions see the ``constants`` and earlier choices. If the Tuner's space is ``given``, its
+    placeholders replace objects, and Tune evaluates its functions.
     """
     theirs = dict(leaves(config or {}))
     domains = {path: domain for path, domain in domains.items() if not _is_placeholder(theirs.get(path))}
     chosen = {path: rounded(domains[path], value) for path, value in proposed.items() if path in domains}
-    for path in sorted(domains, key=lambda path: domains[path].is_function()):  # they may look at the others
+    for path in sorted(domains, key=lambda path: domains[path].is_function()):  # functions last: they read the others
         if path not in chosen:
             so_far = nested({**dict(leaves(constants)), **chosen})
             chosen[path] = domains[path].sample(config=so_far, random_state=rng)
@@ -243,7 +243,7 @@ def _as_shown(value: Any, domain: Any, theirs: Any) -> Any:
 
 
 def rounded(domain: Any, value: Value) -> Value:
-    """Return a proposed value as Tune would draw it: a multiple of q on a quantised log scale."""
+    """Return a proposed value in Tune's form: a multiple of q on a quantised log scale."""
     q = _step(domain) if _is_log(domain) else None
     if q is None or not isinstance(value, float | int):
         return value
@@ -258,7 +258,7 @@ def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a configuration and lists of such, by path, as JSON would; leave objects out."""
+    """Return plain values of a configuration, and lists of them, by path; leave objects out."""
     if hidden := [path for path, value in leaves(config) if hides(value)]:
         raise dptune.InputError(
             f"Tune has put placeholders in the place of {', '.join(map(repr, hidden))}. Give the search space to the "

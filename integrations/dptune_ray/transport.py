@@ -1,8 +1,8 @@
 """The federation's server as a named Ray actor, and the transport that reaches it from anywhere in the cluster.
 
-A message travels as an argument of at most 64 KiB, inside the call. The agent's process keeps it until the round is
-released: a server that was restarted has read the released rounds from its ledger, and is sent the open round's
-messages again. So a lost server costs neither a round nor a charge.
+A message is an argument of at most 64 KiB, inside the call. The agent's process keeps it until the round is released. A
+restarted server reads the released rounds from its ledger, and gets the open round's messages again. So a lost server
+costs neither a round nor a charge.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dptune.federated.transport import Transport
 from dptune_ray.actors import ActorClient
 
 Matrix = npt.NDArray[np.float64]
-MOST = 8192  # numbers in a message: 64 KiB
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
+MOST = 8192  # largest count of numbers in a message: 64 KiB
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two checks
 
 
 class Server(InProcess):
-    """The trusted server in its actor; knows nothing of Ray. Arguments as of :meth:`RayTransport.serve`."""
+    """The trusted server in its actor, with the arguments of :meth:`RayTransport.serve`; it does not use Ray."""
 
     def __init__(self, ledger: dptune.ledger.PlanLedger, settings: FTSSettings, timeout: float) -> None:
         super().__init__(FTSServer(ledger, settings), timeout=timeout)
         self._about = repr(ledger), settings, timeout
-        self._life = secrets.token_hex(8)  # another one after a restart
+        self._life = secrets.token_hex(8)  # changes at a restart
 
     def begin(self, ledger: str, settings: FTSSettings, timeout: float) -> None:
         if (ledger, settings, timeout) != self._about:
@@ -43,12 +43,12 @@ class Server(InProcess):
             )
 
     def take(self, message: Message) -> str:
-        """Take a message; return which life of the server this is."""
+        """Accept a message; return the identifier of the server's present life."""
         self.submit(message)
         return self._life
 
     def look(self, t: int) -> tuple[str, Matrix | None]:
-        """Return which life of the server this is, and the broadcast of round ``t``, released if it is due, or None."""
+        """Return the server's life, and the broadcast of round ``t``, released if due, or None."""
         return self._life, self.poll(t)
 
 
@@ -106,7 +106,7 @@ class RayTransport(Transport):
         try:
             self._waiting[message.agent] = self._client.call(Server.take, message), message
         except AlreadySent:
-            raise  # by an earlier life of this agent, or a repeated call: kept, should the server be restarted
+            raise  # sent by an earlier process or call: kept in case the server restarts
         except dptune.DptuneError:
             del self._waiting[message.agent]
             raise
@@ -131,7 +131,7 @@ class RayTransport(Transport):
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 
     def _send_again(self, t: int, life: str) -> None:
-        """Send what a server that died has taken with it."""
+        """Send the messages again that a dead server has lost."""
         for agent, (had, message) in self._waiting.items():
             if message.round == t and had != life:
                 with suppress(AlreadySent, RoundClosed, dptune.PlanComplete):

@@ -1,8 +1,8 @@
-"""The vault: the one process of a Tune run that holds losses, pays, and answers with released values.
+"""The vault: the only process of a Tune run that holds losses, charges, and answers with released values.
 
-Every method may be called again, by a retry or after the actor was restarted: a release is idempotent by its key in
-the ledger, a value that is not a release of its own is fixed there when it is told, and losses that died with the actor
-are asked for once more.
+Every method may be called again, by a retry or after a restart of the actor. A release is idempotent by its key in the
+ledger. A value that is not a release is fixed there when a trial gets it. Losses that a dead actor has lost are
+requested again.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from dptune.search.final_estimate import as_stored
 from dptune.search.replay import VALUE
 from dptune_ray.vault_run import VaultRun
 
-REPORTED = "reported/"  # begins the public facts of a run that say what its trials were told
+REPORTED = "reported/"  # prefix of a run's public facts about its trials' values
 Losses = npt.NDArray[np.float64]
 
 
 class LossesMissing(dptune.DptuneError):
-    """The vault does not hold an upload, as after a restart: put it again."""
+    """The vault lacks an upload, for example after a restart: upload again."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """Losses that were put; public."""
+    """The public facts about uploaded losses."""
 
-    identifier: str  # among those of a trial's processes
-    names: tuple[str, ...]  # under which they were put: a trial, or the two points of the final estimate
+    identifier: str  # unique among a trial's processes
+    names: tuple[str, ...]  # names of the losses: a trial, or the two points of the final estimate
     rows: tuple[int | None, ...]  # number of losses under each name; None: the evaluation failed
 
 
 class Stage(enum.Enum):
-    """How far a trial has come in this life of the vault."""
+    """The progress of a trial in this life of the vault."""
 
     OPEN = "its losses are to come, or an earlier life took them"
     STOPPED = "a scheduler has stopped it"
@@ -50,18 +50,18 @@ class Stage(enum.Enum):
 
 @dataclass
 class Trial:
-    """What this life of the vault knows of a trial."""
+    """The state of a trial in this life of the vault."""
 
     stage: Stage = Stage.OPEN
-    asked: dict[str, Any] | None = None  # what it should try; None when it is no longer expected to hand in losses
-    at: Mapping[str, Any] | None = None  # where it is evaluated
-    answer: Mapping[str, Any] | None = None  # its value as Tune sees it, and the parameters, as plain JSON data
-    upload: str = ""  # of which process of the trial the parts are
+    asked: dict[str, Any] | None = None  # proposed parameters; None when losses are no longer expected
+    at: Mapping[str, Any] | None = None  # parameters of the evaluation
+    answer: Mapping[str, Any] | None = None  # Tune's value and the parameters, as plain JSON data
+    upload: str = ""  # upload that the parts belong to
     parts: dict[int, bytes] = field(default_factory=dict)  # float64 losses, by their first row
 
 
 class Vault:
-    """Privatizer, ledger and run of one search; knows nothing of Ray."""
+    """Privatizer, ledger and run of one search; it does not use Ray."""
 
     def __init__(self, run: VaultRun) -> None:
         self.definition = run
@@ -71,7 +71,7 @@ class Vault:
         self._trials: defaultdict[str, Trial] = defaultdict(Trial)
         self._proposals = 0
         self._idle = False  # whether schedulers have stopped too many trials in a row
-        self._early = 0  # trials of this life that schedulers have stopped
+        self._early = 0  # number of trials that schedulers have stopped in this life
 
     @property
     def _run(self) -> dptune.SearchRun:
@@ -88,22 +88,22 @@ class Vault:
             raise self._ended
 
     def begin(self, described: Mapping[str, str]) -> tuple[str, str]:
-        """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may)."""
+        """Begin or resume the run; return its spending, and a warning if it will learn little, else ""."""
         other = [name for name, mine in self.definition.described().items() if described[name] != mine]
         if other:
             raise dptune.errors.BudgetMismatch(
                 f"a search named {self.definition.scope!r} with other {' and '.join(other)} is running; give this one "
                 "another name."
             )
-        self._go_on(None if self._ended is not None else self._begun)  # fitted again, with a better function
+        self._go_on(None if self._ended is not None else self._begun)  # a second fit, with a better function
         return self.definition.request.announcement(self._run), self.definition.request.warning(self._run)
 
     def make_up(self) -> None:
-        """Make the releases that an error has kept from being made, if the losses for them are here."""
+        """Make the releases that an error has prevented, if their losses are here."""
         self._run.make_up()
 
     def _go_on(self, run: dptune.SearchRun | None) -> None:
-        """Forget trials that an earlier fit has lost, and how that ended."""
+        """Forget the lost trials and the end of an earlier fit."""
         self._begun = run
         self._ended = None
         self._idle = False
@@ -114,7 +114,7 @@ class Vault:
     # ---- before a model is trained -------------------------------------------------------------------
 
     def ask(self, trial: str) -> dict[str, Any] | None:
-        """Return what a trial should try; {}: another searcher chooses; None: the run is over."""
+        """Return a trial's proposed parameters, {} if another searcher proposes, or None if the run is over."""
         self._refuse_ended()
         one = self._trials[trial]
         run = self._run
@@ -122,9 +122,9 @@ class Vault:
             return one.asked
         expected = sum(each.asked is not None for each in self._trials.values())
         if self._own and self._early and run.values + self._early >= run.plan.trials:
-            return None  # the trials that were stopped take places of the plan
+            return None  # stopped trials count towards the plan
         if self._idle or expected >= run.plan.trials + run.plan.spare:
-            return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
+            return None  # a whole run's number of trials was lost: num_samples=-1 would never end
         try:
             if run.space is None:
                 run.check(trial)
@@ -139,13 +139,13 @@ class Vault:
         return one.asked
 
     def withdraw(self, trial: str) -> None:
-        """Forget a trial that asked and will not begin: it does not count as lost."""
+        """Forget a trial that will not begin: it does not count as lost."""
         self._trials[trial].asked = None
 
     def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
-        """Refuse a trial before a model is trained, or return the value that it has already.
+        """Refuse a trial before training, or return its existing value.
 
-        None: it has none, or the losses it had handed in are gone and the present round needs them.
+        Return None if it has no value, or if its losses are lost and the present round needs them.
         """
         self._refuse_ended()
         run = self._run
@@ -163,24 +163,24 @@ class Vault:
         return value if self._trials[trial].stage is Stage.TAKEN or run.space is None or run.complete else None
 
     def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.results.Estimate | None:
-        """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
+        """Return the release about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
         self._run.check_estimate(parameters, early=early)
         estimate = self._run.estimated(parameters)
         return None if estimate is None else replace(estimate, value=self.definition.level(estimate.value))
 
-    # ---- what a trial was told -----------------------------------------------------------------------
+    # ---- values of trials ----------------------------------------------------------------------------
 
     def reported(self, trial: str) -> float | None:
         answer = self._known(trial)
         return None if answer is None else float(answer["value"])
 
     def sigma(self, trial: str) -> float | None:
-        """Return the standard deviation of the noise in the value; None: no release of its own is in it."""
+        """Return the standard deviation of the value's noise; None if it contains no release of its own."""
         answer = self._known(trial)
         return None if answer is None else answer.get("sigma")
 
     def _known(self, trial: str) -> Mapping[str, Any] | None:
-        """Parameters and value, looked up in the ledger if another life of this vault has told it."""
+        """Return parameters and value, from the ledger if another life of this vault returned them."""
         one = self._trials[trial]
         if one.answer is None:
             answer: Any = (
@@ -198,27 +198,27 @@ class Vault:
         return {"parameters": charge.note["parameters"], "value": value, "sigma": sigma}
 
     def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
-        """What the trial was told, or None; refuses other parameters than it was told at."""
+        """Return the trial's recorded value, or None; refuse other parameters than the recorded ones."""
         answer = self._known(trial)
         return None if answer is None else _value_at(answer, trial, parameters)
 
     # ---- how a trial ends without a value ------------------------------------------------------------
 
     def failed(self, trial: str) -> None:
-        """Raise why the experiment has ended, if it has."""
+        """Raise the error that ended the experiment, if there is one."""
         self._refuse_ended()
 
     def refused(self, reason: str) -> None:
-        """End the experiment if what dptune refused of a trial, by public facts, was refused of all before it."""
+        """End the experiment if dptune refused this and all earlier trials by public facts."""
         if all(trial.stage is not Stage.TAKEN for trial in self._trials.values()):
             self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
 
     def stopped(self, trial: str) -> str:
-        """Count a trial that a scheduler has stopped, unpaid; return why no more are proposed ("": they are)."""
+        """Count a trial that a scheduler has stopped; return why proposals end, or ""."""
         one = self._trials[trial]
         one.asked = None
         if one.stage is not Stage.OPEN:
-            return ""  # Tune has told of it before
+            return ""  # Tune has reported it before
         self._end(trial, Stage.STOPPED)
         self._early += 1
         try:
@@ -243,7 +243,7 @@ class Vault:
     # ---- losses --------------------------------------------------------------------------------------
 
     def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
-        """Take float64 losses of a trial, the rows from ``first`` on."""
+        """Store float64 losses of a trial, the rows from ``first`` on."""
         one = self._trials[trial]
         if one.upload != upload:
             one.upload = upload
@@ -251,7 +251,7 @@ class Vault:
         one.parts[first] = part
 
     def finish(self, upload: Upload, trial: str, parameters: Mapping[str, Any]) -> float:
-        """Return a trial's value: its own release, or what all releases say by now; the same if it runs again."""
+        """Return a trial's value: its own release, or a fixed estimate from all releases so far."""
         (losses,) = self._taken(upload)
         one = self._trials[trial]
         one.asked = None
@@ -267,14 +267,14 @@ class Vault:
         return answer
 
     def estimate(self, upload: Upload, parameters: Mapping[str, Any]) -> dptune.results.Estimate:
-        """Release the final estimate; an improvement is one of scores, too, where the function returns scores."""
+        """Release the final estimate, in scores if the function returns scores."""
         losses, *others = self._taken(upload)
         default = others[0] if others else None
         estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
         return replace(estimate, value=self.definition.level(estimate.value))
 
     def _taken(self, upload: Upload) -> list[Losses | None]:
-        """Take an upload out; None for an evaluation that failed."""
+        """Remove and return an upload; None for a failed evaluation."""
         taken = [self._joined(upload.identifier, *one) for one in zip(upload.names, upload.rows, strict=True)]
         if any(one is None and rows is not None for one, rows in zip(taken, upload.rows, strict=True)):
             raise LossesMissing("the vault does not hold the losses: put them again.")
@@ -284,18 +284,18 @@ class Vault:
         """Return the losses (rows,), or None until all of them have arrived."""
         one = self._trials[name]
         if rows is None or one.upload != upload:
-            return None  # another process of the trial may be handing over: its upload stays
+            return None  # another process of the trial may be uploading: keep its upload
         joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
         one.upload = ""
         one.parts = {}
         return None if len(joined) != rows else self.definition.level(joined)
 
     def _end(self, trial: str, stage: Stage) -> None:
-        """A trial is expected no more, and what another process of it has put is dropped."""
+        """End a trial, and drop the uploads of its other processes."""
         self._trials[trial] = Trial(stage, answer=self._trials[trial].answer)
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
-        """Return a trial's own release is in the ledger; an estimate from other releases is fixed there when told."""
+        """Return a trial's value; fix an estimate from other releases in the ledger."""
         shown = self.definition.level(value)
         if self._own:
             charge = self._run.charge_of(trial)
@@ -307,7 +307,7 @@ class Vault:
 
 
 def _value_at(answer: Mapping[str, Any], trial: str, parameters: Mapping[str, Any]) -> float:
-    """What a trial was told, if it was told that at these parameters."""
+    """Return a trial's value if it was recorded at these parameters."""
     here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, answer["parameters"]))  # NaN is NaN
     if here != there:
         raise dptune.errors.KeyConflict(

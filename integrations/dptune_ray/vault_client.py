@@ -1,4 +1,4 @@
-"""How a trial's process reaches the vault of its run: losses go there in parts of at most 64 KiB."""
+"""The client of a run's vault in a trial's process: it uploads losses in parts of at most 64 KiB."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dptune_ray.actors import BYTES, ActorClient, answer_of
 from dptune_ray.vault import LossesMissing, Upload, Vault
 
 ROWS = BYTES // 8  # losses in one call
-IN_FLIGHT = 128  # calls that may be on their way: 8 MiB
-ATTEMPTS = 5  # of an upload whose vault is restarted meanwhile
+IN_FLIGHT = 128  # largest number of concurrent calls: 8 MiB
+ATTEMPTS = 5  # attempts of an upload whose vault restarts meanwhile
 Losses = npt.NDArray[np.float64]
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -28,11 +28,11 @@ class VaultClient(ActorClient):
     """Reaches a vault; ``VaultClient.of("vault", ledger, scope)``."""
 
     def finish(self, trial: str, parameters: Mapping[str, Any], losses: Losses | None) -> float:
-        """Hand over a trial's losses (rows,), None for a failure; return its value: :meth:`Vault.finish`."""
+        """Upload a trial's losses (rows,), None for a failure; return its value by :meth:`Vault.finish`."""
         return self._uploaded((trial,), (losses,), Vault.finish, trial, dict(parameters))
 
     def estimate(self, parameters: Mapping[str, Any], *losses: Losses | None) -> dptune.results.Estimate:
-        """Hand over the losses (rows,) at ``parameters`` and at the default configuration: :meth:`Vault.estimate`."""
+        """Upload the losses (rows,) at ``parameters`` and at the default configuration for :meth:`Vault.estimate`."""
         return self._uploaded((FINAL, DEFAULT)[: len(losses)], losses, Vault.estimate, dict(parameters))
 
     def _uploaded(
@@ -43,7 +43,7 @@ class VaultClient(ActorClient):
         *args: P.args,
         **further: P.kwargs,
     ) -> T:
-        """Put losses under these names, and return what the vault's method makes of them."""
+        """Upload losses under these names, and return the result of the vault's method."""
         rows = tuple(None if one is None else len(one) for one in losses)
         for _ in range(ATTEMPTS):
             upload = Upload(secrets.token_hex(8), names, rows)
@@ -51,12 +51,12 @@ class VaultClient(ActorClient):
                 self._put(name, upload.identifier, np.zeros(0) if one is None else one)
             try:
                 return self.call(method, upload, *args, **further)
-            except LossesMissing:  # the vault was restarted meanwhile
+            except LossesMissing:  # the vault restarted meanwhile
                 continue
         raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
 
     def _put(self, name: str, upload: str, losses: Losses) -> None:
-        """Send the parts, no more of them at a time than may be in flight."""
+        """Send the parts, at most ``IN_FLIGHT`` at a time."""
         actor = self.actor()
         starts = range(0, len(losses), ROWS)
         for first in range(0, len(starts), IN_FLIGHT):

@@ -1,4 +1,4 @@
-"""What a vault runs: a request, its name and space in the ledger, and whether the function returns losses or scores."""
+"""A vault's run: a request, its name and space in the ledger, and whether the function returns losses or scores."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class VaultRun:
 
     request: SearchRequest  # its privatizer holds no losses here
     scope: str  # the run's name in the ledger
-    space: dptune.Space | None  # None where another searcher proposes
+    space: dptune.Space | None  # None if another searcher proposes
     mode: str  # "min": the function returns losses; "max": it returns scores
 
     def begin(self) -> dptune.SearchRun:
-        """Begin the run, or continue it from the ledger, unless it was started with the other mode."""
+        """Begin the run, or resume it from the ledger, unless it has the other mode."""
         if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
             raise dptune.errors.BudgetMismatch(
                 f"the run {self.scope!r} was started with the other mode; give a new search a new name."
@@ -36,7 +36,7 @@ class VaultRun:
         return clip.low + clip.high - value
 
     def described(self) -> dict[str, str]:
-        """Return what must not differ while the vault runs, by its name in a refusal."""
+        """Return the settings that must not change while the vault runs, by their names in errors."""
         request = self.request
         space = None if self.space is None else self.space.describe()
         settings = [sorted((of or {}).items()) for of in (request.settings, request.default)]

@@ -1,9 +1,9 @@
-"""The process of a trial: it is silenced, then it reads the user's function, calls it, and hands over what it returned.
+"""The process of a trial: it is silenced, then loads the user's function, calls it, and passes its result on.
 
 The trainables are Tune *class* trainables, because Tune's function API would let the user's code report by itself. They
-have one step, and one for each report of a public quantity (:mod:`dptune_ray.reports`). Ray reads a class or an
-argument before any code of ours runs, and to read a function from a module imports that module: what its top level
-prints would be in the session's logs. So functions travel as bytes.
+have one step, and one for each report of a public quantity (:mod:`dptune_ray.reports`). Ray loads a class or an
+argument before any code of ours runs. Loading a function imports its module, whose prints would be in the session's
+logs. So functions travel as bytes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ T = TypeVar("T")
 
 
 def prepare_this_process(*, silent: bool) -> None:
-    """Let SIGTERM end this worker process and, if it is to be silent, send standard output and error to nowhere.
+    """Make SIGTERM end this worker process, and discard standard output and error if it must be silent.
 
-    On SIGTERM Ray would raise ``SystemExit`` inside the user's function, where nobody can tell it from a failure of
-    the function: the trial would be paid for, with the upper clip as everybody's loss.
+    On SIGTERM Ray would raise ``SystemExit`` inside the user's function, like a failure of the function. The trial
+    would then be charged, with the upper clip as everybody's loss.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -47,13 +47,13 @@ def prepare_this_process(*, silent: bool) -> None:
 
 
 class PickledFunction:
-    """A user's function on its way to another process: pickled as bytes, read by :meth:`load`."""
+    """A user's function for another process: pickled as bytes, loaded by :meth:`load`."""
 
     def __init__(self, function: Callable[..., Any] | None, pickled: bytes = b"") -> None:
         self._function, self._bytes = function, pickled
 
     def load(self) -> Callable[..., Any]:
-        """Return the function, or tell the missing module, or the error's type, if this process cannot read it."""
+        """Return the function; if this process cannot load it, report the missing module or the error's type."""
         if self._function is not None:
             return self._function
         try:
@@ -75,9 +75,9 @@ class PickledFunction:
 
 
 def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]) -> T | None:
-    """Return ``take`` of what the user's function returned, or None if it raised."""
-    # Nobody presses Ctrl-C in a worker: a KeyboardInterrupt there is the function's own. To show that it was raised
-    # would show one bit of private data without noise.
+    """Return ``take`` of the user's result, or None if the function raised."""
+    # A KeyboardInterrupt in a worker is the function's own, as there is no console. Showing it would reveal one bit of
+    # private data without noise.
     outcome = call_guarded(function, argument, take)
     return None if isinstance(outcome.error, KeyboardInterrupt) else outcome.or_raise()
 
@@ -96,7 +96,7 @@ class Call:
 
 
 def in_own_process(call: Callable[[], T], *, silent: bool, options: dict[str, Any]) -> T:
-    """Return what ``call`` returns in a process that is made for it, with Ray's ``options``, and ends with it."""
+    """Return the result of ``call`` in a new process, with Ray's ``options``, which ends afterwards."""
     actor = start(options, Call)
     try:
         result: T = answer_of(actor.call.remote("run", call, silent=silent))
@@ -106,7 +106,7 @@ def in_own_process(call: Callable[[], T], *, silent: bool, options: dict[str, An
 
 
 class WorkerTrial(tune.Trainable):  # type: ignore[misc]  # Tune has no types
-    """A trial that keeps nothing; :func:`made_trainable` makes a subclass for a user's function."""
+    """A trial without a stored state; :func:`made_trainable` makes a subclass for a user's function."""
 
     function: ClassVar[PickledFunction]
     metric: ClassVar[str]
@@ -130,16 +130,16 @@ class WorkerTrial(tune.Trainable):  # type: ignore[misc]  # Tune has no types
         return True
 
     def _open_logfiles(self, stdout_file: str | None, stderr_file: str | None) -> None:
-        """``RunConfig(log_to_file=True)`` would have Tune write to files what the silence swallows."""
+        """Open no log files: with ``RunConfig(log_to_file=True)`` Tune would write the discarded output to files."""
         if not self.silent:
             super()._open_logfiles(stdout_file, stderr_file)
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Keep nothing: a trial that starts again gets its recorded value."""
+        """Store nothing: a restarted trial gets its recorded value."""
         return {}
 
     def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
-        """There is nothing to load."""
+        """Load nothing, as checkpoints are empty."""
 
 
 K = TypeVar("K", bound=WorkerTrial)
@@ -151,8 +151,8 @@ def made_trainable(
     """Return a subclass for one user's function, under its name.
 
     It is not a class of the user's module, from which Ray would import it: it travels by value, the function as bytes.
-    Tune finds a trainable again by a name, and of two with one name the younger would run the other's trials: so the
-    name that Tune gets also says which ``run`` it is.
+    Tune finds a trainable by its name, and a newer one of the same name would run the older one's trials. So the name
+    for Tune includes the ``run``.
     """
     code = getattr(original, "__code__", None)
     if code is not None and members.get("public") is None and "report_public" in code.co_names:
@@ -173,25 +173,25 @@ def made_trainable(
 
 
 def _reports_itself(function: Function, code: Any) -> bool:
-    """Return whether ``tune.report`` stands in the function itself, as an attribute or imported by name."""
+    """Return whether the function itself uses ``tune.report``, as an attribute or imported by name."""
     imported = function.__globals__.get("report") is tune.report and "report" in code.co_names
     names = [instruction.argval for instruction in dis.get_instructions(code)]
     return imported or ("tune", "report") in pairwise(names)
 
 
 class PrivateTrainable(WorkerTrial):
-    """A private trial, paid by a vault; ``search.trainable(...)`` makes a subclass."""
+    """A private trial that a vault charges; ``search.trainable(...)`` makes a subclass."""
 
     vault: ClassVar[VaultClient]
-    public: ClassVar[str | None] = None  # what the function reports, in the user's words
+    public: ClassVar[str | None] = None  # the function's reports, in the user's words
     _running: Generator[dict[str, Any], None, None] | None = None
 
     def step(self) -> dict[str, Any]:
-        """Check the budget, train, hand the losses over, report the released value; until then public reports, if any.
+        """Return public reports, if any, then the released value, after the budget's check, training and upload.
 
-        A trial reports NaN if the run has no release left for it, or if its function failed before any trial of the
-        run has succeeded; neither is paid.
-        A release of its own comes with `sigma`, the standard deviation of its noise.
+        A trial reports NaN, without a charge, if the run has no release left for it. It also does if its function
+        failed before any trial of the run succeeded. A release of its own comes with `sigma`, the standard deviation of
+        its noise.
         """
         if self._running is None:  # schedulers want their metric in every result
             self._shown = {self.metric: math.nan, **({} if self.public is None else {PUBLIC: math.nan})}
@@ -217,15 +217,15 @@ class PrivateTrainable(WorkerTrial):
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
             pass
-        except dptune.InputError as error:  # by public facts
+        except dptune.InputError as error:  # refused by public facts
             self.vault.call(Vault.refused, str(error))
             raise
         unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
-        # no scheduler has stopped it, as NaN beside a report says
+        # NaN with a report: no scheduler has stopped the trial
         yield {**noise, self.metric: value, "done": True, **unpaid}
 
     def cleanup(self) -> None:
-        """End the user's function where it waits: Tune has stopped the trial, and nothing is kept of it."""
+        """End the user's function where it waits: Tune has stopped the trial, whose state is dropped."""
         if self._running is not None:
             self._running.close()
             self._running = None
@@ -241,7 +241,7 @@ class PrivateTrainable(WorkerTrial):
 
 
 def estimated(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.results.Estimate:
-    """Evaluate at a configuration and, if given, at the default; return the final estimate."""
+    """Evaluate a configuration and, if given, the default; return the final estimate."""
     return trainable.vault.estimate(flat(configs[0]), *_losses_of(trainable, configs))
 
 
@@ -251,10 +251,10 @@ def _losses_of(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str,
 
 
 def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:
-    """Return the options of an actor that gets what Tune gives the process of a trial; one CPU without a request."""
+    """Return actor options with the resources of a trial's process; one CPU without a request."""
     if request is None:
         return {"num_cpus": 1}
-    wanted = {} if request.head_bundle_is_empty else request.bundles[0]  # the others are for what the trial starts
+    wanted = {} if request.head_bundle_is_empty else request.bundles[0]  # other bundles: the trial's processes
     options = {"num_cpus": wanted.pop("CPU", 0.0), "num_gpus": wanted.pop("GPU", 0.0)}
     memory = {"memory": wanted.pop("memory")} if "memory" in wanted else {}
     return {**options, **memory, "resources": wanted}

@@ -1,4 +1,4 @@
-"""dptune in scikit-learn: your search on public rows, whose answer private people choose.
+"""dptune in scikit-learn: your search on public rows proposes, and private people choose.
 
 Example::
 

@@ -1,4 +1,4 @@
-"""The two halves of a fit: training rows are public and train models; private rows are asked for losses only."""
+"""The two halves of a fit: public rows train models, and private rows only score them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dptune.privacy.seal.reachable import way_to
 
 @dataclass(frozen=True, repr=False)
 class TrainingRows:
-    """The public half: rows, answers, what else ``fit`` of the estimator is given, and whose a row is, for folds."""
+    """The public half: rows, answers, other arguments of the estimator's ``fit``, and groups of rows for folds."""
 
     X: Any
     y: Any
@@ -31,14 +31,14 @@ class TrainingRows:
 
 @dataclass(frozen=True, repr=False)
 class Private:
-    """The private half; ``groups`` (rows,) says whose a row is, None: everybody has one."""
+    """The private half; ``groups`` (rows,) names each row's person, None if every row is one person."""
 
     rows: Rows
     groups: npt.ArrayLike | None
 
     @property
     def people(self) -> dict[str, Any]:
-        """Who they are, as a privatizer is told."""
+        """Return the people as arguments of a privatizer."""
         return {"n": len(self.rows.y)} if self.groups is None else {"groups": self.groups}
 
 
@@ -59,7 +59,7 @@ def public_half(X: Any, y: Any, groups: Any, options: Mapping[str, Any]) -> Trai
 def given_halves(
     X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any]
 ) -> tuple[TrainingRows, Private]:
-    """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
+    """Return the halves; refuse missing ones, different lengths, and a data frame in only one of them."""
     training = public_half(X, y, train_groups, options)
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
         if each is None:
@@ -89,7 +89,7 @@ def given_halves(
 
 
 def _length(rows: Any) -> int:
-    return len(rows) if getattr(rows, "shape", None) is None else int(rows.shape[0])  # no matrix of SciPy has a length
+    return len(rows) if getattr(rows, "shape", None) is None else int(rows.shape[0])  # SciPy's matrices have no length
 
 
 def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:
@@ -110,14 +110,14 @@ def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> No
 
 
 def _columns(X: Any) -> Sequence[Any] | None:
-    """Return the names of a table's columns, or their places."""
+    """Return the names of a table's columns, or their positions."""
     names = column_names(X)
     shape = attempt(lambda: tuple(X.shape), failed=())
     return names if names is not None or len(shape) != 2 else range(shape[1])
 
 
 def _difference(public: Sequence[Any], private: Sequence[Any]) -> str:
-    """Return how the columns of the two tables differ, in words; of many names the first ten."""
+    """Return in words how the columns of the two tables differ, with at most ten names."""
     if isinstance(public, range):
         return f"X has {len(public)}, X_val has {len(private)}"
     only = {"X": [name for name in public if name not in private], "X_val": [n for n in private if n not in public]}
@@ -140,7 +140,7 @@ def _is_odd(answer: Any) -> bool:
 
 
 def _column(y: Any) -> Any:
-    """Return answers as a vector, where they are one column; a warning as scikit-learn's, by their shape."""
+    """Return one column of answers as a vector, with scikit-learn's warning about the shape."""
     if not (hasattr(y, "shape") and np.shape(y)[1:] == (1,)):
         return y
     warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=5)
@@ -148,9 +148,9 @@ def _column(y: Any) -> Any:
 
 
 def _identifiers(groups: Any) -> Any:
-    """Groups as an array; texts as texts, which a column of a frame holds as objects."""
+    """Return groups as an array; texts of a frame's column, which are objects there, as texts."""
     array = None if groups is None else attempt(np.asarray, groups, failed=None)
     if array is None:
-        return groups  # which is refused if it can be read no other way
+        return groups  # refused later if it is not readable
     text = array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(group, str) for group in array)
     return array.astype(str) if text else array

@@ -32,20 +32,20 @@ from dptune_sklearn.halves import TrainingRows, given_halves, public_half, refus
 from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
 
 _logger = logging.getLogger("dptune_sklearn")
-_SHOWN = ("multimetric_", "n_splits_", "scorer_")  # of the public search, as scikit-learn's have them
-_PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # no part of a search
+_SHOWN = ("multimetric_", "n_splits_", "scorer_")  # attributes of the public search, like scikit-learn's
+_PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # not part of a search
 
 
 def _remember(search: PrivateSearch, rows: Any) -> None:
-    """Keep a weak reference to private rows, to warn where they are scored."""
+    """Keep a weak reference to private rows, to warn if they are scored."""
     try:
         _PRIVATE_ROWS[search] = ref(rows)
-    except TypeError:  # a list has none
+    except TypeError:  # a list has no weak references
         _PRIVATE_ROWS.pop(search, None)
 
 
 class Refused(InputError, ValueError):
-    """An ``InputError`` that is a ``ValueError``, too, as scikit-learn's estimators raise it."""
+    """An ``InputError`` that is also a ``ValueError``, like errors of scikit-learn's estimators."""
 
 
 @contextmanager
@@ -131,7 +131,7 @@ class PrivateSearch(WrappedEstimator):
         random_state: int = 0,
         name: str | None = None,
         verbose: int = 0,
-    ) -> None:  # scikit-learn wants each setting as it is given, under its name
+    ) -> None:  # scikit-learn needs each setting unchanged, under its name
         self.estimator = estimator
         self.ledger = ledger
         self.loss = loss
@@ -202,7 +202,7 @@ class PrivateSearch(WrappedEstimator):
         return outlook
 
     def _choose(self, training: TrainingRows, people: Any, rows: Any) -> Choice:
-        """Search on the public rows, and let people choose; without private rows only plan it."""
+        """Search on the public rows, and let people choose; without private rows only plan the choice."""
         default = None if self.default is None else as_parameters(self.default)
         seed, loss = self.random_state, as_loss(self.loss)
         about = Meaning({}, public_search.settings_of(self.estimator))
@@ -221,14 +221,14 @@ class PrivateSearch(WrappedEstimator):
         return choose_among(proposals, models, asked, say, warn)
 
     def _say(self, announcement: str) -> None:
-        """Say what the choice costs and can show, before anything is charged: printed if verbose, else logged."""
+        """Print if verbose, else log, the cost of the choice and what it can show, before anything is charged."""
         if self.verbose:
             print(announcement)  # noqa: T201 - as scikit-learn's searches do
         else:
             _logger.info(announcement)
 
     def _found(self, choice: Choice, ledger: dptune.PrivacyLedger) -> Self:
-        """Keep what was found as scikit-learn's searches do."""
+        """Store the results like scikit-learn's searches."""
         self.name_, self.selection_, self.best_params_ = choice.name, choice.selection, dict(choice.params)
         self._summary = choice.summary()
         self.cv_results_ = public_search.results_of(self.search_)
@@ -237,7 +237,7 @@ class PrivateSearch(WrappedEstimator):
         scores = public_search.scores_of(self.search_)
         self.best_score_ = float("nan") if self.best_index_ is None else float(scores[self.best_index_])
         for name in (*_SHOWN, "best_estimator_", "feature_names_in_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # left by an earlier fit
         self.__dict__.update({name: vars(self.search_)[name] for name in _SHOWN if name in vars(self.search_)})
         if getattr(self.estimator, "refit", True):
             self.best_estimator_ = choice.model
@@ -314,5 +314,5 @@ class PrivateSearch(WrappedEstimator):
         return self._ledger().statement(delta=delta)
 
     def _ledger(self) -> dptune.PrivacyLedger:
-        """Return the ledger; made anew from its path, it is the same."""
+        """Return the ledger, reopened from its path."""
         return ledger_of(self.ledger, self.budget)

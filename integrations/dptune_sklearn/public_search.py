@@ -1,4 +1,4 @@
-"""The public half of a search: the user's own search proposes, and what it proposes is cross-validated and trained.
+"""The public half of a search: the user's search proposes candidates, which are cross-validated and trained.
 
 Nothing here sees a private row.
 """
@@ -39,7 +39,7 @@ _HOW = (
     "return_train_score",
     "refit",
     "error_score",
-)  # of a search; decide no candidate
+)  # settings of a search that do not change candidates
 SPACES = {"param_grid", "param_distributions", "search_spaces"}  # the names of a search's argument for its space
 
 
@@ -62,7 +62,7 @@ def _settings(estimator: Any) -> set[str]:
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """Return a clone in which everything random that has no seed gets one, so that it proposes the same again."""
+    """Return a clone with seeds for everything random without one, so that it proposes the same again."""
     copied = clone(estimator)
     settings = dict[str, Any]()
     for name, value in sorted(copied.get_params(deep=True).items()):
@@ -75,7 +75,7 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 def _seeded_folds(cv: Any, seed: int) -> Any:
-    """Return a splitter; one that shuffles without a seed gets one."""
+    """Return a splitter; add a seed if it shuffles without one."""
     if not getattr(cv, "shuffle", hasattr(cv, "random_state")) or getattr(cv, "random_state", seed) is not None:
         return cv
     folds = copy(cv)
@@ -84,7 +84,7 @@ def _seeded_folds(cv: Any, seed: int) -> Any:
 
 
 def run(search: Any, training: TrainingRows, seed: int) -> Any:
-    """Return the user's search, seeded and fitted on the public rows; one that is fitted, as it is."""
+    """Return the user's search, seeded and fitted on the public rows; return a fitted one unchanged."""
     if hasattr(search, "cv_results_") or "study_" in vars(search):  # of an OptunaSearchCV
         return search
     groups = {} if training.groups is None else {"groups": training.groups}
@@ -92,7 +92,7 @@ def run(search: Any, training: TrainingRows, seed: int) -> Any:
 
 
 def results_of(search: Any) -> Mapping[str, Any]:
-    """Return a fitted search's ``cv_results_``; of an ``OptunaSearchCV`` what its trials have stored."""
+    """Return a fitted search's ``cv_results_``, or the stored trials of an ``OptunaSearchCV``."""
     if "study_" not in vars(search):
         results: Mapping[str, Any] = search.cv_results_
         return results
@@ -104,14 +104,14 @@ def results_of(search: Any) -> Mapping[str, Any]:
 
 
 def settings_of(search: Any) -> dict[str, object]:
-    """Return the plain settings of a search that decide what it proposes, such as ``n_iter`` and ``random_state``."""
+    """Return the plain settings of a search that determine its proposals, such as ``n_iter`` and ``random_state``."""
     settings = search.get_params(deep=False)
     plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     return {"search": type(search).__name__} | {name: plain[name] for name in sorted(plain) if name not in _HOW}
 
 
 def scores_of(search: Any) -> npt.NDArray[np.float64]:
-    """Return the candidates' mean public scores (m,), higher is better; NaN of one that failed."""
+    """Return the candidates' mean public scores (m,), higher is better; NaN for failed ones."""
     results = results_of(search)
     name = "score" if "mean_test_score" in results else getattr(search, "refit", None)
     if f"mean_test_{name}" not in results:
@@ -123,9 +123,9 @@ def scores_of(search: Any) -> npt.NDArray[np.float64]:
 
 
 def proposals_of(search: Any, estimator: Any, default: Parameters | None) -> Proposals:
-    """Return the candidates of a fitted search, best first; of a halving search those with the most rows come first.
+    """Return the candidates of a fitted search, best first; a halving search's with the most rows come first.
 
-    What the user has today is the estimator's own value of each searched parameter, and ``default``.
+    The user's present configuration is the estimator's value of each searched parameter, and ``default``.
     """
     results = results_of(search)
     scores = scores_of(search)
@@ -145,11 +145,11 @@ def proposals_of(search: Any, estimator: Any, default: Parameters | None) -> Pro
 
 @dataclass
 class PublicModels:
-    """Trains candidates on the public rows in ``n_jobs`` processes; what a training raises is its result.
+    """Trains candidates on the public rows in ``n_jobs`` processes; a training's error is its result.
 
     Attributes:
-        inputs: what the user gave for the training.
-        folds: of the public rows, in which candidates are compared.
+        inputs: the user's inputs of the training.
+        folds: folds of the public rows, in which candidates are compared.
     """
 
     estimator: Any
@@ -164,7 +164,7 @@ class PublicModels:
     def of(
         cls, search: Any, training: TrainingRows, loss: NamedLoss, averages: bool, n_jobs: int | None, seed: int
     ) -> PublicModels:
-        """Return the training of a search's candidates, in folds like those of the search."""
+        """Return the trainer of a search's candidates, in folds like the search's."""
         estimator = seeded(search.estimator, seed)
         X, y = indexable(training.X, training.y)
         training = replace(training, X=X, y=y)
@@ -174,7 +174,7 @@ class PublicModels:
         return cls(estimator, training, folds, loss, averages, jobs, (search, vars(training)))
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
-        """Return the losses of the public rows (N,) under each candidate, each by a model trained without the row."""
+        """Return the losses of the public rows (N,) under each candidate, by models trained without the row."""
         return self._each(_losses, candidates, self.folds, self.loss, self.averages)
 
     def models(self, candidates: Sequence[Candidate]) -> list[Any]:
@@ -190,7 +190,7 @@ class PublicModels:
 
 
 class TrainingFailed(Exception):
-    """A training that raised: its traceback, as text, which travels between processes whatever the error holds."""
+    """A failed training: its traceback as text, which travels between processes whatever the error holds."""
 
 
 def _attempted(function: Callable[..., Any], estimator: Any, parameters: Parameters, *how: Any) -> Any:

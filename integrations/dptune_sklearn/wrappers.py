@@ -1,4 +1,4 @@
-"""Estimators around another one: what they pass on to it, and one that stops early on rows that training may see."""
+"""Wrappers of estimators: methods that they pass on, and one that stops early on rows that training may see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dptune._checks import share
 
 
 def _passed_on(name: str, doc: str) -> Any:
-    """Return a method of the fitted estimator as one of the estimator around it, which lacks what that one lacks."""
+    """Return a method of the fitted estimator for its wrapper, which lacks it if the estimator does."""
 
     def method(self: WrappedEstimator, X: Any) -> Any:
         return getattr(self._fitted, name)(X)
@@ -27,17 +27,17 @@ def _passed_on(name: str, doc: str) -> Any:
 
 
 def if_it_has(method: Callable[..., Any]) -> Any:
-    """Return a method that an estimator has if the one in it has it."""
+    """Return a method that a wrapper has if its estimator has it."""
 
     def check(outer: WrappedEstimator) -> bool:
-        getattr(getattr(outer, outer.fitted_as, outer.estimator), method.__name__)  # raises what it lacks
+        getattr(getattr(outer, outer.fitted_as, outer.estimator), method.__name__)  # raises if the method is missing
         return True
 
     return available_if(check)(method)
 
 
 class WrappedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """An estimator with another one in it, ``estimator``, which it keeps when it is fitted under ``fitted_as``."""
+    """A wrapper of ``estimator``, which it stores under ``fitted_as`` when fitted."""
 
     fitted_as: ClassVar[str]
     estimator: Any
@@ -65,7 +65,7 @@ class WrappedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the fitted estimator's own score, without noise: of rows that are not private."""
+        """Return the fitted estimator's own score, without noise, for rows that are not private."""
         return float(self._fitted.score(X, y))
 
     def __sklearn_tags__(self) -> Any:
@@ -108,7 +108,7 @@ class StopsEarly(WrappedEstimator):
         held = share("fraction", self.fraction)
         X_fit, X_stop, y_fit, y_stop = train_test_split(X, y, test_size=held, random_state=self.random_state)
         estimator = clone(self.estimator)
-        newer = "eval_X" in signature(estimator.fit).parameters  # LightGBM from 4.7 on, which warns of eval_set
+        newer = "eval_X" in signature(estimator.fit).parameters  # LightGBM from 4.7 on, which deprecates eval_set
         stop = {"eval_X": X_stop, "eval_y": y_stop} if newer else {"eval_set": [(X_stop, y_stop)]}
         self.estimator_ = estimator.fit(X_fit, y_fit, **stop, **options)
         return self

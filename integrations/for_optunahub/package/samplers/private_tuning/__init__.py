@@ -1,4 +1,4 @@
-"""Differentially private samplers: the ones of dptune, for OptunaHub."""
+"""Differentially private samplers of dptune, for OptunaHub."""
 
 try:
     from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective
