@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from dptune._checks import at_least, shown
@@ -166,7 +167,9 @@ def refuse_second_name(path: str | Path, name: str) -> None:
 
 
 def refuse_links(status: os.stat_result, name: str) -> None:
-    """Refuse a file with several hard links."""
+    """Refuse a directory, and a file with several hard links."""
+    if S_ISDIR(status.st_mode):
+        raise LedgerError(f"{name} is a directory. Give the path of a file. Nothing was charged.")
     if status.st_nlink > 1:
         raise _refusal(
             name,

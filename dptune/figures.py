@@ -103,6 +103,8 @@ def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedg
 
 def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
     scopes = sorted({charge.scope for charge in ledger.charges()})
+    if not scopes:
+        raise InputError("the ledger has no releases, so there is nothing to draw.")
     if scope is None and len(scopes) == 1:
         return scopes[0]
     if scope not in scopes or scope is None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -256,3 +257,42 @@ def test_a_mistake_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) ->
             main()
         (line,) = str(ended.value.code).splitlines()
         assert words in line, command
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("audit missing.py", "missing.py does not exist. Give a script that sets audit = "),
+        ("audit ledger.db", r"ledger.db is not a Python file \(\.py\)"),
+        ("audit folder", r"folder is not a Python file \(\.py\)"),
+        ("plot ledger.db a.png", "the ledger has no releases"),
+        ("show folder", "folder is a directory"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused_in_one_line(
+    command: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened()
+    Path("folder").mkdir()
+    monkeypatch.setattr(sys, "argv", ["dptune", *command.split()])
+    with pytest.raises(SystemExit, match=f"^dptune: .*{says}"):
+        main()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
+def test_plan_and_certificate_state_one_risk_of_the_ledgers_unit(epsilon: float) -> None:
+    """The plan's line is of the division that the choice charges; whole numbers are rounded up."""
+    rng = np.random.default_rng(0)
+    public, private = (np.abs(rng.normal(0.5 + 0.1 * np.arange(4)[:, None], 0.1, (4, n))) for n in (60, 200))
+    for share in (None, 0.36):
+        budget = dptune.Budget.approximate_dp(epsilon, 1e-5)
+        name = f"{share}.db"
+        privatizer = dptune.LossPrivatizer(dptune.PrivacyLedger(name, budget, unit="one hospital"), n=200)
+        choice = dptune.PublicChoice(public, privatizer, name="svc", default_place=3, report_share=share)
+        planned = re.search(r"one of two records at most (\d+) times in 100", choice.announcement)
+        choice.choose(dict(enumerate(private)))
+        certificate = " ".join(invoke("certificate", name).split())
+        stated = re.search(r"the records of one hospital, and guesses .* right at most ([\d.]+) times", certificate)
+        assert planned is not None
+        assert stated is not None
+        assert int(planned[1]) == math.ceil(float(stated[1]))

@@ -203,6 +203,7 @@ class PublicChoice:
         """What can be said before anything is spent; printed, it is a few lines."""
         ledger = self._privatizer.ledger
         plan = self._plan
+        limits = ledger.filter_for(self.name, plan=plan.describe({})).limits  # of the division that will be charged
         return outlook(
             self.public,
             plan,
@@ -210,8 +211,8 @@ class PublicChoice:
             default=self.default,
             weight=self._privatizer.largest_weight,
             name=self.name,
-            spends=share_in_words(ledger.budget, ledger.filter_for(self.name, plan=plan.describe({})).limits, plan.mu),
-            risk=risk_in_words(self._privatizer),
+            spends=share_in_words(ledger.budget, limits, plan.mu),
+            risk=risk_in_words(self._privatizer, limits),
             recorded="" if self.to_train else self._day(),
         )
 

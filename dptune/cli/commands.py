@@ -52,8 +52,9 @@ def audit(
 
     Example: dptune audit my_audit.py
     """
-    if not file.exists():
-        raise InputError(f"there is no file {file}.")
+    if not file.is_file() or file.suffix != ".py":
+        what = "is not a Python file (.py)" if file.exists() else "does not exist"
+        raise InputError(f"{file} {what}. Give a script that sets audit = dptune.audit.Audit(losses, X, y, clip=...).")
     functions = runpy.run_path(str(file)).get("audit")
     if not isinstance(functions, Audit):
         raise InputError(f"{file} must set audit = dptune.audit.Audit(losses, X, y, clip=...).")

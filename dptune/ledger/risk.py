@@ -1,6 +1,6 @@
 """The meaning of a privacy parameter for one person: how well the best attacker distinguishes two records.
 
-The attacker knows two neighbouring data sets, which differ in this person's records, and sees all releases about one.
+The attacker knows two neighbouring data sets, which differ in one unit's records, and sees all releases about one.
 Under mu-GDP, the test is no easier than N(0, 1) against N(mu, 1) (Dong, Roth, Su 2022). Under (epsilon, delta)-DP, TPR
 <= e^epsilon FPR + delta, and the same with both swapped (Kairouz, Oh, Viswanath 2015)::
 
@@ -10,7 +10,7 @@ Under mu-GDP, the test is no easier than N(0, 1) against N(mu, 1) (Dong, Roth, S
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import exp, log
 
 from scipy.optimize import minimize_scalar
@@ -28,11 +28,12 @@ FALSE_POSITIVES = 0.01
 
 @dataclass(frozen=True)
 class Risk:
-    """Upper bounds for one person.
+    """Upper bounds for one unit, by default a person.
 
     Attributes:
         advantage: true positives minus false positives of the best attack; 0 is blind guessing, 1 is certainty.
         detected: true positives of an attack that accuses one of a hundred wrongly.
+        unit: whose records the attacker looks for, in words.
 
     Example:
         >>> Risk.of_mu(1.0)
@@ -41,6 +42,7 @@ class Risk:
 
     advantage: float
     detected: float
+    unit: str = field(default="one person", repr=False)
 
     @classmethod
     def of_mu(cls, mu: float) -> Risk:
@@ -81,7 +83,11 @@ class Risk:
 
     @classmethod
     def of_statement(cls, statement: Statement) -> Risk:
-        """Return what a statement's guarantee allows; certainty where nothing is promised."""
+        """Return what a statement's guarantee allows about its unit; certainty where nothing is promised."""
+        return replace(cls._of_guarantee(statement), unit=statement.unit)
+
+    @classmethod
+    def _of_guarantee(cls, statement: Statement) -> Risk:
         if not statement.private:
             return cls(1.0, 1.0)
         exposure = statement.exposure if isinstance(statement, BudgetStatement) else None
@@ -94,8 +100,8 @@ class Risk:
     def __str__(self) -> str:
         right, detected = (rounded_up(100 * x, 3) for x in ((1 + self.advantage) / 2, self.detected))
         return (
-            "An attacker who knows two neighbouring data sets, which differ in this person's records, and guesses "
-            f"which one was used, is right at most {right} times in 100 (50 without any release; attack advantage at "
-            f"most {rounded_up(self.advantage, 3)}); with 1 false accusation in 100, at most {detected} true ones in "
-            "100."
+            f"An attacker who knows two neighbouring data sets, which differ in the records of {self.unit}, and "
+            f"guesses which one was used, is right at most {right} times in 100 (50 without any release; attack "
+            f"advantage at most {rounded_up(self.advantage, 3)}); with 1 false accusation in 100, at most {detected} "
+            "true ones in 100."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dptune.ledger.approximate import Limits
+from dptune.ledger.filter import Divisions
 from dptune.ledger.gdp import Budget, Spent
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
@@ -39,14 +40,14 @@ def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned:
     return f"Budget left: {f'mu={left:g}' if left else '0'} of {stated}{some}."
 
 
-def risk_in_words(privatizer: LossPrivatizer) -> str:
-    """Return a line on a person's risk from all releases of the ledger; "" if noise is seeded.
+def risk_in_words(privatizer: LossPrivatizer, limits: Limits | Divisions) -> str:
+    """Return a line on a person's risk from all releases within these limits of the ledger; "" if noise is seeded.
 
     The attacker knows every other record, and guesses which of two records is the person's (`dptune.ledger.Risk`).
     """
     if not (privatizer.private and privatizer.ledger.private):
         return ""
-    right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))
+    right = math.ceil(50 * (1 + limits.delta(0.0)))
     return (
         f"Risk: an attacker who sees every release picks the right one of two records at most {right} times in 100 "
         f"(50 by chance)."

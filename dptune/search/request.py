@@ -112,7 +112,8 @@ class SearchRequest:
     def announcement(self, run: SearchRun) -> str:
         """Return five lines: the run's plan, its spending, what it can show, a person's risk, and how to resume."""
         plan = run.plan
-        share = share_in_words(self.ledger.budget, self.ledger.filter_for(run.scope).limits, plan.mu)
+        limits = self.ledger.filter_for(run.scope).limits
+        share = share_in_words(self.ledger.budget, limits, plan.mu)
         planned = f"Plan: the run {run.scope!r} makes {plan.trials} trials"
         asked = self.settings.get("trials")
         if asked is None:
@@ -124,7 +125,7 @@ class SearchRequest:
         noise = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
         spends = f"Spends: {share}{seeded}. {in_words(noise)}"
         stop = "Stop: at any time; what was charged stays charged. Resume with the same ledger and name."
-        lines = [f"{planned}.", spends, self._worth(plan, noise), risk_in_words(self.privatizer), stop]
+        lines = [f"{planned}.", spends, self._worth(plan, noise), risk_in_words(self.privatizer, limits), stop]
         return "\n".join(line for line in lines if line)
 
     def _worth(self, plan: RunPlan, planned: Sequence[Noise]) -> str:
