@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from dptune._checks import boolean
 from dptune._locks import ForkSafeLock
@@ -39,6 +39,8 @@ from dptune.search.final_estimate import as_stored, point_name, refuse_name
 from dptune.search.outcomes import Outcomes
 from dptune.search.replay import VALUE, Replay, other_parameters
 from dptune.space import Space, Value
+
+Parameters: TypeAlias = Mapping[str, Value]
 
 
 class SearchRun:
@@ -67,7 +69,7 @@ class SearchRun:
         space: Space | None,
         mu: float | None = None,
         seed: int | None = None,
-        default: Mapping[str, Value] | None = None,
+        default: Parameters | None = None,
         **settings: Any,
     ) -> None:
         self.method, self.privatizer, self.scope, self.space, self.default = method, privatizer, scope, space, default
@@ -123,7 +125,7 @@ class SearchRun:
             self._replay.asked += 1
             return self.space.decode(self.algorithm.ask(slot))
 
-    def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
+    def check(self, trial: str, parameters: Parameters | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
 
         Raises:
@@ -155,7 +157,7 @@ class SearchRun:
 
     # ---- after a model is trained -------------------------------------------------------------------
 
-    def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
+    def finish(self, trial: str, parameters: Parameters, losses: Losses | None) -> float:
         """Take a trial's losses, release or work out its value, and ask what can be asked.
 
         A failure costs nothing until one trial has succeeded.
@@ -189,7 +191,7 @@ class SearchRun:
             self._values[trial] = self._most(parameters) if value is None else value
             return self._values[trial]
 
-    def stopped(self, trial: str, parameters: Mapping[str, Value]) -> None:
+    def stopped(self, trial: str, parameters: Parameters) -> None:
         """Record that a public quantity has ended a trial before it returned losses; it costs nothing.
 
         It is one of the planned trials, so stopping trials saves training. In the questions about its generation it
@@ -213,7 +215,7 @@ class SearchRun:
         """Record a stopped trial whose place another takes; raise PlanComplete if too many in a row were stopped."""
         self._outcomes.stop(trial, begun=self._replay.begun)
 
-    def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+    def _release_value(self, trial: str, point: str, parameters: Parameters) -> float:
         quota = Quota(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
         note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self._outcomes.failed else {})}
@@ -225,7 +227,7 @@ class SearchRun:
 
     # ---- points and questions --------------------------------------------------------------------------
 
-    def _add(self, point: str, parameters: Mapping[str, Value]) -> None:
+    def _add(self, point: str, parameters: Parameters) -> None:
         """Give the algorithm a point with losses, and make all possible queries."""
         self._held[point] = None
         self._replay.sync()
@@ -288,7 +290,7 @@ class SearchRun:
             missing = self.missing()
             return self._replay.recommended(missing) if self._replay.knows else None
 
-    def _most(self, parameters: Mapping[str, Value]) -> float:
+    def _most(self, parameters: Parameters) -> float:
         """Return an upper estimate of the mean loss at these parameters, from released values; inf without one.
 
         The algorithm knows only the excess over the loss at the centre, which is at most the clip's upper end.
@@ -300,11 +302,11 @@ class SearchRun:
 
     # ---- the final estimate --------------------------------------------------------------------------
 
-    def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
+    def estimated(self, parameters: Parameters) -> Estimate | None:
         """Return what the final estimate released about these parameters or the defaults; None: nothing, so far."""
         return self._replay.final.recorded(parameters)
 
-    def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
+    def check_estimate(self, parameters: Parameters, *, early: bool = False) -> None:
         """Refuse, before a model is trained, a final estimate that the run cannot make at these parameters.
 
         Raises:
@@ -323,12 +325,7 @@ class SearchRun:
                 )
 
     def estimate(
-        self,
-        parameters: Mapping[str, Value],
-        losses: Losses | None,
-        *,
-        default: Losses | None = None,
-        early: bool = False,
+        self, parameters: Parameters, losses: Losses | None, *, default: Losses | None = None, early: bool = False
     ) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
 
@@ -341,7 +338,10 @@ class SearchRun:
             early: the run is to end here, though it is not complete.
         """
         self.check_estimate(parameters, early=early)
-        return self._replay.final.release(parameters, losses, default)
+        estimate = self._replay.final.release(parameters, losses, default)
+        with self.lock:
+            self._replay.sync()
+        return estimate
 
     # ---- a trial -------------------------------------------------------------------------------------
 

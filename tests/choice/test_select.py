@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPriv
         chosen.index = 0
 
 
-def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
+def test_a_name_keeps_its_meaning(mine: LossPrivatizer) -> None:
     asked: dict[str, Any] = {
         "candidates": losses(),
         "mu": 0.5,
@@ -89,7 +88,7 @@ def test_a_name_keeps_its_meaning(mine: LossPrivatizer, tmp_path: Path) -> None:
         "estimate_share": 0.1,
     }
     first = dptune.select(ledger=mine, **asked)
-    another = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
+    another = LossPrivatizer(PrivacyLedger(mine.ledger.url.database or ""), n=N, clip=(0.0, 1.0))
     for privatizer in (mine, another):
         assert dptune.select(ledger=privatizer, **{**asked, "default_place": np.int64(1)}) == first
     dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import io
 import re
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +43,7 @@ from dptune_sklearn import StopsEarly
 from page_tools import ROWS, X, Y, blocks, page, run
 
 PAGE = "docs/what-breaks-the-promise.md"
-(EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, ASKED, MIXES, LOOKING, RANGES, DTYPES) = range(12)
+(EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, ASKED, MIXES, LOOKING, OUTSIDE, RANGES, DTYPES) = range(13)
 FITTED = LogisticRegression().fit(ROWS["X_train"], ROWS["y_train"])
 SPACE = {"C": optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)}
 
@@ -89,6 +90,15 @@ def test_what_is_handed_to_libraries_that_are_not_installed(tmp_path: Path, caps
     block(LOOKING, log_loss, model=FITTED, sampler=sampler, study=study, **loggers, **reports)
     assert float(capsys.readouterr().out) == log_loss(ROWS["y_val"], FITTED.predict_proba(ROWS["X_val"]))
     assert len(heard) == 6
+
+
+def test_what_a_model_changes_outside_of_itself_runs() -> None:
+    joblib = SimpleNamespace(Parallel=lambda n_jobs: list)
+    parts = {"f": len, "parts": ["a", "bc"], "delayed": lambda f: f, "joblib": joblib}
+    known = block(OUTSIDE, ProcessPoolExecutor, np=np, X=X, self=SimpleNamespace(seed=1), CALLS=0, **parts)
+    known["POOL"].shutdown()
+    assert known["CALLS"] == 1
+    assert (known["answers"] == np.random.default_rng(1).random(len(X))).all()
 
 
 def test_wrong_and_right_in_scikit_learn_run(tmp_path: Path) -> None:
