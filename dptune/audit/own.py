@@ -1,6 +1,6 @@
 """Audit the user's losses at the user's settings, through the real release path.
 
-Unit: one row. Adjacency: one row is replaced, n public. Trust model: a trusted curator, as in every search.
+Unit: one row. Adjacency: one row is replaced, n public. Trust model: a trusted curator, like every search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Private selection, which of many trained models is best, paid once; and the report of the model that was chosen."""
+"""Private selection among many trained models, charged once, and the report of the chosen model."""
 
 from dptune._exports import exports
 

@@ -148,21 +148,21 @@ def select(
 
 @dataclass(frozen=True)
 class _Settings(Checked):
-    """How a choice spends its budget, ``mu``, ``default`` and ``estimate_share`` as in :func:`select`; checked here."""
+    """The checked budget settings of a choice: ``mu``, ``default`` and ``estimate_share`` of :func:`select`."""
 
     mu: float | None = field(default=None, metadata=check(positive))
     default: int | None = field(default=None, metadata=check(at_least, 0))
     estimate_share: float = field(default=0.0, metadata=check(share))
 
     def refuse_other_places(self, candidates: int) -> None:
-        """Refuse a default that is no place of so many candidates."""
+        """Refuse a default that is not an index of the candidates."""
         if self.default is not None and self.default >= candidates:
             raise InputError(
                 f"default_place= must be the place of one of the {candidates} candidates, from 0; got {self.default}."
             )
 
     def plan(self, rest: Allowance, points: Sequence[str]) -> dict[str, object]:
-        """Return what is planned, for good; with a limit of the choice's own where the budget has one."""
+        """Return the stored plan, or a new one; the choice has its own limit if the budget has one."""
         mu = self.mu
         chosen = 1 - self.estimate_share
         mu = rest.whole(chosen) if mu is None else mu
@@ -185,15 +185,15 @@ class _Settings(Checked):
 
 
 def _check(privatizer: LossPrivatizer, name: object, settings: _Settings) -> None:
-    """Refuse a choice that could not be paid or kept, before losses are computed."""
-    _ = privatizer.interval  # refuses an unknown clip, before a model is asked
+    """Refuse a choice that could not be charged or stored, before losses are computed."""
+    _ = privatizer.interval  # refuses an unknown clip before a model is called
     name = text("name", name)
     if privatizer.ledger.fact(name, PLAN) is None:
         check_start(privatizer.ledger, name, settings.mu, choice_share=1 - settings.estimate_share)
 
 
 def _choose(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: _Settings) -> Selection:
-    """Choose one of the points whose losses the privatizer holds. Points of other names are other candidates."""
+    """Choose one of the points whose losses the privatizer holds. Other names mean other candidates."""
     settings.refuse_other_places(len(points))
     plan: Any = privatizer.ledger.fix_plan(name, lambda rest: settings.plan(rest, points))
     price = settings.agreed(plan, name, points)
@@ -218,7 +218,7 @@ def _losses_of_finalists(
     loss: str | NamedLoss | None,
     data: Data | Callable[[], Data] | None,
 ) -> dict[int, Losses | None]:
-    """Train and ask what the choice still needs; a candidate whose training fails, in public, drops out."""
+    """Train finalists and compute their losses if needed; drop a candidate whose public training fails."""
     if not callable(candidates):
         own = loss is None and data is None
         asked = readable("the losses", list, candidates) if own else list(candidates)
@@ -250,7 +250,7 @@ def _itself(model: Any) -> Any:
 def _losses(
     candidates: Iterable[Any], function: Callable[[Any], Any] | None, rows: int
 ) -> Iterator[tuple[object, Losses | None]]:
-    """Return what is public about each candidate, and its losses."""
+    """Return each candidate's public facts and losses."""
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and function is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
@@ -261,7 +261,7 @@ def _losses(
 
 
 def _own_losses(candidates: Iterable[Any]) -> Iterator[tuple[object, Losses | None]]:
-    """Return what was given as losses, one candidate at a time: an iterable may compute them from private rows."""
+    """Return the given losses, one candidate at a time: an iterable may compute them from private rows."""
     each, end = readable("the losses", iter, candidates), object()
     while (losses := readable("the losses of a candidate", next, each, end)) is not end:
         yield None, losses
@@ -276,9 +276,9 @@ def _facts(model: Any) -> list[object]:
 
 
 def private_losses(function: Callable[[Any], Any], argument: Any, rows: int) -> Losses:
-    """Return the private people's losses (rows,); all NaN, the largest loss, if asking for them failed.
+    """Return the private people's losses (rows,); all NaN, the largest loss, if their computation failed.
 
-    That asking failed is private, as a person's record may have caused it. Such a candidate stays a candidate.
+    That failure is private, as a person's record may have caused it. Such a candidate stays a candidate.
     """
     losses = call_guarded(function, argument, PerExampleLosses).or_raise()
     return np.full(rows, np.nan) if losses is None else losses

@@ -6,7 +6,7 @@ Example::
     models = [LogisticRegression(C=C) for C in (0.1, 1, 10)]
     V = [cross_validated_losses(model.fit, X, y, cv=folds, loss="log_loss") for model in models]
 
-Public rows are read as they are, and what a model raises is shown: nothing here is for private rows.
+Public rows are read unchanged, and models' errors are shown: nothing here is for private rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.seal.parsing import numbers
 
 Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
-_OUTPUTS = {  # what makes a model answer as each loss needs it
+_OUTPUTS = {  # function that makes a model answer in each loss's form
     "predict_proba": "a loss of labels (zero_one), or a model with probabilities, such as SVC(probability=True)",
     "decision_function": 'a model with margins, or loss="zero_one"',
     "predict": "a model with predict",
@@ -176,7 +176,7 @@ def _sklearn() -> Any:
 
 
 def indexable(*rows: Any) -> list[Any]:
-    """Return containers of the same length whose rows can be taken by their places, as scikit-learn makes them."""
+    """Return containers of equal length whose rows can be indexed, like scikit-learn's."""
     made: list[Any] = _sklearn().utils.indexable(*rows)
     return made
 
@@ -184,7 +184,7 @@ def indexable(*rows: Any) -> list[Any]:
 def _taken(rows: Any, places: Indices) -> Any:
     if hasattr(rows, "iloc"):
         return rows.iloc[places]
-    if hasattr(rows, "to_pylist"):  # of pyarrow
+    if hasattr(rows, "to_pylist"):  # a table of pyarrow
         return rows.take(places)
     return [rows[i] for i in places] if isinstance(rows, list | tuple) else rows[places]
 

@@ -1,4 +1,4 @@
-"""A dry run: how a choice would be planned, and what it can show. It stores nothing, and no private row is read."""
+"""A dry run: a choice's plan, and what it can show. It stores nothing and reads no private row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dptune.privacy.query import Interval
 
 
 class FutureLedger:
-    """A ledger that does not exist yet, as a plan reads it: nothing is spent."""
+    """A plan's view of a ledger that does not exist yet: nothing is spent."""
 
     private, n = True, None
 
@@ -58,7 +58,7 @@ class FutureLedger:
 
 
 class FuturePeople:
-    """Private people as a plan needs them: their number, and the range of a loss if it is known."""
+    """A plan's view of private people: their number, and the range of a loss if it is known."""
 
     private = True
 
@@ -89,11 +89,11 @@ def future_people(
     budget: Budget | None = None,
     clip: Any = None,
 ) -> Any:
-    """Return what a plan reads in the place of a privatizer: the one that was given, or people of a ledger.
+    """Return the given privatizer, or a ledger's people as a plan needs them.
 
     Args:
-        payer: a privatizer, a ledger, or where one is, which may not exist yet; then ``budget`` is that of a new one.
-        data, groups, n: of the private people, as for :func:`dptune.choice.payer.privatizer_of`; nothing is read.
+        payer: a privatizer, a ledger, or its path or URL; ``budget`` is for a ledger that does not exist yet.
+        data, groups, n: see :func:`dptune.choice.payer.privatizer_of`; nothing is read.
         clip: (low, high), if it is known.
     """
     if isinstance(payer, LossPrivatizer | FuturePeople):

@@ -1,4 +1,4 @@
-"""Pictures of a choice that public rows prepared: the finalists, and what public and private people say of the gain."""
+"""Pictures of a choice that public rows prepared: the finalists, and the public and private estimates of the gain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_choice(charge: Charge) -> bool:
 
 
 def draw_finalists(axes: Axes, charges: Sequence[Charge]) -> None:
-    """Draw the finalists' mean public losses, and which one private people chose."""
+    """Draw the finalists' mean public losses, and mark the chosen one."""
     choice = next(filter(is_choice, charges))
     losses = np.array(choice.note["public"])  # (s,)
     axes.plot(np.arange(1, len(losses) + 1), losses, "o", ms=4, color="0.6", label="finalists")

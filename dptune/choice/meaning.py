@@ -1,4 +1,4 @@
-"""What a choice's name stands for, how two choices differ, and what was spent before; all of it is public."""
+"""The public meaning of a choice's name, how two choices differ, and what was spent before."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ SHOWN = 3  # runs that an error names, the latest first
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the name of a choice stands for.
+    """The meaning of a choice's name.
 
     Attributes:
-        asked: what must stay the same under the name; JSON data.
-        told: what messages say in addition, such as the seed of a search; JSON data.
+        asked: data that must stay the same under the name; JSON data.
+        told: additional data for messages, such as the seed of a search; JSON data.
     """
 
     asked: Mapping[str, Any]
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def differences(self, plan: Mapping[str, Any]) -> str:
-        """Return in words how this choice differs from the one with this plan; "" if it does not, or has no words."""
+        """Return in words how this choice differs from the one with this plan; "" if it does not."""
         before = {**plan.get("asked", {}), **plan.get("told", {})}
         now = {**self.asked, **self.told}
         changed = [name for name in now if name in before and before[name] != now[name]]
-        follows = ["public losses"]  # from what else differs
+        follows = ["public losses"]  # follows from the other differences
         if "candidates" in changed or "default configuration" in now:
             follows += ["configurations", "default"]
         named = [each for each in changed if each not in follows] or changed
@@ -41,7 +41,7 @@ class Meaning:
         )
 
     def refuse_other(self, name: str, plan: Any, *, recorded: bool) -> None:
-        """Refuse a name whose plan is one of another choice."""
+        """Refuse a name that has another choice's plan."""
         if isinstance(plan, dict) and plan.get("asked") == self.asked:
             return
         differs, kept = "belongs to a search, a report or a choice without public rows", ""
@@ -56,7 +56,7 @@ class Meaning:
 
 @contextmanager
 def explained(ledger: PrivacyLedger, meaning: Meaning, mu: float | None) -> Iterator[None]:
-    """Let a refused price say what was spent before, by which run, how this choice differs, and what to do."""
+    """Add to a budget error what was spent by which run, how this choice differs, and what to do."""
     try:
         yield
     except BudgetExhausted as error:

@@ -1,4 +1,4 @@
-"""What can be said about a choice before anything is spent: what it costs, what it can show, and what would help."""
+"""A forecast of a choice before anything is spent: its cost, what it can show, and what would help."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from dptune.results.estimate import NoiseLaw
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is known about a choice before anything is spent; public.
+    """Public facts about a choice before anything is spent.
 
     Attributes:
         people: number of private people; rows that of public ones.
-        finalists: among how many candidates people choose.
+        finalists: number of candidates among which people choose.
         best_loss: mean public loss of the candidate that cross-validation picks.
-        default_loss: that of the default; None without one.
-        gain: by how much the choice's mean loss is expected to lie below that of cross-validation alone, in units of
-            the loss, by a simulation on split public rows; what private people differ in is not in it.
-        noise: of the estimate; None without one.
-        expected: the improvement that public rows expect of their best candidate; None without an estimate.
+        default_loss: mean public loss of the default; None without one.
+        gain: expected improvement of the mean loss over cross-validation alone, in units of the loss, by a simulation
+            on split public rows. It ignores how private people differ.
+        noise: noise of the estimate; None without one.
+        expected: the improvement that public rows predict for their best candidate; None without an estimate.
         mu: GDP price of choice and estimate together.
         clip: range of one person's loss.
-        name: of the choice in the ledger.
+        name: name of the choice in the ledger.
         spends: the price in words, as a part of the ledger's budget.
-        risk: what a person risks, in words; "" where noise is seeded.
-        hopeless: why no verdict can come out, and what would help; "" if one can.
+        risk: a person's risk, in words; "" if noise is seeded.
+        hopeless: why no verdict is possible, and what would help; "" if one is.
         recorded: the day on which the choice was charged, if the ledger has its answer.
     """
 
@@ -92,7 +92,7 @@ class Outlook:
         return f"Shows: an improvement over the default of {self.shows:.3g}, in 95% of runs.{expected}"
 
     def _expects(self) -> str:
-        """How often the estimate would show what public rows expect, where that is in less than 95% of runs."""
+        """Return how often the estimate would show the predicted improvement, if in less than 95% of runs."""
         if self.hopeless:
             return f"Warning: {self.hopeless}"
         if self.noise is None or self.shows is None or self.expected is None or self.expected >= self.shows:
@@ -111,7 +111,7 @@ class Outlook:
 def outlook(
     public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **details: Any
 ) -> Outlook:
-    """Return what can be said before anything is spent; ``details`` are the other fields of an ``Outlook``."""
+    """Return the forecast before anything is spent; ``details`` are the other fields of an ``Outlook``."""
     noise, expected = None, None
     if default is not None and plan.share:
         noise, r = _noise(public, plan, weight, default)
@@ -137,12 +137,12 @@ def _noise(public: PublicLosses, plan: ChoicePlan, weight: float, default: int) 
 
 
 def hopeless(public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None) -> str:
-    """Return why no verdict can come out, and what would help, in words; "" if one can."""
+    """Return in words why no verdict is possible, and what would help; "" if one is."""
     if default is None or not plan.share:
         return ""
 
     def shown(plan: ChoicePlan) -> tuple[float, float, bool]:
-        """Return what the estimate shows, the largest improvement that there can be, and whether a verdict can be."""
+        """Return the detectable improvement, the largest possible one, and whether a verdict is possible."""
         noise, r = _noise(public, plan, weight, default)
         most = min(r, public.mean(default) - public.low)
         return shows(noise), most, shows(noise) <= public.mean(default) - public.low and noise.quantile(0.975) < r
@@ -166,8 +166,8 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
 
     Args:
         n: number of private people.
-        width: of the clip. Each person's difference is assumed to be cut at half of it, which is typical.
-        budget: of choice and estimate together.
+        width: width of the clip. Each person's difference is assumed to be cut at half of it, which is typical.
+        budget: budget of choice and estimate together.
     """
     pair = budget if is_pair(budget) else None
     rest = Allowance(budget.mu, budget.mu, (), pair)

@@ -1,7 +1,7 @@
-"""How much better? One release: the mean over people of the default's loss less the chosen candidate's.
+"""The released improvement: the mean over people of the default's loss minus the chosen candidate's.
 
 Person i has D_i = L_i(default) - L_i(chosen), cut to [-r, r]. The mean of the cut D_i has sensitivity 2r/n under
-replacing one person, so N(0, (2r / (n mu))^2) makes it mu-GDP, and Laplace noise of scale 2r / (n epsilon) epsilon-DP.
+replacing one person. So N(0, (2r / (n mu))^2) makes it mu-GDP, and Laplace noise of scale 2r / (n epsilon) epsilon-DP.
 With r well below the range R of a loss this is r/R of the noise of two released levels at the same price. The interval
 is one of the mean of the *cut* differences.
 """
@@ -17,7 +17,7 @@ from dptune.ledger.entries import Charge
 from dptune.ledger.events import is_laplace
 from dptune.results.estimate import Estimate, NoiseLaw
 
-SURPRISING = float(ndtr(3.0))  # of noise and sampling: where a normal law is above three standard deviations
+SURPRISING = float(ndtr(3.0))  # probability that a normal variable is below three standard deviations
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PairedEstimate(Estimate):
 
     @property
     def at_least(self) -> bool:
-        """Whether people gain, and public rows say that the cut hides a part of it."""
+        """Return whether people gain, and public rows say that the cut hides a part of it."""
         return self.verdict == "better" and self.beyond > 0
 
     def __str__(self) -> str:

@@ -26,14 +26,14 @@ def privatizer_of(
     budget: Budget | None = None,
     **given: Any,
 ) -> LossPrivatizer:
-    """Return the privatizer that was given as ``ledger``, or one of the ledger, its path or its URL.
+    """Return the privatizer given as ``ledger``, or a new one for the ledger, its path or its URL.
 
     Args:
         ledger: a ``LossPrivatizer``, which knows its people, or a ledger that this call fills with people.
         data: (X, y) or ``Rows`` of the private people, a function that loads them, or losses (m, rows).
-        groups: whose each private row is (rows,); default one person for each row.
-        n: number of private rows, where ``data`` is a function or None.
-        budget: of a ledger that does not exist yet.
+        groups: (rows,) the person of each private row; default one person for each row.
+        n: number of private rows, if ``data`` is a function or None.
+        budget: budget of a ledger that does not exist yet.
         given: other settings of the privatizer; None for its default.
 
     Raises:
@@ -52,7 +52,7 @@ def privatizer_of(
 
 
 def ledger_of(ledger: object, budget: Budget | None = None) -> PrivacyLedger:
-    """Return the ledger that was given, or the one at a path or URL; ``budget`` is that of a new one."""
+    """Return the given ledger, or the one at a path or URL; ``budget`` is for a new one."""
     if isinstance(ledger, PrivacyLedger):
         if budget is not None:
             raise InputError("budget= is for the path of a new ledger; this ledger has its own. Nothing was charged.")

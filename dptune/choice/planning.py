@@ -1,4 +1,4 @@
-"""How a choice that public rows have prepared spends its budget: decided, and simulated, on public rows alone."""
+"""The budget of a choice that public rows have prepared: decided and simulated on public rows alone."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dptune.privacy.noise import laplace_scale, noise_scale
 from dptune.results.estimate import NoiseLaw
 
 FEWEST, MOST = 20, 100  # finalists by default
-PER_FINALIST = 4.0  # n eta for each finalist, where ranks decide
+PER_FINALIST = 4.0  # n eta for each finalist, if ranks decide
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
-USUAL, WIDER = 0.99, 1.3  # r is at least so many times this quantile of what public rows differ
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)  # for the estimate, of mu^2, or of epsilon where both are pure
-USUAL_SHARE = 0.2  # if no share will show what public rows predict
+USUAL, WIDER = 0.99, 1.3  # r is at least the second times this quantile of public rows' differences
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)  # candidate shares of the estimate, of mu^2, or of epsilon if both are pure
+USUAL_SHARE = 0.2  # if no share shows the predicted improvement
 USUAL_OF_PURE = (0.25, 0.1)  # the same of epsilon: the first that leaves the choice n epsilon of ENOUGH
 ENOUGH = 1000.0
 TYPICAL = 0.9  # of the near finalists, whose radii the estimate's is at least
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 FAR_FROM, FAR_PART = 600.0, 0.2  # n eta from which a part of the finalists are far ones, and this part
-SPLITS = 25  # of the public rows in a simulation
-SEED = 0  # of these splits: public rows only, and a restart plans the same
+SPLITS = 25  # splits of the public rows in a simulation
+SEED = 0  # seed of the splits: public rows only, and a restart plans the same
 
 
 def shows(noise: NoiseLaw) -> float:
@@ -38,7 +38,7 @@ def shows(noise: NoiseLaw) -> float:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user fixed; None: it is read off the public rows."""
+    """The settings that the user fixed; None for those that public rows determine."""
 
     mu: float | None
     public_weight: float
@@ -49,7 +49,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Shares:
-    """How choice and estimate divide their budget.
+    """The division of the budget between choice and estimate.
 
     Attributes:
         mu: GDP price of choice and estimate together.
@@ -69,9 +69,9 @@ class Shares:
 
     @classmethod
     def of(cls, rest: Allowance, wanted: Wanted, share: float) -> Shares:
-        """Divide what the ledger has left; pure where choice and estimate have all of a small epsilon.
+        """Divide the ledger's rest; both are pure if they have all of a small epsilon.
 
-        There permute-and-flip and Laplace noise err less. Beside a report, or for a ``mu``, they err more.
+        Then permute-and-flip and Laplace noise err less. With a report, or for a ``mu``, they err more.
         """
         if wanted.mu is not None:
             return Shares(wanted.mu, share, 0.0)
@@ -89,7 +89,7 @@ class Shares:
 
     @property
     def eta(self) -> float:
-        """What scales the losses of the choice: its epsilon where ``pure``, else its bounded range."""
+        """Return the scale of the choice's losses: its epsilon if ``pure``, else its bounded range."""
         return (1 - self.share) * self.epsilon if self.pure else bounded_range_from_mu(self.choice_mu)
 
     @property
@@ -105,7 +105,7 @@ class Shares:
         return self.mu * math.sqrt(self.share)
 
     def noise(self, moves: float) -> NoiseLaw:
-        """Return the noise of the estimate, whose mean one person moves by ``moves`` at most, in its units."""
+        """Return the noise of the estimate, whose mean one person moves by at most ``moves``, in its units."""
         if self.pure:
             scale = laplace_scale(sensitivity=moves, epsilon=self.share * self.epsilon)
             return NoiseLaw(math.sqrt(2) * scale, laplace=True)
@@ -114,7 +114,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ChoicePlan(Shares):
-    """How the budget is spent; public, and fixed in the ledger.
+    """The public plan of the budget, fixed in the ledger.
 
     Attributes:
         finalists: places of the candidates among which people choose: the near ones, the best on public rows first, and
@@ -132,9 +132,9 @@ class ChoicePlan(Shares):
     divides: bool
 
     def describe(self, asked: Mapping[str, object], told: Mapping[str, object] | None = None) -> dict[str, object]:
-        """Return JSON data for the ledger; ``asked`` and ``told`` say of what choice.
+        """Return JSON data for the ledger; ``asked`` and ``told`` describe the choice.
 
-        What divides its budget is ``epsilon`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``.
+        ``epsilon`` (:data:`dptune.ledger.filter.PURE`), or else ``shares``, divides its budget.
         """
         plan = {**asdict(self), "asked": dict(asked), "told": dict(told or {})}
         return {**plan, "shares": {"choice": 1 - self.share}} if self.divides and not self.pure else plan
@@ -147,7 +147,7 @@ class ChoicePlan(Shares):
 
 
 def usual_share(rest: Allowance, wanted: Wanted, n: int) -> float:
-    """Return the share of an estimate that public rows do not expect to show, for n people."""
+    """Return the estimate's share, for n people, if public rows predict that it shows nothing."""
     large, small = USUAL_OF_PURE
     divided = Shares.of(rest, wanted, large)
     if not divided.pure:
@@ -158,17 +158,17 @@ def usual_share(rest: Allowance, wanted: Wanted, n: int) -> float:
 def plan(
     public: PublicLosses, rest: Allowance, wanted: Wanted, *, n: int, weight: float, default: int | None
 ) -> ChoicePlan:
-    """Return how the budget is spent: the finalists, the radius of the choice, and the share of the estimate.
+    """Return the plan: the finalists, the radius of the choice, and the share of the estimate.
 
     Args:
-        rest: what the ledger has left.
+        rest: the rest of the ledger's budget.
         n: number of private people.
         weight: the most that replacing one person moves a mean of numbers in [0, 1]: 1 / n for equal weights.
         default: place of the user's own candidate. Without it nothing is estimated.
     """
     share = wanted.estimate_share
     some = 0.0 if default is None else USUAL_SHARE if share is None else share
-    if Shares.of(rest, wanted, some).mu <= 0:  # then it is 0 for every other share above 0, too
+    if Shares.of(rest, wanted, some).mu <= 0:  # then it is 0 for every other positive share, too
         return ChoicePlan(0.0, some, 0.0, (), 0, 1.0, wanted.public_weight, False)
     if default is None:
         share = 0.0
@@ -231,8 +231,8 @@ def simulate(
 ) -> tuple[Matrix, Vector]:
     """Return mean losses (splits, radii) after a choice, and (splits,) by cross-validation alone.
 
-    Public rows are split in halves. One half votes; from the other, n "private" people are drawn, and it is the
-    population by which both are judged. The law of a choice is exact: no noise is drawn.
+    Public rows are split in halves. One half votes. The other half is the population that judges both, from which n
+    "private" people are drawn. The law of a choice is exact: no noise is drawn.
     """
     rng = np.random.default_rng(SEED)
     V = public.clipped[list(finalists)]
@@ -260,7 +260,7 @@ def rival(public: PublicLosses, default: int) -> int:
 def estimate_radius(
     public: PublicLosses, default: int, chosen: int, near: tuple[int, ...], sigma: float, weight: float
 ) -> float:
-    """Return r of the estimate: that of the chosen candidate, or if it is larger that of TYPICAL of the near finalists.
+    """Return r of the estimate: the chosen candidate's, or the radius of TYPICAL of the near finalists if larger.
 
     Who is chosen is the one whose rare large losses few rows have shown; a few wild finalists do not count.
     """
@@ -269,12 +269,12 @@ def estimate_radius(
 
 
 def _radius(public: PublicLosses, default: int, j: int, sigma: float, weight: float) -> float:
-    """Return the smallest r whose cutting hardly shows beside the noise, on public rows, for one candidate.
+    """Return one candidate's smallest r whose bias on public rows is small compared with the noise.
 
     ``sigma`` is the noise's standard deviation for differences in an interval of width 1, ``weight`` the public weight.
 
     The bias of the mean difference, plus two standard errors, is at most BIAS of the noise: a tail that few public rows
-    show counts, too. If no r is small enough, or public rows say nothing, nothing is cut on public rows.
+    show counts, too. If no r is small enough, or public rows are too few, no public row is cut.
     """
     D = public.clipped[default] - public.clipped[j]  # (N,)
     largest = float(np.abs(D).max()) or public.largest

@@ -1,7 +1,7 @@
-"""Configurations that a public search proposes, put to private people once: what the front ends share.
+"""One private choice among configurations of a public search: the part that front ends share.
 
-A front end says what its search proposes, and trains in its own way. The rest is here: the options, cross-validated
-losses, finalists, their training, and one private choice.
+A front end lists its search's proposals and trains in its own way. The rest is here: options, cross-validated losses,
+finalists, their training, and one private choice.
 
 Guarantee: that of :class:`dptune.PublicChoice`. Candidates, their order, finalists and everything that is shown before
 the choice are functions of public rows. Private rows are read in this process only, after the plan is fixed, and the
@@ -43,8 +43,8 @@ from dptune.results.start import check_start
 
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # of PublicChoice
-Say = Callable[[str], object]  # shows a public line
-CANDIDATES = 200  # of a search, the best of them, that are cross-validated
+Say = Callable[[str], object]  # prints a public line
+CANDIDATES = 200  # number of a search's best candidates that are cross-validated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,11 @@ class ChoiceOptions:
         ledger: pays: a ``PrivacyLedger``, its path or URL, or a ``LossPrivatizer`` where people have weights.
         public: (X, y), the public rows that train.
         default: your configuration of today: a candidate, and what the verdict compares with.
-        groups: whose each private row is; default one person for each row.
+        groups: the person of each private row; default one person for each row.
         n: number of private rows, where ``data`` is a function.
         budget: of a ledger that does not exist yet.
-        name: of the choice in the ledger. Default ``"<search> (choice)"``; of a search without a name of its own a
-            digest of what it proposes and of the public losses, so that a rerun with the same seed is the same choice.
+        name: name of the choice in the ledger. Default ``"<search> (choice)"``. For a search without a name, a digest
+            of its proposals and public losses: a rerun with the same seed is the same choice.
         cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
         public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
         candidates: how many configurations are cross-validated at most; default 200.
@@ -104,15 +104,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Proposals:
-    """What a finished public search proposes.
+    """The proposals of a finished public search.
 
     Attributes:
         candidates: the best first.
         searched: number of configurations that were searched.
         name: of the search; None: it has none that stays when the script is run again.
         kind: begins the name of a choice where the search has none.
-        usual: what the user has today, unless ``default=`` is given; compared with if it can be trained.
-        told: what messages say about the search, such as its seed.
+        usual: the user's present configuration, unless ``default=`` is given; the reference if it can be trained.
+        told: facts about the search for messages, such as its seed.
         excluded: a sentence about trials that are not candidates, and a space; empty if there are none.
     """
 
@@ -138,9 +138,9 @@ class Proposals:
 
 
 class Trainer(Protocol):
-    """Trains on public rows, in whatever processes; a candidate whose training raised has its exception instead."""
+    """Trains on public rows, in any processes; a failed candidate's result is its exception."""
 
-    inputs: object  # what the user gave it: must not reach the private rows
+    inputs: object  # the user's inputs: must not reach the private rows
 
     def losses(self, candidates: Sequence[Candidate]) -> Sequence[npt.ArrayLike | Answers | Exception]:
         """Return the losses of the public rows (N,) under each candidate, by cross-validation.
@@ -244,7 +244,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
 
 
 def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:
-    """Return what asks a model for the private losses; refuse a user's function that reaches the private rows."""
+    """Return the function for a model's private losses; refuse a user's function that reaches private rows."""
     asks: Any = losses_function(functools.partial(_as_it_is, trainer.inputs), options.loss, options.data, rows=rows)
     try:
         asks.train(None)  # loads the private rows
@@ -262,7 +262,7 @@ def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, 
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
     """Return a fingerprint of what a search proposes."""
     proposed = json.dumps([[key_of(each.parameters) for each in candidates], default, as_loss(loss).name])
-    lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # an address is another one in each process
+    lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # addresses differ between processes
     return hashlib.sha256(lasting.encode()).hexdigest()[:16]
 
 
@@ -277,8 +277,8 @@ def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float |
     """Refuse a choice that cannot begin, unless it may be a rerun of one that the ledger has.
 
     Args:
-        name: of the choice; None: it is recognised by what it proposes.
-        about: what is known about it by now.
+        name: name of the choice; None if its proposals identify it.
+        about: present facts about it.
     """
     proposed = about.asked.get("configurations")
     plans = (plan.get("asked", {}) for plan in ledger.facts(PLAN).values() if isinstance(plan, dict))
@@ -299,7 +299,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _plain(value: Any) -> object:
-    """Return JSON data of an object; of an estimator all parameters, of which its text shows some."""
+    """Return JSON data of an object, with all parameters of an estimator, whose text shows only some."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         return [type(value).__qualname__, value.get_params(deep=False)]
     return value.tolist() if hasattr(value, "tolist") else repr(value)
@@ -334,7 +334,7 @@ def _trained(
     warn: Say,
     places: Sequence[int],
 ) -> dict[int, Any]:
-    """Return the models of the candidates at these places; of one that failed the exception."""
+    """Return the models of the candidates at these indices, or the exceptions of failed ones."""
     needed = {place: _members(place, groups, len(candidates)) for place in places}
     singles = list(dict.fromkeys(j for members in needed.values() for j in members))
     models = dict(zip(singles, trainer.models([candidates[j] for j in singles]) if singles else [], strict=True))
@@ -347,12 +347,12 @@ def _trained(
 
 
 def _as_it_is(train: object, model: Any) -> Any:
-    """Return the model; what the user gave is here for what it can reach."""
+    """Return the model; the user's inputs are arguments because they are searched for private rows."""
     return model
 
 
 def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
-    """Return the private losses of a model; None where its training failed, which is public."""
+    """Return the private losses of a model; None if its training failed, which is public."""
     return None if isinstance(model, Exception) else private_losses(asks, model, rows)
 
 
@@ -361,7 +361,7 @@ def _matrix(
 ) -> tuple[npt.NDArray[np.float64], int | None]:
     """Return the public losses (m, N), NaN in the rows of candidates that failed, and the default's place.
 
-    A default that is ``needed`` must not fail; without another one that failed nothing is compared.
+    A default that is ``needed`` must not fail; if another default failed, there is no comparison.
     """
     failed = {place: each for place, each in enumerate(evaluated) if isinstance(each, Exception)}
     if default in failed and needed:

@@ -1,4 +1,4 @@
-"""What public rows say about a choice before it is made: the range of a loss, the finalists, a radius and a prior.
+"""The public preparation of a choice: the range of a loss, the finalists, a radius and a prior.
 
 Notation (docs/privacy.md has the proof): candidates j = 1..m, public rows k = 1..N, private people i = 1..n.
 
@@ -29,19 +29,19 @@ from dptune._arrays import Mask, Matrix, Vector
 from dptune._checks import attempt, kind
 from dptune.errors import InputError
 
-Law = Callable[[Vector], Vector]  # of a choice: probabilities (s,) of exponents (s,)
+Law = Callable[[Vector], Vector]  # law of a choice: probabilities (s,) from exponents (s,)
 
 _NONE: Matrix = np.empty(0)
-STEEP = 2.0  # how fast the prior's logarithm falls with each paired standard error
-MIXED = 0.2  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
+STEEP = 2.0  # decrease of the prior's logarithm per paired standard error
+MIXED = 0.2  # uniform share of the prior: misleading public rows cost at most log(1 / MIXED) in the exponent
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
 NEAR = 3.0  # paired standard errors between the best candidate and a finalist, at most
-ALWAYS = 20  # candidates, the best on public rows, that count as near up to FAR
+ALWAYS = 20  # number of best candidates on public rows that count as near up to FAR
 FAR, FAR_ROWS = 8.0, 200  # hopeless, it would only widen the radii: farther by so many standard errors of these rows
 FAR_SCALE = 2.0  # by which far finalists' centred losses are divided before they are cut
 BY_RANK = 30  # finalists, below which those that lie apart would be too unlike the best one
-FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
+FEWEST_ROWS = 10  # least public rows for a statement about a loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,27 +87,26 @@ class PublicLosses:
 
     @cached_property
     def clipped(self) -> Matrix:
-        """Losses in [low, high] (m, N)."""
+        """Return losses in [low, high] (m, N)."""
         return np.clip(
             np.nan_to_num(self.values, nan=self.high, posinf=self.high, neginf=self.low), self.low, self.high
         )
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """Candidates that did not fail, the smallest mean public loss first."""
+        """Return candidates that did not fail, the smallest mean public loss first."""
         usable = np.asarray(np.isfinite(self.values).any(axis=1))
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
     def finalists(self, most: int, weight: float = 1.0) -> tuple[int, ...]:
-        """Return at most so many candidates, the best on public rows first; with ``weight`` w a row counts as w rows.
+        """Return at most ``most`` candidates, the best on public rows first; with ``weight`` w a row counts as w rows.
 
         Near are the best ALWAYS ones and those whose paired mean difference to the best is within NEAR standard
-        errors. Those beyond FAR standard errors are left out, except the best two; more than FAR_ROWS rows count as so
-        many, since a small difference is not hopeless because it is known well. Of these the best is taken, and then
-        the farthest from all that were taken, by the mean absolute difference of public losses: near copies of each
-        other fit the same public rows by luck. Among fewer than BY_RANK finalists ranks decide, unless rows of a
-        small weight say little about ranks.
+        errors. Those beyond FAR standard errors are left out, except the best two. At most FAR_ROWS rows count, as a
+        small difference is not hopeless because it is known precisely. The best of these is taken, then repeatedly the
+        farthest from all taken ones, by mean absolute difference of public losses. Near copies fit the same public rows
+        by luck. Among fewer than BY_RANK finalists ranks decide, unless rows have too small a weight.
         """
         ranked = np.array(self.order)
         V = self.clipped
@@ -122,8 +121,8 @@ class PublicLosses:
     def far(self, near: tuple[int, ...], most: int) -> tuple[int, ...]:
         """Return at most so many other candidates: the farthest from ``near`` and from each other in public losses.
 
-        Where the private people are of another population the best one may be bad on public rows. A candidate that has
-        failed for a public row is not taken.
+        If private people are from another population, their best one may be bad on public rows. A candidate that failed
+        for a public row is left out.
         """
         whole = np.asarray(np.isfinite(self.values).all(axis=1))
         others = [j for j in self.order if whole[j] and j not in near]
@@ -141,7 +140,7 @@ class PublicLosses:
         return float(np.abs(better).max()) or self.high - self.low
 
     def difference(self, default: int, j: int, r: float) -> tuple[float, float]:
-        """Return mean and standard deviation of the default's losses less candidate j's, each cut to [-r, r]."""
+        """Return mean and standard deviation of the default's losses minus candidate j's, each cut to [-r, r]."""
         cut = np.clip(self.clipped[default] - self.clipped[j], -r, r)
         return float(cut.mean()), float(cut.std())
 
@@ -153,7 +152,7 @@ class PublicLosses:
 
 
 def _farthest(losses: Matrix, seen: Matrix, most: int) -> list[int]:
-    """Return at most so many places of ``losses`` (m, N): each the farthest from ``seen`` (k, N) and those before."""
+    """Return at most ``most`` rows of ``losses`` (m, N), each the farthest from ``seen`` (k, N) and earlier ones."""
     taken: list[int] = []
     distance = np.full(len(losses), np.inf)
     for one in seen:
@@ -172,7 +171,7 @@ def rounded(values: Matrix) -> bytes:
 
 
 def _sane(values: Matrix) -> Mask:
-    """Which candidates are not far worse than the usual one: one that diverges must not widen the range of all."""
+    """Return which candidates do not diverge: one that does must not widen everybody's range."""
     means = np.where(np.isfinite(values).all(axis=1), values.mean(axis=1), np.inf)
     finite = means[np.isfinite(means)]
     best, usual = (finite.min(), np.median(finite)) if len(finite) else (0.0, 0.0)
@@ -215,7 +214,7 @@ def scales(finalists: int, near: int) -> Vector:
 
 
 def centred(losses: Matrix, near: int) -> Matrix:
-    """Return losses (s, rows) less each row's median over the first ``near`` candidates, divided by the scales."""
+    """Return losses (s, rows) minus each row's median over the first ``near`` candidates, divided by the scales."""
     return (losses - np.median(losses[:near], axis=0)) / scales(len(losses), near)[:, None]
 
 
@@ -228,7 +227,7 @@ def distances(losses: Matrix) -> Vector:
 
 
 def weighed(z: Vector, weight: float) -> Vector:
-    """Return distances in standard errors of rows that count as ``weight`` rows each; 0 if they say nothing."""
+    """Return distances in standard errors of rows that count as ``weight`` rows each; 0 without weight."""
     return z * weight**0.5 if weight else np.zeros(len(z))  # z may be infinite
 
 
@@ -248,10 +247,10 @@ def law(exponents: Vector) -> Vector:
 
 
 def flip_law(exponents: Vector) -> Vector:
-    """Return the probabilities (s,) that an exponent less an exponential variable of mean 1 is the smallest.
+    """Return the probabilities (s,) that an exponent minus an exponential variable of mean 1 is the smallest.
 
-    With w_j = e^(min - exponent_j) and u for e^-X_j, P(j) = w_j times the integral over u in [0, 1] of the product over
-    k != j of 1 - w_k u, a polynomial of degree s - 1: so many nodes of Gauss and Legendre integrate it exactly.
+    Let w_j = e^(min - exponent_j) and u = e^-X_j. P(j) is w_j times the integral over u in [0, 1] of the product over k
+    != j of 1 - w_k u. Gauss-Legendre nodes integrate this polynomial of degree s - 1 exactly.
     """
     w = np.exp(exponents.min() - exponents)
     nodes, weights = leggauss(len(w) // 2 + 1)

@@ -1,7 +1,7 @@
-"""One private choice among candidates that public rows have proposed, and one estimate of what it gained.
+"""One private choice among candidates that public rows have proposed, and one estimate of its gain.
 
 Public rows propose: any search on them ranks the candidates, by losses of rows that did not train. Private people
-decide: they are asked once which finalist is best, and once how much better it is than the default.
+decide: one release chooses a finalist, and one estimates its improvement over the default.
 
 Example::
 
@@ -11,10 +11,10 @@ Example::
     print(chosen.summary())
 
 Guarantee: index and estimate together are mu-GDP under replacing all records of one person, n public, for a trusted
-curator. The choice is the exponential mechanism with a public prior, and the estimate the Gaussian mechanism. Where
-both have all of an epsilon of 2 at most, they are epsilon-DP: permute-and-flip and the Laplace mechanism. The ledger's
-filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only,
-so the cost is that of the two releases (docs/privacy.md).
+curator. The choice is the exponential mechanism with a public prior, and the estimate the Gaussian mechanism. If both
+have all of an epsilon of at most 2, they are epsilon-DP: permute-and-flip and the Laplace mechanism. The ledger's
+filter composes them. Finalists, prior, radii and the division of the budget are functions of public rows only, so only
+the two releases cost budget (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class PublicChoice:
         self._means = Meaning(
             {**of_public, "loss": self._loss, "default": self.default, **about.asked, **vars(asked)}, about.told
         )
-        self._rest: Allowance | None = None  # what the plan was made with, until it is stored
+        self._rest: Allowance | None = None  # the allowance of the plan, until it is stored
         self._plan = self._agree(asked, even_if_hopeless)
         self.finalists = self._plan.finalists
         privatizer.use_clip((self.public.low, self.public.high))
@@ -145,7 +145,7 @@ class PublicChoice:
         return place
 
     def _agree(self, wanted: planning.Wanted, even_if_hopeless: bool) -> planning.ChoicePlan:
-        """Return the plan that the ledger has under the choice's name, or make one, which binds nothing yet."""
+        """Return the ledger's plan under the choice's name, or make one, which is not binding yet."""
         ledger = self._privatizer.ledger
         stored: Any = ledger.fact(self.name, PLAN)
         self._planned = partial(
@@ -178,7 +178,7 @@ class PublicChoice:
         return plan
 
     def _bind(self) -> None:
-        """Store the plan under the choice's name, which the first charge follows."""
+        """Store the plan under the choice's name, immediately before the first charge."""
 
         def make(rest: Allowance) -> dict[str, object]:
             if rest != self._rest and self._planned(rest=rest) != self._plan:
@@ -288,7 +288,7 @@ class PublicChoice:
                 self._privatizer.forget(self._point(j))
 
     def _release_index(self, left: list[int]) -> None:
-        """P(j) ~ pi_j exp(-(eta / 4r) sum_i cut((L_ij - median_near L_i) / k_j)), or permute-and-flip of the same."""
+        """Release j ~ pi_j exp(-(eta / 4r) sum_i cut((L_ij - median_near L_i) / k_j)), or by permute-and-flip."""
         r, mu = self._plan.radius, self._plan.choice_mu
         points = tuple(map(self._point, left))
         near = len(set(left) & set(self.finalists[: self._plan.near])) or len(left)
@@ -299,14 +299,14 @@ class PublicChoice:
         self._privatizer.release(query, scope=self.name, key=INDEX, note=self._note(left), mechanism=choose)
 
     def _note(self, left: list[int]) -> dict[str, object]:
-        """What is public about the finalists that could be trained, for whoever reads the ledger."""
+        """Return public facts about the trained finalists, for readers of the ledger."""
         default = None if self.default is None else self.public.mean(self.default)
         rows = self.public.clipped.shape[1]
         means = [self.public.mean(j) for j in left]
         return {"finalists": left, "public": means, "default": default, "public_rows": rows}
 
     def _release_improvement(self) -> None:
-        """(1/n) sum_i cut(L_i(default) - L_i(chosen)) + noise, unless the default was chosen."""
+        """Release (1/n) sum_i cut(L_i(default) - L_i(chosen)) + noise, unless the default was chosen."""
         made = self._made(INDEX)
         if made is None or self.default is None or self._plan.estimate_mu == 0:
             return
@@ -344,7 +344,7 @@ class PublicChoice:
             )
         chosen = self._chosen(made)
         if chosen == self.default and self._plan.estimate_mu > 0:
-            self._privatizer.ledger.end_plan(self.name)  # mu that the estimate had, if any, a report may have
+            self._privatizer.ledger.end_plan(self.name)  # a report may use the estimate's unspent mu
         improvement = None
         if estimate is not None and estimate.value is not None and self.default is not None:
             improvement = PairedEstimate.of(estimate)
@@ -370,7 +370,7 @@ class PublicChoice:
 
 
 def _known_range(privatizer: LossPrivatizer, loss: str | NamedLoss | None) -> tuple[float, float] | None:
-    """Return the range that was given, or that the loss has by itself; None: it is read off the public rows."""
+    """Return the given range or the loss's own; None if public rows determine it."""
     if privatizer.knows_clip:
         return privatizer.interval.low, privatizer.interval.high
     named = None if loss is None else as_loss(loss)

@@ -17,7 +17,7 @@ from dptune.losses.named import NamedLoss, as_loss
 
 
 class PublicTraining:
-    """A user's ``train(configuration, X, y)``, called on the public rows; travels to other processes.
+    """A user's ``train(configuration, X, y)``, called on the public rows, also in other processes.
 
     Args:
         train: the function, or an estimator of scikit-learn's kind whose parameters were searched.
@@ -67,7 +67,7 @@ def is_estimator(train: object) -> bool:
 
 
 def as_model(model: Any, loss: str | NamedLoss, X: Any) -> Any:
-    """Return the model; a native booster of LightGBM or XGBoost as a ``BoosterModel``, with its labels 0, 1, ...
+    """Return the model; wrap a native booster of LightGBM or XGBoost as a ``BoosterModel`` with labels 0, 1, ...
 
     Args:
         X: public rows.

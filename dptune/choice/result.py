@@ -1,4 +1,4 @@
-"""What a choice returns: public, and all that a user needs to act on it."""
+"""The public result of a choice, with all that a user needs to act on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from dptune.choice.paired import PairedEstimate
 from dptune.results.estimate import SEEDED, Estimate, improvement_in_words, next_step
 
-OLD = "data= played no part: new people need a new ledger."  # of an answer that was recorded before
+OLD = "data= played no part: new people need a new ledger."  # remark on an answer that was recorded before
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Selection:
 
 
 def _causes(gain: PairedEstimate) -> str:
-    """What may be behind an improvement that public rows did not predict, the likeliest first."""
+    """Return possible causes of an improvement that public rows did not predict, the likeliest first."""
     overfitted = "; the search overfitted the public rows" if gain.value < gain.predicted else ""
     return (
         "Noise and sampling do not explain the difference. Likely causes, in this order: the populations differ (then "

@@ -9,8 +9,8 @@ Source: Dai, Low, Jaillet, *Differentially Private Federated Bayesian Optimizati
     phi_n^(i)(t)   weight of agent n in region i: softmax over n of (a I_n^(i) + 1) / temperature_t
     p_t      probability that an agent follows its own sample in round t
 
-The weights depend only on (n, i, t). The temperature is 1 for `hold` rounds and then rises so that
-a / temperature falls linearly to 0 in `decay` rounds: from then on every weight is 1/N.
+The weights depend only on (n, i, t). The temperature is 1 for `hold` rounds. Then it rises so that a / temperature
+falls linearly to 0 in `decay` rounds; afterwards every weight is 1/N.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The ledger's tables: plain typed columns, append-only by trigger, readable with any SQL client.
 
-dptune_ledger    one row: the budget (mu, or a fixed plan) and what it protects, written once
-dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
-dptune_charges   one row per charge, committed before any data is read, with a hash of all before it
-dptune_releases  the released value of a charge, written once after the noise was drawn
-dptune_spending  a view for people: every charge with the running sum of mu^2
+    dptune_ledger    one row: the budget (mu, or a fixed plan) and what it protects, written once
+    dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
+    dptune_charges   one row per charge, committed before any data is read, with a hash of all before it
+    dptune_releases  the released value of a charge, written once after the noise was drawn
+    dptune_spending  a view for people: every charge with the running sum of mu^2
 
 A choice that counts towards the limit of choices has no ``mu``; its description has its bounded range, ``eta``.
 Likewise, a release that counts towards the limit of pure releases has ``epsilon`` instead.

@@ -1,8 +1,8 @@
 """The hybrid mechanism on the user's device: clamp a value, and reply exactly from a bounded interval.
 
-Wang et al., *Collecting and Analyzing Multidimensional Data with Local Differential Privacy* (ICDE 2019), section 3:
-with probability 1 - e^(-epsilon/2) their piecewise mechanism, else Duchi's two replies; below epsilon = .61 Duchi's
-alone (Duchi, Jordan, Wainwright 2018). Replies are unbiased for the clamped value and bounded. On [-1, 1] their largest
+Wang et al., *Collecting and Analyzing Multidimensional Data with Local Differential Privacy* (ICDE 2019), section 3.
+With probability 1 - e^(-epsilon/2) their piecewise mechanism replies, else Duchi's; below epsilon = .61 only Duchi's
+(Duchi, Jordan, Wainwright 2018). Replies are unbiased for the clamped value and bounded. On [-1, 1] their largest
 variance is 16.7, 4.3 and 1.0 at epsilon = .5, 1 and 2, where Laplace noise has 32, 8 and 2.
 
 Both are one :class:`dptune.local.windows.Window`. A reply is one of m cells: each of the k cells that begin at i has

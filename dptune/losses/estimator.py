@@ -33,18 +33,18 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
 
     1. Rows and answers are read into a representation that the model, the loss and ``like`` call for
        (:class:`dptune.Rows`). A row with a cell that does not fit is NaN.
-    2. A row with a missing cell is NaN if the model fails on a made-up public row with that column missing (of more
-       than 64 columns, its group of neighbours), and a row with an infinite cell if it fails on infinite ones; so is a
-       row with a category or text that no public row holds, in a column whose public rows share a few.
-    3. The model is asked for all n rows in one call, in which another row takes the place of each row found so far:
-       shape and positions never change, so neither does the rounding of anybody's answer.
-    4. If that fails, or answers with another length, shape or kind, the rows on which the model fails *alone* are
-       found, by halving or, if they are many, one by one, become NaN, and step 3 is done again.
-    5. A row whose label the model does not know is NaN. The loss is asked for all others as the model is in steps 3
-       and 4. Labels come in the type of ``classes_``, other answers as float64, NaN where one is not a number.
+    2. A row with a missing or infinite cell is NaN if the model fails on a synthetic public row with such a cell.
+       (Groups of columns are tested if there are more than 64.) So is a row with a category or text that no public row
+       has, if the column's public rows repeat a few values.
+    3. The model predicts all n rows in one call, in which another row replaces each row found so far. Shape and
+       positions never change, so neither does the rounding of anybody's answer.
+    4. If that fails, or the answers have another length, shape or kind, the rows on which the model fails *alone*
+       become NaN. They are found by halving or, if they are many, one by one. Then step 3 is repeated.
+    5. A row whose label the model does not know is NaN. The loss gets all others like the model in steps 3 and 4.
+       Labels have the type of ``classes_``, other answers are float64, NaN for all that is not a number.
 
-    Rows of steps 1 and 2 cost one public row for each kind of cell and column. Step 4 asks for every row at most twice
-    more where failing rows are many, a few calls for each where they are few. The model may change the rows it is
+    Rows of steps 1 and 2 cost one public row for each kind of cell and column. Step 4 predicts every row at most
+    twice more if failing rows are many, with a few calls for each if they are few. The model may change the rows it is
     given, as `StandardScaler(copy=False)` does: every call gets a copy. Warnings are silenced, since one row may cause
     them. If all rows fail, or the others do together, all are NaN.
 
@@ -56,9 +56,9 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         like: public rows that say what the columns of X hold; needed for data frames and text (see `Rows`).
 
     Raises:
-        InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
-            answer, a loss of your own fails on every public one, X needs ``like``, y is no array, or shapes do not fit.
-            Nothing of it depends on a private cell.
+        InputError: the estimator is not fitted, lacks the method or `classes_`, or does not give one public row one
+            answer. Or your own loss fails on every public row, X needs ``like``, y is not an array, or shapes do not
+            fit. The error depends on no private cell.
     """
     named = as_loss(loss)
     refuse_shared(X, y, **{"like=": like, "the loss": _own(named)})

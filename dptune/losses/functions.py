@@ -87,7 +87,7 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
 def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
     """Return sum_j (P(j) - 1{y = j})^2, (n,), halved for two labels, where both terms of the sum are equal.
 
-    Within [0, 1] for two labels and [0, 2] for more, as in scikit-learn. Arguments and errors as `log_loss`.
+    Within [0, 1] for two labels and [0, 2] for more, like scikit-learn's. Arguments and errors as `log_loss`.
     Source: Brier (1950).
     """
     codes, p, valid = labels_and_proba(y, proba, labels)

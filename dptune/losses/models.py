@@ -61,7 +61,7 @@ class BoosterModel(_Answers):
         labels: the public labels in the order of the booster's numbers 0, 1, ...; None for regression.
 
     Raises:
-        InputError: it is no booster.
+        InputError: ``booster`` is not a booster.
     """
 
     def __init__(self, booster: Any, *, labels: Sequence[Any] | None = None) -> None:

@@ -52,7 +52,7 @@ class NamedLoss:
         checked: whether an answer of another shape than dptune's own losses take is a failure of its row.
 
     Raises:
-        InputError: the name is no text, the function cannot be called, the method is none of the three.
+        InputError: the name is not text, the function is not callable, or the method is not one of the three.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Private rows in a public representation: a cell's value is private, its dtype is public.
 
-Rows are read once, cell by cell, into a :class:`ParsedRows`, in the representation that public facts determine: numbers
+Rows are read once, cell by cell, into a :class:`ParsedRows`. Public facts determine the representation: numbers
 (float64), or the types of the public rows ``like`` (`dptune.losses.columns`). A cell that does not fit makes only its
 own row unreadable. A model gets a copy in every call.
 

@@ -13,9 +13,9 @@ Guarantee: for a trusted curator the released table is mu-GDP under replacing a 
 ``max_change``, one unit's row changes by at most that norm instead. The proof is in
 :class:`~dptune.ledger.events.TableRelease`. A modeler's computations on table and outputs are post-processing.
 
-Life of an export: charge, read, draw, keep as ``<SHA-256>.npy`` in the curator's own folder, record the SHA-256 in the
-ledger (first writer wins), copy to the shared folder. Only the draw that the ledger names is ever copied, so after any
-crash a charge has at most one published table.
+An export charges, reads, draws, and stores the draw as ``<SHA-256>.npy`` in the curator's own folder. Then it records
+the SHA-256 in the ledger (first writer wins) and copies the file to the shared folder. Only the draw that the ledger
+names is ever copied, so after any crash a charge has at most one published table.
 """
 
 from __future__ import annotations

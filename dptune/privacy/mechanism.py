@@ -120,8 +120,8 @@ def odds_for(default: int, candidates: int) -> list[float]:
 class NoisyMin(Mechanism):
     """Releases only the index of a small entry of a vector of means.
 
-    Candidate j is released with probability proportional to prior_j exp(-eta u_j / (2 Delta)), with Delta the most that
-    replacing one person moves an entry: 1/sqrt(m) of the L2 sensitivity of a :class:`~dptune.privacy.query.Box`.
+    Candidate j is released with probability proportional to prior_j exp(-eta u_j / (2 Delta)). Replacing one person
+    moves an entry by at most Delta: 1/sqrt(m) of the L2 sensitivity of a :class:`~dptune.privacy.query.Box`.
 
     Args:
         noise: the privatizer's source of noise.

@@ -1,9 +1,9 @@
 """The only privacy randomness of the package: OpenDP's discrete noise and secret samples, unseeded.
 
-A statistic s in R^p with L2 sensitivity Delta is scaled to unit noise, s/sigma, rounded to OpenDP's
-grid of 2^-40, given exact discrete Gaussian noise of standard deviation 1, and scaled back. Scaling
-back is post-processing; working at unit scale makes the grid 2^-40 standard deviations wide for every
-statistic, so the distance to the ideal rounded Gaussian stays below 1e-20 (docs/privacy.md).
+A statistic s in R^p with L2 sensitivity Delta is scaled to unit noise, s/sigma, and rounded to OpenDP's grid of 2^-40.
+It gets exact discrete Gaussian noise of standard deviation 1, and is scaled back, which is post-processing. At unit
+scale the grid is 2^-40 standard deviations wide for every statistic. So the distance to the ideal rounded Gaussian
+stays below 1e-20 (docs/privacy.md).
 
 A larger sigma covers what rounding adds to the sensitivity::
 

@@ -21,7 +21,7 @@ from dptune.errors import InputError
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 _ROWS_PER_BLOCK = 64
-_PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; memory beside the rows is O(p * 8192)
+_PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; additional memory is O(p * 8192)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ matrices M_l (p_l, s_l) and public person weights w that sum to 1,
 
     release  (sum_i w_i M_l u_i^l for each block l) + N(0, sigma^2 I)
 
-**Sensitivity.** Replacing person i moves block l by w_i M_l (u - u'). u and u' lie in the convex hull of the unit
+**Sensitivity.** Replacing person i moves block l by w_i M_l (u - u'). They lie in the convex hull of the unit
 vectors, so |M_l (u - u')| is at most the largest distance of two columns of M_l. All blocks together move by at most
 max_i w_i sqrt(sum_l max_{a, b} |M_l e_a - M_l e_b|^2). For one block of counts, M = I, that is sqrt(2) max w.
 

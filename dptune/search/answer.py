@@ -1,6 +1,6 @@
 """A run's recommendation, and the estimates of a model of all released values about it.
 
-The model is a function of released values: it costs no budget and is no evidence.
+The model is a function of released values: it costs no budget and proves nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recommendation(dict[str, Any]):
         improvement: mean clipped loss at the defaults minus that at the recommendation, from the run's final estimate.
             None before that, or without ``default=``. Its 95% interval covers the noise.
         hint: a Gaussian process's expected improvement given all released values, for displays. It ignores the effect
-            of clipping, so it is no evidence, and is never called "better".
+            of clipping, so it proves nothing, and is never called "better".
         at_edge: names of parameters at an end of their range: a wider range might be better.
         reason: why there is no improvement, in a sentence; "" if there is one.
         remedy: how to get an improvement.

@@ -25,7 +25,7 @@ class ObjectiveOptions(TypedDict, total=False):
             failures, which the framework shows and which cost nothing. With "private", errors are hidden and count as
             failures, and the ledger's statement names the run, also for a function that returns losses.
         public: the values of ``report_public(value, step)`` in words for the ledger's statement, such as "log loss on
-            300 public rows": you declare that they depend on no private row. Pruners and schedulers then work as usual.
+            300 public rows". You declare that they depend on no private row. Pruners and schedulers then work as usual.
             A trial that they stop is one of the planned trials, submits no losses and costs nothing.
     """
 

@@ -200,8 +200,8 @@ def _merge(profiles: Iterable[Profile]) -> list[Profile]:
 def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
     """Return the plans of all parts, once for each possible reading.
 
-    Two ledgers of one selection are one mechanism with one secret number of repeats, and their bounds do not add up:
-    they are one plan that trains and scores. That holds if they were charged for one question, and may become true
+    Two ledgers of one selection are one mechanism with one secret number of repeats, and their bounds do not add up.
+    They are one plan that trains and scores. That holds if they were charged for one question, and may become true
     until both are charged.
     """
     asked = [(ledger.plan, _question(ledger)) for ledger in ledgers]

@@ -1,9 +1,9 @@
 """The total cost for one population: plans that are fixed in advance, and budgets that are spent adaptively.
 
 The plans' steps have fixed dominating pairs, the adaptive releases filters. The product of the plans' and the filters'
-pairs dominates any interleaving (docs/training.md has the proof). dp-accounting composes trainings and Gaussians;
-:mod:`dptune.ledger.dominating` composes parts with choices or a selection. A selection has the better of two bounds,
-its profile (:mod:`dptune.training.selection_profile`) and Renyi DP, alone and with other parts.
+pairs dominates any interleaving (docs/training.md has the proof). The library dp-accounting composes trainings and
+Gaussians; :mod:`dptune.ledger.dominating` composes parts with choices or a selection. A selection has the better of two
+bounds, its profile (:mod:`dptune.training.selection_profile`) and Renyi DP, alone and with other parts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def removal_mu(mu: float) -> float:
 
     A removed person contributes the centre of the smallest ball around all possible contributions. Replacing moves a
     statistic by the diameter D of that set, removing by the ball's radius. That is D/2 for an interval, a box, a ball
-    or rows of features, and at most D/sqrt(2) for any set, such as a report's table, whose cells are corners of a
+    or rows of features. It is at most D/sqrt(2) for any set, such as a report's table, whose cells are corners of a
     simplex (Jung 1901). So a Gaussian release of mu_t costs at most mu_t/sqrt(2).
 
     Earlier results may decide which kinds of release follow. So the worst kind is assumed for the whole filter, spent
@@ -159,7 +159,7 @@ def epsilon_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: f
 
 
 def renyi_epsilon(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> float:
-    """Return an epsilon like :func:`epsilon_of`, by Renyi DP, as in the papers on repeat and select."""
+    """Return an epsilon like :func:`epsilon_of`, by Renyi DP, like the papers on repeat and select."""
     dp_accounting()
     from dp_accounting.rdp import RdpAccountant
 

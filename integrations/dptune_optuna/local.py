@@ -42,7 +42,7 @@ RANDOMIZER = "dptune:local:"  # prefix of the study's user attributes about the 
 class LDPSampler(SpaceSampler):
     """Common to the three samplers; use one of them.
 
-    ``trial.value`` must be a privatised reply: told by a user's device (``study.ask``, ``study.tell``), or made by a
+    ``trial.value`` must be a privatised reply: sent by a user's device (``study.ask``, ``study.tell``), or made by a
     :class:`LocalObjective`. Float and int parameters, with log or step, are searched on a finite set of candidates;
     categorical and conditional ones are drawn independently.
 

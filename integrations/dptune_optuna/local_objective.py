@@ -72,7 +72,7 @@ class LocalObjective:
         """Charge the user, measure, and return the reply. A retry of the same trial gets the same reply, unpaid.
 
         Raises:
-            CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` goes on with others.
+            CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` continues with others.
             PrivacyError: the function used ``trial.report`` or the like.
             InputError: before the function is called: the study was started with another randomiser, or its direction
                 makes the randomiser's ``invalid`` the best value. After it, with the user charged: it did not suggest

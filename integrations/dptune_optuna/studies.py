@@ -1,8 +1,8 @@
 """The private runs of studies, and their facts for Optuna's pages.
 
 The ledger's mark binds each run to its study's storage. All else written there is a function of released values and
-public facts: the meaning and the noise of each value, and a note with the budget and the answer. Plots, data frames and
-optuna-dashboard show it.
+public facts: each value's meaning and noise, and a note with budget and answer. Plots, data frames and optuna-dashboard
+show it.
 """
 
 from __future__ import annotations

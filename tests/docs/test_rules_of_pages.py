@@ -51,7 +51,7 @@ def test_figures_that_pages_show_are_there_and_others_are_not() -> None:
 # ---- prose ---------------------------------------------------------------------------------------------------------
 
 
-def test_pages_messages_and_public_docstrings_keep_to_the_rules() -> None:
+def test_pages_messages_docstrings_and_comments_keep_to_the_rules() -> None:
     files = [*prose.markdown_files(), *prose.python_files()]
     assert [str(fault) for path in files for fault in prose.faults(path)] == []
 
@@ -87,6 +87,12 @@ def test_broken_rules_are_found_and_code_and_tables_are_not_sentences(tmp_path: 
         assert rule in {fault.rule for fault in prose.faults(written)}
         if "characters" not in rule:
             assert [fault.rule for fault in prose.faults(module)] == [rule]
+            lines = "# " + text.replace(" ", "\n# ", 1) + "\n"
+            for code in (f"def _f():\n    {text!r}\n", f"x = 1  # {text}\n", lines):
+                module.write_text(code)
+                assert rule in {fault.rule for fault in prose.faults(module)}, code
+    module.write_text("# If |x| <= r, " + "x^2 <= r^2 and so " * 10 + "on.\n")  # a sentence of formulas may be long
+    assert list(prose.faults(module)) == []
     written.write_text(f"{BLOCK}\n| " + "five short words in cells | " * 4)
     assert list(prose.faults(written)) == []
 

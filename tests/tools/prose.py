@@ -1,16 +1,17 @@
 """Check our English: length of sentences, phrases that we avoid, and length of Markdown lines.
 
 ``python tests/tools/prose.py [FILE ...]`` prints ``file:line: fault: sentence`` and ends with 1 if there are faults.
-Rules: README, docs, errors, warnings, log lines, help texts and public docstrings have at most 27 words a sentence.
-Proofs and research pages are exempt from that rule alone.
+Rules: README, docs, errors, warnings, log lines, help texts, docstrings and comments have at most 27 words a sentence.
+Exempt from that rule alone are proofs, research pages, and sentences in code of which a quarter is formulas.
 """
 
 import ast
+import io
 import os
 import re
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +19,14 @@ ROOT = Path(__file__).parents[2]
 LONGEST, WIDEST, README_MEAN = 27, 120, 15
 PROOFS = {"docs/privacy.md", "docs/frontier.md"}  # and everything under docs/research
 BANNED = re.compile(
-    r"(?<!here )\b(?:[Ii]s|[Aa]re) (?:none|no (?!longer|more|less|smaller|larger|later|earlier)\w+)"
+    r"(?<!here )\b(?:[Ii]s|[Aa]re) (?:none|no (?!longer|more|less|smaller|larger|later|earlier|easier)\w+)"
     r"|\b(?:[Tt]ells?|told) whether\b|\b[Ww]ho reads\b|\b(?:[Gg]oes|[Gg]o|went) on\b|\bthat of the other\b"
     r"|\b[Bb]eside\b|\b[Tt]old\b|\b[Ss]hall\b|\ball the same\b|\bwill not do\b|\bno say\b|\bone's own\b|\b[Aa]new\b"
     r"|\b[Ww]hoever\b|^That (?:of|nothing|numbers|they|a)\b|, as (?:with|in|of|for|those)\b"
     r"|\b[Hh]and(?:s|ed)? (?:in|over)\b|\bmade of\b|\b(?:will|did) tell\b|\btaken for\b"
 )
+FORMULA = re.compile(r"[=<>^+*/|~\[\]{}]|^\W*(?:\w\W*|\d\S*)$|\w\(\w")
+DIRECTIVE = re.compile(r"# (?:noqa|type:|fmt:|pragma|ruff:|mypy:|-{4})")
 CODE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 CALLS = {"warn", "warning", "info", "debug", "error", "critical", "exception", "echo", "Option", "Argument"}
 SKIPPED = {"Args:", "Returns:", "Raises:", "Attributes:", "Example:", "Yields:", "Notation:"}
@@ -38,6 +41,12 @@ class Sentence(NamedTuple):
     @property
     def words(self) -> int:  # a formula, a name and a number are one word each
         return sum(any(map(str.isalnum, word)) for word in self.text.split())
+
+    @property
+    def is_formula(self) -> bool:
+        """Return whether a quarter of the words have a sign of mathematics or are single letters."""
+        parts = self.text.split()
+        return 4 * sum(bool(FORMULA.search(part)) for part in parts) >= len(parts)
 
 
 class Fault(NamedTuple):
@@ -74,7 +83,7 @@ def faults(path: Path) -> Iterator[Fault]:
                 yield Fault(name, number, f"{len(line)} characters", line[:60])
     found = markdown_sentences(text) if path.suffix == ".md" else python_sentences(text)
     for each in found:
-        if each.words > LONGEST and not proof:
+        if each.words > LONGEST and not (proof or (path.suffix == ".py" and each.is_formula)):
             yield Fault(name, each.line, f"{each.words} words", each.text)
         if phrase := BANNED.search(each.text):
             yield Fault(name, each.line, f"phrase {phrase[0]!r}", each.text)
@@ -112,20 +121,23 @@ def split(text: str) -> list[str]:
 
 
 def python_sentences(text: str) -> list[Sentence]:
-    """The sentences of public docstrings, errors, warnings, log lines and help texts of a module."""
+    """The sentences of docstrings, comments, errors, warnings, log lines and help texts of a module."""
     found: list[Sentence] = []
-    for line, piece in _pieces(ast.parse(text)):
+    for line, piece in [*_pieces(ast.parse(text)), *_comments(text)]:
         for paragraph in re.split(
             r"\n\s*\n|\n\s*[-*] |\n(?=\s*\w+(?:, \w+)*(?: \([^)]*\))?: )|\n\s*>>> .*|::\n", piece
         ):
             if paragraph.strip() and paragraph.strip() not in SKIPPED:
-                shown = plain(re.sub(r":\w+:`[^`]*`", "CODE", " ".join(paragraph.split())))
+                entry = re.sub(r"^\w+(?:, \w+)*: ", "", " ".join(paragraph.split()))  # without an argument's name
+                shown = plain(re.sub(r":\w+:`[^`]*`", "CODE", entry))
                 found.extend(Sentence(line, each) for each in split(shown))
     return found
 
 
 def _pieces(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in _public(tree):
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
         docstring = ast.get_docstring(node)
         if docstring:
             prose = re.split(r"\n\s*(?:Example|Glossary|Notation)s?:", docstring)[0]
@@ -137,26 +149,19 @@ def _pieces(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     yield argument.lineno, words
 
 
-@cache
-def public_names() -> frozenset[str]:
-    """Names that packages export, as their stubs and front doors list them."""
-    doors = [path for room in ("dptune", "integrations") for path in (ROOT / room).rglob("__init__.py*")]
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in doors]
-    imported = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return frozenset(alias.asname or alias.name for node in imported for alias in node.names)
-
-
-def _public(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (node.name in public_names() or _is_command(node)):
-            yield node
-            for inner in node.body if isinstance(node, ast.ClassDef) else []:
-                if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
-                    yield inner
-
-
-def _is_command(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    return any(ast.unparse(decorator) in ("app.command()", "app.callback()") for decorator in node.decorator_list)
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield comments; those on consecutive lines of their own are one text."""
+    first, last, block = 0, 0, ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not DIRECTIVE.match(token.string):
+            line, own = token.start[0], not token.line[: token.start[1]].strip()
+            if block and not (own and line == last + 1):
+                yield first, block
+                block = ""
+            first, last = first if block else line, line if own else 0
+            block += f" {token.string.lstrip('# ')}"
+    if block:
+        yield first, block
 
 
 def _says(call: ast.Call) -> bool:

@@ -1,15 +1,15 @@
-"""A classifier with two labels: what follows from one noisy table of (true class, score bin).
+"""A classifier with two labels: metrics from one noisy table of (true class, score bin).
 
 Counts are c_y(b) for class y in {0, 1} and bin b, n_y = sum_b c_y(b). Sums of cells are never cut at 0 before a metric
-is read from them. Two biases are taken off the area under the ROC curve:
+is read from them. Two biases are subtracted from the area under the ROC curve:
 
-- *Spread within a bin.* Of two people in one bin the positive one tends to have the larger score. A bin's people lie at
-  the scores of its public rows, points of rank r; the share of positives there is proportional to
-  h(r) = 1 / (1 + exp(-alpha - beta logit r)), whose two numbers are fitted to the released table and the public rows'.
-  What is fitted misses the true order in a bin by 0.03 to 0.04 (one standard deviation), for 4 to 12 bins of six
+- *Spread within a bin.* Of two people in one bin the positive one tends to have the larger score. A bin's people have
+the scores of its public rows, points of rank r. The share of positives there is proportional to h(r) = 1 / (1 +
+exp(-alpha - beta logit r)), fitted to the released table and the public rows'.
+  The fit misses the true order in a bin by 0.03 to 0.04 (one standard deviation), for 4 to 12 bins of six
   tables: ``python -m benchmarks.final_reports --within``.
-- *Known sum.* Moving the counts onto their known sum correlates the noise of the two classes; the sum of these
-  covariances over all pairs is taken off the numerator, and off n_0 n_1.
+- *Known sum.* Moving the counts onto their known sum correlates the noise of the two classes. The sum of these
+covariances over all pairs is subtracted from the numerator, and from n_0 n_1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BinaryTable:
         bins: of the scores.
         released: (2, B) noisy counts, the negative class first.
         noise: (2 B, 2 B) covariance of their noise.
-        total: number of people where it is public, as of everybody; None of a subgroup.
+        total: number of people if it is public; None for a subgroup.
         probabilities: whether scores are probabilities, so that they can be calibrated.
     """
 
@@ -65,7 +65,7 @@ class BinaryTable:
     # ---- decisions -------------------------------------------------------------------------------
 
     def at(self, threshold: float) -> Decisions:
-        """Return what the decisions "positive above this threshold" are worth.
+        """Return the quality of the decisions "positive above this threshold".
 
         On an edge of the bins that is exact up to the noise; inside a bin its people are divided as the public rows
         are.
@@ -90,7 +90,7 @@ class BinaryTable:
 
     @cached_property
     def _spread(self) -> tuple[Matrix, Matrix]:
-        """Where a bin's negatives and positives lie: their shares at its points, (B, 16) each."""
+        """Return the shares of a bin's negatives and positives at its points, (B, 16) each."""
         x = logit(self.bins.ranks)
         alpha, beta = _logistic_fit(x.mean(axis=1), self.table + np.asarray(self.bins.table))
         h = np.clip(expit(alpha + beta * x), 1e-6, 1 - 1e-6)
@@ -108,7 +108,7 @@ class BinaryTable:
         return min(max(numerator / pairs, 0.0), 1.0) if pairs > 0 else math.nan
 
     def _area(self) -> tuple[float, float]:
-        """Numerator and number of pairs n_0 n_1."""
+        """Return the numerator and the number of pairs n_0 n_1."""
         c0, c1 = self._counts
         below = np.cumsum(c0) - c0 / 2
         B = self.bins.count
@@ -135,7 +135,7 @@ class BinaryTable:
         return Metric("roc_auc_score", value, interval, population).unless_hidden(WHOLE)
 
     def _area_variance(self, area: Vector) -> Vector:
-        """Variance of (numerator - area n_0 n_1) by noise, and by the order within bins, which is not released."""
+        """Return the variance of (numerator - area n_0 n_1) by noise, and by the unreleased order within bins."""
         c0, c1 = self._counts
         B = self.bins.count
         n0 = float(c0.sum())
@@ -155,7 +155,7 @@ class BinaryTable:
 
     @property
     def _misfit(self) -> float:
-        """Variance of the numerator by what the fitted order within bins misses."""
+        """Return the variance of the numerator by the error of the fitted order within bins."""
         return WITHIN**2 * float((self.table.prod(axis=0) ** 2).sum())
 
     @property
@@ -166,7 +166,7 @@ class BinaryTable:
 
     @property
     def _unread(self) -> float:
-        """Variance of the numerator by the order of the few people in a bin, which is not released."""
+        """Return the variance of the numerator by the unreleased order of the few people in a bin."""
         p0, p1 = self.table
         return float((p0 * p1 * (p0 + p1)).sum()) / 12
 
@@ -207,9 +207,9 @@ class BinaryTable:
     def calibration_error(self) -> Metric:
         """Expected calibration error: mean over people of |share of positives - mean probability| in their bin.
 
-        Noise alone makes a sum of absolute values positive. So the interval holds the errors a |z|, with z the
-        released differences and a >= 0, for which a sum as large as the released one is no surprise; the value is the
-        one for which it is the median.
+        Noise alone makes a sum of absolute values positive. With z the released differences and a >= 0, the interval
+        has the errors a |z| for which the released sum is likely. The value is the error for which the released sum is
+        the median.
         """
         points = np.asarray(self.bins.points)
         p = points.mean(axis=1)
@@ -263,7 +263,7 @@ class BinaryTable:
         return precision[::-1], recall[::-1], thresholds[::-1]
 
     def _cumulative(self) -> tuple[Vector, Vector, Vector]:
-        """Negatives and positives above each threshold; within a bin as the classes are spread there."""
+        """Return negatives and positives above each threshold, spread within a bin like the classes there."""
         q0, q1 = self._spread
         negatives = [0.0]
         positives = [0.0]
@@ -304,7 +304,7 @@ def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:
 
 
 def _sampling_variance(area: Vector, n1: float, n0: float) -> Vector:
-    """Variance of the area of n1 and n0 people of a population in which it is ``area`` (Hanley & McNeil 1982)."""
+    """Return the area's variance for n1 and n0 people of a population with ``area`` (Hanley & McNeil 1982)."""
     q1 = area / (2 - area)
     q2 = 2 * area**2 / (1 + area)
     return np.asarray((area * (1 - area) + (n1 - 1) * (q1 - area**2) + (n0 - 1) * (q2 - area**2)) / (n1 * n0))

@@ -1,9 +1,9 @@
-"""How many score bins a report has: public rows choose it, and nothing is drawn, as the variances are known.
+"""The number of a report's score bins: public rows choose it without simulation, as the variances are known.
 
-More bins mean a finer curve and more noise. Their number, and the part of the budget for the four counts of (class,
-decision), have the least expected error of area, accuracy, sensitivity and specificity, for n people who are spread
-over the bins as the public rows are. There are so many bins that the bias of the area, by the unknown order within
-them, is a third of its standard error at most, in five of six tables.
+More bins mean a finer curve and more noise. Their number, and the budget's part for the four counts of (class,
+decision), minimise the expected error of four metrics: area, accuracy, sensitivity and specificity. The n people are
+assumed to be spread over the bins like the public rows. In five of six tables, the area's bias by the unknown order
+within bins is at most a third of its standard error.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.bins import Bins, edges_of
 
 CANDIDATES = (3, 4, 5, 6, 8, 10, 12, 16, 20)
-_FEWEST_IN_BIN = 6  # public rows of either class
-ON_DECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # candidates, too
-_OF_ERROR = 1 / 3  # of the area's standard error: how large its bias may be
-_MISFITS = 1.4  # how many standard deviations of that bias are counted (docs/research/report.md)
+_FEWEST_IN_BIN = 6  # least public rows of either class in a bin
+ON_DECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # candidate shares of the budget
+_OF_ERROR = 1 / 3  # largest bias of the area, as a share of its standard error
+_MISFITS = 1.4  # standard deviations of that bias that count (docs/research/report.md)
 
 
 def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None) -> Bins:
@@ -43,9 +43,9 @@ def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: f
 
 
 def _expected_error(bins: Bins, n: int, sigma: float) -> tuple[float, float]:
-    """How far the area's bias is above its limit, and standard errors of four metrics, added.
+    """Return the excess of the area's bias over its limit, and the summed standard errors of four metrics.
 
-    n people are spread as the public rows are.
+    The n people are spread like the public rows.
     """
     counts = np.asarray(bins.table)
     table = BinaryTable(bins, counts * n / counts.sum(), bins.noise(sigma), total=float(n))

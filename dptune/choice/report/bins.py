@@ -1,7 +1,7 @@
 """Score bins that public rows choose: their edges, and how scores are spread within them.
 
-Edges are quantiles of cross-validated scores of the public rows, with equal weight on both classes; one edge is the
-decision threshold, so that everything that follows from the decision is exact up to the noise.
+Edges are quantiles of cross-validated scores of the public rows, with equal weight on both classes. One edge is the
+decision threshold, so that metrics of the decision are exact up to the noise.
 
 A part of the budget goes to the four counts of (class, decision).
 """
@@ -18,7 +18,7 @@ import numpy as np
 from dptune._arrays import Array, Indices, Mask, Matrix, Vector
 from dptune._numbers import tupled
 
-POINTS = 16  # that stand for the public scores of a bin
+POINTS = 16  # number of points that represent the public scores of a bin
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Bins:
         """Return (4 + 2 B, 2 B), of counts of (class, bin): sqrt(w) times the four counts of (class, decision), then
         sqrt(1 - w) times the counts themselves.
 
-        Two columns are sqrt(2) apart at most, as of the counts alone: the first part costs no noise of its own.
+        Two columns are at most sqrt(2) apart, like columns of the counts alone: the first part adds no noise.
         """
         w = self.on_decisions
         up = np.arange(self.count) >= self.cut
@@ -95,7 +95,7 @@ class Bins:
 
     @classmethod
     def at(cls, edges: Vector, threshold: float, scores: Vector, positive: Mask, on_decisions: float = 0.3) -> Self:
-        """Return the bins with these edges, as public scores (N,) of either class are spread in them."""
+        """Return the bins with these edges, and the spread of public scores (N,) of either class in them."""
         bins = np.searchsorted(edges, scores, side="left")
         count = len(edges) + 1
         ends = np.concatenate([[min(scores.min(), edges[0])], edges, [max(scores.max(), edges[-1])]])
@@ -110,18 +110,18 @@ class Bins:
 
 
 def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
-    """Means of sixteenths of a bin's scores, in eight significant digits; of an empty bin, evenly between its ends."""
+    """Return means of sixteenths of a bin's scores, in eight significant digits; an empty bin's are even."""
     s = np.sort(scores) if len(scores) else np.linspace(low, high, POINTS)
     return tuple(float(f"{each:.8g}") for each in np.repeat(s, POINTS).reshape(POINTS, -1).mean(axis=1))
 
 
 def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vector:
-    """Return the edges of about as many bins: quantiles, with equal weight on both classes, and the threshold."""
+    """Return edges of about ``count`` bins: quantiles, with equal weight on both classes, and the threshold."""
     order = np.argsort(scores, kind="stable")
     weights = np.where(positive, 0.5 / max(positive.sum(), 1), 0.5 / max((~positive).sum(), 1))[order]
     places = np.searchsorted(np.cumsum(weights) / weights.sum(), np.arange(1, bins) / bins)
     edges = np.unique(scores[order][np.minimum(places, len(scores) - 1)])
-    edges = edges[edges < scores.max()]  # above the last one there would be nobody
+    edges = edges[edges < scores.max()]  # the last bin has no upper edge
     if len(edges) and threshold not in edges:
         near = int(np.argmin(np.abs(edges - threshold)))
         low, high = sorted((float(edges[near]), threshold))

@@ -1,8 +1,8 @@
-"""In which cell an example is: a function of the model's answer and of the true one, of this example alone.
+"""The cell of an example: a function of the model's answer and the true one for this example alone.
 
 The functions here run on private rows, after the charge, where :func:`dptune.losses.estimator.estimator_losses` runs
-losses. No value may raise: an answer that is no label, a score that is no number or a group that nobody knows makes the
-example's cell unknown, NaN, and no other's.
+losses. No value may raise: an unknown label or group, or a score that is not a number, makes only the example's own
+cell unknown, NaN.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dptune.privacy.table import code_of
 
 
 class Asked:
-    """A model, asked for its score and its decision as the plan of a report says. Public, but for what it returns.
+    """The public method and labels with which a report's plan reads a model's scores and decisions.
 
     Attributes:
-        output: the model's method that is asked.
+        output: the model's method.
         labels: of a classifier, in the order of its columns; None of a regression.
         positive: the place of the positive label; None if there are not exactly two.
     """
@@ -65,10 +65,10 @@ def _vector(answers: npt.ArrayLike) -> Vector:
 
 
 def cells_loss(asked: Asked, cells: Any, sizes: Sequence[int]) -> NamedLoss:
-    """Return the code of the cells as a loss, which :class:`EstimatorLosses` asks for with all of its guards.
+    """Return the code of the cells as a loss, which :class:`EstimatorLosses` computes with all its guards.
 
     Args:
-        asked: how the model is asked.
+        asked: how the model is called.
         cells: (true classes, scores) -> a cell (n,) for each block, -1 where it is unknown.
         sizes: number of cells of each block.
     """
@@ -119,7 +119,7 @@ def with_groups(codes: Vector, groups: Indices, own: Sequence[int], sizes: Seque
 
 
 def group_codes(rows: Rows, n: int, column: Any, levels: Sequence[Any]) -> Indices:
-    """Return the place of each private example's group among the public levels (n,), -1 where it is none of them."""
+    """Return the place of each private example's group among the public levels (n,), -1 for others."""
     values = attempt(column_of, rows.X, column, failed=None)
     unknown = np.full(n, -1, dtype=np.intp)
     return unknown if values is None else attempt(label_codes, values, levels, failed=unknown)
@@ -138,5 +138,5 @@ def column_of(X: Any, column: Any) -> Array:
 
 
 def read_codes(function: EstimatorLosses, model: Any) -> Any:
-    """Return the codes (rows,) of the private examples; None if the model failed for all: of why nothing is known."""
+    """Return the codes (rows,) of the private examples; None, without a cause, if the model failed for all."""
     return call_guarded(function, model, np.asarray).or_raise()

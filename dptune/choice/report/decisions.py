@@ -1,4 +1,4 @@
-"""What decisions at one threshold are worth: a confusion matrix and its rates, read from a table of noisy counts."""
+"""Decisions at one threshold: a confusion matrix and its rates, from a table of noisy counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions at one threshold, and what they are worth.
+    """Decisions at one threshold, and their metrics.
 
     Attributes:
         cells: the table (2 B,), the negative class first.
@@ -44,7 +44,7 @@ class Decisions:
 
     @property
     def error(self) -> float:
-        """Standard errors by noise of accuracy, sensitivity and specificity, added; infinite if noise hides a class."""
+        """Return the summed standard errors by noise of three rates; infinite if noise hides a class."""
         tn, fp, fn, tp = self._forms
         error = 0.0
         for part, whole in ((tn + tp, tn + fp + fn + tp), (tp, tp + fn), (tn, tn + fp)):

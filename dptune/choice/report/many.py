@@ -21,8 +21,8 @@ class Confusion:
         classes: the k labels.
         released: (k k,) noisy counts, row by row.
         noise: (k k, k k) covariance of their noise.
-        total: number of people where it is public, as of everybody; None of a subgroup.
-        rest: one table for each class against the others; () where no curves were released.
+        total: number of people if it is public; None for a subgroup.
+        rest: one table for each class against the others; () if no curves were released.
     """
 
     classes: tuple[Any, ...]

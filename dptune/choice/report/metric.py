@@ -1,16 +1,15 @@
-"""A metric with its two intervals, and how intervals of shares are made.
+"""A metric with its two intervals, and the intervals of shares.
 
-A table of counts x (m,) is read from a release as x + N(0, C). All people together are n, which is public, so the
-counts are first moved onto the plane of that sum, along C 1: what is left has noise of covariance
-C - C 1 1^T C / (1^T C 1).
+A table of counts x (m,) is read from a release as x + N(0, C). The public number of people is n, so the counts are
+first moved onto the plane of that sum, along C 1. Their noise then has the covariance C - C 1 1^T C / (1^T C 1).
 
 A share r = a.x / b.x (accuracy, sensitivity, precision, ...) is read from sums of cells that are **not** cut at 0:
 cutting moves every sum up. Its interval holds all r that the release does not contradict (Fieller 1954)::
 
     {r in [0, 1]: (a.x - r b.x)^2 <= z^2 Var(a.x - r b.x)}
 
-That is exact for Gaussian noise of known size, also near 0 and 1. For the interval of a population, the variance of
-b.x people of whom each is in a.x with probability r is added: r (1 - r) b.x (Wilson 1927).
+That is exact for Gaussian noise of known size, also near 0 and 1. The interval of a population adds the sampling
+variance r (1 - r) b.x: each of b.x people is in a.x with probability r (Wilson 1927).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dptune._arrays import Matrix, Vector
 Range = tuple[float, float]
 
 Z_95 = 1.959964
-WHOLE = (0.0, 1.0)  # all that a share or an area can be
+WHOLE = (0.0, 1.0)  # range of a share or an area
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,11 @@ class Metric:
         return f"{self.name}: {self.value:.3f} ({low:.3f} to {high:.3f})"
 
     def named(self, name: str) -> Metric:
-        """Return the same under another name."""
+        """Return a copy under another name."""
         return replace(self, name=name)
 
     def unless_hidden(self, whole: Range) -> Metric:
-        """Return the same, without a value if its interval holds everything possible, from ``whole[0]`` to the end."""
+        """Return a copy, without a value if its interval is the whole range ``whole``."""
         hidden = self.interval[0] <= whole[0] and self.interval[1] >= whole[1]
         return replace(self, value=math.nan) if hidden else self
 
@@ -77,7 +76,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Cells:
-    """Noisy counts (m,) on the plane of their known sum, or as they were released.
+    """Noisy counts (m,) on the plane of their known sum, or unchanged without one.
 
     Attributes:
         counts: not cut at 0.
@@ -105,7 +104,7 @@ class Cells:
         return max(self.covariance(a, a), 0.0)
 
     def share(self, name: str, a: Vector, b: Vector) -> Metric:
-        """Return a.x / b.x, with 0 <= a <= b: the share of those in b that are in a."""
+        """Return a.x / b.x, with 0 <= a <= b: the share of people in b who are in a."""
         A, B = float(a @ self.counts), float(b @ self.counts)
         forms = (self.covariance(a, a), self.covariance(a, b), self.covariance(b, b))
         value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
@@ -117,8 +116,8 @@ class Cells:
 
         Args:
             first, second: (m,) mean and mean square of the loss of each cell's people, as public rows have it.
-            unsure: how far the sum of the losses may be off because of that.
-            rows: (m,) public rows that each is known from.
+            unsure: the possible error of the sum of the losses because of that spread.
+            rows: (m,) number of public rows behind each mean.
         """
         ones = np.ones_like(first)
         people = np.maximum(self.counts, 0.0)
@@ -148,7 +147,7 @@ def ratio(a: float, b: float, noise: tuple[float, float, float]) -> Range:
 
 
 def _share(a: float, b: float, forms: tuple[float, float, float], people: float) -> Range:
-    """Return all shares that a / b does not contradict, where it is also one of so many people of a population."""
+    """Return all shares that a / b does not contradict, also for a sample from a population."""
     aa, ab, bb = forms
     low, high = ratio(a, b, (aa, ab - people / 2, bb - people)) if b > 0 else WHOLE
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)

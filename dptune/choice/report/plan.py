@@ -1,7 +1,7 @@
-"""The plan of a report: everything public that decides what is released and how it is read. JSON data in the ledger.
+"""The plan of a report: the public facts, as JSON data in the ledger, that determine the release and its reading.
 
-It is fixed before the charge. A retry, a restart and the command line read the same plan, so that the same question is
-asked and the same answer is read in the same way.
+It is fixed before the charge. A retry, a restart and the command line read the same plan: they make the same query and
+read its answer in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.privacy.table import TableQuery
 
-MOST_CURVES = 8  # classes, above which only the confusion matrix is released
+MOST_CURVES = 8  # with more classes only the confusion matrix is released
 MOST_GROUPS = 12
 
 
@@ -45,19 +45,19 @@ class Groups:
 
 @dataclass(frozen=True)
 class ReportPlan:
-    """What is released about a model, and how it is read; public.
+    """The public plan of a model's release and of its reading.
 
     Attributes:
         mu: GDP price.
         n: number of people.
         model: name of its class.
-        output: the method that is asked.
+        output: the model's method.
         labels: of a classifier, in the order of its columns; () of a regression.
         positive: place of the positive label; None if there is none.
         bins: of two classes their bins, of more those of each class against the others; () where none are released.
         ranges: of a regression.
         by: subgroups.
-        seen: what the model says of some public rows, by which it is recognised.
+        seen: the model's answers for some public rows, by which it is recognised.
     """
 
     mu: float
@@ -74,12 +74,12 @@ class ReportPlan:
     # ---- as JSON data ----------------------------------------------------------------------------
 
     def stored(self) -> dict[str, Any]:
-        """Return the plan as the ledger keeps it."""
+        """Return the plan as the ledger's JSON data."""
         return {"report": 1, **asdict(self)}
 
     @classmethod
     def read(cls, stored: Any) -> Self | None:
-        """Return the plan of what :meth:`stored` returned; None if it is the plan of something else."""
+        """Return the plan of :meth:`stored` data; None if the data are another kind of plan."""
         if not isinstance(stored, dict) or "report" not in stored:
             return None
         by, ranges = stored["by"], stored["ranges"]
@@ -91,7 +91,7 @@ class ReportPlan:
         }
         return cls(**{**{name: value for name, value in stored.items() if name != "report"}, **made})
 
-    # ---- the question ----------------------------------------------------------------------------
+    # ---- the query ------------------------------------------------------------------------------
 
     @property
     def two_classes(self) -> bool:
@@ -105,11 +105,11 @@ class ReportPlan:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cells of each block, with the one of unknown cells."""
+        """Return the number of cells of each block, including the unknown cell."""
         return self.query().sizes
 
     def query(self) -> TableQuery:
-        """Return the question."""
+        """Return the query."""
         k = len(self.labels)
         if self.ranges is not None:
             blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]
@@ -123,16 +123,16 @@ class ReportPlan:
         return TableQuery(tuple(blocks), self.mu, statistic, meaning=json.dumps(self.stored(), sort_keys=True))
 
     def note(self) -> dict[str, Any] | None:
-        """Return what a signer has to know of the public rows' part: the ranges of a regression; None if nothing."""
+        """Return public facts for the statement's signer: the ranges of a regression, or None."""
         return None if self.ranges is None else {"ranges": self.ranges.clipped()}
 
     def asked(self) -> Asked:
-        """Return how the model is asked."""
+        """Return how the model is called."""
         return Asked(self.output, list(self.labels) or None, self.positive)  # type: ignore[arg-type]  # a stored method
 
     @property
     def cells_of_a_group(self) -> tuple[int, ...]:
-        """Cells of one group in each block; 0 in a block without groups."""
+        """Return the number of cells of one group in each block; 0 in a block without groups."""
         if self.ranges is not None:
             return self.ranges.cells_of_a_group
         if self.two_classes:
@@ -140,7 +140,7 @@ class ReportPlan:
         return len(self.labels) ** 2, *(0 for _ in self.bins)
 
     def loss(self) -> NamedLoss:
-        """Return the code of each example's cells, as if all were of one group, as a loss."""
+        """Return the code of each example's cells, without groups, as a loss."""
         return cells_loss(self.asked(), self._cells, self.sizes)
 
     def _cells(self, codes: Indices, scores: Vector) -> list[Indices]:
@@ -207,7 +207,7 @@ def make_plan(
 
 
 def groups_of(X: Any, by: Any) -> Groups | None:
-    """Return the subgroups of a column, as public rows have them.
+    """Return the subgroups of a column of the public rows.
 
     Raises:
         InputError: there is no such column, or it has one value or too many.
@@ -235,7 +235,7 @@ def _levels(X: Any, by: Any) -> list[Any]:
 
 
 def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:
-    """Return the names of settings in which two plans of one name differ, but for what public rows have decided."""
+    """Return the names of the user's settings in which two plans of one name differ."""
     names = ("n", "model", "output", "labels", "positive")
     differing = [name for name in names if getattr(plan, name) != getattr(other, name)]
     differing += ["by"] if (plan.by and asdict(plan.by)) != (other.by and asdict(other.by)) else []

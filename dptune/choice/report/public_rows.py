@@ -1,7 +1,7 @@
-"""What public rows say of a model: cross-validated scores, and how a model is asked.
+"""A model's cross-validated scores of public rows, and the method to call.
 
-The rows that have trained a model look better to it than anybody else's. So bins, their number and the spread within
-them come from scores of public rows under models that were trained without them.
+A model scores its training rows better than others. So bins, their number and the spread within them come from scores
+of public rows under models that were trained without them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import Output
 
 FEWEST = 20  # public rows
-_SEEN = 32  # of them, by whose scores a model is recognised
-_ROUNDING = 1e-6  # of a probability
+_SEEN = 32  # number of public rows by whose scores a model is recognised
+_ROUNDING = 1e-6  # rounding of a probability
 
 
 @dataclass(frozen=True)
 class PublicScores:
-    """Public rows as a report uses them.
+    """Public rows in the form of a report.
 
     Attributes:
-        asked: how the model is asked.
+        asked: how the model is called.
         codes: (N,) their classes; empty of a regression.
         scores: (N,) or (N, k) cross-validated scores; of a regression (N, 2), the answers and the predictions.
-        seen: what the model itself says of the first of them, by which it is recognised.
+        seen: the model's answers for the first of them, by which it is recognised.
     """
 
     asked: Asked
@@ -41,7 +41,7 @@ class PublicScores:
 
 
 def how_to_ask(model: Any, positive: Any = None) -> Asked:
-    """Return how a model is asked: for probabilities, else decision values, else labels; a regressor for numbers.
+    """Return how to call a model: for probabilities, else decision values, else labels; a regressor for numbers.
 
     Raises:
         InputError: it has no ``predict``, or ``positive`` is not one of its two labels.
@@ -78,7 +78,7 @@ def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -
     """Return the public rows' cross-validated scores, or read those that are given.
 
     Args:
-        public: (X, y) that the model was trained on, or others like them.
+        public: (X, y) of the model's training, or similar rows.
         scores: what the user has cross-validated: (N,) or (N, k) of ``asked.output``; None: it is done here.
         cv: as in :func:`dptune.choice.crossval.public_folds`.
 

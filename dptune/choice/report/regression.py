@@ -5,8 +5,8 @@ For residual r, |r| <= R after clipping, and answer y, v = (y - m) / S clipped t
     u - 1/2, u^2 - 1/2 with u = |r| / R;  a 1;  |r| in 8 bins;  v / 2, v^2 - 1/2;  (prediction, r) in 4 x 6 bins.
 
 R, m, S and all bins come from cross-validated public rows. Sums have less noise than sums of binned counts, as a
-person adds at most 1 to each. Because of the halves, subgroups cost nothing: people of two groups are no farther apart
-than two of one group. A person whose prediction failed has |r| = R and v = 0; with subgroups, they are left out.
+person adds at most 1 to each. Because of the halves, subgroups cost nothing: two people of different groups are as
+close as two of one group. A person whose prediction failed has |r| = R and v = 0; with subgroups, they are left out.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dptune._numbers import tupled
 from dptune.choice.report.metric import Metric, Range, kept, nonnegative, ratio
 from dptune.errors import InputError
 
-_FINE = 400  # cells of |r| and of v
+_FINE = 400  # number of cells of |r| and of v
 _BINS, _RESIDUAL_BINS, _PREDICTION_BINS = 8, 6, 4
-_ROOM = 1.1  # what public rows reach, times this, is the range
-WEIGHT = 0.7  # of counts beside sums
+_ROOM = 1.1  # the range is this times the public rows' range
+WEIGHT = 0.7  # weight of counts relative to sums
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """What public rows say of residuals and answers. Public; JSON data.
+    """Public ranges of residuals and answers, as JSON data.
 
     Attributes:
         most: R, in units of the answer.
@@ -82,15 +82,15 @@ class Ranges:
         return cls(**{name: tupled(value) for name, value in stored.items()})
 
     def clipped(self) -> dict[str, list[float]]:
-        """Return [low, high] of what is clipped, in units of the answer: residuals and answers."""
+        """Return [low, high] of residuals and of answers, in units of the answer."""
         return {"residuals": [-self.most, self.most], "answers": [self.middle - self.reach, self.middle + self.reach]}
 
     def words(self) -> str:
-        """Return the same for a statement."""
+        """Return these ranges in words for a statement."""
         ranges = (f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high) in self.clipped().items())
         return f"{' and '.join(ranges)} by public rows"
 
-    # ---- what is asked ---------------------------------------------------------------------------
+    # ---- the query --------------------------------------------------------------------------------
 
     @property
     def cells_of_a_group(self) -> tuple[int, int, int]:
@@ -120,7 +120,7 @@ class Ranges:
         return _of_groups(groups, size), _of_groups(groups, answer), np.eye(groups * k + 1) * WEIGHT
 
     def cells(self, _: object, both: Matrix) -> list[Indices]:
-        """Return the cell of each example in every block, as if all were of one group.
+        """Return the cell of each example in every block, without groups.
 
         Args:
             both: (n, 2) the true answers and the predictions.
@@ -157,7 +157,7 @@ class Residuals:
         answers: (2,) sums of v / 2 and v^2 - 1/2.
         plot: people by bin of the prediction and of the residual.
         sigma: standard deviation of the noise of a sum; that of a number of people is sigma / WEIGHT.
-        public_number: the number of people where it is public; None of a subgroup.
+        public_number: the number of people if it is public; None for a subgroup.
     """
 
     ranges: Ranges
@@ -175,12 +175,12 @@ class Residuals:
 
     @property
     def people(self) -> float:
-        """Their number, or its noisy one."""
+        """Return the number of people, public or noisy."""
         return float(self.sizes[2]) if self.public_number is None else self.public_number
 
     @property
     def _of_people(self) -> float:
-        """Variance of the noise of their number."""
+        """Return the variance of the noise of the number of people."""
         return (self.sigma / WEIGHT) ** 2 if self.public_number is None else 0.0
 
     def _mean(self, name: str, unit: float, total: float, second: float) -> Metric:
@@ -215,7 +215,7 @@ class Residuals:
 
     @cached_property
     def _shares(self) -> Vector:
-        """Shares of people in the bins of |r|, none below 0."""
+        """Return the shares of people in the bins of |r|, none below 0."""
         counts = self.sizes[3:]
         n = self.people
         return nonnegative(counts + (n - counts.sum()) / len(counts), n) / max(n, 1e-9)

@@ -149,7 +149,7 @@ def _prepared(
     examples = _with_like(data, public[0])
     reaches = partial(_itself, model=model, public=public, scores=scores)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
-    _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes are told before anything is charged
+    _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes raise before anything is charged
     if stored is None:
         stored = ledger.fix_plan(name, lambda rest: wanted.stored())
         plan = _agreed(stored, wanted, name, price, bins=number is not None)
@@ -160,8 +160,8 @@ def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
     """Return a report that was released, from its ledger alone.
 
     Args:
-        ledger: that paid for it.
-        name: of the report; default the only report of the ledger.
+        ledger: the charged ledger.
+        name: name of the report; default the only report of the ledger.
 
     Raises:
         InputError: the ledger has no report of that name, or without a name no report or several.
@@ -188,7 +188,7 @@ def _reports(ledger: PrivacyLedger) -> list[str]:
 
 
 def _with_like(data: Any, public: Any) -> Any:
-    """Return the private examples, or what loads them once, with the public rows that say what their columns hold."""
+    """Return the private examples, or their loader, with public rows that define their columns."""
     if callable(data):
         return cache(lambda: _with_like(data(), public))
     if isinstance(data, Rows):
@@ -200,7 +200,7 @@ def _with_like(data: Any, public: Any) -> Any:
 
 
 def _function(plan: ReportPlan, examples: Any, reaches: Callable[[Any], Any], rows: int) -> EstimatorLosses:
-    """Return what asks a model for the cells of the private examples, which ``reaches`` must not reach."""
+    """Return the function that reads a model's cells of the private examples, which ``reaches`` must not reach."""
     return EstimatorLosses(reaches, plan.loss(), examples, rows, trains_in_public=True)
 
 
@@ -209,10 +209,10 @@ def _itself(model: Any, /, **_: Any) -> Any:
 
 
 def _agreed(stored: Any, wanted: ReportPlan, name: str, mu: float | None, *, bins: bool) -> ReportPlan:
-    """Return the plan that the ledger has; with ``bins`` it must have as many bins as the wanted one.
+    """Return the ledger's plan; with ``bins`` it must have as many bins as the wanted one.
 
     Raises:
-        BudgetMismatch: it is of another model, has other settings, or is not of a report.
+        BudgetMismatch: the plan has another model or other settings, or is not a report's.
     """
     plan = ReportPlan.read(stored)
     differs = ["its kind"] if plan is None else same_settings(plan, wanted)

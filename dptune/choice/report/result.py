@@ -1,4 +1,4 @@
-"""What a report says: metrics with intervals, curves, subgroups; as attributes, JSON, Markdown, HTML and pictures."""
+"""The contents of a report: metrics with intervals, curves and subgroups, in several formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = BinaryTable | Confusion | Residuals
-_UNKNOWN = 3.0  # standard deviations of noise, above which some examples' cells are taken to be unknown
+_UNKNOWN = 3.0  # standard deviations of noise above which some examples' cells count as unknown
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Report:
 
 
 def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector, Matrix, float | None, float]:
-    """Counts of known cells and the covariance of their noise, their sum if it is as good as public, people in none.
+    """Return known cells' counts, their noise's covariance, their sum if nearly public, and people in none.
 
     Counts are read from the released M counts + N(0, noise^2 I) by least squares.
     """
@@ -212,7 +212,7 @@ def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector,
 def residuals_of(
     plan: ReportPlan, ranges: Ranges, sums: list[Vector], noise: float
 ) -> tuple[Residuals, dict[str, Results], float]:
-    """Everybody, each subgroup, and how many people are in none; without subgroups, everybody counts."""
+    """Return residuals of everybody and of each subgroup, and the number of people in none."""
     blocks = [*sums[:2], sums[2][:-1]]
     unknown = float(sums[2][-1]) / WEIGHT
     if plan.by is None:
@@ -235,7 +235,7 @@ def _classified(plan: ReportPlan, counts: Vector, noise: Matrix, total: float | 
 
 
 def _as_json(results: Results) -> dict[str, Any]:
-    """Metrics and tables of one set of people."""
+    """Return metrics and tables of one set of people."""
     metrics = {name: metric.to_dict() for name, metric in results.metrics().items()}
     if isinstance(results, Residuals):
         return {"metrics": metrics, "residual_table": results.residual_table().tolist()}

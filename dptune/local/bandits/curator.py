@@ -1,9 +1,9 @@
 """Candidates as parameters of a search space: which a user tries, and for which a reply counts.
 
-A reply counts for the candidate that the user was asked to try. A reply at other parameters (a user's own choice, a
-point enqueued by hand, a candidate that storage has rounded) counts for the candidate whose value is most correlated
-with it under the kernel, provided that the correlation is at least ``NEAR``. Other replies are ignored, and so are
-replies with a parameter that is missing or out of range.
+A reply counts for the candidate that the user was asked to try. Other parameters may be a user's own choice, a point
+enqueued by hand, or a candidate that storage has rounded. Their reply counts for the candidate that is most correlated
+with them under the kernel, if the correlation is at least ``NEAR``. Other replies are ignored, and so are replies with
+a parameter that is missing or out of range.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Copies of models: the copy that predicts on private rows is discarded; the returned model never saw them.
 
-A model may remember its inputs: trees of scikit-learn's nearest neighbours count the nodes that a query visits, batch
-normalisation averages over rows, and imputers draw random numbers. Such a state would leave with the model and depend
-on private rows without noise.
+A model may remember its inputs: trees of nearest neighbours count the nodes that a query visits, batch normalisation
+averages over rows, and imputers draw random numbers. Such a state would leave with the model and depend on private rows
+without noise.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Refuses a training function that can reach the private examples: early stopping on them, an ``eval_set``, a callback.
 
 With ``loss=`` and ``data=`` the function trains on public data only, so its errors and suggestions may be shown.
-Therefore its closure, defaults and named globals are searched for memory of ``data=``: the same object, an array that
-shares memory, a view, a column of a frame, a row of a list. The search follows names and calls nothing. It does not
-find copies of private rows, nor objects that only an imported module holds.
+Therefore its closure, defaults and named globals are searched for memory of ``data=``. That may be the same object, an
+array that shares memory, a view, a frame's column, or a list's row. The search follows names and calls nothing. It does
+not find copies of private rows, nor objects that only an imported module holds.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def silence(*, trains: bool = False) -> Iterator[None]:
 
     Dropped: Python's streams, the descriptors (C, C++, child processes started inside, joblib's workers), ``warnings``,
     and ``logging`` at all levels. Not dropped: files and connections that code opens, such as those of loggers outside
-    ``logging``; prints of pools that were started before; prints of threads after the end.
+    ``logging``; prints of earlier pools; prints of threads after the end.
 
     The generators of ``random``, ``numpy.random`` and, if it was imported, ``torch`` return to where they were.
 

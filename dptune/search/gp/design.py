@@ -1,7 +1,7 @@
 """The next points to learn the gradient at theta. A design costs no privacy: it depends on points only.
 
-- `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex. From b = d +
-2 on, pairs of opposite points measure directions one by one: b = 2d is central differences.
+- `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex. From
+  b = d + 2 on, pairs of opposite points measure directions one by one: b = 2d is central differences.
 - `optimised_design`: minimises the trace of the posterior gradient covariance numerically.
 
 Source: the criterion is line 5 of Algorithm 1 of Sopa et al., *Differentially Private Hyperparameter Tuning

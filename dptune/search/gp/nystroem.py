@@ -10,10 +10,9 @@ Notation (Calandriello et al. 2019, 2020; Zhou, Tan 2020)::
 K_DD is numerically singular for smooth kernels: 100 points in [0, 1] under RBF(0.2) have rank 15. So its root uses only
 the eigenvectors E (m, r) with eigenvalues w above RCOND of the largest: phi~ = E F(x), F = w^(-1/2) E^T k_D of r
 coordinates. All eigenvalues have the rounding error of the largest one, so few digits of a small one are right. Small
-ones are recomputed in the space that their eigenvectors span, in extended precision where the platform has it
-(Rayleigh-Ritz): |phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all
-factorisations are r x r. The residual k(x, x) - |phi~|^2 is negative only by rounding, and then set to 0; the rest of
-s~^2 is a sum of squares.
+ones are recomputed in the space that their eigenvectors span, in extended precision where available (Rayleigh-Ritz):
+|phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all factorisations are r x r.
+The residual k(x, x) - |phi~|^2 is negative only by rounding, and then set to 0; the rest of s~^2 is a sum of squares.
 """
 
 from __future__ import annotations
