@@ -6,7 +6,7 @@ by itself:
     public column   a private cell becomes
     numbers         the number that it is or spells, in the public floating-point type
     text            the equivalent first public value; else its text, a number in its shortest form
-    categories      the equivalent category
+    categories      the equivalent category; the missing value, if it is another text or number
     any             the public missing value, if the cell is missing
 
 Cells are equivalent if ``says`` of both is equal: 1, 1.0, "1" and "1.0" are, and so are "7" and "007". A public column
@@ -99,7 +99,8 @@ class _Words(Column):
             value = attempt(self._values.get, what, self._written(what), failed=UNREADABLE)
             unreadable[i] = value is UNREADABLE
             values[i] = None if unreadable[i] else value
-        gap = np.array([what is None for what in said], dtype=bool) & (not isinstance(self._missing, str))
+        gap = np.array([value is None or value is self._missing for value in values], dtype=bool) & ~unreadable
+        gap &= not isinstance(self._missing, str)
         return Parsed(values, unreadable, gap)
 
     def _written(self, what: Any) -> Any:
@@ -110,7 +111,7 @@ class _Words(Column):
             return what
         if isinstance(what, float) and self._open:
             return str(int(what)) if what.is_integer() and abs(what) < 2**53 else repr(what)
-        return UNREADABLE
+        return self._missing if isinstance(what, str | float) else UNREADABLE  # a category that training lacks
 
     def example(self, odd: float | None) -> Array:
         if odd is None or not np.isnan(odd):

@@ -171,6 +171,18 @@ def test_unknown_categories_cost_one_public_row_each(kind: str) -> None:
     assert sorted(asked) == [1, 1, 1, 4, 4, N]  # of four rows: whether they are answered one by one
 
 
+@pytest.mark.parametrize("kind", ["object", "category", pd.CategoricalDtype(["north", "south"])])
+def test_a_category_that_training_lacks_is_what_the_model_makes_of_it(kind: Any) -> None:
+    """Of two columns that training knows as text or as categories, scikit-learn's model gives the same answers."""
+    like, rows = (mixed(cells)[["age", "site"]].astype({"site": object}) for cells in (TRAIN, X))
+    rows.loc[::10, "site"] = np.resize(["west", "east"], len(rows.iloc[::10]))
+    columns = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(handle_unknown="ignore"), ["site"]))
+    model = make_pipeline(columns, LogisticRegression()).fit(like.astype({"site": kind}), LABELS)
+    given = rows.astype({"site": "category" if kind == "category" else "object"})
+    losses = estimator_losses("log_loss", model, given, Y, like=like.astype({"site": kind}))
+    assert losses == pytest.approx(-np.log(model.predict_proba(given)[np.arange(N), Y]))
+
+
 # --- frames and texts ----------------------------------------------------------------------------------------------
 
 
