@@ -81,12 +81,12 @@ class Statement:
 
     @property
     def protects(self) -> str:
-        """Who is protected, in words."""
+        """Return in words who is protected."""
         return self.unit + (f" in {self.dataset!r}" if self.dataset else "") + (f", n = {self.n}" if self.n else "")
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """What is not protected and what is not covered, in one list."""
+        """Return one list of everything that is not protected or not covered."""
         return tuple(filter(None, (self.not_protected, *self.not_covered)))
 
     @property

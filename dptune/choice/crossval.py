@@ -80,7 +80,7 @@ def splitter_of(cv: Any, y: Any, *, labels: bool) -> Any:
 
 @dataclass(frozen=True)
 class FoldAnswers:
-    """What a model answers for the rows that it was not trained on.
+    """A model's answers for rows on which it was not trained.
 
     Attributes:
         test: places of these rows (r,).
@@ -95,7 +95,7 @@ class FoldAnswers:
     labels: list[Any] | None
 
 
-Answers: TypeAlias = list[FoldAnswers]  # of the folds
+Answers: TypeAlias = list[FoldAnswers]  # one entry per fold
 
 
 def cross_validated_answers(

@@ -42,7 +42,7 @@ from dptune.results.estimate import parameters_in_words
 from dptune.results.start import check_start
 
 Parameters = Mapping[str, Any]
-SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # of PublicChoice
+SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # PublicChoice's
 Say = Callable[[str], object]  # prints a public line
 CANDIDATES = 200  # number of a search's best candidates that are cross-validated
 

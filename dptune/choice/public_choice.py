@@ -200,10 +200,10 @@ class PublicChoice:
 
     @cached_property
     def outlook(self) -> Outlook:
-        """What can be said before anything is spent; printed, it is a few lines."""
+        """Return the forecast before anything is spent, which prints as a few lines."""
         ledger = self._privatizer.ledger
         plan = self._plan
-        limits = ledger.filter_for(self.name, plan=plan.describe({})).limits  # of the division that will be charged
+        limits = ledger.filter_for(self.name, plan=plan.describe({})).limits  # after the division to charge
         return outlook(
             self.public,
             plan,
@@ -218,7 +218,7 @@ class PublicChoice:
 
     @property
     def announcement(self) -> str:
-        """What to print before :meth:`choose`: the outlook, or one line if the answer is recorded already."""
+        """Return the text to print before :meth:`choose`: the outlook, or one line if the answer is recorded."""
         if self.to_train:
             return str(self.outlook)
         return f"Recorded answer of {self.name!r}, from {self._day()}. Nothing is charged. {OLD}"

@@ -57,7 +57,7 @@ class Selection:
 
     @property
     def verdict(self) -> str:
-        """What is known about the default: "better", "worse", "not distinguishable", "the default" or "no default"."""
+        """Return the verdict: "better", "worse", "not distinguishable", "the default" or "no default"."""
         if self.improvement is not None:
             return self.improvement.verdict
         return "the default" if self.index == self.default else "no default"

@@ -50,7 +50,7 @@ def _itself(x: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Where an agent may evaluate: a finite set of points of the unit cube, or the whole cube [0, 1]^d.
+    """The points that an agent may evaluate: a finite set in the unit cube, or the whole cube [0, 1]^d.
 
     Attributes:
         points: (m, d), the starting points of the search for the largest value, or all points of a finite set.

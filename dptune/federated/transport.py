@@ -1,4 +1,4 @@
-"""How messages reach the server, and broadcasts the agents: a protocol, a transport in one process, and its user.
+"""The transport of messages and broadcasts: a protocol, a transport in one process, and its user.
 
 Another transport (an actor, HTTP, files) implements :class:`Transport` and uses the same server. It must keep two
 promises: every agent sends in every round, whether or not it is sampled, and only the server reads messages.

@@ -1,4 +1,4 @@
-"""What Gaussian releases and choices of bounded range cost together: (epsilon, delta), tighter than through GDP.
+"""The joint cost of Gaussian releases and choices of bounded range in (epsilon, delta), tighter than through GDP.
 
 The Gaussian releases of a ledger have mu together (mu^2 = sum of mu_t^2), its choices eta together (eta = sum of
 eta_j, each eta_j-bounded range). Both may be chosen adaptively, prices included, in any order, within the two limits.

@@ -1,4 +1,4 @@
-"""What can be done with a ledger: charge first, then read, then draw, then record.
+"""The operations of a ledger: charge first, then read, then draw, then record.
 
 Life of a release::
 

@@ -39,9 +39,9 @@ LOOK = sa.select(  # the identity, the hash of a seen charge, and the last answe
 
 @dataclass(frozen=True)
 class Quota:
-    """How many charges of one kind a scope may make, checked in the charging transaction."""
+    """The allowed number of a scope's charges of one kind, checked in the charging transaction."""
 
-    prefix: str  # of the keys that count, with a "/" at its end and nowhere else
+    prefix: str  # common to the keys that count, with a "/" only at its end
     count: int
 
 
@@ -71,12 +71,12 @@ class Charge:
 
     @property
     def eta(self) -> float:
-        """What a choice without a price in GDP takes of the limit of choices, else 0."""
+        """Return a choice's part of the limit of choices if it has no price in GDP, else 0."""
         return _without_price("eta", self.mu, self.description)
 
     @property
     def epsilon(self) -> float:
-        """What a release without a price in GDP takes of the limit of pure ones, else 0."""
+        """Return a release's part of the limit of pure releases if it has no price in GDP, else 0."""
         return _without_price("epsilon", self.mu, self.description)
 
     @property

@@ -26,7 +26,7 @@ from dptune._numbers import EXACT, real
 from dptune.errors import InputError
 
 _ROUND_UP = 1 + 1e-12  # a bridge from bounded range is rounded towards more privacy loss
-SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget: outside these its square would lose digits
+SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # limits of a budget: outside these its square would lose digits
 _SAME_ROOT = 1e-9  # relative difference of root finders; the slack of noise scales is a thousand times larger
 _ROUNDING = 1e-12
 _FORGIVEN = Decimal("1e-12")  # relative, of the squared budget: rounding of T releases of budget/sqrt(T)

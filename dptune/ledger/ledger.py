@@ -36,7 +36,7 @@ _PROBE = {  # a charge that is rolled back at once
 class News:
     """New charges of a run's scope and the ledger's totals, read in one transaction."""
 
-    charges: tuple[Charge, ...]  # of the run's scope, in their order
+    charges: tuple[Charge, ...]  # new charges in the run's scope, in order
     spent: Spent  # total of every charge of the ledger
     private: bool  # False if any charge was made with seeded noise
 

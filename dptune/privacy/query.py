@@ -214,7 +214,7 @@ class MeanQuery(_Query):
 
     @property
     def middle(self) -> float:
-        """What is taken off the mean before the noise, and added after it."""
+        """Return the offset that is subtracted before the noise and added after it."""
         return self.clip.middle
 
     @property
@@ -267,7 +267,7 @@ Query = MeanQuery | NormQuery
 
 @dataclass(frozen=True)
 class Question:
-    """What an algorithm wants to know next; public.
+    """An algorithm's next public query.
 
     Attributes:
         key: names the release in its run, as "step/3".

@@ -93,7 +93,7 @@ class Estimate:
 
     @property
     def verdict(self) -> str:
-        """What the 95% interval of an improvement says: "better", "worse" or "not distinguishable"."""
+        """Return the verdict of an improvement's 95% interval: "better", "worse" or "not distinguishable"."""
         low, high = self.interval()
         return "better" if low > 0 else "worse" if high < 0 else "not distinguishable"
 

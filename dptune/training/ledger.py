@@ -50,7 +50,7 @@ class _Begun(Described):
 
 
 class TrainingLedger(FixedPlanLedger[Planned]):
-    """What the people of a training set have agreed to: trainings by one plan, which survives processes and crashes.
+    """The durable ledger of one plan of trainings, to which the people of a training set have agreed.
 
     A training that was begun counts, whether it ended or not: nobody knows what was seen of it.
 

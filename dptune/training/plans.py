@@ -83,7 +83,7 @@ class TrainingPlan:
 
     @property
     def charges(self) -> int:
-        """How often a ledger is charged."""
+        """Return the number of charges of a ledger."""
         return self.trainings
 
     def __str__(self) -> str:
@@ -229,7 +229,7 @@ class SelectionPlan:
 
     @property
     def charges(self) -> int:
-        """How often a ledger is charged: once for all repeats."""
+        """Return the number of charges of a ledger: one for all repeats."""
         return 1
 
     def __str__(self) -> str:

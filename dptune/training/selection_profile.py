@@ -31,7 +31,7 @@ from dptune._arrays import Vector
 from dptune.training.plans import Repeats
 
 _PLACES, _KNOTS = 500, 500  # grid sizes of u and of s
-_PRECISION = 1e-4  # of epsilon, absolute
+_PRECISION = 1e-4  # absolute, for epsilon
 
 
 class SelectionProfile:
@@ -58,7 +58,7 @@ class SelectionProfile:
         x = self._x
         there = math.exp(epsilon) * self._there
         h = np.maximum(0.0, (self._here[:, None] - np.outer(there, x)).max(axis=0))  # (knots,)
-        slopes = np.diff(h, append=self._here[0]) / -np.diff(x, append=0.0)  # of the chords; the last ends at x = 0
+        slopes = np.diff(h, append=self._here[0]) / -np.diff(x, append=0.0)  # the last chord ends at x = 0
         bends = np.diff(slopes, prepend=0.0)
         return min(1.0, float(h[0] + np.sum(bends * x * self._once)))
 

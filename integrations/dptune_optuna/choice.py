@@ -2,7 +2,7 @@
 
 Example::
 
-    study = optuna.create_study(direction="maximize")    # of public rows: any sampler, pruner, storage, n_jobs
+    study = optuna.create_study(direction="maximize")    # public rows: any sampler, pruner, storage, n_jobs
     study.optimize(objective, n_trials=100)
 
 

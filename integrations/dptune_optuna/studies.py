@@ -39,10 +39,10 @@ from dptune_optuna.spaces import (
 )
 
 ATTRIBUTE = "dptune:"  # prefix of every user attribute that is written here: released facts only
-MARK = ATTRIBUTE + "ledger"  # of a study: its ledger, and the last charge
-VALUE_IS = ATTRIBUTE + "value_is"  # of a study: the meaning of a trial's value
-LOSS = ATTRIBUTE + "loss"  # of a study: the name of its trials' loss
-SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation of the noise in its released value
+MARK = ATTRIBUTE + "ledger"  # a study's ledger, and its last charge
+VALUE_IS = ATTRIBUTE + "value_is"  # the meaning of a study's values
+LOSS = ATTRIBUTE + "loss"  # the name of the loss of a study's trials
+SIGMA = ATTRIBUTE + "sigma"  # the standard deviation of the noise in a trial's released value
 _BAR = 30  # cells of the budget's bar
 TITLE = "## Private"  # first line of every note that is written here
 _TITLE = f"{TITLE} search"

@@ -2,7 +2,7 @@
 
 Example::
 
-    results = tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()  # of public rows, any searcher
+    results = tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()  # public rows, any searcher
 
 
     def train(config, X, y):

@@ -95,8 +95,8 @@ class SpaceSearch(RunSearch):
         self._default = default
         if (space := self._known_space()) is not None:
             self._request.plan(space)  # early check of settings against the space
-        self._named_loss = False  # of any trainable
-        self._loss = AskedLoss(UNNAMED, math.inf)  # of the last trainable
+        self._named_loss = False  # whether any trainable names its loss
+        self._loss = AskedLoss(UNNAMED, math.inf)  # the last trainable's loss
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 

@@ -13,7 +13,7 @@ MODE = "mode"  # a public fact of a run in the ledger
 
 @dataclass(frozen=True)
 class VaultRun:
-    """What a vault runs."""
+    """The run of a vault."""
 
     request: SearchRequest  # its privatizer holds no losses here
     scope: str  # the run's name in the ledger

@@ -54,7 +54,7 @@ def refuse_no_search(estimator: Any) -> None:
             "Nothing was charged."
         )
     if (cv := kept_folds(estimator.cv)) is not estimator.cv:
-        estimator.set_params(cv=cv)  # of a generator, which can be read once
+        estimator.set_params(cv=cv)  # a generator can be read only once
 
 
 def _settings(estimator: Any) -> set[str]:
@@ -85,7 +85,7 @@ def _seeded_folds(cv: Any, seed: int) -> Any:
 
 def run(search: Any, training: TrainingRows, seed: int) -> Any:
     """Return the user's search, seeded and fitted on the public rows; return a fitted one unchanged."""
-    if hasattr(search, "cv_results_") or "study_" in vars(search):  # of an OptunaSearchCV
+    if hasattr(search, "cv_results_") or "study_" in vars(search):  # an OptunaSearchCV
         return search
     groups = {} if training.groups is None else {"groups": training.groups}
     return seeded(search, seed).fit(training.X, training.y, **groups, **training.options)

@@ -91,6 +91,8 @@ def test_broken_rules_are_found_and_code_and_tables_are_not_sentences(tmp_path: 
             for code in (f"def _f():\n    {text!r}\n", f"x = 1  # {text}\n", lines):
                 module.write_text(code)
                 assert rule in {fault.rule for fault in prose.faults(module)}, code
+    module.write_text('def f():\n    """What it returns."""\n\n\nx = 1  # of a person\n')
+    assert [fault.rule for fault in prose.faults(module)] == ["fragment 'What'", "fragment 'of'"]
     module.write_text("# If |x| <= r, " + "x^2 <= r^2 and so " * 10 + "on.\n")  # a sentence of formulas may be long
     assert list(prose.faults(module)) == []
     written.write_text(f"{BLOCK}\n| " + "five short words in cells | " * 4)

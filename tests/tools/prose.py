@@ -25,6 +25,7 @@ BANNED = re.compile(
     r"|\b[Ww]hoever\b|^That (?:of|nothing|numbers|they|a)\b|, as (?:with|in|of|for|those)\b"
     r"|\b[Hh]and(?:s|ed)? (?:in|over)\b|\bmade of\b|\b(?:will|did) tell\b|\btaken for\b"
 )
+FRAGMENT = re.compile(r"\s*(?:of|Of|That|What|Where|How|Whether|Whom?)\b")  # begins no docstring or comment
 FORMULA = re.compile(r"[=<>^+*/|~\[\]{}]|^\W*(?:\w\W*|\d\S*)$|\w\(\w")
 DIRECTIVE = re.compile(r"# (?:noqa|type:|fmt:|pragma|ruff:|mypy:|-{4})")
 CODE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
@@ -81,6 +82,10 @@ def faults(path: Path) -> Iterator[Fault]:
             figures = proof and line.startswith("|")  # printed by a benchmark, and compared with it
             if len(line) > WIDEST and not figures and not re.fullmatch(r"\s*\S+", line):
                 yield Fault(name, number, f"{len(line)} characters", line[:60])
+    else:
+        for line, piece in [*_docstrings(ast.parse(text)), *_comments(text)]:
+            if start := FRAGMENT.match(piece):
+                yield Fault(name, line, f"fragment {start[0].strip()!r}", piece.strip()[:60])
     found = markdown_sentences(text) if path.suffix == ".md" else python_sentences(text)
     for each in found:
         if each.words > LONGEST and not (proof or (path.suffix == ".py" and each.is_formula)):
@@ -134,14 +139,18 @@ def python_sentences(text: str) -> list[Sentence]:
     return found
 
 
-def _pieces(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        docstring = ast.get_docstring(node)
-        if docstring:
-            prose = re.split(r"\n\s*(?:Example|Glossary|Notation)s?:", docstring)[0]
-            yield node.body[0].lineno, re.sub(r"\n\n +.*?(?=\n\n|\Z)", "", prose, flags=re.DOTALL) or prose
+        if docstring := ast.get_docstring(node):
+            yield node.body[0].lineno, docstring
+
+
+def _pieces(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for line, docstring in _docstrings(tree):
+        prose = re.split(r"\n\s*(?:Example|Glossary|Notation)s?:", docstring)[0]
+        yield line, re.sub(r"\n\n +.*?(?=\n\n|\Z)", "", prose, flags=re.DOTALL) or prose
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and _says(call):
             for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:

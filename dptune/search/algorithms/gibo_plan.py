@@ -45,7 +45,7 @@ def default_lengthscale(cells: Sequence[float], noise_variance: float) -> float 
     cells' widths, 0 for a continuum; the noise variance decides how far a design reaches.
     """
     d = len(cells)
-    reach = step_length(RBF(1.0), noise_variance, d) / math.sqrt(d)  # of a coordinate, root mean square
+    reach = step_length(RBF(1.0), noise_variance, d) / math.sqrt(d)  # per coordinate, root mean square
     scales = tuple(max(LENGTHSCALE, 0.5 * float(cell) / reach) for cell in cells)
     return scales if max(scales) > LENGTHSCALE else LENGTHSCALE
 

@@ -25,7 +25,7 @@ from dptune.space import Space, Value
 
 @dataclass(frozen=True)
 class PublicFacts(Checked):
-    """What a planner knows of a run before it begins.
+    """The facts that a planner has before a run begins.
 
     Attributes:
         n: number of people.
@@ -46,7 +46,7 @@ class PublicFacts(Checked):
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How a run spends its budget: decided before it begins, public, written to the ledger once.
+    """The public plan of a run's budget, decided before it begins and written to the ledger once.
 
     The budget is split in shares of mu^2. ``monitor_share`` pays for a value of each trial, and
     ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose prices are in ``settings``.

@@ -121,7 +121,7 @@ class Rounds:
 
     @property
     def finished(self) -> bool:
-        """Whether all questions are asked."""
+        """Return whether all queries are made."""
         return self.t >= self.rounds
 
     @property
