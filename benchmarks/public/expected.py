@@ -84,6 +84,18 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, str]:
     return {form: markdown(head, rows_of(results, form)) for form in (ONE, ANSWER)}
 
 
+def readme(results: list[dict[str, Any]]) -> str:
+    """Return README's table: by how much the loss lies above that of the exact choice, in the mean."""
+    named = {"cv": "cross-validation alone, epsilon 0", "average 30": "average of the 30 best, epsilon 0"}
+    named |= {OURS: "**dptune**", WITH: f"**dptune**, {WITH}"}
+    places = [f"{n:,}, {budget.replace('epsilon', 'ε')}" for n, budget in PLACES]
+    head = ["way to choose", *places, *(f"moved: {place}" for place in places)]
+    of_form = [dict(zip(NAMES, rows_of(results, form), strict=True)) for form in (ONE, ANSWER)]
+    cells = {way: [cell for rows in of_form for cell in rows[way][1:]] for way in named}
+    rows = [[name, *(f"{float(cell.split(',')[0]) - 1:.1%}" for cell in cells[way])] for way, name in named.items()]
+    return markdown(head, rows)
+
+
 def family(rho: float, n: int, seed: int, m: int = 120, rows: int = 300) -> Table:
     """Candidates' means on the two populations have the correlation rho; losses of a row are correlated."""
     rng = np.random.default_rng([seed, int(10 * rho) + 20])
@@ -143,7 +155,7 @@ def main() -> None:
             results.append({**one, "ways": ways(table, n, budget)} if table else one)
             with path.open("a") as file:
                 file.write(json.dumps(results[-1]) + "\n")
-    print(json.dumps(machine()), *tables_of(results).values(), families(), sep="\n\n")
+    print(json.dumps(machine()), *tables_of(results).values(), readme(results), families(), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The tables of docs/frontier.md, README's table, from the stored results."""
+"""The tables of docs/frontier.md from the stored results."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def whole(results: list[dict[str, Any]], out: Path) -> str:
     found = Results(results, *stored)
     picture.draw(found, out / "figures")
     parts = ["### One population", same(found), "### Another population", shifted(found), "### Verdicts"]
-    return "\n\n".join([*parts, verdicts(found), "### README", sentences(found)])
+    return "\n\n".join([*parts, verdicts(found)])
 
 
 def same(found: Results, people: Iterable[int] = PEOPLE) -> str:
@@ -106,30 +106,3 @@ def verdicts(found: Results) -> str:
 def _holds(told: list[dict[str, Any]], what: str) -> float:
     inside = [abs(one["improvement"] - one[what]) <= one["half"] for one in told]
     return float(np.mean(inside)) if inside else math.nan
-
-
-def sentences(found: Results) -> str:
-    """README's table."""
-    said: list[Callable[[], str]] = [
-        lambda: _sentence(found, 300, "epsilon = 1"),
-        lambda: _sentence(found, 300, "epsilon = 4"),
-        lambda: _sentence(found, 1000, "epsilon = 1"),
-        lambda: _sentence(found, 1000, "epsilon = 4"),
-        lambda: _moved(found, 300, "epsilon = 1"),
-    ]
-    return "\n".join(["| private people, budget | gap closed |", "|---|---|", *(one() for one in said)])
-
-
-def _sentence(found: Results, n: int, budget: str) -> str:
-    return f"| {n:,}, {budget} | {_closed(found, (ONE, n, budget), OURS):.0%} |"
-
-
-def _moved(found: Results, n: int, budget: str) -> str:
-    ours, random = (_closed(found, (AGE, n, budget), way) for way in (OURS, RANDOM))
-    return f"| {n:,}, {budget}, another population* | {ours:.0%}; a private choice among random models: {random:.0%} |"
-
-
-def _closed(found: Results, key: tuple[str, int, str], way: str) -> float:
-    """Return how much of the loss of cross-validation alone, over the best search without privacy, a way saves."""
-    ours, alone = (found.ratio(key, each, found.limits(key))[0] - 1 for each in (way, CV))
-    return 1 - ours / alone

@@ -31,11 +31,11 @@ def missing(page: str, *texts: str) -> list[str]:
 def test_the_page_of_the_frontier_and_the_readme() -> None:
     names = ("public.jsonl", "frontier.jsonl", searches.KEPT)
     found = report.Results(*(read(DOCS / "results" / name) for name in names))
-    sentences = report.sentences(found)
     tables = report.same(found, PEOPLE[:1]), report.shifted(found, PEOPLE[:1]), report.verdicts(found)
-    assert missing("frontier.md", *tables, sentences) == []
-    assert missing("../README.md", sentences) == []
-    assert missing("frontier.md", *expected.tables_of(read(DOCS / "results" / expected.KEPT)).values()) == []
+    assert missing("frontier.md", *tables) == []
+    results = read(DOCS / "results" / expected.KEPT)
+    assert missing("frontier.md", *expected.tables_of(results).values()) == []
+    assert missing("../README.md", expected.readme(results)) == []
 
 
 @pytest.mark.parametrize(("name", "table"), [("tails", tails.comparison)])
