@@ -89,7 +89,7 @@ def readme(results: list[dict[str, Any]]) -> str:
     named = {"cv": "cross-validation alone, epsilon 0", "average 30": "average of the 30 best, epsilon 0"}
     named |= {OURS: "**dptune**", WITH: f"**dptune**, {WITH}"}
     places = [f"{n:,}, {budget.replace('epsilon', 'ε')}" for n, budget in PLACES]
-    head = ["way to choose", *places, *(f"moved: {place}" for place in places)]
+    head = ["way", *places, *(f"moved: {place}" for place in places)]
     of_form = [dict(zip(NAMES, rows_of(results, form), strict=True)) for form in (ONE, ANSWER)]
     cells = {way: [cell for rows in of_form for cell in rows[way][1:]] for way in named}
     rows = [[name, *(f"{float(cell.split(',')[0]) - 1:.1%}" for cell in cells[way])] for way, name in named.items()]
