@@ -159,11 +159,11 @@ class PlanComplete(BudgetError):
 
 
 class TrialFailed(DptuneError):
-    """The function failed, and no trial of its run has succeeded yet; nothing was paid."""
+    """The function failed, and no trial of its run has succeeded yet; nothing was charged."""
 
 
 class AllTrialsFailed(TrialFailed):
-    """The first trials of a run have all failed; nothing was paid."""
+    """The first trials of a run have all failed; nothing was charged."""
 
 
 class KeyConflict(DptuneError):

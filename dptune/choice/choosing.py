@@ -74,7 +74,8 @@ def select(
         candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate
             that could not be evaluated. Or with ``loss`` and ``data`` m fitted estimators, trained on public data.
             With ``public_losses`` also a function of a candidate's place, which trains it: only finalists are trained.
-        ledger: pays: a ``PrivacyLedger``, its path or URL. Or a ``LossPrivatizer``, which has its own people and clip.
+        ledger: a ``PrivacyLedger`` to charge, its path or URL. Or a ``LossPrivatizer``, which has its own people and
+            clip.
         public_losses: (m, N) losses of N public rows by cross-validation, in the same loss. Public rows then rank the
             candidates and vote, and the estimate is one of the improvement over ``default_place``.
         mu: GDP price of choice and estimate together, whatever m is; default all that the ledger has not planned

@@ -54,7 +54,7 @@ class ChoiceOptions:
     Attributes:
         data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
         loss: the per-example loss, a name or a ``NamedLoss``.
-        ledger: pays: a ``PrivacyLedger``, its path or URL, or a ``LossPrivatizer`` where people have weights.
+        ledger: a ``PrivacyLedger`` to charge, its path or URL, or a ``LossPrivatizer`` where people have weights.
         public: (X, y), the public rows that train.
         default: your configuration of today: a candidate, and what the verdict compares with.
         groups: the person of each private row; default one person for each row.

@@ -21,7 +21,7 @@ from dptune.ledger.filter import Allowance, Divisions, GdpFilter, filter_of, is_
 from dptune.ledger.gdp import Budget, Spent
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
-_ENDED = "ended"  # the fact of a scope that will spend no more of its plan
+_ENDED = "ended"  # a scope's fact that it has stopped spending its plan
 
 _f = schema.facts.c
 

@@ -47,11 +47,11 @@ class Quota:
 
 @dataclass(frozen=True)
 class Charge:
-    """One paid release. ``value`` is what was recorded for it, or None if nothing was yet.
+    """One charged release. ``value`` is its recorded value, or None before that.
 
     Attributes:
         seq: position in the ledger, from 1.
-        scope: the study that paid.
+        scope: the charged study.
         key: the release's idempotency key within the scope.
         mu: what it cost, in GDP; None for a release without a price in GDP, such as one of a fixed plan. None, too, of
             a choice within the limit of choices, and of a release within that of pure ones. Their ``description`` has

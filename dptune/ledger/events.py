@@ -82,7 +82,7 @@ class PureRelease(Event):
     """A release that is epsilon-DP: bounded range 2 epsilon, which is its price in GDP.
 
     Attributes:
-        epsilon: of the release by itself.
+        epsilon: epsilon of the release alone.
     """
 
     epsilon: float
@@ -138,7 +138,7 @@ def is_laplace(description: Mapping[str, Any]) -> bool:
 
 
 def chooses(description: Mapping[str, Any]) -> bool:
-    """Return whether a charge, by its description, paid for a choice among candidates."""
+    """Return whether a charge, by its description, is for a choice among candidates."""
     return "eta" in description or {"epsilon", "dimension"} <= description.keys()
 
 

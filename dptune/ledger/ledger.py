@@ -76,12 +76,12 @@ class PrivacyLedger(BudgetLedger):
         note: Mapping[str, object] | None = None,
         quota: Quota | None = None,
     ) -> Charge:
-        """Pay for one release, durably, before any data is read; or find that it was paid already.
+        """Charge one release, durably, before any data is read, or find its existing charge.
 
         Args:
             scope: the study, the name space of ``key``.
-            key: idempotency key; the same key with the same ``digest`` is never paid twice.
-            event: what is paid for; ``event.mu`` is its price.
+            key: idempotency key; the same key with the same ``digest`` is never charged twice.
+            event: the charged event; ``event.mu`` is its price.
             digest: fingerprint of the public question.
             private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
             note: public JSON data to keep with the charge.

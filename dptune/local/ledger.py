@@ -76,7 +76,7 @@ class UserLedger:
             value: the private value, or a function that measures it, called only after the charge. A function
                 that raises, whatever it raises, counts as a value that is not a number; only KeyboardInterrupt passes,
                 as a new one.
-            key: of this reply among the user's; the same key is never paid twice.
+            key: key of this reply among the user's; the same key is never charged twice.
 
         Raises:
             CapReached: it does not fit; nothing was written or measured.
@@ -93,7 +93,7 @@ class UserLedger:
         return self._record(row, randomizer.randomize(attempt(value, failed=None) if callable(value) else value))
 
     def spent(self, user: str) -> float:
-        """Return the epsilon the user has paid."""
+        """Return the epsilon that the user has spent."""
         return self._account(user)[0].epsilon
 
     def remaining(self, user: str) -> float:
@@ -112,7 +112,7 @@ class UserLedger:
             return next(rows.accounts(connection, user), Account(user, 0, 0.0, True)), cap
 
     def accounts(self) -> list[Account]:
-        """Return what each user has paid, by name."""
+        """Return each user's spent epsilon, by name."""
         with self._transaction(write=False) as (connection, _):
             return list(rows.accounts(connection))
 

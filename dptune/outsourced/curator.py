@@ -115,7 +115,7 @@ class OutsourcedCurator:
     # ---- the table ---------------------------------------------------------------------------
 
     def event(self, mu: float) -> TableRelease:
-        """Return what an export of ``mu`` pays for, the noise included; reads no row."""
+        """Return the event of an export of ``mu``, including its noise, without reading a row."""
         norm = float(np.linalg.norm(self._W, 2))
         shape = (self.n, self._W.shape[1])
         sigma = noise_scale(sensitivity=self.change * norm, mu=positive("mu", mu), dimension=math.prod(shape))

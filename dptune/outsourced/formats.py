@@ -87,7 +87,7 @@ class Exchange:
         self._write("table.json", _json(asdict(facts)))
 
     def query(self, t: int, n: int) -> int:
-        """Wait for the row, of n, that the modeler asks for in round ``t``, from 1."""
+        """Wait for the modeler's query, one of n rows, in round ``t``, from 1."""
         asked = self._wait(lambda: self._read(_query(t)), f"query {t}", "modeler")
         row = whole(asked.get("row"))
         if row is None or not 0 <= row < n:

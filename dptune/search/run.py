@@ -126,7 +126,7 @@ class SearchRun:
             return self.space.decode(self.algorithm.ask(slot))
 
     def check(self, trial: str, parameters: Parameters | None = None) -> None:
-        """Refuse, before a model is trained, a trial whose next releases could not be paid.
+        """Refuse, before training, a trial whose next releases could not be charged.
 
         Raises:
             PlanComplete: the run has made all its releases.
@@ -174,7 +174,7 @@ class SearchRun:
         Raises:
             InputError: the losses have the wrong shape or dtype, or the trial has the name of the final estimate.
             BudgetExhausted: the value does not fit; nothing was read.
-            TrialFailed: no trial of the run has succeeded yet; nothing was paid.
+            TrialFailed: no trial of the run has succeeded yet; nothing was charged.
             AllTrialsFailed: so did as many trials as a round has, and at least four.
         """
         refuse_name(trial)
@@ -352,7 +352,7 @@ class SearchRun:
         return self.algorithm.shows.format(loss=loss, most=self.privatizer.interval.high)
 
     def charge_of(self, trial: str) -> Charge | None:
-        """Return the charge of the trial's own value: parameters, noise; None: no release of its own is in it."""
+        """Return the charge of the trial's own value, with parameters and noise, or None without one."""
         with self.lock:
             return self._replay.value_of(trial)
 
@@ -372,7 +372,7 @@ class SearchRun:
 
     @property
     def values(self) -> int:
-        """Return the number of trials whose own value is paid."""
+        """Return the number of trials whose own value is charged."""
         return self._replay.values
 
     @property
@@ -394,7 +394,7 @@ class SearchRun:
             }
 
     def missing(self) -> str:
-        """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
+        """Return the remaining releases and how to resume the run, in words; "" if it is complete."""
         with self.lock:
             self._replay.sync()
             return self._replay.missing(outside=self._outside, spent_by_others=self._spent_by_others)

@@ -89,8 +89,8 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
 
     Args:
         ledgers: at least two, all different.
-        disjoint: True if nobody is in two of them; see the statement's conditions. Otherwise the same person is taken
-            to be in all, and pays their composition.
+        disjoint: True if nobody is in two of them; see the statement's conditions. Otherwise each person may be in all
+            of them, and the composition applies.
         delta: at which epsilon is given.
 
     Raises:

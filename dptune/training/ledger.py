@@ -52,7 +52,7 @@ class _Begun(Described):
 class TrainingLedger(FixedPlanLedger[Planned]):
     """The durable ledger of one plan of trainings, to which the people of a training set have agreed.
 
-    A training that was begun counts, whether it ended or not: nobody knows what was seen of it.
+    A training that was begun counts, whether it ended or not: its results may have been seen.
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL.
@@ -75,7 +75,7 @@ class TrainingLedger(FixedPlanLedger[Planned]):
     stored, planned = staticmethod(to_json), staticmethod(from_json)
 
     def begin(self, *, secure: bool, private: bool = True, note: Mapping[str, object] | None = None) -> Charge:
-        """Count one training, durably, before it reads anybody.
+        """Charge one training, durably, before it reads any data.
 
         Args:
             secure: whether its noise and samples come from a cryptographically secure generator.

@@ -85,7 +85,7 @@ class DPFTSSampler(SpaceSampler):
         self._participant.restore([(self._space.encode(t.params), y) for t, y in usable], asked=asked)
 
     def join(self, study: optuna.Study) -> None:
-        """Send the message of the open round now, as after a restart; waits for nobody.
+        """Send the message of the open round now, for example after a restart, without waiting.
 
         Only needed where one thread drives several agents: let all of them join, then continue with their trials.
         """

@@ -84,7 +84,7 @@ class PrivateFunction:
         Raises:
             BudgetExhausted: before the function is called; nothing is lost.
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
-            LedgerError: before the function is called: another ledger paid for the study.
+            LedgerError: before the function is called: the study belongs to another ledger.
             KeyConflict: at the first suggestion that differs from the recorded one: the study was restarted without its
                 storage.
             InputError: the function did not return per-example losses or suggest the run's parameters, or ``data``
@@ -221,7 +221,7 @@ class PrivateObjective(PrivateFunction):
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        privatizer: holds the losses and pays.
+        privatizer: holds the losses and charges.
         n_trials: that the budget is divided among; default as many as n and mu allow for values that can be
             distinguished.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.

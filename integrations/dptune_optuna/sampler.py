@@ -46,7 +46,7 @@ class PrivateSampler(SpaceSampler):
     and the others are drawn at random: with categories or conditions use :func:`dptune_optuna.choose`.
 
     Args:
-        privatizer: holds the losses and pays.
+        privatizer: holds the losses and charges.
         space: name -> Optuna distribution of the parameters to search, all of them in every trial, or a
             ``dptune.Space``. It is fixed when the study begins, in the ledger, and parameters outside it are drawn at
             random. Default: the numbers of the study's first finished trial.
@@ -135,7 +135,7 @@ class PrivateSampler(SpaceSampler):
         """End a study whose trial was not run by a decorated objective; with ``unprotected="allow"`` warn.
 
         Raises:
-            PrivacyError: no release paid for the trial's value, or a function failed outside the shield.
+            PrivacyError: the trial's value is not a release, or a function failed outside the shield.
         """
         here = study.study_name, trial.number
         shielded = here in self._shielded

@@ -121,7 +121,7 @@ class SpaceSampler(BaseSampler):
         """Return the trial's point; ``search_space`` has a parameter to search."""
 
     def _is_fixed(self, study: optuna.Study) -> bool:
-        """Return whether this process knows the study's search space, and that it stays as it is."""
+        """Return whether this process knows the study's search space and that it is final."""
         return True
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:

@@ -70,7 +70,7 @@ def report(
 
     Args:
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
-        ledger: pays: a ``PrivacyLedger``, its path or URL. Or a ``LossPrivatizer``, whose clip plays no part.
+        ledger: a ``PrivacyLedger`` to charge, its path or URL. Or a ``LossPrivatizer``, whose clip plays no part.
         data: (X, y) or ``Rows`` of the private people, or a function that loads them.
         public: (X, y) of the rows that trained the model, or others that need no protection: 20 at least.
         groups: whose each private row is (rows,); default one person for each row.
