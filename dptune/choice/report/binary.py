@@ -4,12 +4,12 @@ Counts are c_y(b) for class y in {0, 1} and bin b, n_y = sum_b c_y(b). Sums of c
 is read from them. Two biases are subtracted from the area under the ROC curve:
 
 - *Spread within a bin.* Of two people in one bin the positive one tends to have the larger score. A bin's people have
-the scores of its public rows, points of rank r. The share of positives there is proportional to h(r) = 1 / (1 +
-exp(-alpha - beta logit r)), fitted to the released table and the public rows'.
-  The fit misses the true order in a bin by 0.03 to 0.04 (one standard deviation), for 4 to 12 bins of six
-  tables: ``python -m benchmarks.final_reports --within``.
+  the scores of its public rows, points of rank r. The share of positives there is proportional to
+  h(r) = 1 / (1 + exp(-alpha - beta logit r)), fitted to the released table and the public rows'. The fit misses the
+  true order in a bin by 0.03 to 0.04 (one standard deviation), for 4 to 12 bins of six tables:
+  ``python -m benchmarks.final_reports --within``.
 - *Known sum.* Moving the counts onto their known sum correlates the noise of the two classes. The sum of these
-covariances over all pairs is subtracted from the numerator, and from n_0 n_1.
+  covariances over all pairs is subtracted from the numerator, and from n_0 n_1.
 """
 
 from __future__ import annotations
