@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from dptune._checks import kind
 from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
@@ -135,6 +136,8 @@ def refuse_name(trial: str) -> None:
 
 def point_name(scope: str, trial: str, parameters: Mapping[str, Value]) -> str:
     """Return a name for the trial's losses that no other run and no other parameters share."""
+    if not isinstance(parameters, Mapping):  # a frame of private rows would be stored with the charge
+        raise InputError(f"parameters must be a dict of names and values; got {kind(parameters)}. Nothing was charged.")
     where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
     return json.dumps([scope, trial, where])
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dptune import InputError
@@ -24,6 +25,8 @@ def test_a_run_stops_unpaid_if_all_first_trials_fail(ledger, kind):
     first = max(run.algorithm.batch, 4)
     refused(TrialFailed, "Nothing was charged", *(partial(finish, run, i) for i in range(first - 1)))
     refused(AllTrialsFailed, "try_out", lambda: finish(run, first))
+    rows = pd.DataFrame({"a": [771.25]})
+    refused(InputError, "parameters must be a dict", lambda: run.finish("0", rows, np.zeros(kind.n)))
     assert run.ledger.spent() == 0.0
     assert run.privatizer.points() == ()
     assert run.progress()["trials_failed"] == first
