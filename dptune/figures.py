@@ -105,8 +105,9 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
     scopes = sorted({charge.scope for charge in ledger.charges()})
     if not scopes:
         raise InputError("the ledger has no releases, so there is nothing to draw.")
-    if scope is None and len(scopes) == 1:
-        return scopes[0]
+    runs = [each for each in scopes if ledger.find(each, "report") is None]  # a report has a figure of its own
+    if scope is None and len(runs) == 1:
+        return runs[0]
     if scope not in scopes or scope is None:
         raise InputError(f"name the study to draw (scope=, or --study), one of {scopes}; got {scope!r}.")
     return scope

@@ -86,14 +86,13 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, str]:
 
 def readme(results: list[dict[str, Any]]) -> str:
     """Return README's table: by how much the loss lies above that of the exact choice, in the mean."""
-    named = {"cv": "cross-validation alone, epsilon 0", "average 30": "average of the 30 best, epsilon 0"}
-    named |= {OURS: "**dptune**", WITH: f"**dptune**, {WITH}"}
-    places = [f"{n:,}, {budget.replace('epsilon', 'ε')}" for n, budget in PLACES]
-    head = ["way", *places, *(f"moved: {place}" for place in places)]
-    of_form = [dict(zip(NAMES, rows_of(results, form), strict=True)) for form in (ONE, ANSWER)]
-    cells = {way: [cell for rows in of_form for cell in rows[way][1:]] for way in named}
-    rows = [[name, *(f"{float(cell.split(',')[0]) - 1:.1%}" for cell in cells[way])] for way, name in named.items()]
-    return markdown(head, rows)
+    named = {"cv": "cross-validation, epsilon 0", "average 30": "average of the 30 best, epsilon 0", OURS: "**dptune**"}
+    rows = []
+    for form, moved in ((ONE, ""), (ANSWER, "moved: ")):
+        cells = dict(zip(NAMES, rows_of(results, form), strict=True))
+        for way, name in named.items():
+            rows.append([moved + name, *(f"{float(cell.split(',')[0]) - 1:.1%}" for cell in cells[way][1:])])
+    return markdown(["way", *(f"{n:,}, {budget.replace('epsilon', 'ε')}" for n, budget in PLACES)], rows)
 
 
 def family(rho: float, n: int, seed: int, m: int = 120, rows: int = 300) -> Table:

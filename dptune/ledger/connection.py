@@ -1,8 +1,9 @@
 """A ledger's only connection to its database, opened when needed and used by one thread at a time.
 
-It is closed before a fork, so that parent and child each open their own, and when the ledger is freed. A transaction
-that forks, in a signal handler, is rolled back and restarts in the parent; the child gets an error. A connection that
-was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
+It is closed before a fork, so that parent and child each open their own, and when the ledger is freed. A signal handler
+may fork in the middle of a transaction. The child then gets an error. In the parent a server's transaction continues,
+and that of a file is rolled back and restarts. A connection that was lost, or a file that was replaced, is noticed at
+the beginning of the next transaction.
 """
 
 from __future__ import annotations
@@ -170,12 +171,14 @@ class Database:
         _close(self._held)
 
     def cut(self) -> None:
-        """Close the connection in the middle of a transaction; force a server's, as its driver may hold a lock."""
+        """Close a file's connection in the middle of a transaction.
+
+        A server's stays open, as its driver may be at work on it: the child loses the socket (:func:`_in_child`).
+        """
+        if self._path is None and self._held:
+            return
         self._cut = True
         for connection in self._held:
-            if self._path is None:
-                connection.invalidate()
-                continue
             for each in gc.get_referrers(connection.connection.dbapi_connection):
                 if isinstance(each, sqlite3.Cursor):  # SQLite keeps its lock while a cursor is open
                     each.close()
@@ -287,10 +290,18 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    """Mark ledgers unusable in a child that was forked in the middle of their transaction: its frames hold cursors."""
+    """Mark ledgers unusable in a child that was forked in the middle of their transaction: its frames hold cursors.
+
+    What these frames still send to a server goes nowhere, and they read the end of the stream.
+    """
     while _waiting:
         database = _waiting.pop()
         database._orphaned |= database._inside
+        for connection in database._held if database._inside else ():
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            driver: Any = connection.connection.dbapi_connection
+            os.dup2(nowhere, driver.fileno())
+            os.close(nowhere)
 
 
 if hasattr(os, "register_at_fork"):

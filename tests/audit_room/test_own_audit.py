@@ -129,7 +129,7 @@ def test_the_command_ends_with_an_error_if_something_is_broken_or_missing(tmp_pa
     assert done.exit_code == 1
     assert "[BROKEN] isolation" in done.output
     empty.write_text("audit = 1")
-    for path, words in ((empty, "must set audit"), (tmp_path / "none.py", "there is no file")):
+    for path, words in ((empty, "must set audit"), (tmp_path / "none.py", "does not exist")):
         result = CliRunner().invoke(app, ["audit", str(path)])
         assert isinstance(result.exception, InputError)
         assert words in str(result.exception)

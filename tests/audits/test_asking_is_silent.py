@@ -21,6 +21,7 @@ import joblib
 import numpy as np
 import optuna
 import pytest
+from joblib.externals.loky import reusable_executor
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV
@@ -237,7 +238,8 @@ def test_processes_that_a_model_starts_are_not_heard(way: str | None, capfd: Any
     """Joblib keeps its processes, and those of a public training have descriptors from before."""
     here, before = in_workers(way), set[int]()
     if way == "loky":
-        before = set(joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4)))
+        joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))
+        before = set(reusable_executor._executor._processes)  # a busy machine may give all calls to one of them
     capfd.readouterr()
     estimator_losses("zero_one", Loud(1.0, in_child if way == "a child" else here).fit(X, Y), X_VAL, Y_VAL)
     assert "LOUD" not in "".join(capfd.readouterr())
