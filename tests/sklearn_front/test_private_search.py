@@ -11,7 +11,6 @@ import optuna
 import pytest
 import sklearn
 from optuna.distributions import FloatDistribution
-from optuna_integration import OptunaSearchCV
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
@@ -37,10 +36,16 @@ from dptune_sklearn import PrivateSearch
 from dptune_sklearn.public_search import proposals_of
 from sklearn_tools import GRID, PRIVATE, PUBLIC, SPACE, VAL, WEAK, Never, grid, ledger_in, rows, search_in
 
+
+def optuna_search():
+    integration = pytest.importorskip("optuna_integration")  # absent where the oldest versions are tested
+    return integration.OptunaSearchCV(WEAK, {"C": FloatDistribution(1e-3, 1e3, log=True)}, cv=3, n_trials=4)
+
+
 SEARCHES = {
     "random": lambda: RandomizedSearchCV(WEAK, SPACE, n_iter=4, cv=3),
     "halving": lambda: HalvingRandomSearchCV(WEAK, SPACE, cv=3, n_candidates=6, min_resources=20),
-    "optuna": lambda: OptunaSearchCV(WEAK, {"C": FloatDistribution(1e-3, 1e3, log=True)}, cv=3, n_trials=4),
+    "optuna": optuna_search,
 }
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 pytestmark = pytest.mark.filterwarnings("ignore:OptunaSearchCV is experimental", "ignore:`optuna.terminator`")
