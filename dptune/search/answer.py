@@ -188,7 +188,8 @@ def features(trials: Sequence[Mapping[str, Any]]) -> Matrix:
     columns = []
     for name in sorted({name for trial in trials for name in trial}):
         values = [trial.get(name) for trial in trials]
-        numbers = all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
+        known = [value for value in values if value is not None]
+        numbers = bool(known) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in known)
         columns += _numbers(values) if numbers else _choices(values)
     return np.array(columns, dtype=np.float64).T.reshape(len(trials), -1)
 

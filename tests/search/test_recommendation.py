@@ -155,7 +155,7 @@ def test_a_model_of_all_values_beats_the_smallest_noisy_value():
 
 def test_categories_conditions_and_constants_become_coordinates():
     trials = [{"model": "svc", "C": 1e-2}, {"model": "tree", "depth": 3}, {"model": "svc", "C": 1e2}]
-    X = features([{**trial, "fixed": 1, "on": True} for trial in trials])  # C, svc, tree
+    X = features([{**trial, "fixed": 1, "on": True, "none": None} for trial in trials])  # C, svc, tree
     assert pytest.approx(np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 1.0], [1.0, 1.0, 0.0]])) == X
     assert best_of_values([]) is None
     assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, None)  # few are taken as they are
