@@ -126,4 +126,4 @@ def test_a_bad_range_is_refused() -> None:
 
 def test_what_is_no_number_is_refused_with_the_way_to_tune_it() -> None:
     with pytest.raises(InputError, match=r"'kind' must be a Float or an Int; got list\..*`choose`.*dptune\.select"):
-        Space({"x": Float(0, 1), "kind": ["a", "b"]})  # type: ignore[dict-item]
+        Space({"x": Float(0, 1), "kind": ["a", "b"]})

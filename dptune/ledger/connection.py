@@ -294,14 +294,16 @@ def _in_child() -> None:
 
     What these frames still send to a server goes nowhere, and they read the end of the stream.
     """
+    held: list[sa.Connection] = []
     while _waiting:
         database = _waiting.pop()
         database._orphaned |= database._inside
-        for connection in database._held if database._inside else ():
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            driver: Any = connection.connection.dbapi_connection
-            os.dup2(nowhere, driver.fileno())
-            os.close(nowhere)
+        held += database._held if database._inside else ()
+    for connection in held:  # when all are marked: a driver may raise
+        driver: Any = connection.connection.dbapi_connection
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, driver.fileno())
+        os.close(nowhere)
 
 
 if hasattr(os, "register_at_fork"):

@@ -10,6 +10,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -67,7 +68,7 @@ def test_no_error_log_warning_or_stream_quotes_what_was_given(
             (a, what, value) for a in case.given for what, value in odd_values(case, a, containers(N)).items()
         ):
             lines.clear()
-            words = [heard(lambda: case.call(**{**case.given, argument: value})), *lines, *capfd.readouterr()]  # noqa: B023
+            words = [heard(partial(case.call, **{**case.given, argument: value})), *lines, *capfd.readouterr()]
             text = "\n".join(without_clocks(words, Path("/nowhere")))
             if found := SEEN.search(text):
                 leaks.append(f"{argument}= {what}: {text[max(0, found.start() - 200) : found.end() + 50]!a}")

@@ -32,7 +32,7 @@ class Loud:
 
 
 class LoudNumber(float):
-    __repr__ = __str__ = lambda self: TEXT  # type: ignore[assignment]
+    __repr__ = __str__ = lambda self: TEXT
 
 
 class LoudText(str):
@@ -47,7 +47,7 @@ class Refuses:
         raise ValueError(f"could not read {TEXT}: {NUMBER}")
 
     __len__ = __getitem__ = __iter__ = __array__ = __float__ = __bool__ = __index__ = __eq__ = _raise
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
     shape = dtype = columns = column_names = property(_raise)
 
 
