@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
-import textwrap
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +33,8 @@ from dptune.cli.shared import (
     show_contents,
 )
 from dptune.errors import InputError
-from dptune.ledger import Risk, approximate
+from dptune.ledger import approximate
+from dptune.ledger import certificate as certificates
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.ledger.registry import About, record, to_yaml
@@ -194,26 +195,51 @@ def _of_a_choice(n: int, width: float, budget: Budget, factor: float) -> dict[st
 def certificate(
     ledger: Ledger,
     delta: Delta = None,
+    format: Listing = Listing.text,
+    values: Annotated[bool, typer.Option("--values", help="print the released values, too")] = False,
+    verify: Annotated[
+        Path | None, typer.Option(help="compare this certificate, written with --format json, with the ledger")
+    ] = None,
     registry: Annotated[
         Path | None, typer.Option(help="print a record for the registry of deployments, with what this TOML file says")
     ] = None,
 ) -> None:
-    """Print the statement and its risk in words, or a record for the public registry.
+    """Print one page to sign, with an annex for the accountant; or verify one; or print a record for the registry.
 
     Example: dptune certificate ledger.db --delta 1e-5
     """
     opened = open_any(ledger)
-    if registry is not None and isinstance(opened, UserLedger):
+    if verify is not None:
+        _verify(opened, verify)
+        return
+    if isinstance(opened, UserLedger) and (values or registry is not None):
         raise InputError(
-            "a registry record needs a curator's ledger; this ledger belongs to users' own devices. `dptune "
-            "certificate` without --registry prints its guarantee and its risk in words."
+            f"this ledger belongs to users' own devices: it has no {'values to show' if values else 'registry record'}."
+            f" Leave out {'--values' if values else '--registry'}: the page states its guarantee and its risk in words."
         )
     stated = _statement(opened, delta)
     if registry is not None:
         typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
         return
-    risk = textwrap.fill(str(Risk.of_statement(stated)), 98, initial_indent="  ", subsequent_indent="  ")
-    typer.echo(f"{stated.to_text()}\n\nRisk\n{risk}")
+    data = certificates.certificate(opened, stated, values=values)
+    typer.echo(json.dumps(data, indent=2) if format is Listing.json else certificates.page(data))
+
+
+def _verify(opened: AnyLedger, path: Path) -> None:
+    """Print whether a paper matches the ledger; exit with 1 if not."""
+    paper = certificates.read_paper(path)
+    differences, later = certificates.compare(paper, opened, _statement(opened, paper["delta"]))
+    rows = paper["ledger"]["seq"]
+    if differences:
+        typer.echo("\n  ".join([f"{path} does NOT match the ledger {opened.identity}:", *differences]))
+        raise typer.Exit(1)
+    if not later:
+        typer.echo(f"{path} matches the ledger {opened.identity}: each line, and all of its {rows} rows.")
+        return
+    typer.echo(f"{path} matches the first {rows} rows of the ledger {opened.identity}. It was charged since then:")
+    for question, count in Counter(f"{each.study}: {each.question}".removeprefix(": ") for each in later).items():
+        typer.echo(f"  {question} ({count})")
+    typer.echo("The certificate covers these only in its budget. Print and sign a new one.")
 
 
 # ---- ledgers -----

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Self
 import sqlalchemy as sa
 
 from dptune._checks import boolean, json_data, shown, text
+from dptune._statement import Asked
 from dptune._store import Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 from dptune.ledger import entries, schema
@@ -151,10 +152,7 @@ class DurableLedger:
     # ---- high-water mark ---------------------------------------------------------------------
 
     def mark(self) -> dict[str, object]:
-        """Return the last row that this object has seen, as JSON data to store elsewhere, such as with the study.
-
-        It reads nothing: it dates from the object's last charge, look or opening.
-        """
+        """Return the last row seen at the last charge, look or opening, as JSON data to store elsewhere."""
         return self._seen.mark.to_json(self.identity)
 
     @repeated
@@ -275,15 +273,17 @@ class DurableLedger:
             first, last = connection.execute(query).one()
         return None if first is None else (first, last)
 
+    @repeated
+    def asked(self, rows: int) -> list[Asked]:
+        """Return the questions of the first charges, for a certificate."""
+        with self._transaction(write=False) as (connection, _):
+            return entries.asked(connection, rows)
+
     # ---- facts fixed once --------------------------------------------------------------------
 
     @repeated
     def fix(self, scope: str, name: str, value: object) -> object:
-        """Store a public fact once; return the stored one, which may be an earlier writer's.
-
-        Args:
-            value: JSON data: None, bool, int, finite float, str, list, dict with str keys.
-        """
+        """Store a public fact, JSON data, once; return the stored one, which may be an earlier writer's."""
         scope, name, wanted = text("scope", scope), text("name", name), json_data("a fact's value", value)
         with self._transaction(write=True) as (connection, _):
             return entries.fixed(connection, scope, name, lambda: wanted)

@@ -12,8 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune._checks import text
+from dptune._statement import Asked
 from dptune._store import Mark, damaged
 from dptune.ledger import schema
+from dptune.ledger.events import chooses
 from dptune.ledger.gdp import Spent
 
 Row = Mapping[Any, Any]  # a charge's row, by the names of its columns
@@ -161,6 +163,20 @@ def find(connection: sa.Connection, scope: str, key: str) -> Row | None:
 def read(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Charge]:
     """Return charges in their order."""
     return [charge_of(row) for row in connection.execute(_CHARGES.where(where).order_by(_c.seq)).mappings()]
+
+
+def asked(connection: sa.Connection, rows: int) -> list[Asked]:
+    """Return the questions of the first charges."""
+    query = _CHARGES.add_columns(_c.mechanism, _c.charged_at).where(_c.seq <= rows).order_by(_c.seq)
+    return [
+        Asked(row["scope"], row["key"], _question(row), row["charged_at"][:10], row["value"])
+        for row in connection.execute(query).mappings()
+    ]
+
+
+def _question(row: Row) -> str:
+    words = str(row["description"].get("statistic", row["mechanism"]))
+    return f"a choice by the {words}" if chooses(row["description"]) else words
 
 
 def news(connection: sa.Connection, scope: str, after: int) -> list[Charge]:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sklearn.datasets import load_breast_cancer
@@ -73,6 +74,10 @@ def run(
 
 
 def dptune_prints(command: str) -> str:
+    command, _, file = command.partition(" > ")
     program, *arguments = shlex.split(command)
     assert program == "dptune", f"a console of the pages runs dptune only, not {program}"
-    return invoke(*arguments)
+    printed = invoke(*arguments)
+    if file:
+        Path(file).write_text(printed)
+    return printed

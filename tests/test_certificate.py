@@ -1,0 +1,215 @@
+"""A certificate fits on a page, states what its ledger holds, and is compared with it later."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import dptune
+from cli_tools import invoke
+from dptune.cli import app, main
+from dptune.ledger import PlanLedger, Risk, SubsampledGaussianPlan
+from dptune.local import LocalRandomizer, UserLedger
+from dptune.privacy.noise import SeededNoise
+from dptune.training import TrainingLedger, TrainingPlan
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+LEDGER = "ledger.db"
+
+
+def release(*trials: int, study: str = "svm", ledger: str = LEDGER, **options: Any) -> dptune.PrivacyLedger:
+    held = dptune.PrivacyLedger(ledger, dptune.Budget.approximate_dp(3.0, 1e-6), dataset="wards", unit="one patient")
+    privatizer = dptune.LossPrivatizer(held, n=50, clip=(0.0, 1.0), **options)
+    for trial in trials:
+        privatizer.observe(f"{study}{trial}", np.full(50, 0.25))
+        privatizer.release(privatizer.mean_query(f"{study}{trial}", mu=0.1), scope=study, key=f"value/{trial}")
+    return held
+
+
+def users() -> UserLedger:
+    ledger = UserLedger(LEDGER, cap=2.0)
+    for user in ("ann", "bob"):
+        ledger.reply(LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user=user, key="1")
+    return ledger
+
+
+def trained() -> TrainingLedger:
+    ledger = TrainingLedger(LEDGER, TrainingPlan(2.0, 0.1, 20), n=900, unit="one ward")
+    ledger.begin(secure=True)
+    return ledger
+
+
+def federation() -> PlanLedger:
+    return PlanLedger(LEDGER, SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29, unit="one hospital")
+
+
+KINDS: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "budget": (lambda: release(0, 1), "one patient in 'wards', n = 50", "svm: mean clipped loss of one evaluated"),
+    "users": (users, "one user and all their replies", "interval [-1, 3], epsilon = 0.75 a reply (2 releases)"),
+    "trainings": (trained, "one ward in 'training data', n = 900", "trainings: DP-SGD: "),
+    "rounds": (federation, 'one hospital in "agents\' observations", n = 29', "nothing so far"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_of_each_kind_of_ledger_says_what_a_signer_asks(kind: str) -> None:
+    make, protects, question = KINDS[kind]
+    ledger = make()
+    stated = ledger.statement() if kind == "users" else ledger.statement(delta=1e-6)
+    printed = invoke("certificate", LEDGER, "--delta", "1e-6")
+    paper, annex = printed.split("Annex for the accountant")
+    assert len(paper.splitlines()) <= 60
+    assert max(map(len, printed.splitlines())) <= 98
+    words = " ".join(paper.split())
+    mark = ledger.mark()
+    said = (f"Ledger {mark['ledger']}", f"Last row {mark['seq']}", str(mark["hash"]), protects, question, "Signed")
+    for each in (*said, stated.adjacency, stated.trust_model, str(Risk.of_statement(stated)), *stated.not_covered):
+        assert " ".join(each.split()) in words
+    assert re.match(r"Privacy certificate of \d{4}-\d\d-\d\d\n", paper)
+    accountants = ("Accountant", "Mechanisms", "Guarantee", "Noise")
+    assert all(each in annex and each not in paper for each in accountants)
+    assert {unit for unit in ("person", "patient", "user", "ward", "hospital", "agent")
+            if f"in the records of one {unit}" in words} == {stated.unit.split()[1]}  # fmt: skip
+    assert "ann" not in words.split()
+
+
+def test_the_values_are_on_the_page_on_request_only() -> None:
+    value = release(0).charges()[0].value
+    assert value is not None
+    assert f"value/0 = {value[0]:.6g}" in " ".join(invoke("certificate", LEDGER, "--values").split())
+    assert "value/0" not in invoke("certificate", LEDGER)
+    assert str(value[0]) not in write()
+    assert str(value[0]) in write("--values")
+
+
+def test_budget_and_spent_are_those_of_the_ledger_at_its_delta() -> None:
+    ledger = release(0, 1)
+    for delta in (1e-6, 1e-4):
+        paper, stated = json.loads(write("--delta", str(delta))), ledger.statement(delta=delta)
+        budget, spent = (float(re.findall(r"epsilon = ([\d.]+)", paper[name])[0]) for name in ("budget", "spent"))
+        assert -1e-9 < budget - stated.epsilon < 1e-3
+        assert -1e-9 < spent - stated.spent_epsilon < 1e-3
+        assert "in 2 releases" in paper["spent"]
+    release(2, noise=SeededNoise(0))
+    paper = json.loads(write())
+    assert paper["budget"] == paper["spent"] == "NONE (epsilon = infinity)"
+    assert "!! NOT PRIVATE" in invoke("certificate", LEDGER)
+
+
+def test_a_page_with_many_questions_stays_a_page() -> None:
+    for study in range(20):
+        release(0, study=f"study {study}")
+    assert "8 more questions" in invoke("certificate", LEDGER)
+    assert len(json.loads(write())["released"]) == 20
+
+
+# ---- a paper and its ledger ------------------------------------------------------------------------------
+
+
+def write(*options: str) -> str:
+    printed = invoke("certificate", LEDGER, "--format", "json", *options)
+    Path("paper.json").write_text(printed)
+    return printed
+
+
+def verified(ledger: str = LEDGER) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["certificate", "--verify", "paper.json", ledger])
+    return done.exit_code, done.output
+
+
+def edit(change: Callable[[Any], None]) -> None:
+    paper = json.loads(Path("paper.json").read_text())
+    change(paper)
+    Path("paper.json").write_text(json.dumps(paper))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("delta", ["1e-4", "1e-6"])
+def test_an_untouched_paper_matches_its_ledger(kind: str, delta: str) -> None:
+    KINDS[kind][0]()
+    write("--delta", delta)
+    code, said = verified()
+    assert code == 0, said
+    assert "paper.json matches the ledger" in said
+
+
+def test_a_ledger_that_has_grown_still_matches_and_says_by_what() -> None:
+    release(0, 1)
+    write("--values")
+    release(2, study="forest")
+    release(2, 3)
+    code, said = verified()
+    assert code == 0, said
+    assert "matches the first 2 rows" in said
+    assert "forest: mean clipped loss of one evaluated point (1)" in said
+    assert "svm: mean clipped loss of one evaluated point (2)" in said
+    edit(lambda paper: paper.update(spent="epsilon = 0.1 at delta = 1e-06, in 2 releases"))
+    assert verified()[0] == 1, "spent is that of the paper's rows"
+
+
+def test_a_paper_from_before_the_first_charge_is_said_to_be_outgrown() -> None:
+    release()
+    write()
+    release(0)
+    code, said = verified()
+    assert (code, "matches the first 0 rows" in said) == (0, True)
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_each_line_that_was_changed_is_named(grown: bool) -> None:
+    release(0, 1)
+    paper = json.loads(write("--values"))
+    if grown:
+        release(2)
+
+    def change(name: str) -> Callable[[Any], None]:
+        return lambda data: data.update({name: [*paper[name], "more"] if isinstance(paper[name], list) else "else"})
+
+    edits: dict[str, Callable[[Any], None]] = {
+        name: change(name) for name in paper.keys() - {"date", "ledger", "delta", "annex", "released"}
+    }
+    edits["released"] = lambda data: data["released"][0]["values"].update({"value/1": [0.5]})
+    edits["annex, Accountant"] = lambda data: data["annex"][-3].__setitem__(1, "trust us")
+    for name, changes in edits.items():
+        Path("paper.json").write_text(json.dumps(paper))
+        edit(changes)
+        code, said = verified()
+        assert (code, f"\n  {name}: the paper has" in said) == (1, True), (name, said)
+        assert said.count("the paper has") == 1, said
+
+
+def test_a_raised_budget_another_ledger_and_an_older_copy_are_told_apart() -> None:
+    release(0, 1)
+    shutil.copy(LEDGER, "older.db")
+    release(2)
+    write()
+    assert "does not hold its row 3" in verified("older.db")[1]
+    release(0, 1, 2, ledger="other.db")
+    assert "the paper is of the ledger" in verified("other.db")[1]
+    edit(lambda paper: paper["ledger"].update(hash="0" * 64))
+    assert verified()[0] == 1
+    write()
+    dptune.PrivacyLedger(LEDGER).raise_budget(dptune.Budget.approximate_dp(4.0, 1e-6))
+    code, said = verified()
+    assert code == 1
+    assert 'budget: the paper has "epsilon = 3 ' in said
+    assert 'the ledger has "epsilon = 4 ' in said
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"ledger": 1}', '{"ledger": {}, "released": [], "annex": []}', "ledger.db", None]
+)
+def test_what_is_no_paper_is_refused_in_one_line(text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    release(0)
+    if text is not None:
+        Path("paper.json").write_text(text)
+    monkeypatch.setattr(sys, "argv", ["dptune", "certificate", "--verify", "paper.json", LEDGER])
+    with pytest.raises(SystemExit, match=r"^dptune: paper.json is not a certificate. Write one by .*$"):
+        main()
