@@ -13,7 +13,7 @@ Rows = tuple[tuple[str, str], ...]  # (name, text)
 NOTHING = "NONE (epsilon = infinity)"
 
 
-class Asked(NamedTuple):
+class AskedQuestion(NamedTuple):
     """One charged question of a ledger, for its certificate."""
 
     study: str

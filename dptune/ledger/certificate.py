@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from dptune._statement import Asked, Statement, priced
+from dptune._statement import AskedQuestion, Statement, priced
 from dptune.errors import InputError, LedgerError
 from dptune.ledger.approximate import Limits
 from dptune.ledger.entries import cost_of
@@ -47,7 +47,7 @@ class Certified(Protocol):
         """Refuse a mark whose row the ledger does not hold."""
         ...
 
-    def asked(self, rows: int) -> list[Asked]:
+    def asked(self, rows: int) -> list[AskedQuestion]:
         """Return the questions of the first rows."""
         ...
 
@@ -94,9 +94,9 @@ def _spent(ledger: Certified, stated: Statement, releases: int) -> str:
     return priced(epsilon, stated.delta, stated.private, f"in {releases} releases")
 
 
-def _released(asked: Sequence[Asked], *, values: bool) -> Iterator[dict[str, Any]]:
+def _released(asked: Sequence[AskedQuestion], *, values: bool) -> Iterator[dict[str, Any]]:
     """Yield each question of each study once."""
-    groups: dict[tuple[str, str], list[Asked]] = {}
+    groups: dict[tuple[str, str], list[AskedQuestion]] = {}
     for each in asked:
         groups.setdefault((each.study, each.question), []).append(each)
     for (study, question), same in groups.items():
@@ -179,7 +179,7 @@ def read_paper(path: Path) -> dict[str, Any]:
     return dict(paper)
 
 
-def compare(paper: Mapping[str, Any], ledger: Certified, stated: Statement) -> tuple[list[str], list[Asked]]:
+def compare(paper: Mapping[str, Any], ledger: Certified, stated: Statement) -> tuple[list[str], list[AskedQuestion]]:
     """Return in words where a page differs from its ledger, and what the ledger was asked since then."""
     mark, seen = paper["ledger"], ledger.mark()
     if mark["ledger"] != seen["ledger"]:

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Self
 import sqlalchemy as sa
 
 from dptune._checks import boolean, json_data, shown, text
-from dptune._statement import Asked
+from dptune._statement import AskedQuestion
 from dptune._store import Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 from dptune.ledger import entries, schema
@@ -274,7 +274,7 @@ class DurableLedger:
         return None if first is None else (first, last)
 
     @repeated
-    def asked(self, rows: int) -> list[Asked]:
+    def asked(self, rows: int) -> list[AskedQuestion]:
         """Return the questions of the first charges, for a certificate."""
         with self._transaction(write=False) as (connection, _):
             return entries.asked(connection, rows)

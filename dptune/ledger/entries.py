@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune._checks import text
-from dptune._statement import Asked
+from dptune._statement import AskedQuestion
 from dptune._store import Mark, damaged
 from dptune.ledger import schema
 from dptune.ledger.events import chooses
@@ -165,11 +165,11 @@ def read(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Charg
     return [charge_of(row) for row in connection.execute(_CHARGES.where(where).order_by(_c.seq)).mappings()]
 
 
-def asked(connection: sa.Connection, rows: int) -> list[Asked]:
+def asked(connection: sa.Connection, rows: int) -> list[AskedQuestion]:
     """Return the questions of the first charges."""
     query = _CHARGES.add_columns(_c.mechanism, _c.charged_at).where(_c.seq <= rows).order_by(_c.seq)
     return [
-        Asked(row["scope"], row["key"], _question(row), row["charged_at"][:10], row["value"])
+        AskedQuestion(row["scope"], row["key"], _question(row), row["charged_at"][:10], row["value"])
         for row in connection.execute(query).mappings()
     ]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import SupportsFloat
 
 from dptune._checks import attempt, boolean, kind, place, positive, shown, text
-from dptune._statement import Asked
+from dptune._statement import AskedQuestion
 from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
@@ -125,13 +125,13 @@ class UserLedger:
         devices = tuple(Device(json.loads(text, parse_constant=str), price, count) for text, price, count in made)
         return local_statement(self.accounts(), devices, self.cap)
 
-    def asked(self, rows: int) -> list[Asked]:
+    def asked(self, rows: int) -> list[AskedQuestion]:
         """Return the questions of the first replies, for a certificate. It names no user."""
         query = "SELECT mechanism, epsilon FROM dptune_replies WHERE seq <= ? ORDER BY seq"
         with self._transaction(write=False) as (connection, _):
             made = connection.execute(query, (rows,)).fetchall()
         words = {row: str(Device(json.loads(row[0], parse_constant=str), row[1], 1)) for row in {*made}}
-        return [Asked("", "", words[row], "", None) for row in made]
+        return [AskedQuestion("", "", words[row], "", None) for row in made]
 
     def mark(self) -> dict[str, object]:
         """Return what this object has seen of the file, as JSON data to keep elsewhere."""
