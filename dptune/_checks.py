@@ -1,19 +1,66 @@
 """Checks of public arguments: each returns the value in plain form, or raises :class:`dptune.InputError` by its name.
 
-The error says what is allowed. Standard library only: a user's device checks its arguments, too.
+The error says what is allowed. NumPy's scalars are converted to Python's numbers; everything else is not a number. Only
+exact types count: a subclass may compare, hash and convert in its own way.
+
+Standard library only, because a user's device checks its arguments, too: before NumPy is imported, no value can be its
+scalar.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
-from dptune._numbers import COUNTABLE, plain, real, whole
 from dptune.errors import BudgetMismatch, DptuneError, InputError
+
+COUNTABLE = 2**53  # up to here a float counts one by one
+
+
+def _is_of(value: object, plain: tuple[type, ...], codes: tuple[str, ...]) -> bool:
+    """Return whether the type is one of ``plain``, or a NumPy scalar type of a kind in ``codes``."""
+    return type(value) in plain or (sys.modules.get("numpy") is not None and type(value) in _scalar_types(codes))
+
+
+@cache
+def _scalar_types(codes: tuple[str, ...]) -> frozenset[type]:
+    numpy = sys.modules["numpy"]
+    return frozenset(numpy.dtype(c).type for kind in codes for c in numpy.typecodes[kind])
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number as an int, or None if it is something else (a bool, a float, text)."""
+    return int(value) if _is_of(value, (int,), ("AllInteger",)) else None
+
+
+def real(value: Any) -> float | None:
+    """Return a finite real number as a float, or None if it is something else."""
+    try:
+        number = float(value) if _is_of(value, (int, float), ("AllInteger", "Float")) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as Python's number, also in a tuple; everything else as it is."""
+    if type(value) is tuple:
+        return tuple(plain(each) for each in value)
+    as_numbers = (whole(value), real(value))
+    return next((number for number in as_numbers if number is not None), value)
+
+
+def tupled(value: Any) -> Any:
+    """Return plain JSON data with its lists as tuples, at every depth of lists."""
+    return tuple(tupled(each) for each in value) if isinstance(value, list) else value
+
 
 T = TypeVar("T")
 _NOTHING = "Nothing was charged."

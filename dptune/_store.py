@@ -1,4 +1,4 @@
-"""Durable files: rows chained by hashes, append-only tables and durable transactions.
+"""Durable files, and locks that survive a fork: rows chained by hashes, append-only tables, durable transactions.
 
 Standard library only, because a user's device keeps such a file, too. ::
 
@@ -25,13 +25,16 @@ import json
 import os
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
+from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from dptune._checks import at_least, shown
 from dptune.errors import InputError, LedgerError
@@ -253,3 +256,41 @@ def _wait(descriptor: int, name: str, write: bool) -> None:
             return
         time.sleep(pause)
         pause = min(pause * 1.5, longest)
+
+
+class ForkSafeLock:
+    """A re-entrant lock for ``with``; its pickles and copies are new locks.
+
+    A lock held by another thread at the time of a fork does not block the child, which starts with its own.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        _ALL.add(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with suppress(RuntimeError):  # a child forked inside the block has a new lock
+            self._lock.release()
+
+    def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:
+        return ForkSafeLock, ()
+
+
+_ALL: WeakSet[ForkSafeLock] = WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in _ALL:
+        lock._renew()
+
+
+if hasattr(os, "register_at_fork"):  # the child has one thread at this moment, so nothing can race
+    os.register_at_fork(after_in_child=_renew_all)

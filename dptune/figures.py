@@ -15,7 +15,7 @@ from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.query import Interval
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search.agreement import PRIVATIZER
 from dptune.search.algorithms.centred import GENERATION, Generation
 from dptune.search.final_estimate import FINAL

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dptune._checks import boolean, shown
-from dptune._numbers import plain, real, whole
+from dptune._checks import boolean, plain, real, shown, whole
 from dptune.errors import InputError
 
 Value = float | int

@@ -26,7 +26,7 @@ from dptune.ledger.approximate import largest_plan
 from dptune.ledger.gdp import mu_from_pure
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.privacy.noise import SeededNoise
-from dptune.results.budget import left_in_words
+from dptune.results import left_in_words
 from dptune.search import VALUES
 
 approx = pytest.approx

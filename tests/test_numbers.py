@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import dptune
 from dptune import InputError
-from dptune._checks import at_least, between, check, check_fields, positive, share
-from dptune._numbers import plain, real, rounded_down, rounded_up, whole
+from dptune._checks import at_least, between, check, check_fields, plain, positive, real, share, whole
+from dptune._numbers import rounded_down, rounded_up
 from dptune.local import LaplaceReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune.privacy import Ball, MeanQuery
 from dptune.privacy.query import Interval

@@ -35,12 +35,6 @@ def check_averages(loss: NamedLoss, *, given: bool) -> None:
         )
 
 
-def as_losses(evaluated: Sequence[Any], loss: NamedLoss) -> list[Any]:
-    """Return the losses of what models answer for public rows; losses and exceptions stay what they are."""
-    answers = [isinstance(each, list) and all(isinstance(fold, FoldAnswers) for fold in each) for each in evaluated]
-    return [losses_of(each, loss) if is_one else each for each, is_one in zip(evaluated, answers, strict=True)]
-
-
 def groups_of(public: Matrix) -> list[tuple[int, ...]]:
     """Return the members of each average: the best on public rows, by losses (m, N) that are NaN for what failed."""
     usable = np.flatnonzero(np.isfinite(public).all(axis=1))

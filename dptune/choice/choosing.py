@@ -36,12 +36,10 @@ from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.user_function import Data, call_guarded, losses_function
+from dptune.losses.user_function import Data, losses_function, private_losses
 from dptune.privacy.mechanism import NoisyMin, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.privacy.seal.private import PerExampleLosses
-from dptune.results.estimate import Estimate
-from dptune.results.start import check_start
+from dptune.results import Estimate, check_start
 
 
 def select(
@@ -274,15 +272,6 @@ def _facts(model: Any) -> list[object]:
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
     kinds = bool | int | float | str | None
     return [type(model).__name__, {name: plain[name] for name in sorted(plain) if isinstance(plain[name], kinds)}]
-
-
-def private_losses(function: Callable[[Any], Any], argument: Any, rows: int) -> Losses:
-    """Return the private people's losses (rows,); all NaN, the largest loss, if their computation failed.
-
-    That failure is private, as a person's record may have caused it. Such a candidate stays a candidate.
-    """
-    losses = call_guarded(function, argument, PerExampleLosses).or_raise()
-    return np.full(rows, np.nan) if losses is None else losses
 
 
 def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:

@@ -117,6 +117,12 @@ def losses_of(answers: Answers, loss: NamedLoss) -> npt.NDArray[np.float64]:
     return of_rows(1 + max(int(test.max()) for test, _ in tested if len(test)), tested, loss)
 
 
+def as_losses(evaluated: Sequence[Any], loss: NamedLoss) -> list[Any]:
+    """Return the losses of what models answer for public rows; losses and exceptions stay what they are."""
+    answers = [isinstance(each, list) and all(isinstance(fold, FoldAnswers) for fold in each) for each in evaluated]
+    return [losses_of(each, loss) if is_one else each for each, is_one in zip(evaluated, answers, strict=True)]
+
+
 def of_rows(
     rows: int, tested: Iterable[tuple[Indices, npt.NDArray[np.float64]]], loss: NamedLoss
 ) -> npt.NDArray[np.float64]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dptune.choice.paired import PairedEstimate
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
+from dptune.choice.result import PairedEstimate
 from dptune.ledger.ledger import Charge
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

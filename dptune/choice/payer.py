@@ -1,18 +1,21 @@
-"""The privatizer that answers for a choice or a report: the user's own, or one of the user's ledger."""
+"""The ledger's side of a choice: the privatizer that pays, the meaning of its name, and what a refusal says."""
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterator, Mapping, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dptune._checks import readable
-from dptune.errors import InputError
+from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.gdp import Budget
-from dptune.ledger.ledger import PrivacyLedger
+from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.results import left_in_words
 
 Payer: TypeAlias = LossPrivatizer | PrivacyLedger | str | Path
 
@@ -76,3 +79,79 @@ def rows_of(data: Any) -> int:
         "the number of private rows is unknown. Give n= where data= is a function that loads them, or data=(X, y) or "
         "dptune.Rows(X, y, like=...). Nothing was charged."
     )
+
+
+SHOWN = 3  # runs that an error names, the latest first
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The meaning of a choice's name.
+
+    Attributes:
+        asked: data that must stay the same under the name; JSON data.
+        told: additional data for messages, such as the seed of a search; JSON data.
+    """
+
+    asked: Mapping[str, Any]
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    def differences(self, plan: Mapping[str, Any]) -> str:
+        """Return in words how this choice differs from the one with this plan; "" if it does not."""
+        before = {**plan.get("asked", {}), **plan.get("told", {})}
+        now = {**self.asked, **self.told}
+        changed = [name for name in now if name in before and before[name] != now[name]]
+        follows = ["public losses"]  # follows from the other differences
+        if "candidates" in changed or "default configuration" in now:
+            follows += ["configurations", "default"]
+        named = [each for each in changed if each not in follows] or changed
+        return "; ".join(
+            name if name in ("public losses", "configurations") else f"{name} ({before[name]}, now {now[name]})"
+            for name in named
+        )
+
+    def refuse_other(self, name: str, plan: Any, *, recorded: bool) -> None:
+        """Refuse a name that has another choice's plan."""
+        if isinstance(plan, dict) and plan.get("asked") == self.asked:
+            return
+        differs, kept = "belongs to a search, a report or a choice without public rows", ""
+        if isinstance(plan, dict) and "asked" in plan:
+            differs = f"belongs to another choice: it differs in {self.differences(plan)}"
+            kept = " The answer of that choice stays recorded." if recorded else ""
+        raise BudgetMismatch(
+            f"the name {name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
+            "charged again), or what it had. Nothing was charged."
+        )
+
+
+@contextmanager
+def explained(ledger: PrivacyLedger, meaning: Meaning, mu: float | None) -> Iterator[None]:
+    """Add to a budget error what was spent by which run, how this choice differs, and what to do."""
+    try:
+        yield
+    except BudgetExhausted as error:
+        error.said = " ".join(filter(None, _reasons(error, ledger, meaning, mu)))
+        raise
+
+
+def _reasons(error: BudgetExhausted, ledger: PrivacyLedger, meaning: Meaning, mu: float | None) -> Iterator[str]:
+    yield left_in_words(ledger)
+    if mu is not None:
+        yield f"mu={mu:.6g} was asked for."
+    if isinstance(error, BudgetPlanned):
+        yield f"What is left is planned by {', '.join(map(repr, error.runs[:SHOWN]))}: give mu= to take of it."
+    runs = ledger.runs()
+    if runs:
+        yield f"Charged before: {', '.join(f'{name!r} on {date}' for name, date in runs[:SHOWN])}."
+    plans = ledger.facts(PLAN)
+    made: list[tuple[str, Any]] = [(name, plans[name]) for name, _ in runs if isinstance(plans.get(name), dict)]
+    for name, plan in made:
+        if differences := meaning.differences(plan):
+            yield f"This choice differs from {name!r} in {differences}."
+            yield "Repeat what was run then for its recorded answer, at no cost."
+            break
+        if meaning.asked and plan.get("asked", {}).get("configurations") == meaning.asked.get("configurations"):
+            yield f"It is the choice {name!r}: under that name its recorded answer costs nothing."
+            break
+    yield "To allow more for these people, raise the budget: `dptune raise-budget`. Other people need another ledger."
+    yield "Nothing was charged."

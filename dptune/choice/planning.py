@@ -14,7 +14,7 @@ from dptune.choice.public import BY_RANK, Law, PublicLosses, centred, flip_law, 
 from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure
 from dptune.privacy.noise import laplace_scale, noise_scale
-from dptune.results.estimate import NoiseLaw
+from dptune.results import NoiseLaw
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist, if ranks decide

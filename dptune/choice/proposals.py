@@ -24,22 +24,17 @@ import numpy.typing as npt
 
 import dptune
 from dptune._checks import at_least
-from dptune.choice.averages import MEMBERS, as_losses, averaged, averages_in_words, check_averages, with_averages
-from dptune.choice.choosing import private_losses
-from dptune.choice.crossval import Answers
-from dptune.choice.dry_run import future_people
-from dptune.choice.meaning import Meaning, explained
-from dptune.choice.outlook import Outlook
-from dptune.choice.payer import Payer, privatizer_of
+from dptune.choice.averages import MEMBERS, averaged, averages_in_words, check_averages, with_averages
+from dptune.choice.crossval import Answers, as_losses
+from dptune.choice.outlook import Outlook, future_people
+from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.public import rounded
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.user_function import Data, Function, losses_function
+from dptune.losses.user_function import Data, Function, losses_function, private_losses
 from dptune.privacy.privatizer import Losses
-from dptune.results.budget import left_in_words
-from dptune.results.estimate import parameters_in_words
-from dptune.results.start import check_start
+from dptune.results import check_start, left_in_words, parameters_in_words
 
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # PublicChoice's

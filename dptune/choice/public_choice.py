@@ -32,12 +32,10 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, readable, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
-from dptune.choice.dry_run import FuturePeople
-from dptune.choice.meaning import Meaning, explained
-from dptune.choice.outlook import Outlook, hopeless, outlook
-from dptune.choice.paired import PairedEstimate
+from dptune.choice.outlook import FuturePeople, Outlook, hopeless, outlook
+from dptune.choice.payer import Meaning, explained
 from dptune.choice.public import PublicLosses, prior, scales
-from dptune.choice.result import OLD, Selection
+from dptune.choice.result import OLD, PairedEstimate, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge
@@ -45,8 +43,7 @@ from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
-from dptune.results.budget import risk_in_words, share_in_words
-from dptune.results.start import check_start
+from dptune.results import check_start, risk_in_words, share_in_words
 
 INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 _CHANGED = (

@@ -8,7 +8,7 @@ from typing import Any
 from dptune.choice.public_choice import IMPROVEMENT, INDEX
 from dptune.ledger.events import chooses, is_laplace
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 
 
 def release_rows(ledger: PrivacyLedger) -> list[dict[str, Any]]:

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array
-from dptune._checks import kind, shown
-from dptune._numbers import real, whole
+from dptune._checks import kind, real, shown, whole
 from dptune.errors import InputError
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._numbers import whole
+from dptune._checks import whole
 from dptune.errors import MessageRefused
 from dptune.search.gp.points import FloatArray
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dptune._arrays import Mask
 from dptune._checks import at_least
-from dptune._locks import ForkSafeLock
+from dptune._store import ForkSafeLock
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
 from dptune.federated.messages import Message, checked_message
 from dptune.federated.settings import FTSSettings

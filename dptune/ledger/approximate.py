@@ -45,13 +45,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from dptune._arrays import Vector
 from dptune.errors import InputError
-from dptune.ledger.dominating import Choices, Gaussian, Profile, Pure
 from dptune.ledger.gdp import (
     Budget,
     Spent,
@@ -61,6 +61,9 @@ from dptune.ledger.gdp import (
     gdp_of,
     mu_from_epsilon,
 )
+
+if TYPE_CHECKING:
+    from dptune.ledger.dominating import Profile
 
 ACCOUNTANT = (
     "the Gaussian releases as one Gaussian, the choices as one of the summed bounded range, composed exactly for the "
@@ -120,6 +123,8 @@ class Limits:
 
     def profiles(self) -> list[Profile]:
         """Return the parts that dominate all releases within the limits."""
+        from dptune.ledger.dominating import Choices, Gaussian, Pure
+
         return [
             *[Gaussian(self.mu)] * (self.mu > 0), *[Choices(self.eta)] * (self.eta > 0),
             *[Pure(self.pure)] * (self.pure > 0),

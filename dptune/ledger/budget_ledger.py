@@ -1,8 +1,13 @@
-"""A budget's state: its filter, its raises, the plans of runs, and the allowance of a new run."""
+"""A budget's state: its filter, its raises, the plans of runs, and the allowance of a new run.
+
+Later decisions about a budget, its raises and its division, are stored as facts and confirmed by charges. The first
+charge after a decision repeats it in its description, and so in the chain of hashes. A file whose facts contradict that
+is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,13 +17,62 @@ import sqlalchemy as sa
 from dptune._checks import function, json_data, positive, text
 from dptune._store import damaged
 from dptune.errors import InputError
-from dptune.ledger import decisions, entries, schema
+from dptune.ledger import entries, schema
 from dptune.ledger.approximate import Limits
 from dptune.ledger.connection import Database, repeated
 from dptune.ledger.durable import DurableLedger
-from dptune.ledger.entries import LedgerState
+from dptune.ledger.entries import WHOLE, LedgerState
 from dptune.ledger.filter import Allowance, Divisions, GdpFilter, filter_of, is_pair
 from dptune.ledger.gdp import Budget, Spent
+
+RAISE, LIMITS = "budget/", "limits/"  # prefixes of numbered facts about the whole ledger
+FIXES = "limits"  # key in the description of the charge that fixed the limits
+RAISED = "raises"  # key in the description of the first charge after a raise
+
+_f = schema.facts.c
+_OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
+_DECIDED = {kind: _OF_ALL.where(_f.name.startswith(kind)) for kind in (RAISE, LIMITS)}  # run by every look
+_d = sa.cast(schema.charges.c.description, sa.Text)
+_SAID = (  # descriptions that may contain limits or raises
+    sa.select(schema.charges.c.description)
+    .where(sa.or_(_d.contains(f'"{FIXES}"'), _d.contains(f'"{RAISED}"')))
+    .order_by(schema.charges.c.seq)
+)
+
+
+def decided(connection: sa.Connection, kind: str) -> list[dict[str, Any]]:
+    """Return the raises, or the limits, in order; the last one holds."""
+    return [value["is"] for value in connection.execute(_DECIDED[kind]).scalars()]
+
+
+def decide(connection: sa.Connection, kind: str, value: Mapping[str, object]) -> None:
+    """Store a raise, or limits."""
+    name = f"{kind}{len(decided(connection, kind)) + 1:06}"
+    entries.fixed(connection, WHOLE, name, lambda: json_data("a decision", dict(value)))
+
+
+def contradiction(connection: sa.Connection, pending: Sequence[Mapping[str, Any]]) -> str:
+    """Return how the facts contradict the charges; "" if they do not.
+
+    Args:
+        pending: raises since the last charge, which no charge confirms yet.
+    """
+    said = connection.execute(_SAID).scalars().all()
+    stored = decided(connection, LIMITS)
+    if [act for each in said for act in each.get(RAISED, [])] + list(pending) != decided(connection, RAISE):
+        return "its raises are not those that its charges say"
+    fixed = [each[FIXES] for each in said if FIXES in each]
+    if not fixed and not stored:
+        return ""
+    last_is_said = fixed[-1:] == stored[-1:] or bool(pending)
+    if any(each not in stored for each in fixed) or not last_is_said or _divided(fixed) != _divided(stored):
+        return "its limits are not those that its charges have fixed"
+    return ""
+
+
+def _divided(facts: Sequence[Mapping[str, Any]]) -> set[tuple[float, float]]:
+    return {(each["eta"], each["pure"]) for each in facts}
+
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 _ENDED = "ended"  # a scope's fact that it has stopped spending its plan
@@ -99,7 +153,7 @@ class BudgetLedger(DurableLedger):
     def _store_limits(self, filter: GdpFilter) -> None:
         if (stored := filter.stored()) is not None:
             with self._database.transaction(write=False) as connection:  # part of the writing transaction
-                decisions.decide(connection, decisions.LIMITS, stored)
+                decide(connection, LIMITS, stored)
 
     @repeated
     def raise_budget(self, budget: Budget) -> None:
@@ -127,14 +181,14 @@ class BudgetLedger(DurableLedger):
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
             self._store_limits(self.filter.raised(budget))
             act = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": state.mark.seq}
-            decisions.decide(connection, decisions.RAISE, act)
+            decide(connection, RAISE, act)
         self._refresh()
 
     @repeated
     def raises(self) -> list[dict[str, Any]]:
         """Return how the budget was raised, as plain JSON data, in order."""
         with self._transaction(write=False) as (connection, _):
-            return decisions.decided(connection, decisions.RAISE)
+            return decided(connection, RAISE)
 
     def _raised_at(self, state: LedgerState) -> list[dict[str, Any]]:
         """Return the raises since the last charge; the next one has them in its hash."""
@@ -149,14 +203,14 @@ class BudgetLedger(DurableLedger):
         """Refuse raises and limits that contradict the charges."""
         with self._transaction(write=False) as (connection, state):
             self._refresh()
-            if wrong := decisions.contradiction(connection, self._raised_at(state)):
+            if wrong := contradiction(connection, self._raised_at(state)):
                 raise damaged(self._name, wrong)
 
     def _refresh(self) -> Budget:
         """Read the present budget and its filter."""
         with self._database.transaction(write=False) as connection:  # part of the caller's transaction
-            self._raises = decisions.decided(connection, decisions.RAISE)
-            fixed = decisions.decided(connection, decisions.LIMITS) if self._pair else []
+            self._raises = decided(connection, RAISE)
+            fixed = decided(connection, LIMITS) if self._pair else []
         row = self._row
         first = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
         self.budget = Budget(**self._raises[-1]["to"]) if self._raises else first

@@ -20,10 +20,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from dptune._locks import ForkSafeLock
-from dptune._store import locked, refuse_links, refuse_second_name
+from dptune._store import ForkSafeLock, locked, refuse_links, refuse_second_name
 from dptune.errors import DptuneError, LedgerError
-from dptune.ledger import schema, server
+from dptune.ledger import schema
 
 _REMEDIES = {  # part of the database's message -> advice
     "unable to open": "It must be a file, in a folder where this process may write",
@@ -87,7 +86,11 @@ class Database:
             return work()
         for _ in range(_FORKS):
             with suppress(_Forked):
-                return work() if self._path is not None else server.persistently(work, self.name)
+                if self._path is not None:
+                    return work()
+                from dptune.ledger import server  # a file needs none of it
+
+                return server.persistently(work, self.name)
         raise LedgerError(f"the ledger {self.name} cannot be used: a signal handler forks in each transaction.")
 
     @contextmanager
@@ -151,6 +154,8 @@ class Database:
                 refuse_second_name(self._path, f"the ledger {self.name}")
                 self._held.append(self.engine.connect())
             else:
+                from dptune.ledger import server
+
                 self._held.append(server.connected(self.engine, self.name, met=self._met))
             self._met = True
             self._opened = self._file()
@@ -193,6 +198,8 @@ class Database:
         except sa.exc.SQLAlchemyError as error:
             self.close()
             if self._path is None:
+                from dptune.ledger import server
+
                 raise server.explained(error, self.name) from None
             reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
         except BaseException:  # after an interrupt at any point, the next transaction opens a new connection

@@ -37,7 +37,6 @@ from dptune.ledger.connection import KINDS, Database, known_row, repeated, store
 from dptune.ledger.entries import WHOLE, Charge, LedgerState, Quota, Row
 from dptune.ledger.events import Described
 from dptune.ledger.gdp import probability
-from dptune.ledger.statement import library_versions
 
 _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
 _INSERT_CHARGE, _INSERT_RELEASE = sa.insert(schema.charges), sa.insert(schema.releases)
@@ -91,7 +90,7 @@ class DurableLedger:
             "identity": secrets.token_hex(16),
             "version": schema.VERSION,
             "created_at": entries.now(),
-            "versions": library_versions(),
+            "versions": schema.library_versions(),
             "kind": self.kind,
             "pair": False,
         }

@@ -26,16 +26,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, reduce
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dptune._arrays import Vector
-from dptune._numbers import real
+from dptune._checks import real
 from dptune.errors import BudgetExhausted, InputError
 from dptune.ledger.approximate import PURE_UP_TO, Limits, composed_delta, composed_deltas, divided, largest_plan
-from dptune.ledger.dominating import Profile, Pure
 from dptune.ledger.gdp import Budget, Spent, gdp_of, mu_from_epsilon
+
+if TYPE_CHECKING:
+    from dptune.ledger.dominating import Profile
 
 _ROUNDING = 1e-9  # relative, of delta
 _COUNT = 250  # number of etas at which divisions are compared
@@ -283,6 +285,8 @@ class Divisions:
 
     def at(self, epsilon: Vector) -> Vector:
         """Return the largest delta (k,) at epsilons (k,)."""
+        from dptune.ledger.dominating import Pure
+
         shape = (len(self.mu), len(epsilon))
         mu, eta = (np.broadcast_to(np.array(each)[:, None], shape) for each in (self.mu, self.eta))
         worst = composed_deltas(mu, eta, np.broadcast_to(epsilon, shape)).max(axis=0)

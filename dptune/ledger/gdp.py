@@ -21,8 +21,8 @@ from functools import reduce
 from scipy.optimize import brentq
 from scipy.special import erfinv, log_expit, log_ndtr, ndtri_exp
 
-from dptune._checks import positive, shown
-from dptune._numbers import EXACT, real
+from dptune._checks import positive, real, shown
+from dptune._numbers import EXACT
 from dptune.errors import InputError
 
 _ROUND_UP = 1 + 1e-12  # a bridge from bounded range is rounded towards more privacy loss

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from dptune._checks import at_least, between, boolean, positive, text
 from dptune.errors import InputError
-from dptune.ledger import decisions, entries, schema
-from dptune.ledger.budget_ledger import PLAN, BudgetLedger
+from dptune.ledger import entries, schema
+from dptune.ledger.budget_ledger import FIXES, PLAN, RAISED, BudgetLedger
 from dptune.ledger.connection import repeated
 from dptune.ledger.entries import Charge, LedgerState, Quota
 from dptune.ledger.events import Event, PureRelease, SelectionRelease
 from dptune.ledger.filter import PairFilter
 from dptune.ledger.gdp import Spent, bounded_range_from_mu, pure_from_mu
-from dptune.ledger.statement import BudgetStatement, budget_statement
+
+if TYPE_CHECKING:
+    from dptune.ledger.statement import BudgetStatement
 
 __all__ = ["PLAN", "Charge", "PrivacyLedger"]
 
@@ -116,10 +119,10 @@ class PrivacyLedger(BudgetLedger):
                 if after != before:
                     self._store_limits(after)
                 if after != before or raised:
-                    fixes[decisions.FIXES] = after.stored()
+                    fixes[FIXES] = after.stored()
                 self.filter = after
             if raised:
-                fixes[decisions.RAISED] = raised
+                fixes[RAISED] = raised
             return price
 
         return self._pay(
@@ -214,6 +217,8 @@ class PrivacyLedger(BudgetLedger):
         Raises:
             InputError: delta is not in (0, 1), or missing and the budget was stated in GDP.
         """
+        from dptune.ledger.statement import budget_statement
+
         with self._transaction(write=False) as (_, state):  # all from one snapshot
             self._refresh()
             delta = self.budget.stated_delta if delta is None else delta

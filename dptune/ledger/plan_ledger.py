@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dptune._checks import shown
-from dptune._numbers import finite, whole
+from dptune._checks import shown, whole
+from dptune._numbers import finite
 from dptune._statement import Curve, Statement, large_delta, priced
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database

@@ -12,6 +12,9 @@ Likewise, a release that counts towards the limit of pure releases has ``epsilon
 
 from __future__ import annotations
 
+import platform
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,9 @@ from sqlalchemy.pool import NullPool
 
 from dptune._checks import place
 from dptune._store import append_only
-from dptune.errors import InputError, MissingExtra
-from dptune.ledger import server
+from dptune.errors import InputError
 
+_MISSING = "not installed as a package"
 VERSION = 4  # version of these tables and their contents
 metadata = sa.MetaData()
 
@@ -159,16 +162,9 @@ _COMPILED: dict[Any, Any] = {}
 def connect(url: sa.URL) -> sa.Engine:
     """Return an engine without a pool: :mod:`dptune.ledger.connection` holds its one connection."""
     if url.get_backend_name() != "sqlite":
-        level = "READ COMMITTED"  # a row read after locking must be the last committed one
-        waits = {name: value for name, value in server.CONNECT.items() if name not in url.query}
-        try:
-            engine = sa.create_engine(
-                url, poolclass=NullPool, isolation_level=level, hide_parameters=True, connect_args=waits
-            )
-        except ImportError:
-            raise MissingExtra('a ledger in PostgreSQL needs psycopg: pip install "dptune[postgresql]".') from None
-        event.listen(engine, "begin", _begin_postgresql)
-        return engine
+        from dptune.ledger.server import engine_of  # a file needs none of it
+
+        return engine_of(url)
     engine = sa.create_engine(
         url,
         poolclass=NullPool,
@@ -189,11 +185,23 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def _begin_postgresql(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(server.BEGIN)
-
-
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer takes the lock before it reads, so that check and insert are one step.
     write = connection.get_execution_options().get("dptune_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries on which the guarantee depends."""
+    versions = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
+    if versions["dp-accounting"] == _MISSING:  # only plans of subsampled releases need it
+        del versions["dp-accounting"]
+    return {"python": platform.python_version(), **versions}
+
+
+@cache  # every new ledger calls it, and it reads packages' files
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return _MISSING

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.pool import NullPool
 
-from dptune.errors import LedgerError
+from dptune.errors import LedgerError, MissingExtra
 
 RETRY_SECONDS = 60.0
 CONNECT = {  # defaults of libpq's options; the URL may override them
@@ -61,6 +63,20 @@ class ServerAway(LedgerError):
     def __init__(self, words: str, reason: str) -> None:
         super().__init__(words)
         self.reason = reason
+
+
+def engine_of(url: sa.URL) -> sa.Engine:
+    """Return an engine without a pool, as :func:`dptune.ledger.schema.connect` does for a file."""
+    level = "READ COMMITTED"  # a row read after locking must be the last committed one
+    waits = {name: value for name, value in CONNECT.items() if name not in url.query}
+    try:
+        engine = sa.create_engine(
+            url, poolclass=NullPool, isolation_level=level, hide_parameters=True, connect_args=waits
+        )
+    except ImportError:
+        raise MissingExtra('a ledger in PostgreSQL needs psycopg: pip install "dptune[postgresql]".') from None
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(BEGIN))
+    return engine
 
 
 def connected(engine: sa.Engine, name: str, *, met: bool) -> sa.Connection:

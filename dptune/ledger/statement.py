@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dptune._numbers import finite, rounded_up
@@ -39,24 +36,7 @@ ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
 )
-_MISSING = "not installed as a package"
 _ROUNDING = 1e-12  # relative, of mu; the filter forgives half of it
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of the libraries on which the guarantee depends."""
-    versions = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
-    if versions["dp-accounting"] == _MISSING:  # only plans of subsampled releases need it
-        del versions["dp-accounting"]
-    return {"python": platform.python_version(), **versions}
-
-
-@cache  # every new ledger calls it, and it reads packages' files
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return _MISSING
 
 
 def opendp_noise(facts: Mapping[str, Any]) -> str:

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import shown
-from dptune._numbers import real, whole
+from dptune._checks import real, shown, whole
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger.gdp import probability
 

@@ -33,8 +33,7 @@ from opendp.measurements import make_laplace
 from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
-from dptune._checks import attempt, between, shown
-from dptune._numbers import real
+from dptune._checks import attempt, between, real, shown
 from dptune.errors import InputError
 
 Ends = tuple[float, float]

@@ -17,8 +17,7 @@ from dptune.losses.functions import label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.own import mistake_of
 from dptune.losses.rows import ParsedRows, Rows
-from dptune.losses.steady import depends_on_others
-from dptune.privacy.seal.copied import copied
+from dptune.losses.steady import copied, depends_on_others
 from dptune.privacy.seal.parsing import as_array, entries_of
 from dptune.privacy.seal.reachable import refuse_shared
 from dptune.privacy.seal.silence import quietly, silence

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dptune._arrays import Array, Mask
 from dptune._checks import attempt, readable
-from dptune._locks import ForkSafeLock
+from dptune._store import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
 from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Vector
-from dptune._checks import attempt, positive, shown
-from dptune._numbers import real
+from dptune._checks import attempt, positive, real, shown
 from dptune.errors import InputError
 from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, says
 

@@ -20,6 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
+import numpy as np
+
+from dptune._arrays import Vector
 from dptune._checks import shown, text
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import EstimatorLosses, Function
@@ -27,7 +30,7 @@ from dptune.losses.examples import Data
 from dptune.losses.named import NamedLoss
 from dptune.privacy.seal.private import PerExampleLosses, without_traceback
 
-__all__ = ["Data", "Function", "Outcome", "Training", "call_guarded", "losses_function"]
+__all__ = ["Data", "Function", "Outcome", "Training", "call_guarded", "losses_function", "private_losses"]
 
 Training: TypeAlias = Literal["public", "private"]
 T = TypeVar("T")
@@ -171,3 +174,12 @@ def declared_public(words: str | None, training: Training) -> str | None:
             "and so does whatever it says about public rows."
         )
     return None if words is None else text("public", words)
+
+
+def private_losses(function: Callable[[Any], Any], argument: Any, rows: int) -> PerExampleLosses | Vector:
+    """Return the private people's losses (rows,); all NaN, the largest loss, if their computation failed.
+
+    That failure is private, as a person's record may have caused it. Such a candidate stays a candidate.
+    """
+    losses = call_guarded(function, argument, PerExampleLosses).or_raise()
+    return np.full(rows, np.nan) if losses is None else losses

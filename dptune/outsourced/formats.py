@@ -27,8 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dptune._arrays import Matrix
-from dptune._checks import place, positive
-from dptune._numbers import real, whole
+from dptune._checks import place, positive, real, whole
 from dptune.errors import InputError
 
 T = TypeVar("T")

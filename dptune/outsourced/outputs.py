@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dptune._checks import Checked, boolean, check, function
-from dptune._numbers import real
+from dptune._checks import Checked, boolean, check, function, real
 from dptune.errors import InputError
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
 from dptune.privacy.query import Box, MeanQuery, Query
 from dptune.privacy.seal.private import without_frames
-from dptune.privacy.table import TableQuery
+
+if TYPE_CHECKING:
+    from dptune.privacy.table import TableQuery
 
 
 @dataclass(frozen=True)

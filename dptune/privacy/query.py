@@ -32,8 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dptune._arrays import Matrix
-from dptune._checks import attempt, kind, positive, shown
-from dptune._numbers import plain, real
+from dptune._checks import attempt, kind, plain, positive, real, shown
 from dptune.errors import InputError
 
 SMALLEST, LARGEST = 1e-30, 1e30  # limits of clipping bounds: squares and float32 rows neither overflow nor vanish

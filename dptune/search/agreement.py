@@ -12,7 +12,7 @@ from dptune.errors import BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.results.start import check_start, share_of
+from dptune.results import check_start, share_of
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.space import Space, Value
 

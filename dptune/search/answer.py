@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dptune._arrays import Matrix, Vector
-from dptune.results.estimate import SEEDED, Estimate, improvement_in_words, next_step, parameters_in_words
+from dptune.results import SEEDED, Estimate, improvement_in_words, next_step, parameters_in_words
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.space import Space
 

@@ -17,7 +17,7 @@ from dptune._checks import kind
 from dptune.errors import InputError, KeyConflict
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search.algorithms.method import RunPlan
 from dptune.space import Space, Value
 

@@ -19,8 +19,7 @@ from dptune.errors import InputError, KeyConflict
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.results.budget import left_in_words
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate, left_in_words
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.search.answer import Recommendation, RunFacts, at_edge, best_of_values, difference_of_values
 from dptune.search.final_estimate import FINAL, FinalEstimate, Parameters

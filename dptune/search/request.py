@@ -12,8 +12,7 @@ from dptune._checks import at_least, check, check_fields, positive
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.results.budget import risk_in_words, share_in_words
-from dptune.results.start import check_start, usual_share
+from dptune.results import check_start, risk_in_words, share_in_words, usual_share
 from dptune.search.agreement import refuse_outside, stored_plan, stored_space
 from dptune.search.algorithms.method import Method, PeopleFacts, PublicFacts, RunPlan
 from dptune.search.outlook import SHOWS, Z_95, Noise, in_words, noises, warning

@@ -25,12 +25,12 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from dptune._checks import boolean
-from dptune._locks import ForkSafeLock
+from dptune._store import ForkSafeLock
 from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
 from dptune.ledger.entries import Quota
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search.agreement import agree_on_plan
 from dptune.search.algorithms.method import Method, RunPlan
 from dptune.search.algorithms.rounds import Rounds

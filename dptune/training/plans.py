@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from dptune._checks import at_least, check, check_fields, positive, shown
-from dptune._numbers import real
+from dptune._checks import at_least, check, check_fields, positive, real, shown
 from dptune.errors import InputError
 from dptune.ledger.subsampled import SubsampledGaussianPlan, dp_accounting
 

@@ -20,7 +20,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune._locks import ForkSafeLock
+from dptune._store import ForkSafeLock
 from dptune.search.run import SearchRun
 from dptune_mlflow.run import MLflowRun, Where
 from dptune_optuna.objective import PrivateFunction

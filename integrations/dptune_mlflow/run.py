@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 from dptune import PrivacyLedger
-from dptune.choice.paired import PairedEstimate
+from dptune.choice.result import PairedEstimate
 from dptune.errors import InputError, MissingExtra
 from dptune.ledger import Charge
-from dptune.results.estimate import Estimate, parameters_in_words
+from dptune.results import Estimate, parameters_in_words
 from dptune.search.answer import Recommendation
 
 RUN = "dptune.run"  # tag: a digest of the ledger's identity and the run's name

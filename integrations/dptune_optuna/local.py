@@ -27,9 +27,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune._checks import at_least
-from dptune._locks import ForkSafeLock
-from dptune._numbers import plain
+from dptune._checks import at_least, plain
+from dptune._store import ForkSafeLock
 from dptune.local.bandits.bandit import LocalBandit
 from dptune.local.bandits.curator import Refinement
 from dptune.local.bandits.replies import agreed_centre

@@ -22,9 +22,9 @@ from optuna.storages import BaseStorage
 from optuna.trial import Trial, TrialState
 
 import dptune
-from dptune._locks import ForkSafeLock
+from dptune._store import ForkSafeLock
 from dptune.privacy import PerExampleLosses
-from dptune.results.estimate import parameters_in_words
+from dptune.results import parameters_in_words
 from dptune.search import VALUES
 from dptune.search.asked_loss import UNNAMED
 from dptune.search.request import SearchRequest

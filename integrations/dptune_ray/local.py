@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import dptune
-from dptune._checks import at_least, shown
-from dptune._numbers import real
+from dptune._checks import at_least, real, shown
 from dptune.local.bandits.bandit import LocalBandit
 from dptune.local.bandits.curator import Refinement
 from dptune.local.bandits.replies import agreed_centre, check_randomizer, refuse_winning_failure

@@ -14,7 +14,7 @@ releases paid beforehand in the ledger: mu-GDP for replacing all records of one 
 trusted curator (this process).
 """
 
+from dptune_sklearn.halves import StopsEarly
 from dptune_sklearn.private_search import PrivateSearch
-from dptune_sklearn.wrappers import StopsEarly
 
 __all__ = ["PrivateSearch", "StopsEarly"]

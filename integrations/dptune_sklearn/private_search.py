@@ -20,16 +20,13 @@ import dptune
 from dptune._checks import at_least, nothing_charged
 from dptune.choice import Report
 from dptune.choice.crossval import public_folds
-from dptune.choice.dry_run import future_people
-from dptune.choice.meaning import Meaning
-from dptune.choice.outlook import Outlook
-from dptune.choice.payer import ledger_of
+from dptune.choice.outlook import Outlook, future_people
+from dptune.choice.payer import Meaning, ledger_of
 from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, check_affordable, choose_among, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn import public_search
-from dptune_sklearn.halves import TrainingRows, given_halves, public_half, refuse_shared
-from dptune_sklearn.wrappers import WrappedEstimator, if_it_has
+from dptune_sklearn.halves import TrainingRows, WrappedEstimator, given_halves, if_it_has, public_half, refuse_shared
 
 _logger = logging.getLogger("dptune_sklearn")
 _SHOWN = ("multimetric_", "n_splits_", "scorer_")  # attributes of the public search, like scikit-learn's

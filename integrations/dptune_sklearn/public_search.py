@@ -29,8 +29,7 @@ from dptune.choice.crossval import (
 from dptune.choice.proposals import Candidate, Parameters, Proposals, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
-from dptune_sklearn.halves import TrainingRows
-from dptune_sklearn.wrappers import WrappedEstimator
+from dptune_sklearn.halves import TrainingRows, WrappedEstimator
 
 _HOW = (
     "n_jobs",

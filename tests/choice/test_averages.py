@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV
 import dptune
 import dptune_optuna
 from choice_tools import privatizer
-from dptune.choice.averages import Average, as_losses, average_of, averaged, groups_of
-from dptune.choice.crossval import FoldAnswers, cross_validated_answers, losses_of, public_folds
+from dptune.choice.averages import Average, average_of, averaged, groups_of
+from dptune.choice.crossval import FoldAnswers, as_losses, cross_validated_answers, losses_of, public_folds
 from dptune.losses.named import as_loss
 from dptune_sklearn import PrivateSearch
 

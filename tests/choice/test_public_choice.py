@@ -10,9 +10,9 @@ from sklearn.dummy import DummyRegressor
 
 import dptune
 from choice_tools import CANDIDATES, PAIR, PEOPLE, PRIVATE, PUBLIC, Chooses, N, chosen, losses, privatizer, spend
-from dptune.choice.choosing import private_losses
 from dptune.choice.public import PublicLosses
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
+from dptune.losses.user_function import private_losses
 from dptune.privacy.noise import OpenDPNoise
 from noises import CannedNoise, NoNoise
 

@@ -11,9 +11,8 @@ import pytest
 import dptune
 from choice_tools import CANDIDATES, PEOPLE, PUBLIC, N, chosen, losses, privatizer
 from dptune.choice import planning
-from dptune.choice.paired import PairedEstimate
 from dptune.choice.public import FAR, PublicLosses, centred, distances, law, prior
-from dptune.choice.result import Selection
+from dptune.choice.result import PairedEstimate, Selection
 from dptune.errors import BudgetMismatch
 from dptune.ledger.filter import Allowance
 from dptune.privacy import stored_losses

@@ -19,8 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 from dptune import Budget, InputError, LedgerError, PrivacyLedger
-from dptune._locks import ForkSafeLock
-from dptune._store import SqliteFile
+from dptune._store import ForkSafeLock, SqliteFile
 from dptune.ledger import schema
 from ledger_tools import Urls, listening, pay
 from refusals import refused

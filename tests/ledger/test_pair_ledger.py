@@ -25,7 +25,7 @@ from dptune.ledger.events import FlipRelease, GaussianRelease, SelectionRelease
 from dptune.ledger.filter import PURE, Divisions
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_pure
 from dptune.ledger.registry import About, record
-from dptune.results.budget import risk_in_words
+from dptune.results import risk_in_words
 from dptune.training import TrainingLedger, TrainingPlan, join
 from ledger_tools import edit
 from refusals import refused

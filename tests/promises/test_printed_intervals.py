@@ -16,12 +16,11 @@ from scipy.stats import norm
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, figures
 from dptune.choice.figure import draw_improvement
-from dptune.choice.paired import PairedEstimate
 from dptune.choice.planning import ChoicePlan
-from dptune.choice.result import Selection
+from dptune.choice.result import PairedEstimate, Selection
 from dptune.cli.releases import release_rows
 from dptune.ledger.ledger import PLAN
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search import VALUES
 
 Z = NormalDist().inv_cdf(0.975)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search import VALUES, PublicFacts
 from dptune.search.outlook import noises, warning
 from dptune.search.request import SearchRequest

@@ -24,7 +24,7 @@ from dptune import (
 )
 from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search.answer import at_edge, best_of_values, features
 from refusals import refused
 from runs import VALUES_RUN

@@ -9,7 +9,7 @@ import pytest
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import SeededNoise
-from dptune.results.estimate import Estimate
+from dptune.results import Estimate
 from dptune.search import VALUES
 from dptune.search.answer import Recommendation
 from dptune.search.final_estimate import FinalEstimate

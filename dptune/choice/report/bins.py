@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from dptune._arrays import Array, Indices, Mask, Matrix, Vector
-from dptune._numbers import tupled
+from dptune._checks import tupled
 
 POINTS = 16  # number of points that represent the public scores of a bin
 

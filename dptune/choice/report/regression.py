@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from dptune._arrays import Indices, Matrix, Vector
-from dptune._numbers import tupled
+from dptune._checks import tupled
 from dptune.choice.report.metric import Metric, Range, kept, nonnegative, ratio
 from dptune.errors import InputError
 

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from dptune._checks import at_least, nothing_charged, shown, text
+from dptune._checks import at_least, nothing_charged, real, shown, text
 from dptune._checks import positive as positive_number
-from dptune._numbers import real
-from dptune.choice.meaning import Meaning, explained
-from dptune.choice.payer import Payer, privatizer_of
+from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import how_to_ask, public_scores
@@ -33,7 +31,7 @@ from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.seal.silence import silence
-from dptune.results.start import check_start
+from dptune.results import check_start
 
 KEY = "report"
 _NOTHING_LEFT = (

@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from dptune._checks import Checked, at_least, check, function, positive, share, shown
-from dptune._numbers import plain
+from dptune._checks import Checked, at_least, check, function, plain, positive, share, shown
 from dptune.errors import InputError
 from dptune.local.bandits.replies import Replies
 from dptune.search.gp.kernels import Kernel, Matern52

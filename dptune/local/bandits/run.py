@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from numbers import Real
 from operator import itemgetter
 
-from dptune._checks import at_least, boolean, function, shown
-from dptune._locks import ForkSafeLock
-from dptune._numbers import real
+from dptune._checks import at_least, boolean, function, real, shown
+from dptune._store import ForkSafeLock
 from dptune.errors import InputError
 from dptune.local.bandits.bandit import LARGEST_REPLY, LDPSettings, LocalBandit
 from dptune.local.bandits.curator import Curator, Key, Refinement, design, key_of

@@ -34,7 +34,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from dptune._checks import attempt
-from dptune._locks import ForkSafeLock
+from dptune._store import ForkSafeLock
 
 _DESCRIPTORS = (1, 2)  # standard output and error
 _LOKY = "joblib.externals.loky.reusable_executor"

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from dptune._checks import Checked, at_least, between, check, check_fields, positive, share, shown
-from dptune._numbers import plain
+from dptune._checks import Checked, at_least, between, check, check_fields, plain, positive, share, shown
 from dptune.errors import InputError
 from dptune.privacy.query import LARGEST, SMALLEST, smallest_price
 from dptune.search.algorithms.rounds import Settings, Statistic

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 import dptune
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.models import BoosterModel
+from dptune.losses.steady import copied
 from dptune.losses.user_function import call_guarded, losses_function
-from dptune.privacy.seal.copied import copied
 from dptune_sklearn import StopsEarly
 
 X, Y = load_breast_cancer(return_X_y=True)

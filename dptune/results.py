@@ -1,4 +1,4 @@
-"""A released number with its noise, and its verdict in words: better, worse, or not distinguishable."""
+"""Releases in words: an estimate and its verdict, a budget and its rest, a risk; and what a new plan may take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any
 from scipy.special import ndtr, ndtri
 
 from dptune._checks import shown
-from dptune.errors import InputError
+from dptune.errors import BudgetExhausted, BudgetPlanned, InputError
+from dptune.ledger.approximate import Limits
+from dptune.ledger.filter import Allowance, Divisions
+from dptune.ledger.gdp import Budget, Spent
+from dptune.ledger.ledger import PLAN, PrivacyLedger
+from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 
 SEEDED = "NOT PRIVATE: the noise was seeded."
@@ -146,3 +151,73 @@ def parameters_in_words(parameters: Mapping[str, Any], quote: str = "") -> str:
     """Return parameters for people to read, numbers in four digits."""
     shown = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in parameters.items()}
     return ", ".join(f"{name} = {quote}{value}{quote}" for name, value in shown.items())
+
+
+def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
+    """Return in words how much of a ledger's budget a run takes; ``limits`` are those after its charge."""
+    whole = f"mu={budget.mu:.4g}"
+    most = budget.mu
+    if limits.eta > 0 or mu > budget.mu:  # the budget is divided, or will be
+        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
+        most = limits.gdp
+    part = "all" if mu >= most * (1 - 1e-6) else f"mu={mu:.4g}"
+    return f"{part} of the ledger's {whole}"
+
+
+def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned: bool = False) -> str:
+    """Return a line on the rest of a ledger's budget; ``planned`` means that runs have planned some of it."""
+    if spent is None:
+        left = ledger.remaining()
+        whole = ledger.mu
+        budget = ledger.budget
+    else:  # a run has read the ledger just now
+        left = ledger.filter.left(spent)
+        whole = ledger.filter.exposure.gdp
+        budget = ledger.filter.budget
+    left = math.floor(1e4 * left) / 1e4
+    some = ", some of it planned by this run" if planned else ""
+    if budget.stated_epsilon is None or budget.stated_delta is None:
+        return f"Budget left: mu={left:g} of {whole:.4g}{some}."
+    stated = f"epsilon = {budget.stated_epsilon:g} (delta = {budget.stated_delta:g})"
+    return f"Budget left: {f'mu={left:g}' if left else '0'} of {stated}{some}."
+
+
+def risk_in_words(privatizer: LossPrivatizer, limits: Limits | Divisions) -> str:
+    """Return a line on a person's risk from all releases within these limits of the ledger; "" if noise is seeded.
+
+    The attacker knows every other record, and guesses which of two records is the person's (`dptune.ledger.Risk`).
+    """
+    if not (privatizer.private and privatizer.ledger.private):
+        return ""
+    right = math.ceil(50 * (1 + limits.delta(0.0)))
+    return (
+        f"Risk: an attacker who sees every release picks the right one of two records at most {right} times in 100 "
+        f"(50 by chance)."
+    )
+
+
+def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_share: float = 1.0) -> None:
+    """Refuse a run that could not begin with ``mu``, or with the budget that is neither spent nor planned."""
+    try:
+        rest = ledger.allowance()
+        if mu is not None and not (rest.divides and mu <= rest.whole(choice_share)):
+            ledger.check(mu)
+        share_of(rest, mu, ledger.budget.mu, choice_share)
+    except BudgetExhausted:
+        if ledger.fact(scope, PLAN) is None:  # looked up last: another thread or process may have started the run
+            raise
+
+
+def usual_share(ledger: PrivacyLedger, mu: float | None, *, choice_share: float = 0.0) -> float:
+    """Return the budget with which a new run would begin; the whole budget if none is left."""
+    return mu if mu is not None else ledger.allowance().whole(choice_share) or ledger.budget.mu
+
+
+def share_of(rest: Allowance, mu: float | None, budget: float, choice_share: float) -> float:
+    """Return the GDP budget of a release that begins now; raise if nothing is left for it."""
+    share = rest.whole(choice_share) if mu is None else mu
+    if share > 0:
+        return share
+    if rest.left > 0:
+        raise BudgetPlanned(rest.left, budget, rest.holders)
+    raise BudgetExhausted(budget, 0.0, budget)
