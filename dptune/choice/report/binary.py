@@ -23,8 +23,7 @@ from scipy.special import expit, logit
 
 from dptune._arrays import Matrix, Vector
 from dptune.choice.report.bins import POINTS, Bins
-from dptune.choice.report.decisions import Decisions
-from dptune.choice.report.metric import WHOLE, Cells, Metric, Range, kept, nonnegative
+from dptune.choice.report.metric import WHOLE, Cells, Decisions, Metric, Range, kept, nonnegative
 
 WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._arrays import Indices, Vector
+from dptune._arrays import Indices, Mask, Vector
 from dptune._checks import attempt, kind
-from dptune.choice.report.binning import choose
-from dptune.choice.report.bins import Bins
+from dptune.choice.report.binary import BinaryTable
+from dptune.choice.report.bins import Bins, edges_of
 from dptune.choice.report.cells import Asked, cells_loss, column_of, in_many_classes, in_two_classes
 from dptune.choice.report.public_rows import PublicScores
 from dptune.choice.report.regression import Ranges
@@ -28,6 +28,11 @@ from dptune.privacy.table import TableQuery
 
 MOST_CURVES = 8  # with more classes only the confusion matrix is released
 MOST_GROUPS = 12
+BINS = (3, 4, 5, 6, 8, 10, 12, 16, 20)  # candidate numbers of score bins
+_FEWEST_IN_BIN = 6  # least public rows of either class in a bin
+ON_DECISIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # candidate shares of the budget
+_OF_ERROR = 1 / 3  # largest bias of the area, as a share of its standard error
+_MISFITS = 1.4  # standard deviations of that bias that count (docs/research/report.md)
 
 
 @dataclass(frozen=True)
@@ -193,11 +198,11 @@ def make_plan(
         cut = float({"predict_proba": 0.5, "decision_function": 0.0}[asked.output] if threshold is None else threshold)
         yes = public.codes == asked.positive
         bins_of_classes = (
-            choose(scores, yes, cut, n=n, sigma=unit * math.sqrt(1 if by is None else len(by.levels)), bins=bins),
+            best_bins(scores, yes, cut, n=n, sigma=unit * math.sqrt(1 if by is None else len(by.levels)), bins=bins),
         )
     elif asked.output == "predict_proba" and len(labels) <= MOST_CURVES:
         bins_of_classes = tuple(
-            choose(scores[:, j], public.codes == j, 0.5, n=n, sigma=unit * math.sqrt(len(labels) + 1), bins=bins)
+            best_bins(scores[:, j], public.codes == j, 0.5, n=n, sigma=unit * math.sqrt(len(labels) + 1), bins=bins)
             for j in range(len(labels))
         )
     seen = tuple(public.seen)
@@ -242,3 +247,40 @@ def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:
     differing += ["threshold"] if [b.threshold for b in plan.bins] != [b.threshold for b in other.bins] else []
     close = len(plan.seen) == len(other.seen) and np.allclose(plan.seen, other.seen, rtol=1e-5, atol=1e-8)
     return differing if close else [*differing, "the model"]
+
+
+def best_bins(
+    scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None
+) -> Bins:
+    """Return the bins with the least expected error for n people and noise sigma of a released number.
+
+    More bins mean a finer curve and more noise. Their number, and the budget's part for the four counts of (class,
+    decision), minimise the expected error of four metrics: area, accuracy, sensitivity and specificity. The variances
+    are known, so this needs no simulation. In five of six tables, the area's bias by the unknown order within bins is
+    at most a third of its standard error.
+
+    Args:
+        scores: (N,) cross-validated scores of the public rows.
+        positive: (N,) whether a row is of the positive class.
+        threshold: of the decision.
+        n: number of private people.
+        sigma: standard deviation of the noise.
+        bins: their number, if it is given; else it is chosen.
+    """
+    most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
+    wanted = [bins] if bins is not None else [b for b in BINS if b <= most] or [most]
+    made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
+    tried = (replace(each, on_decisions=w) for each in made for w in ON_DECISIONS)
+    return min(tried, key=lambda each: _expected_error(each, n, sigma))
+
+
+def _expected_error(bins: Bins, n: int, sigma: float) -> tuple[float, float]:
+    """Return the excess of the area's bias over its limit, and the summed standard errors of four metrics.
+
+    The n people are spread like the public rows.
+    """
+    counts = np.asarray(bins.table)
+    table = BinaryTable(bins, counts * n / counts.sum(), bins.noise(sigma), total=float(n))
+    error = table.area_error
+    over = max(_MISFITS * table.area_misfit - _OF_ERROR * error, 0.0) if math.isfinite(error) else math.inf
+    return over, error + table.decisions.error

@@ -11,10 +11,9 @@ from scipy.special import expit
 from scipy.stats import norm, rankdata
 
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.binning import choose
 from dptune.choice.report.bins import Bins, edges_of
 from dptune.choice.report.metric import Cells, mean_of, nonnegative
-from dptune.choice.report.plan import Groups, ReportPlan
+from dptune.choice.report.plan import Groups, ReportPlan, best_bins
 from dptune.choice.report.regression import Ranges
 from dptune.choice.report.result import residuals_of
 
@@ -79,7 +78,7 @@ def test_intervals_cover_and_bias_is_small(case: str) -> None:
     for i in range(RUNS):
         if i % 50 == 0:
             scores, positive = drawn(rng, 300, area, prevalence)
-            bins = choose(scores, positive, 0.5, n=n, sigma=sigma)
+            bins = best_bins(scores, positive, 0.5, n=n, sigma=sigma)
             truth = exact(*population, bins)
         s, y = drawn(rng, n, area, prevalence)
         place = bins.of(s)
@@ -160,7 +159,7 @@ def test_the_area_of_a_kinked_curve_is_almost_unbiased(n: int, mu: float) -> Non
     public, few = rng.random(300), rng.random(300) < 0.5
     rank = (np.arange(200_000) + 0.5) / 200_000
     y = rng.random(len(rank)) < np.clip(0.5 + 2.5 * (rank - 0.5), 0.4, 0.6)
-    bins = choose(public, few, 0.5, n=n, sigma=math.sqrt(2) / mu)
+    bins = best_bins(public, few, 0.5, n=n, sigma=math.sqrt(2) / mu)
     place = bins.of(rank)
     counts = np.array([np.bincount(place[kind], minlength=bins.count) for kind in (~y, y)]) * n / len(rank)
     table = BinaryTable(bins, counts, bins.noise(math.sqrt(2) / mu), float(n))
@@ -190,8 +189,8 @@ def test_the_nearest_counts_without_negative_ones() -> None:
 def test_more_people_and_budget_choose_more_bins() -> None:
     rng = np.random.default_rng(0)
     scores, positive = drawn(rng, 600, 0.85, 0.375)
-    few = choose(scores, positive, 0.5, n=200, sigma=6.0)
-    many = choose(scores, positive, 0.5, n=20_000, sigma=1.4)
+    few = best_bins(scores, positive, 0.5, n=200, sigma=6.0)
+    many = best_bins(scores, positive, 0.5, n=20_000, sigma=1.4)
     assert few.count < many.count
     assert 0.5 in few.edges
     assert 0.5 in many.edges
@@ -202,7 +201,7 @@ def test_little_budget_chooses_few_bins_whatever_the_public_rows(
     prevalence: float, mu: float, allowed: set[int]
 ) -> None:
     found = {
-        choose(*drawn(np.random.default_rng(i), 300, 0.77, prevalence), 0.5, n=300, sigma=math.sqrt(2) / mu).count
+        best_bins(*drawn(np.random.default_rng(i), 300, 0.77, prevalence), 0.5, n=300, sigma=math.sqrt(2) / mu).count
         for i in range(4)
     }
     assert found <= allowed
@@ -219,7 +218,7 @@ def test_one_edge_is_the_threshold_and_a_score_on_it_is_negative() -> None:
 
 
 def test_scores_that_are_all_equal_make_two_bins() -> None:
-    bins = choose(np.full(50, 0.3), np.arange(50) % 2 == 0, 0.5, n=100, sigma=1.0)
+    bins = best_bins(np.full(50, 0.3), np.arange(50) % 2 == 0, 0.5, n=100, sigma=1.0)
     table = BinaryTable(bins, np.array([[60.0, 0.0], [40.0, 0.0]]), bins.noise(1.0), 100.0)
     assert table.roc_auc_score.value == pytest.approx(0.5, abs=0.02)
     assert table.at(0.2).recall_score.value == pytest.approx(1.0)
