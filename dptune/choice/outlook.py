@@ -32,9 +32,12 @@ from dptune.ledger.connection import Database, stored_row
 from dptune.ledger.filter import Allowance, Divisions, GdpFilter, filter_of, is_pair
 from dptune.ledger.gdp import Budget, Spent
 from dptune.ledger.ledger import PrivacyLedger
+from dptune.losses.named import NamedLoss
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 from dptune.results import NoiseLaw
+
+FEW, HEAVY = 0.01, 0.25  # of the rows, and of their loss: tails are heavy; of normal errors squared it is .09
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Outlook:
         risk: a person's risk, in words; "" if noise is seeded.
         hopeless: why no verdict is possible, and what would help; "" if one is.
         recorded: the day on which the choice was charged, if the ledger has its answer.
+        tails: what helps where few public rows have most of the loss; "" elsewhere.
     """
 
     people: int
@@ -74,6 +78,7 @@ class Outlook:
     risk: str
     hopeless: str = ""
     recorded: str = ""
+    tails: str = ""
 
     @property
     def shows(self) -> float | None:
@@ -88,6 +93,7 @@ class Outlook:
             f"Spends: {self.spends}. Each loss is clipped to ({self.clip[0]:g}, {self.clip[1]:.4g}).",
             self._shows(),
             self._expects(),
+            self.tails,
             self.risk,
             f"Recorded: on {self.recorded}; the answer of {self.name!r} is returned, and nothing is charged."
             if self.recorded
@@ -137,6 +143,20 @@ def outlook(
         plan.mu, (public.low, public.high), **details,
         hopeless=hopeless(public, plan, n=n, weight=weight, default=default),
     )  # fmt: skip
+
+
+def heavy_tails(public: PublicLosses, j: int, loss: NamedLoss | None) -> str:
+    """Return what helps a regression if FEW of the public rows have HEAVY of candidate j's loss; "" elsewhere."""
+    losses = np.sort(public.clipped[j])
+    few = math.ceil(FEW * len(losses))
+    part = float(losses[-few:].sum()) / (float(losses.sum()) or 1.0)
+    if loss is None or loss.uses_labels or loss.known_clip or part < HEAVY:
+        return ""
+    return (
+        f"Heavy tails: {few} of {len(losses)} public rows have {part:.0%} of the {loss.name}, and noise grows with the "
+        'largest. What helps: train on the logarithm of the answers, loss="absolute_error" or "huber", or '
+        f"clip=(0, {losses[-few - 1]:.3g})."
+    )
 
 
 def _noise(public: PublicLosses, plan: ChoicePlan, weight: float, default: int) -> tuple[NoiseLaw, float]:

@@ -209,7 +209,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     about = _about(candidates, default, proposed, proposals.told)
     check_affordable(privatizer.ledger, name, options.mu, about)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
-    evaluated = trainer.losses(candidates) if given is None else given
+    evaluated = _evaluated(trainer, candidates, default or 0, as_loss(loss)) if given is None else given
     public, default = _matrix(as_losses(evaluated, as_loss(loss)), default, warn, needed=options.default is not None)
     if options.averages:
         public, groups = with_averages(public, evaluated, as_loss(loss))
@@ -236,6 +236,19 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     chosen = [dict(candidates[j].parameters) for j in _members(selection.index, groups, len(candidates))]
     params = {MEMBERS: chosen} if selection.index >= len(candidates) else chosen[0]
     return Choice(params, selection, model, name, left_in_words(privatizer.ledger))
+
+
+def _evaluated(trainer: Trainer, candidates: Sequence[Candidate], place: int, loss: NamedLoss) -> Sequence[Any]:
+    """Return the public losses, or answers; refuse a training without a seed, whose choice no restart would find."""
+    *evaluated, again = trainer.losses([*candidates, candidates[place]])
+    twice = as_losses([evaluated[place], again], loss)
+    if not any(isinstance(each, Exception) for each in twice) and len({rounded(np.asarray(one)) for one in twice}) > 1:
+        raise InputError(
+            "a configuration that was cross-validated twice has different public losses: its training has no seed. "
+            "After a crash no rerun could find the choice and its answer. Set the seed of the model and of the rows "
+            "that it draws (random_state=, torch.manual_seed), or give public_losses=. Nothing was charged."
+        )
+    return evaluated
 
 
 def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:

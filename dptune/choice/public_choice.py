@@ -32,7 +32,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, readable, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
-from dptune.choice.outlook import FuturePeople, Outlook, hopeless, outlook
+from dptune.choice.outlook import FuturePeople, Outlook, heavy_tails, hopeless, outlook
 from dptune.choice.payer import Meaning, explained
 from dptune.choice.public import PublicLosses, prior, scales
 from dptune.choice.result import OLD, PairedEstimate, Selection
@@ -108,7 +108,7 @@ class PublicChoice:
         self._privatizer = privatizer
         self.name = text("name", name)
         self.public = PublicLosses.of(public_losses, _known_range(privatizer, loss))
-        self._loss = None if loss is None else as_loss(loss).name
+        self._loss = None if loss is None else as_loss(loss)
         self.default = None if default_place is None else self._place(default_place)
         asked = planning.Wanted(
             mu=None if mu is None else positive("mu", mu),
@@ -122,11 +122,10 @@ class PublicChoice:
                 "mu= says already how much the choice leaves: give mu= or report_share=. Nothing was charged."
             )
         m, rows = self.public.values.shape
-        of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest}
+        asked_loss = None if self._loss is None else self._loss.name
+        of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest, "loss": asked_loss}
         about = about or Meaning({})
-        self._means = Meaning(
-            {**of_public, "loss": self._loss, "default": self.default, **about.asked, **vars(asked)}, about.told
-        )
+        self._means = Meaning({**of_public, "default": self.default, **about.asked, **vars(asked)}, about.told)
         self._rest: Allowance | None = None  # the allowance of the plan, until it is stored
         self._plan = self._agree(asked, even_if_hopeless)
         self.finalists = self._plan.finalists
@@ -211,6 +210,7 @@ class PublicChoice:
             spends=share_in_words(ledger.budget, limits, plan.mu),
             risk=risk_in_words(self._privatizer, limits),
             recorded="" if self.to_train else self._day(),
+            tails=heavy_tails(self.public, self.public.order[0], self._loss),
         )
 
     @property

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune.choice.crossval import Answers, cross_validated_answers, losses_of, public_folds
+from dptune.choice.crossval import Answers, cross_validated_answers, indexable, losses_of, public_folds
 from dptune.choice.proposals import ChoiceOptions, Parameters
 from dptune.errors import InputError
-from dptune.losses.models import BoosterModel
-from dptune.losses.named import NamedLoss, as_loss
+from dptune.losses.models import as_model
+from dptune.losses.named import as_loss
 
 
 class PublicTraining:
@@ -35,7 +35,8 @@ class PublicTraining:
         public = options.public
         if not isinstance(public, tuple | list) or len(public) != 2:
             raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
-        self.public = (public[0], public[1])
+        X, y = indexable(*public)
+        self.public = (X, y)
         self._loss, self._averages = as_loss(options.loss), options.averages
         has_losses = options.public_losses is not None
         folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
@@ -52,7 +53,7 @@ class PublicTraining:
         return self._trained(at, *self.public)
 
     def _trained(self, at: Any, X: Any, y: Any) -> Any:
-        return as_model(self._train(at, X, y), self._loss, X)
+        return as_model(self._train(at, X, y), self._loss, X, y)
 
 
 def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any, X: Any, y: Any) -> Any:
@@ -64,17 +65,3 @@ def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any
 def is_estimator(train: object) -> bool:
     """Return whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
     return all(hasattr(train, method) for method in ("fit", "get_params", "set_params"))
-
-
-def as_model(model: Any, loss: str | NamedLoss, X: Any) -> Any:
-    """Return the model; wrap a native booster of LightGBM or XGBoost as a ``BoosterModel`` with labels 0, 1, ...
-
-    Args:
-        X: public rows.
-    """
-    if not (hasattr(model, "inplace_predict") or hasattr(model, "current_iteration")):
-        return model
-    if not as_loss(loss).uses_labels:
-        return BoosterModel(model)
-    shape = np.shape(BoosterModel(model).predict(X[:2]))
-    return BoosterModel(model, labels=list(range(2 if len(shape) == 1 else shape[1])))

@@ -73,6 +73,7 @@ class PairedEstimate(Estimate):
         )
 
 
+UNREAD = "Labels or columns that cannot be read show no preference, too: compare their spelling with public rows."
 OLD = "data= played no part: new people need a new ledger."  # remark on an answer that was recorded before
 
 
@@ -156,7 +157,7 @@ class Selection:
 
     def _verdict_in_words(self) -> str:
         if self.index == self.default:
-            return "Keep the default: the private people prefer no finalist to it."
+            return f"Keep the default: it was chosen, and nothing is estimated. {UNREAD}"
         if (gain := self.improvement) is None:
             return "" if self.default is not None else "No default= was given, so nothing says how much better it is."
         return improvement_in_words(gain, "the default")

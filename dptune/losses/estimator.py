@@ -14,6 +14,7 @@ from dptune._arrays import Array, Indices, Mask, Vector
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.examples import Data, Examples, PrivateExamples
 from dptune.losses.functions import label_codes
+from dptune.losses.models import how_to_wrap
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.own import mistake_of
 from dptune.losses.rows import ParsedRows, Rows
@@ -260,7 +261,7 @@ def _own(loss: NamedLoss) -> Callable[..., Any] | None:
 def columns_of(estimator: Any) -> int | None:
     """Return the number of columns on which the model was fitted, if it has one."""
     d = getattr(estimator, "n_features_in_", None)
-    return d if isinstance(d, int) else None
+    return d if isinstance(d, int) and d > 0 else None  # a copy of a CatBoost model says 0
 
 
 def _same_kind(a: Array, b: Array) -> bool:
@@ -277,9 +278,10 @@ def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
             f"that for the {loss.name} of the private rows."
         )
     if method is None:
+        other = "It may need a setting, as probability=True. Allowed: zero_one_loss with predict, or another estimator."
         raise InputError(
-            f"{loss.name} needs {loss.output}, which this {type(estimator).__name__} does not have (it may need a "
-            "setting, as probability=True). Allowed: zero_one_loss with predict, or another estimator."
+            f"{loss.name} needs {loss.output}, which this {type(estimator).__name__} does not have. "
+            f"{how_to_wrap(estimator) or other}"
         )
     return method
 
@@ -290,7 +292,10 @@ def _classes(loss: NamedLoss, estimator: Any) -> Array | None:
         return None
     classes = getattr(estimator, "classes_", None)
     if classes is None:
-        raise InputError(f"{loss.name} needs a fitted classifier; this {type(estimator).__name__} has no classes_")
+        raise InputError(
+            f"{loss.name} needs a fitted classifier; this {type(estimator).__name__} has no classes_. "
+            f"{how_to_wrap(estimator)}".rstrip()
+        )
     labels = np.asarray(classes)
     label_codes(labels, labels.tolist())  # refuses labels that are equivalent
     return labels

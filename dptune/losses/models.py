@@ -15,6 +15,7 @@ Everything that takes a fitted estimator with ``loss=`` takes these. ``XGBClassi
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,7 @@ from scipy.special import expit, softmax
 from dptune._arrays import Array
 from dptune._checks import at_least
 from dptune.errors import InputError
+from dptune.losses.named import NamedLoss
 
 
 class _Answers:
@@ -67,7 +69,7 @@ class BoosterModel(_Answers):
     def __init__(self, booster: Any, *, labels: Sequence[Any] | None = None) -> None:
         super().__init__(labels)
         xgboost = hasattr(booster, "inplace_predict")
-        if not (xgboost or hasattr(booster, "current_iteration")):
+        if wrapper_of(booster) is not BoosterModel:
             raise InputError(f"a booster of XGBoost or LightGBM is expected; got {type(booster).__name__}.")
         self._booster, self._xgboost = booster, xgboost
         self._linear = (
@@ -120,7 +122,7 @@ class TorchModel(_Answers):
         first = next(self._module.parameters(), None) if isinstance(self._module, torch.nn.Module) else None
         device = self._device or ("cpu" if first is None else first.device)
         dtype = self._dtype or (torch.float32 if first is None else first.dtype)
-        rows: Any = torch.as_tensor(X)
+        rows: Any = torch.as_tensor(X.to_numpy() if hasattr(X, "to_numpy") else X)
         with _evaluating(self._module), torch.no_grad():
             parts = [self._module(part.to(device, dtype)).detach().double().cpu() for part in rows.split(self._batch)]
         outputs = torch.cat(parts).numpy()  # (n, k), (n, 1) or (n,)
@@ -129,6 +131,46 @@ class TorchModel(_Answers):
         if outputs.shape[1:] in ((), (1,)):
             return np.asarray(expit(outputs.reshape(len(outputs))))
         return np.asarray(softmax(outputs, axis=1))
+
+
+def wrapper_of(model: object) -> type[BoosterModel] | type[TorchModel] | None:
+    """Return the adapter of a native booster or a PyTorch module; None for other models."""
+    if hasattr(model, "inplace_predict") or hasattr(model, "current_iteration"):
+        return BoosterModel
+    torch = sys.modules.get("torch")  # if it was not imported, the model is none of its modules
+    return TorchModel if torch is not None and isinstance(model, torch.nn.Module) else None
+
+
+def as_model(model: Any, loss: NamedLoss, X: Any, y: Any) -> Any:
+    """Return the model; a native booster or a PyTorch module is wrapped, with its labels from public rows.
+
+    Args:
+        X, y: public rows. Where y has none but 0, 1, ..., k - 1 these are the labels of k outputs, else y's in order.
+
+    Raises:
+        InputError: the public rows have more or fewer labels than the model has outputs.
+    """
+    wrapper = wrapper_of(model)
+    if wrapper is None:
+        return model
+    if not loss.uses_labels:
+        return wrapper(model)
+    shape = np.shape(wrapper(model).predict(X[:2]))
+    k = 2 if shape[1:] in ((), (1,)) else shape[1]
+    labels = np.unique(np.asarray(y)).tolist()
+    if not set(labels) <= set(range(k)) and len(labels) != k:
+        raise InputError(
+            f"the model has {k} outputs, and the public rows have {len(labels)} labels. Return "
+            f"dptune.losses.models.{wrapper.__name__}(model, labels=[...]), with a label for each output in their "
+            "order. Nothing was charged."
+        )
+    return wrapper(model, labels=range(k) if set(labels) <= set(range(k)) else labels)
+
+
+def how_to_wrap(model: object) -> str:
+    """Return a sentence that names the adapter of the model; "" where it needs none."""
+    wrapper = wrapper_of(model)
+    return "" if wrapper is None else f"Wrap it: dptune.losses.models.{wrapper.__name__}(model, labels=[...])."
 
 
 @contextmanager

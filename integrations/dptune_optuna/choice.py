@@ -7,7 +7,7 @@ Example::
 
 
     def train(trial, X, y):
-        return SVC(C=trial.suggest_float("C", 1e-3, 1e3, log=True), probability=True).fit(X, y)
+        return SVC(C=trial.suggest_float("C", 1e-3, 1e3, log=True), probability=True, random_state=0).fit(X, y)
 
 
     choice = choose(study, train, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_train, y_train))
@@ -46,8 +46,9 @@ from dptune.choice.proposals import (
     Proposals,
     choose_among,
 )
-from dptune.choice.public_training import PublicTraining, as_model, is_estimator
+from dptune.choice.public_training import PublicTraining, is_estimator
 from dptune.errors import BudgetMismatch
+from dptune.losses.models import as_model
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data
 from dptune_optuna.spaces import logger
@@ -100,8 +101,8 @@ def candidate(trial: Any, model: Any, *, held_out: Pair | None = None, rows: Pai
 
     Args:
         trial: the objective's trial.
-        model: with ``held_out`` the trained model, which may be a native booster of LightGBM or XGBoost; with ``rows``
-            an estimator that scikit-learn can clone and fit.
+        model: with ``held_out`` the trained model, which may be a native booster or a PyTorch module; with ``rows`` an
+            estimator that scikit-learn can clone and fit.
         held_out: (X, y), public rows that the model was not trained on, the same for all trials.
         rows: (X, y), public rows: the estimator is cross-validated and trained on them.
 
@@ -283,7 +284,7 @@ class _Objective:
             )
         everything = np.arange(len(y))  # one fold, if the model was trained on none of these rows
         folds: Any = [(everything, everything)] if handed.trained else public_folds(X, y, cv=self._cv, loss=self._loss)
-        model = as_model(handed.model, self._loss, X) if handed.trained else None
+        model = as_model(handed.model, self._loss, X, y) if handed.trained else None
         fit = _fitted(handed.model) if model is None else lambda X, y: model
         answers = cross_validated_answers(fit, X, y, folds, self._loss, {})
         return answers if self._averages else losses_of(answers, self._loss)
@@ -291,7 +292,7 @@ class _Objective:
     def model(self, trial: CandidateTrial) -> Any:
         handed = self._handed(trial)
         X, y = handed.pair
-        return as_model(handed.model, self._loss, X) if handed.trained else _fitted(handed.model)(X, y)
+        return as_model(handed.model, self._loss, X, y) if handed.trained else _fitted(handed.model)(X, y)
 
 
 def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective:

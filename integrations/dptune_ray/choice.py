@@ -6,7 +6,7 @@ Example::
 
 
     def train(config, X, y):
-        return SVC(C=config["C"], probability=True).fit(X, y)
+        return SVC(C=config["C"], probability=True, random_state=0).fit(X, y)
 
 
     choice = choose(results, train, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_train, y_train))
