@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from dptune._arrays import Indices
 from dptune._checks import shown
+from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.seal.parsing import numbers
@@ -170,6 +171,17 @@ def cross_validated_losses(
     """
     folds = public_folds(X, y, cv=cv, loss=loss, groups=groups)
     return losses_of(cross_validated_answers(train, X, y, folds, as_loss(loss), fit_params or {}), as_loss(loss))
+
+
+def refuse_unseeded(losses: Any, again: Any) -> None:
+    """Refuse a training whose losses of public rows differ when it is repeated: no restart would find its choice."""
+    if isinstance(losses, Exception) or isinstance(again, Exception) or rounded(losses) == rounded(again):
+        return
+    raise InputError(
+        "a configuration that was cross-validated twice has different public losses: its training has no seed. After a "
+        "crash no rerun could find the choice and its answer. Set the seed of the model and of the rows that it draws "
+        "(random_state=, torch.manual_seed), or give public_losses=. Nothing was charged."
+    )
 
 
 def _sklearn() -> Any:

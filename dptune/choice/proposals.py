@@ -25,7 +25,7 @@ import numpy.typing as npt
 import dptune
 from dptune._checks import at_least
 from dptune.choice.averages import MEMBERS, averaged, averages_in_words, check_averages, with_averages
-from dptune.choice.crossval import Answers, as_losses
+from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.public import rounded
@@ -209,8 +209,11 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     about = _about(candidates, default, proposed, proposals.told)
     check_affordable(privatizer.ledger, name, options.mu, about)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
-    evaluated = _evaluated(trainer, candidates, default or 0, as_loss(loss)) if given is None else given
-    public, default = _matrix(as_losses(evaluated, as_loss(loss)), default, warn, needed=options.default is not None)
+    twice = [*candidates, candidates[default or 0]]
+    *evaluated, again = trainer.losses(twice) if given is None else [*given, given[default or 0]]
+    *losses, again = as_losses([*evaluated, again], as_loss(loss))
+    refuse_unseeded(losses[default or 0], again)
+    public, default = _matrix(losses, default, warn, needed=options.default is not None)
     if options.averages:
         public, groups = with_averages(public, evaluated, as_loss(loss))
     found = hashlib.sha256(proposed.encode() + rounded(public)).hexdigest()[:12]
@@ -236,19 +239,6 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     chosen = [dict(candidates[j].parameters) for j in _members(selection.index, groups, len(candidates))]
     params = {MEMBERS: chosen} if selection.index >= len(candidates) else chosen[0]
     return Choice(params, selection, model, name, left_in_words(privatizer.ledger))
-
-
-def _evaluated(trainer: Trainer, candidates: Sequence[Candidate], place: int, loss: NamedLoss) -> Sequence[Any]:
-    """Return the public losses, or answers; refuse a training without a seed, whose choice no restart would find."""
-    *evaluated, again = trainer.losses([*candidates, candidates[place]])
-    twice = as_losses([evaluated[place], again], loss)
-    if not any(isinstance(each, Exception) for each in twice) and len({rounded(np.asarray(one)) for one in twice}) > 1:
-        raise InputError(
-            "a configuration that was cross-validated twice has different public losses: its training has no seed. "
-            "After a crash no rerun could find the choice and its answer. Set the seed of the model and of the rows "
-            "that it draws (random_state=, torch.manual_seed), or give public_losses=. Nothing was charged."
-        )
-    return evaluated
 
 
 def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:
