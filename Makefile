@@ -47,7 +47,8 @@ $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it
 
 test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch; a CPU will do
 	$(BIN)/python -m pytest -m "torch and not slow" tests/training/test_opacus.py tests/losses/test_models.py \
-		tests/optuna_front/test_known_noise.py tests/benchmarks/test_short_runs.py tests/test_examples.py
+		tests/optuna_front/test_known_noise.py tests/benchmarks/test_short_runs.py tests/test_examples.py \
+		tests/sklearn_front/test_kinds_of_input.py
 
 $(VENV)-flower/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-flower
