@@ -37,7 +37,7 @@ from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
 from dptune.results import NoiseLaw
 
-FEW, HEAVY = 0.01, 0.25  # of the rows, and of their loss: tails are heavy; of normal errors squared it is .09
+FEW, HEAVY = 0.01, 0.25  # tails are heavy if 1% of the rows have so much of the loss; normal squared errors: .09
 
 
 @dataclass(frozen=True)

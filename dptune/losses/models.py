@@ -137,7 +137,7 @@ def wrapper_of(model: object) -> type[BoosterModel] | type[TorchModel] | None:
     """Return the adapter of a native booster or a PyTorch module; None for other models."""
     if hasattr(model, "inplace_predict") or hasattr(model, "current_iteration"):
         return BoosterModel
-    torch = sys.modules.get("torch")  # if it was not imported, the model is none of its modules
+    torch = sys.modules.get("torch")  # without it no model is a module
     return TorchModel if torch is not None and isinstance(model, torch.nn.Module) else None
 
 
