@@ -26,8 +26,8 @@ USES = {
     "optuna": "import dptune_optuna; [getattr(dptune_optuna, name) for name in dptune_optuna.__all__]",
     "sklearn": "import dptune_sklearn; [getattr(dptune_sklearn, name) for name in dptune_sklearn.__all__]",
     "ray": "import dptune_ray; [getattr(dptune_ray, name) for name in dptune_ray.__all__]",
-    "federated": "from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld; "
-    "assert epsilon_pld(SubsampledGaussianPlan(q=0.1, z=1.0, steps=5), 1e-3) > 0",
+    "federated": "from dptune.ledger.subsampled import SubsampledGaussian, epsilon_pld; "
+    "assert epsilon_pld(SubsampledGaussian(q=0.1, z=1.0, steps=5), 1e-3) > 0",
     "postgresql": "import dptune\ntry: dptune.PrivacyLedger('postgresql://u@127.0.0.1:1/d?connect_timeout=2')\n"
     "except dptune.LedgerError: print('asked the server')",
     "figures": LEDGER + "from dptune.figures import save_figure; save_figure(ledger, 'f.png')",

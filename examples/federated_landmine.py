@@ -22,7 +22,7 @@ else:  # made-up fields: mines are where the first two features agree, shifted a
     fields = [(X, (X[:, 0] * X[:, 1] > 1 + shift).astype(int)) for X, shift in draws]
 space = {"C": FloatDistribution(1e-4, 10.0), "gamma": FloatDistribution(1e-2, 10.0)}
 settings = dptune.federated.FTSSettings(agents=29, d=2, initial=5)  # the same for agents and server
-plan = dptune.ledger.SubsampledGaussianPlan(
+plan = dptune.ledger.SubsampledGaussian(
     q=1.0, z=1.0, steps=3
 )  # before anything is seen: 3 noisy vectors, from everybody
 ledger = dptune.ledger.PlanLedger(f"{folder}/federated.db", plan, n=29, dataset="landmine fields", unit="one field")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import dptune
 from cli_tools import invoke
 from dptune.cli import app, main
-from dptune.ledger import PlanLedger, Risk, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, Risk, SubsampledGaussian
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.privacy.noise import SeededNoise
 from dptune.training import TrainingLedger, TrainingPlan
@@ -47,7 +47,7 @@ def trained() -> TrainingLedger:
 
 
 def federation() -> PlanLedger:
-    return PlanLedger(LEDGER, SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29, unit="one hospital")
+    return PlanLedger(LEDGER, SubsampledGaussian(q=0.35, z=1.0, steps=60), n=29, unit="one hospital")
 
 
 KINDS: dict[str, tuple[Callable[[], Any], str, str]] = {

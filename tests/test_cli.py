@@ -21,7 +21,7 @@ from cli_tools import invoke
 from dptune._numbers import rounded_up
 from dptune.cli import app, main
 from dptune.figures import draw_budget, style
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.ledger.approximate import largest_plan
 from dptune.ledger.gdp import mu_from_pure
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
@@ -60,7 +60,7 @@ def of_users() -> UserLedger:
 
 
 def of_a_plan() -> None:
-    PlanLedger("plan.db", SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    PlanLedger("plan.db", SubsampledGaussian(q=0.35, z=1.0, steps=60), n=29)
 
 
 def of_a_choice() -> tuple[dptune.PrivacyLedger, dptune.Selection]:

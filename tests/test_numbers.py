@@ -119,7 +119,7 @@ def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_ledger_is_somewhere(tmp_path: Path) -> None:
-    plan = dptune.ledger.SubsampledGaussianPlan(0.1, 1.0, 3)
+    plan = dptune.ledger.SubsampledGaussian(0.1, 1.0, 3)
     ledgers: tuple[Callable[[Any], object], ...] = (
         lambda path: dptune.PrivacyLedger(path, dptune.Budget.gdp(1.0)),
         lambda path: dptune.ledger.PlanLedger(path, plan, n=3),

@@ -24,7 +24,7 @@ from benchmarks.federated.runs import Method, run, timed
 from benchmarks.report import DOCS, drawing, in_parallel, machine, markdown, mean_and_error, save
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.subsampled import (
-    SubsampledGaussianPlan,
+    SubsampledGaussian,
     epsilon_pld,
     noise_multiplier,
 )
@@ -41,12 +41,12 @@ PAPER = FTSSettings(agents=N, d=2, M=100, lengthscale=0.25, noise=0.01, regions=
 FOUND = replace(PAPER, M=50, noise=0.1, regions=(), S=3.0, spread=0.0)
 
 
-def plan(z: float, q: float = 0.35, steps: int = ROUNDS) -> SubsampledGaussianPlan:
-    return SubsampledGaussianPlan(q, z, steps)
+def plan(z: float, q: float = 0.35, steps: int = ROUNDS) -> SubsampledGaussian:
+    return SubsampledGaussian(q, z, steps)
 
 
 @functools.cache
-def plan_for(epsilon: float, steps: int) -> SubsampledGaussianPlan:
+def plan_for(epsilon: float, steps: int) -> SubsampledGaussian:
     """Everybody in every round (q = 1) and the least noise for this epsilon at N^-1.1."""
     return plan(noise_multiplier(q=1.0, steps=steps, epsilon=epsilon, delta=DELTA), 1.0, steps)
 
@@ -117,14 +117,14 @@ def _curves(results: list[dict[str, Any]], group: str, name: str, key: str = "cu
     return np.array([r[key] for r in results if r["group"] == group and r["method"] == name])
 
 
-def _row(results: list[dict[str, Any]], group: str, name: str, p: SubsampledGaussianPlan | None) -> list[str]:
+def _row(results: list[dict[str, Any]], group: str, name: str, p: SubsampledGaussian | None) -> list[str]:
     curves, informed = _curves(results, group, name), _curves(results, group, name, "informed")
     shown = [mean_and_error(curves[:, t], 4) for t in SHOWN if t < curves.shape[1]]
     at = mean_and_error(informed.mean(axis=1), 4) if informed.size else ""
     return [name, *epsilons(p), *shown, at]
 
 
-def epsilons(p: SubsampledGaussianPlan | None) -> list[str]:
+def epsilons(p: SubsampledGaussian | None) -> list[str]:
     if p is None:
         return ["", "", ""]
     exact = [epsilon_pld(p, DELTA), epsilon_moments_accountant(p, DELTA), epsilon_pld(p, 1e-3)]

@@ -10,7 +10,7 @@ from benchmarks.federated.moments import epsilon_moments_accountant
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.subsampled import (
     VALUE_DISCRETIZATION_INTERVAL,
-    SubsampledGaussianPlan,
+    SubsampledGaussian,
     epsilon_pld,
     noise_multiplier,
 )
@@ -22,11 +22,11 @@ PLANS = ((0.15, 1.0), (0.25, 1.0), (0.5, 1.0), (0.25, 1.2), (0.25, 1.5))
 
 def rows() -> list[tuple[float, float, float, float, float]]:
     """(q, z, classic epsilon, PLD epsilon, PLD epsilon of T + 1 releases) for each published plan."""
-    return [(q, z, epsilon_moments_accountant(SubsampledGaussianPlan(q, z, T), DELTA), *_pld(q, z)) for q, z in PLANS]
+    return [(q, z, epsilon_moments_accountant(SubsampledGaussian(q, z, T), DELTA), *_pld(q, z)) for q, z in PLANS]
 
 
 def _pld(q: float, z: float) -> tuple[float, float]:
-    first, second = (epsilon_pld(SubsampledGaussianPlan(q, z, steps), DELTA) for steps in (T, T + 1))
+    first, second = (epsilon_pld(SubsampledGaussian(q, z, steps), DELTA) for steps in (T, T + 1))
     return first, second
 
 
@@ -44,7 +44,7 @@ def landmine() -> tuple[float, float]:
     for t in range(rounds):
         z_t = z * s.weights(t).max() * s.S / q / s.sensitivity(t, q)
         accountant.compose(dp_event.PoissonSampledDpEvent(q, dp_event.GaussianDpEvent(float(z_t))))
-    return epsilon_pld(SubsampledGaussianPlan(q, z, rounds), delta), float(accountant.get_epsilon(delta))
+    return epsilon_pld(SubsampledGaussian(q, z, rounds), delta), float(accountant.get_epsilon(delta))
 
 
 def main() -> None:

@@ -8,12 +8,12 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py
 
 from dptune.ledger.gdp import probability
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 
 MAX_LAMBDA = 32
 
 
-def epsilon_moments_accountant(plan: SubsampledGaussianPlan, delta: float) -> float:
+def epsilon_moments_accountant(plan: SubsampledGaussian, delta: float) -> float:
     """The minimum over integers lambda = 1..32 of (alpha + ln(1/delta)) / lambda.
 
     alpha = steps * ln E_P[(M/P)^(lambda+1)]. It is a valid bound, but a loose one: 1.3 to 1.5 times `epsilon_pld` for
@@ -23,7 +23,7 @@ def epsilon_moments_accountant(plan: SubsampledGaussianPlan, delta: float) -> fl
     return min((plan.steps * log_moment(plan, k) + log_1_delta) / k for k in range(1, MAX_LAMBDA + 1))
 
 
-def log_moment(plan: SubsampledGaussianPlan, lam: int) -> float:
+def log_moment(plan: SubsampledGaussian, lam: int) -> float:
     """log E_M[(M/P)^lam] = log sum_k C(lam+1, k) (1-q)^(lam+1-k) q^k exp(k(k-1) / 2z^2), exactly.
 
     The other direction, E_P[(P/M)^lam], is never larger (Mironov, Talwar & Zhang 2019).

@@ -25,7 +25,7 @@ from dptune.federated.agent import Domain, FTSAgent, FTSModel
 from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 from dptune.privacy.noise import SeededNoise, SeededSample
 
 Array = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ class Method:
     """`plan` None: not private, messages summed as they are. A silent agent sends 0; a lost one asks at random."""
 
     name: str
-    plan: SubsampledGaussianPlan | None = None
+    plan: SubsampledGaussian | None = None
     silent: bool = False
     random_query: bool = False
     change: dict[str, Any] = field(default_factory=dict)
@@ -122,7 +122,7 @@ def timed(N: int, *, observations: int, rounds: int, settings: FTSSettings, fold
         for x in np.random.default_rng(agent.agent).random((began, settings.d)):
             agent.tell(x, _smooth(x, w))
         agent._own, agent._fitted = agent.hyperparameters(), began - agent.agent % settings.refit  # fits spread out
-    server = FTSServer(PlanLedger(folder / f"{N}.db", SubsampledGaussianPlan(0.35, 1.0, rounds), n=N), settings)
+    server = FTSServer(PlanLedger(folder / f"{N}.db", SubsampledGaussian(0.35, 1.0, rounds), n=N), settings)
     parts = {name: [0.0] * rounds for name in ("fits", "messages", "server", "choices", "tell")}
     cpu = -time.process_time()
     for t in range(rounds):

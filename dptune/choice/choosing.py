@@ -20,14 +20,13 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import Checked, at_least, check, positive, readable, share, text
+from dptune._checks import at_least, positive, readable, share, text
 from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
@@ -116,18 +115,20 @@ def select(
         raise InputError("candidates may be a function only with public_losses=, which says how many there are.")
     if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:
         privatizer.use_clip((0.0, as_loss(loss).most))
-    settings = _Settings(mu, default_place, estimate_share or 0.0)
-    _check(privatizer, name, settings)
+    mu = None if mu is None else positive("mu", mu)
+    default = None if default_place is None else at_least("default_place", default_place, 0)
+    kept = share("estimate_share", estimate_share or 0.0)
+    _check(privatizer, name, mu, kept)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     own_losses = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
-        settings.refuse_other_places(readable("the candidates", len, candidates))
+        _refuse_other_places(default, readable("the candidates", len, candidates))
     asked = None if loss is None else as_loss(loss).name
     points: list[str] = []
     evaluated = 0
     try:
         for place, (facts, losses) in enumerate(own_losses):
-            if losses is None and place == settings.default:
+            if losses is None and place == default:
                 raise InputError(
                     f"candidate {place}, the default_place=, could not be evaluated, so it cannot be kept."
                 )
@@ -139,71 +140,55 @@ def select(
                 f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
                 "one model use dptune.report. Nothing was charged."
             )
-        return _choose(points, privatizer, name, settings)
+        return _choose(points, privatizer, name, mu, default, kept)
     finally:
         for point in points:
             privatizer.forget(point)
 
 
-@dataclass(frozen=True)
-class _Settings(Checked):
-    """The checked budget settings of a choice: ``mu``, ``default`` and ``estimate_share`` of :func:`select`."""
-
-    mu: float | None = field(default=None, metadata=check(positive))
-    default: int | None = field(default=None, metadata=check(at_least, 0))
-    estimate_share: float = field(default=0.0, metadata=check(share))
-
-    def refuse_other_places(self, candidates: int) -> None:
-        """Refuse a default that is not an index of the candidates."""
-        if self.default is not None and self.default >= candidates:
-            raise InputError(
-                f"default_place= must be the place of one of the {candidates} candidates, from 0; got {self.default}."
-            )
-
-    def plan(self, rest: Allowance, points: Sequence[str]) -> dict[str, object]:
-        """Return the stored plan, or a new one; the choice has its own limit if the budget has one."""
-        mu = self.mu
-        chosen = 1 - self.estimate_share
-        mu = rest.whole(chosen) if mu is None else mu
-        plan = {"mu": mu, "candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
-        if self.default is not None:
-            plan["default"] = self.default
-        return {**plan, "shares": {"choice": chosen}} if rest.divides else plan
-
-    def agreed(self, stored: Any, name: str, points: Sequence[str]) -> float:
-        """Return the price of a stored plan."""
-        plan = stored if isinstance(stored, dict) else {}
-        asked = {"candidates": len(points), "estimate_share": self.estimate_share, "points": _digest(points)}
-        same = all(plan.get(key) == value for key, value in {**asked, "default": self.default}.items())
-        if not same or self.mu not in (None, plan["mu"]):
-            raise BudgetMismatch(
-                f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
-                "what a name means is fixed when it begins. Give another choice another name."
-            )
-        return float(plan["mu"])
-
-
-def _check(privatizer: LossPrivatizer, name: object, settings: _Settings) -> None:
-    """Refuse a choice that could not be charged or stored, before losses are computed."""
+def _check(privatizer: LossPrivatizer, name: object, mu: float | None, kept: float) -> None:
+    """Refuse a choice that could not be charged or stored, before losses are computed; ``kept`` is for the estimate."""
     _ = privatizer.interval  # refuses an unknown clip before a model is called
     name = text("name", name)
     if privatizer.ledger.fact(name, PLAN) is None:
-        check_start(privatizer.ledger, name, settings.mu, choice_share=1 - settings.estimate_share)
+        check_start(privatizer.ledger, name, mu, choice_share=1 - kept)
 
 
-def _choose(points: Sequence[str], privatizer: LossPrivatizer, name: str, settings: _Settings) -> Selection:
+def _refuse_other_places(default: int | None, candidates: int) -> None:
+    """Refuse a default that is not an index of the candidates."""
+    if default is not None and default >= candidates:
+        raise InputError(
+            f"default_place= must be the place of one of the {candidates} candidates, from 0; got {default}."
+        )
+
+
+def _choose(
+    points: Sequence[str], privatizer: LossPrivatizer, name: str, mu: float | None, default: int | None, kept: float
+) -> Selection:
     """Choose one of the points whose losses the privatizer holds. Other names mean other candidates."""
-    settings.refuse_other_places(len(points))
-    plan: Any = privatizer.ledger.fix_plan(name, lambda rest: settings.plan(rest, points))
-    price = settings.agreed(plan, name, points)
-    share_of = settings.estimate_share
-    query = privatizer.means_query(points, price * math.sqrt(1 - share_of))
-    prior = [] if settings.default is None else odds_for(settings.default, len(points))
+    _refuse_other_places(default, len(points))
+    asked = {"candidates": len(points), "estimate_share": kept, "points": _digest(points), "default": default}
+
+    def plan(rest: Allowance) -> dict[str, object]:
+        """Return a new plan; the choice has its own limit if the budget has one."""
+        made = {"mu": rest.whole(1 - kept) if mu is None else mu, **asked}
+        return {**made, "shares": {"choice": 1 - kept}} if rest.divides else made
+
+    stored: Any = privatizer.ledger.fix_plan(name, plan)
+    same = isinstance(stored, dict) and all(stored.get(key) == value for key, value in asked.items())
+    if not same or mu not in (None, stored["mu"]):
+        raise BudgetMismatch(
+            f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
+            "what a name means is fixed when it begins. Give another choice another name."
+        )
+    price = float(stored["mu"])
+    query = privatizer.means_query(points, price * math.sqrt(1 - kept))
+    prior = [] if default is None else odds_for(default, len(points))
     released = privatizer.release(query, scope=name, key="index", mechanism=partial(NoisyMin, prior=prior))
     index = int(released.scalar)
-    estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
+    estimate = _estimate(privatizer, points[index], price * math.sqrt(kept), name) if kept else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
-    return Selection(index, len(points), estimate, price, "exponential selection", private, default=settings.default)
+    return Selection(index, len(points), estimate, price, "exponential selection", private, default=default)
 
 
 def _digest(points: Sequence[str]) -> str:

@@ -2,13 +2,13 @@
 
 Example::
 
-    from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+    from dptune.ledger import PlanLedger, SubsampledGaussian
     from dptune.federated import FTSServer, FTSSettings, InProcess
     from dptune.federated.agent import FTSAgent, FTSModel
     from dptune.federated.transport import Participant
 
     settings = FTSSettings(agents=300, d=2, regions=(2, 1))
-    plan = SubsampledGaussianPlan(q=0.35, z=1.0, steps=40)
+    plan = SubsampledGaussian(q=0.35, z=1.0, steps=40)
     server = FTSServer(PlanLedger("federation.db", plan, n=300), settings)  # trusted
     transport, model = InProcess(server, timeout=600.0), FTSModel(settings)
     participant = Participant(FTSAgent(model, n), transport)                # at agent n

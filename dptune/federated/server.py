@@ -67,7 +67,7 @@ class FTSServer:
         samples: SampleSource | None = None,
     ) -> None:
         if not isinstance(ledger, PlanLedger):
-            raise InputError("FTSServer needs a PlanLedger: PlanLedger(url, SubsampledGaussianPlan(q, z, T), n=N).")
+            raise InputError("FTSServer needs a PlanLedger: PlanLedger(url, SubsampledGaussian(q, z, T), n=N).")
         if settings.agents > _MOST_AGENTS:
             raise InputError(f"at most {_MOST_AGENTS} agents; got {settings.agents}.")
         self.ledger = ledger

@@ -6,4 +6,4 @@ from dptune.ledger.ledger import Charge as Charge
 from dptune.ledger.ledger import PrivacyLedger as PrivacyLedger
 from dptune.ledger.plan_ledger import PlanLedger as PlanLedger
 from dptune.ledger.risk import Risk as Risk
-from dptune.ledger.subsampled import SubsampledGaussianPlan as SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian as SubsampledGaussian

@@ -22,7 +22,7 @@ from dptune.ledger.durable import DurableLedger
 from dptune.ledger.entries import Charge, LedgerState
 from dptune.ledger.events import SubsampledGaussianRelease
 from dptune.ledger.statement import opendp_noise
-from dptune.ledger.subsampled import SubsampledGaussianPlan, composed
+from dptune.ledger.subsampled import SubsampledGaussian, composed
 
 ZERO_OUT = "zero out one agent: all its messages become 0, with the number of agents, regions, weights and plan public"
 TRUSTED_SERVER = (
@@ -116,7 +116,7 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
         return f"{type(self).__name__}({self._name!r}, {self.plan!r})"
 
 
-class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
+class PlanLedger(FixedPlanLedger[SubsampledGaussian]):
     """A fixed plan of T subsampled releases that survives processes, copies and crashes.
 
     Args:
@@ -128,8 +128,8 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
     """
 
     kind, people = "rounds", "agents"
-    plans = (SubsampledGaussianPlan,)
-    wanted = "a SubsampledGaussianPlan(q, z, steps)"
+    plans = (SubsampledGaussian,)
+    wanted = "a SubsampledGaussian(q, z, steps)"
     protects: ClassVar = {
         "dataset": "agents' observations",
         "unit": "one agent",
@@ -139,9 +139,9 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
     stored = staticmethod(asdict)
 
     @staticmethod
-    def planned(stored: dict[str, Any]) -> SubsampledGaussianPlan:
+    def planned(stored: dict[str, Any]) -> SubsampledGaussian:
         """Return the plan that the ledger stored."""
-        return SubsampledGaussianPlan(**stored)
+        return SubsampledGaussian(**stored)
 
     def charge(
         self,

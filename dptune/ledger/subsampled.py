@@ -33,8 +33,8 @@ _SMALLEST_Z = 0.1  # below it the grid needs gigabytes, and a plan gives no prot
 
 
 @dataclass(frozen=True)
-class SubsampledGaussianPlan:
-    """A public plan of Poisson-subsampled Gaussian steps.
+class SubsampledGaussian:
+    """Poisson-subsampled Gaussian steps, whose number and noise are fixed in public.
 
     Attributes:
         q: sampling probability of each agent in each step, in (0, 1].
@@ -67,7 +67,7 @@ class SubsampledGaussianPlan:
         return dp.SelfComposedDpEvent(step, self.steps)
 
 
-def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
+def epsilon_pld(plan: SubsampledGaussian, delta: float) -> float:
     """Return the least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta < 1.5e-15."""
     return composed([plan.event()]).epsilon(delta)
 
@@ -107,7 +107,7 @@ def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> f
     Raises:
         InputError: a setting is out of range, or z would be above 1e4.
     """
-    return least_noise(lambda z: epsilon_pld(SubsampledGaussianPlan(q, z, steps), delta), epsilon)
+    return least_noise(lambda z: epsilon_pld(SubsampledGaussian(q, z, steps), delta), epsilon)
 
 
 def least_noise(price: Callable[[float], float], epsilon: float) -> float:

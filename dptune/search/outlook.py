@@ -51,7 +51,7 @@ def noises(plan: RunPlan, people: PeopleFacts, *, levels: int = 1) -> list[Noise
         hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
         alone = plan.monitor_share + plan.final_share == 1  # a search that learns only from these
         lines.append(Noise("a trial's value", sigma, hides if alone and apart > RESOLUTION_WARNING else ""))
-    for asked in plan.settings.statistics():
+    for asked in plan.statistics():
         sigma = 2 * asked.radius / (people.n * asked.mu)
         ratio = sigma * math.sqrt(asked.dimension) / asked.radius
         hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"

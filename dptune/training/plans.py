@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 
 from dptune._checks import at_least, check, check_fields, positive, real, shown
 from dptune.errors import InputError
-from dptune.ledger.subsampled import SubsampledGaussianPlan, dp_accounting
+from dptune.ledger.subsampled import SubsampledGaussian, dp_accounting
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class TrainingPlan:
             f"rate, GaussianDpEvent(noise)), steps); got {type(event).__name__}. Other samplings are not supported."
         )
 
-    def whole(self) -> SubsampledGaussianPlan:
+    def whole(self) -> SubsampledGaussian:
         """Return all steps of all trainings as one plan: later ones may depend on earlier models."""
-        return SubsampledGaussianPlan(self.sample_rate, self.noise_multiplier, self.steps * self.trainings)
+        return SubsampledGaussian(self.sample_rate, self.noise_multiplier, self.steps * self.trainings)
 
     def event(self) -> Any:
         """Return the plan as dp-accounting names it."""

@@ -6,7 +6,7 @@ from flwr.serverapp import ServerApp
 
 from dptune import Float, Space
 from dptune.federated import FTSServer, FTSSettings
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune_flower import answer, best, run_rounds
 
 SPACE = Space({"alpha": Float(1e-4, 1e2, log=True)})
@@ -17,7 +17,7 @@ client = ClientApp()
 
 @server.main()
 def rounds(grid, context):
-    plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=2)  # before anything is seen: 2 noisy vectors, from everybody
+    plan = SubsampledGaussian(q=1.0, z=1.0, steps=2)  # before anything is seen: 2 noisy vectors, from everybody
     ledger = PlanLedger(f"{context.run_config['folder']}/hospitals.db", plan, n=3, unit="one hospital")
     run_rounds(grid, FTSServer(ledger, SETTINGS), timeout=context.run_config["timeout"])
     print(ledger.statement(delta=1e-3))

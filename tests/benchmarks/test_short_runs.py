@@ -28,12 +28,12 @@ from benchmarks.public.tables import TRIALS, Table
 from benchmarks.space_tasks import KINDS, space_task
 from dptune import Float
 from dptune.federated.settings import FTSSettings
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 
 points = np.random.default_rng(0).random((80, 2))
 TINY = FederatedProblem("tiny", points, np.array([np.sin(3 * points[:, 0] + 0.1 * n) for n in range(4)]))
 SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=20, initial=2)
-PLAN = SubsampledGaussianPlan(q=0.5, z=1.0, steps=2)
+PLAN = SubsampledGaussian(q=0.5, z=1.0, steps=2)
 METHODS = [
     (Method("TS", change={"joint": 0.0}), 0),
     (Method("not private"), 4),

@@ -17,7 +17,7 @@ from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
 from dptune.federated.transport import Participant, Transport
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 from dptune.privacy.noise import SeededNoise, SeededSample
 from federated_audits import PLAN, SETTINGS, full_disk, server
 from refusals import refused
@@ -207,7 +207,7 @@ def value(x: np.ndarray, n: int = 0) -> float:
 def test_many_agents_teach_a_newcomer_through_the_noise(fast_path: Path) -> None:
     """With 400 agents, one broadcast at epsilon = 1 recommends a point near the common top."""
     settings = FTSSettings(agents=400, d=2, M=30, initial=8)
-    plan = SubsampledGaussianPlan(q=1.0, z=4.0, steps=1)
+    plan = SubsampledGaussian(q=1.0, z=4.0, steps=1)
     one = FTSServer(PlanLedger(fast_path / "many.db", plan, n=400), settings, noise=SeededNoise(0))
     assert one.ledger.statement(delta=1e-4).epsilon < 1.0
     transport, model = InProcess(one, timeout=600.0), FTSModel(settings)
@@ -232,7 +232,7 @@ GOLDEN = [
 
 def test_golden_trajectory(fast_path: Path) -> None:
     """Seeded, so NOT PRIVATE: the points of six agents in four rounds, as first computed."""
-    ledger = PlanLedger(fast_path / "golden.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=4), n=6)
+    ledger = PlanLedger(fast_path / "golden.db", SubsampledGaussian(q=0.5, z=1.0, steps=4), n=6)
     transport, model = (
         InProcess(FTSServer(ledger, OF_SIX, noise=SeededNoise(5), samples=SeededSample(5)), timeout=600.0),
         FTSModel(OF_SIX),

@@ -15,7 +15,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from dptune import Float, InputError, Space
 from dptune.federated import FTSServer, FTSSettings
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune_flower import answer, best, run_rounds
 
 SETTINGS = FTSSettings(agents=3, d=2, M=20, own_features=20, candidates=64, initial=2)
@@ -75,7 +75,7 @@ class Nodes:
 
 
 def open_server(folder: Path) -> FTSServer:
-    plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=ROUNDS)
+    plan = SubsampledGaussian(q=1.0, z=1.0, steps=ROUNDS)
     return FTSServer(PlanLedger(folder / "agents.db", plan, n=3), SETTINGS)
 
 

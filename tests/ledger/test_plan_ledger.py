@@ -12,10 +12,10 @@ from benchmarks.federated.moments import epsilon_moments_accountant
 from dptune import InputError, LossPrivatizer, PlanComplete
 from dptune.ledger.events import GaussianRelease, SubsampledGaussianRelease
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, least_noise
+from dptune.ledger.subsampled import SubsampledGaussian, epsilon_pld, least_noise
 from refusals import refused
 
-PLAN = SubsampledGaussianPlan(q=0.35, z=1.0, steps=3)
+PLAN = SubsampledGaussian(q=0.35, z=1.0, steps=3)
 EVENT = SubsampledGaussianRelease(0.35, 1.0, 2.0, 2.1, 4, "sums")
 
 
@@ -63,13 +63,13 @@ PUBLISHED = [  # q, z, classic accountant, PLD (DP-FTS-DE: N = 200, T = 40)
 
 @pytest.mark.parametrize(("q", "z", "classic", "pld"), PUBLISHED)
 def test_published_figures(q: float, z: float, classic: str, pld: str) -> None:
-    plan = SubsampledGaussianPlan(q, z, 40)
+    plan = SubsampledGaussian(q, z, 40)
     assert f"{epsilon_moments_accountant(plan, DELTA):.2f}" == classic
     assert f"{epsilon_pld(plan, DELTA):.3f}" == pld
 
 
 def test_a_plan_names_the_setting_it_refuses() -> None:
-    plan = SubsampledGaussianPlan(0.5, 1.0, 2)
+    plan = SubsampledGaussian(0.5, 1.0, 2)
     for name, bad in {"q": 1.01, "z": 0.0, "steps": 1.5}.items():
         refused(InputError, f"{name}=", partial(replace, plan, **{name: bad}))
     for epsilon in (epsilon_pld, epsilon_moments_accountant):
@@ -79,8 +79,8 @@ def test_a_plan_names_the_setting_it_refuses() -> None:
 def test_missing_extra_says_what_to_install() -> None:
     done = run_forked(f"""
 import sys
-from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld
+from dptune.ledger.subsampled import SubsampledGaussian, epsilon_pld
 sys.modules["dp_accounting"] = None
-epsilon_pld(SubsampledGaussianPlan(0.5, 1.0, 2), {DELTA})
+epsilon_pld(SubsampledGaussian(0.5, 1.0, 2), {DELTA})
 """)
     assert 'MissingExtra: PLD accounting needs dp-accounting: pip install "dptune[federated]"' in done.stdout

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.cli import app
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.ledger.gdp import epsilon_from_mu
 from dptune.ledger.registry import About, record, to_yaml
 from dptune.privacy.noise import SeededNoise
@@ -77,7 +77,7 @@ def test_noise_of_trainings_and_plans_is_named_as_it_is(tmp_path: Path, about: P
         noise = TrainingLedger(tmp_path / f"{training}.db", plan, n=900).statement(delta=1e-4).noise
         assert ("of DP-SGD: from the library that trains, in floating point" in noise) == (training is not None)
         assert "of scores: OpenDP" in noise
-    federated = PlanLedger(tmp_path / "plan.db", SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    federated = PlanLedger(tmp_path / "plan.db", SubsampledGaussian(q=0.35, z=1.0, steps=60), n=29)
     found = record(federated.statement(delta=1e-3), About.read(about))
     assert complaints(found) == []
     assert found["deployment"]["deployment_model"]["model_name"] == "Federated"

@@ -11,7 +11,7 @@ import dptune
 from dptune.federated import FTSServer, InProcess
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 from dptune_optuna import DPFTSSampler
 from harness import SPACE, create, point, stored
 
@@ -25,7 +25,7 @@ def quiet():
 
 
 def open_server(folder):
-    plan = SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS)
+    plan = SubsampledGaussian(q=0.5, z=1.0, steps=ROUNDS)
     return FTSServer(PlanLedger(folder / "agents.db", plan, n=SETTINGS.agents), SETTINGS)
 
 

@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 from dptune import Budget, PrivacyLedger
 from dptune._numbers import rounded_up
-from dptune.ledger import PlanLedger, Risk, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, Risk, SubsampledGaussian
 from dptune.ledger.dominating import Gaussian
 from dptune.ledger.gdp import delta_from_mu
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
@@ -74,7 +74,7 @@ KINDS: dict[str, tuple[Callable[[Path, float], Any], Callable[[float], float]]] 
         lambda d: gaussian(brentq(lambda mu: gaussian(mu, 1e-6) - 2.0, 0.1, 1.0), d),
     ),
     "rounds of a federation": (
-        lambda f, d: PlanLedger(f / "p.db", SubsampledGaussianPlan(Q, Z, STEPS), n=900).statement(delta=d),
+        lambda f, d: PlanLedger(f / "p.db", SubsampledGaussian(Q, Z, STEPS), n=900).statement(delta=d),
         plan,
     ),
     "trainings": (lambda f, d: trainings(f).statement(delta=d), lambda d: plan(d, times=3)),
@@ -144,7 +144,7 @@ def test_the_risk_of_epsilon_bounds_every_mechanism() -> None:
 
 def test_trainings_and_federations_state_the_risk_of_their_profile(fast_path: Path) -> None:
     """The pair alone allowed .81 where the training's whole profile has .21."""
-    training, federation = TrainingPlan(2.0, 0.05, 400), SubsampledGaussianPlan(0.25, 1.2, 40)
+    training, federation = TrainingPlan(2.0, 0.05, 400), SubsampledGaussian(0.25, 1.2, 40)
     train = TrainingLedger(fast_path / "t.db", training, n=900).statement(delta=1e-5)
     rounds = PlanLedger(fast_path / "f.db", federation, n=200).statement(delta=1e-5)
     assert Risk.of_epsilon(train.epsilon, train.delta).advantage == pytest.approx(0.81, abs=0.005)

@@ -5,7 +5,7 @@ from ray.tune.utils import flatten_dict
 
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 from dptune_ray import DPFTSSearch, RayTransport
 from ray_harness import SPACE
 
@@ -15,7 +15,7 @@ SECRET = 8765.4321098
 
 
 def open_plan(folder):
-    return PlanLedger(folder / "agents.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS), n=SETTINGS.agents)
+    return PlanLedger(folder / "agents.db", SubsampledGaussian(q=0.5, z=1.0, steps=ROUNDS), n=SETTINGS.agents)
 
 
 def serve(folder, timeout=LONG):

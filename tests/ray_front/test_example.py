@@ -13,7 +13,7 @@ from ray import tune
 
 import dptune
 from dptune.federated import FTSSettings
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.local import HybridRandomizer
 from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
 from example_tools import run_shorter
@@ -130,7 +130,7 @@ def test_the_page_s_python_of_local_privacy_runs():
 
 def test_the_page_s_federation_runs(here):
     settings = FTSSettings(agents=8, d=1, M=20, own_features=20, candidates=64, initial=2)
-    plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=1)
+    plan = SubsampledGaussian(q=1.0, z=1.0, steps=1)
     space = {"x": tune.uniform(0.0, 1.0)}
     names = {"settings": settings, "plan": plan, "space": space, "ledger": PlanLedger("agents.db", plan, n=8)}
     names |= {"objective": lambda agent, config: -((config["x"] - 0.1 * agent) ** 2)}

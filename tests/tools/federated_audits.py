@@ -26,13 +26,13 @@ from dptune.federated import FTSServer
 from dptune.federated.messages import Message
 from dptune.federated.settings import FTSSettings
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 from every_logger import every_logger
 from noises import CannedNoise, NoNoise
 
 Array = npt.NDArray[np.float64]
 SETTINGS = FTSSettings(agents=7, d=2, M=10, regions=(2, 1), S=3.0, hold=2, decay=2, candidates=16)
-PLAN = SubsampledGaussianPlan(q=0.4, z=1.5, steps=6)
+PLAN = SubsampledGaussian(q=0.4, z=1.5, steps=6)
 
 
 class Chosen:
@@ -50,7 +50,7 @@ def server(
     folder: Path,
     name: str,
     settings: FTSSettings = SETTINGS,
-    plan: SubsampledGaussianPlan = PLAN,
+    plan: SubsampledGaussian = PLAN,
     **sources: Any,
 ) -> FTSServer:
     return FTSServer(PlanLedger(folder / f"{name}.db", plan, n=settings.agents), settings, **sources)
@@ -125,7 +125,7 @@ def audit_sensitivity(folder: Path, settings: FTSSettings = SETTINGS) -> None:
 
 def audit_empty_sample(folder: Path) -> None:
     """An empty sample is answered by pure noise of the planned size, whatever was sent; so is an empty room."""
-    settings, plan = replace(SETTINGS, M=100), SubsampledGaussianPlan(0.4, 1.5, 40)
+    settings, plan = replace(SETTINGS, M=100), SubsampledGaussian(0.4, 1.5, 40)
     for name, messages in (("sent", 1e3 * np.ones((7, 100))), ("silent", np.zeros((0, 100)))):
         one = server(folder, name, settings, plan, samples=Chosen(np.zeros(7)))
         drawn = []
@@ -152,7 +152,7 @@ def audit_sample(folder: Path) -> None:
     """
     N = 40
     settings = replace(SETTINGS, agents=N, M=N, regions=(), S=1.0)
-    plan = SubsampledGaussianPlan(0.3, 1.5, 60)
+    plan = SubsampledGaussian(0.3, 1.5, 60)
     noise = NoNoise()
     one = server(folder, "sample", settings, plan, noise=noise)
     drawn = []
@@ -179,7 +179,7 @@ def audit_sample_is_final(folder: Path) -> None:
         one.release(t)
         assert samples.drawn == t + 1, f"round {t} drew {samples.drawn - t} samples"
         assert noise.statistic.any() == (t % 2 == 1), f"round {t} released another sample than was drawn"
-    settings, plan = replace(SETTINGS, agents=2, regions=()), SubsampledGaussianPlan(0.3, 1.5, 150)
+    settings, plan = replace(SETTINGS, agents=2, regions=()), SubsampledGaussian(0.3, 1.5, 150)
     noise, empty = NoNoise(), 0
     few = server(folder, "few", settings, plan, noise=noise)
     for t in range(plan.steps):
@@ -320,7 +320,7 @@ import os, signal, sys
 import numpy as np
 from dptune.ledger.durable import DurableLedger
 from dptune.ledger.plan_ledger import PlanLedger
-from dptune.ledger.subsampled import SubsampledGaussianPlan
+from dptune.ledger.subsampled import SubsampledGaussian
 from dptune.federated.settings import FTSSettings
 from dptune.federated import FTSServer
 from dptune.federated.messages import Message
@@ -349,7 +349,7 @@ def release(self, t):
 OpenDPNoise.add_gaussian, DurableLedger.record, FTSServer.release = draw, record, release
 
 settings = FTSSettings(agents=3, d=1, M=4, regions=())
-server = FTSServer(PlanLedger(folder + "/l.db", SubsampledGaussianPlan(0.5, 1.0, 4), n=3), settings)
+server = FTSServer(PlanLedger(folder + "/l.db", SubsampledGaussian(0.5, 1.0, 4), n=3), settings)
 #PATCH
 print("opened at", server.open_round, flush=True)
 while server.open_round < 4:

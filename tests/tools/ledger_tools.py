@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from dptune import Budget, BudgetExhausted, PlanComplete, PrivacyLedger
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.ledger.events import GaussianRelease, SubsampledGaussianRelease
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 
@@ -78,7 +78,7 @@ def begin_selection(ledger: TrainingLedger, t: int, *, digest: str = "d", **sett
     return ledger.begin_selection(digest, secure=True, **settings)
 
 
-ROUNDS, TRAININGS = SubsampledGaussianPlan(0.35, 1.0, 3), TrainingPlan(4.0, 0.1, 10, 2)
+ROUNDS, TRAININGS = SubsampledGaussian(0.35, 1.0, 3), TrainingPlan(4.0, 0.1, 10, 2)
 SELECTION = SelectionPlan(Repeats.geometric(3), score_mu=0.1)
 KINDS = {
     "budget": Kind(

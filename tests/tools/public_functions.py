@@ -24,7 +24,7 @@ from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
 from dptune.federated.settings import FTSSettings
 from dptune.federated.transport import InProcess, Participant
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.local import HybridRandomizer, HybridReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.functions import log_loss
@@ -68,7 +68,7 @@ def cases(folder: Path) -> dict[str, Case]:
 
     shared, users = privatizer(), UserLedger(folder / "users.db", cap=1e6)
     laplace, hybrid = LocalRandomizer(1.0, 1.0), HybridRandomizer(1.0, 1.0)
-    server = FTSServer(PlanLedger(folder / "agents.db", SubsampledGaussianPlan(0.5, 1.0, 4), n=3), FTS)
+    server = FTSServer(PlanLedger(folder / "agents.db", SubsampledGaussian(0.5, 1.0, 4), n=3), FTS)
     agent = FTSAgent(FTSModel(FTS), 0, seed=0)
 
     def chosen(candidates: Any, **options: Any) -> object:

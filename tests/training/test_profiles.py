@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from dptune import InputError
 from dptune.ledger.dominating import Gaussian
 from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
-from dptune.ledger.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
+from dptune.ledger.subsampled import SubsampledGaussian, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training.profiles import epsilon_of, renyi_epsilon
 from refusals import refused
@@ -64,7 +64,7 @@ def test_trainings_without_sampling_compose_as_gaussian_releases() -> None:
     plan = TrainingPlan(noise_multiplier=8.0, sample_rate=1.0, steps=5, trainings=4)
     assert epsilon_of([plan], DELTA) == pytest.approx(epsilon_from_mu(math.sqrt(20) / 8, DELTA), rel=2e-3)
     three = epsilon_of([TrainingPlan(1.0, 0.05, 100, trainings=3)], DELTA)
-    assert three == epsilon_pld(SubsampledGaussianPlan(0.05, 1.0, 300), DELTA)
+    assert three == epsilon_pld(SubsampledGaussian(0.05, 1.0, 300), DELTA)
     both = epsilon_of([plan, Gaussian(0.7)], DELTA)
     assert both == pytest.approx(epsilon_from_mu(math.sqrt(20 / 64 + 0.49), DELTA), rel=2e-3)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.cli import app
 from dptune.ledger import PlanLedger
-from dptune.ledger import SubsampledGaussianPlan as Rounds
+from dptune.ledger import SubsampledGaussian as Rounds
 from dptune.ledger.budget_ledger import REPLACE_ONE
 from dptune.ledger.dominating import Gaussian
 from dptune.ledger.events import GaussianRelease

@@ -13,7 +13,7 @@ from typing import Any
 from dptune._checks import Checked, at_least, between, check, check_fields, plain, positive, share, shown
 from dptune.errors import InputError
 from dptune.privacy.query import LARGEST, SMALLEST, smallest_price
-from dptune.search.algorithms.rounds import Settings, Statistic
+from dptune.search.algorithms.rounds import Statistic
 
 
 def _radius(name: str, value: object) -> float:
@@ -89,7 +89,7 @@ class Tuning(Checked):
 
 
 @dataclass(frozen=True)
-class CentredSettings(Settings):
+class CentredSettings:
     """All of the algorithm's settings.
 
     Attributes:
@@ -110,6 +110,7 @@ class CentredSettings(Settings):
     radius: float = field(metadata=check(_radius))
     tuning: Tuning = field(default_factory=Tuning)
     default: tuple[float, ...] | None = None
+    seed: int = field(default=0, kw_only=True, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -141,5 +142,6 @@ class CentredSettings(Settings):
         return (Statistic("a mean loss within a generation, at first,", self.radius, m, self.mean_mu),)
 
     def describe(self) -> dict[str, object]:
+        """Return the settings as plain JSON data."""
         described = asdict(self)
         return {**described, **described.pop("tuning")}

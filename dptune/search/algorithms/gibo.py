@@ -31,7 +31,7 @@ from dptune._arrays import Matrix, Vector
 from dptune._checks import Checked, at_least, between, boolean, check, check_fields, positive
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.algorithms.rounds import Rounds, Settings, Statistic
+from dptune.search.algorithms.rounds import Rounds, Statistic
 from dptune.search.gp.design import Design, fit_into_cube, optimised_design, simplex_design
 from dptune.search.gp.kernels import RBF, Kernel, Stationary
 from dptune.search.gp.posterior import GradientPosterior
@@ -110,7 +110,7 @@ def _in_cube(name: str, value: object) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class GIBOSettings(Settings):
+class GIBOSettings:
     """All of DP-GIBO's settings, public.
 
     Attributes:
@@ -147,6 +147,7 @@ class GIBOSettings(Settings):
     constant_mean: bool = field(default=False, metadata=check(boolean))
     memory: int | None = field(default=None, metadata=check(at_least, 0))
     average: int = field(default=1, metadata=check(at_least, 1))
+    seed: int = field(default=0, kw_only=True, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -167,9 +168,11 @@ class GIBOSettings(Settings):
         return self.mu / math.sqrt(self.steps)
 
     def statistics(self) -> tuple[Statistic, ...]:
+        """Return a step's gradient."""
         return (Statistic("a gradient's coordinate", self.clip, self.d, self.step_mu),)
 
     def describe(self) -> dict[str, object]:
+        """Return the settings as plain JSON data."""
         rule = {"type": type(self.rule).__name__, "eta": self.rule.eta}
         return {**asdict(self), "kernel": self.kernel.describe(), "rule": rule}
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from dptune._checks import Checked, at_least, between, check, check_fields, positive, share
 from dptune.errors import InputError
-from dptune.search.algorithms.rounds import Rounds
+from dptune.search.algorithms.rounds import Rounds, Statistic
 from dptune.space import Space, Value
 
 
@@ -52,7 +52,8 @@ class RunPlan:
     ``final_share`` for one final estimate. The rest is for the algorithm's questions, whose prices are in ``settings``.
 
     Attributes:
-        settings: of the algorithm, :class:`dptune.search.algorithms.rounds.Settings` with a ``seed``.
+        settings: of the algorithm, with the attributes of :class:`dptune.search.RoundSettings` that it uses; None if it
+            asks no questions.
         trials: number of trials of a complete run.
         monitor_share: 0 withholds values.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
@@ -80,12 +81,16 @@ class RunPlan:
         """Return the GDP price of the final estimate; 0 if there is none."""
         return self.mu * math.sqrt(self.final_share)
 
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return the algorithm's queries of every round."""
+        return () if self.settings is None else tuple(self.settings.statistics())
+
     def describe(self) -> dict[str, object]:
         """Return plain JSON data, by which a second process recognises the plan."""
         return {
             "algorithm": self.method,
-            "seed": self.settings.seed,
-            "settings": self.settings.describe(),
+            "seed": 0 if self.settings is None else self.settings.seed,
+            "settings": {} if self.settings is None else self.settings.describe(),
             "shares": {"monitor": self.monitor_share, "final": self.final_share},
             "mu": self.mu,
             "trials": self.trials,

@@ -35,23 +35,8 @@ class Statistic(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
-    """The interface of an algorithm's settings, a frozen dataclass of public facts."""
-
-    seed: int = field(default=0, kw_only=True, metadata=check(at_least, 0))
-
-    def statistics(self) -> tuple[Statistic, ...]:
-        """Return the algorithm's queries of every round; here none."""
-        return ()
-
-    def describe(self) -> dict[str, object]:
-        """Return the settings as plain JSON data."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class RoundSettings(Settings):
-    """Settings of a search whose every round is one question about b points.
+class RoundSettings(Checked):
+    """Settings of a search whose every round is one question about b points; public.
 
     Attributes:
         batch: b, new points of a round.
@@ -64,6 +49,7 @@ class RoundSettings(Settings):
     batch: int = field(metadata=check(at_least, 1))
     mu: float = field(metadata=check(positive))
     clip: float = field(metadata=check(positive))
+    seed: int = field(default=0, kw_only=True, metadata=check(at_least, 0))
 
     @property
     def round_mu(self) -> float:
@@ -71,7 +57,12 @@ class RoundSettings(Settings):
         return self.mu / math.sqrt(self.rounds)
 
     def statistics(self) -> tuple[Statistic, ...]:
+        """Return the algorithm's queries of every round."""
         return (Statistic("an entry of a round's vector", self.clip, self.batch, self.round_mu),)
+
+    def describe(self) -> dict[str, object]:
+        """Return the settings as plain JSON data."""
+        return asdict(self)
 
 
 class Rounds:

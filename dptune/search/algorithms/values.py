@@ -10,7 +10,7 @@ from dptune._arrays import Vector
 from dptune._checks import at_least, share
 from dptune.privacy.query import Question
 from dptune.search.algorithms.method import Method, PublicFacts, RunPlan
-from dptune.search.algorithms.rounds import Rounds, Settings
+from dptune.search.algorithms.rounds import Rounds
 
 MOST_TRIALS = 100  # by default
 
@@ -57,8 +57,7 @@ def plan_values(facts: PublicFacts, *, trials: int | None = None, final_share: f
     """
     trials = usual_values(facts.n, facts.mu) if trials is None else at_least("n_trials", trials, 1)
     final_share = share("final_share", final_share)
-    settings = Settings(seed=facts.seed)
-    return RunPlan("values", facts.mu, settings, trials, monitor_share=1 - final_share, final_share=final_share)
+    return RunPlan("values", facts.mu, None, trials, monitor_share=1 - final_share, final_share=final_share)
 
 
 VALUES = Method("values", plan_values, Values)
