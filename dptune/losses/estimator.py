@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from numbers import Number
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from dptune._arrays import Array, Indices, Mask, Vector
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.examples import Data, Examples, PrivateExamples
-from dptune.losses.functions import label_codes
+from dptune.losses.functions import Coded, label_codes
 from dptune.losses.models import how_to_wrap
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.own import mistake_of
@@ -87,6 +88,12 @@ class EstimatorLosses:
         self._loss = as_loss(loss)  # refuses a metric that is not a mean
         self._function, self.trains_in_public = function, trains_in_public
         self._private = PrivateExamples(function, data, rows, _own(self._loss))
+
+    def with_loss(self, loss: NamedLoss) -> EstimatorLosses:
+        """Return the same for another loss of dptune, on the same rows."""
+        other = copy(self)
+        other._loss = loss
+        return other
 
     def __call__(self, argument: Any) -> Array:
         """Return the losses (rows,) of the model trained at ``argument``."""
@@ -172,17 +179,23 @@ class _Asked:
 
     def losses(self) -> Vector:
         """Run steps 2 to 5 of :func:`estimator_losses`; every error raised here is private."""
+        everybody = np.arange(len(self._table))
         output, failing = _without_bad_rows(
-            lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
+            lambda rows: self._ask_of(partial(self._table.take, everybody[rows]), len(everybody[rows])), self._refused()
         )
         if output is None:
             return np.full(len(failing), np.nan)
-        y, unknown = self._examples.read_as(self._classes)
-        losses, failing = _without_bad_rows(lambda rows: self._loss_of(y[rows], output[rows]), failing | unknown)
+        answers, unknown = self._examples.read_as(self._labels)
+        losses, failing = _without_bad_rows(lambda rows: self._loss_of(answers[rows], output[rows]), failing | unknown)
         return np.full(len(failing), np.nan) if losses is None else np.where(failing, np.nan, losses)
 
-    def _loss_of(self, y: Array, output: Array) -> Vector | None:
-        """Return the losses of m private rows, or None if their function fails."""
+    def _loss_of(self, answers: Array, output: Array) -> Vector | None:
+        """Return the losses of m private rows, or None if their function fails; answers to labels are codes."""
+        y: Any = answers
+        if not is_named(self._loss):
+            y, output = np.copy(answers) if self._classes is None else self._classes[answers], np.copy(output)
+        elif self._classes is not None:
+            y = Coded(answers)
         losses = quietly(lambda y: self._loss(y, output, labels=self._labels), y)
         return None if isinstance(losses, BaseException) else losses
 
@@ -324,7 +337,7 @@ PAIRED = 4  # public rows whose answers test a user's loss
 FEW = 16  # rows: if one of so few fails, halving would read most rows many times
 
 
-def _without_bad_rows(ask: Callable[[Indices], Array | None], failing: Mask) -> tuple[Array | None, Mask]:
+def _without_bad_rows(ask: Callable[[Indices | slice], Array | None], failing: Mask) -> tuple[Array | None, Mask]:
     """Return the answers to n rows, and which rows fail (n,): the given ones, and those that fail alone.
 
     Another row replaces a failing one, so that the call keeps its shape. Single calls would change the rounding of all
@@ -333,6 +346,8 @@ def _without_bad_rows(ask: Callable[[Indices], Array | None], failing: Mask) -> 
     """
 
     def ask_all() -> Array | None:
+        if not failing.any():
+            return ask(slice(None))
         return None if failing.all() else ask(np.where(failing, np.argmin(failing), np.arange(len(failing))))
 
     output = ask_all()

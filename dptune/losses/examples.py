@@ -17,7 +17,7 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
 from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
 from dptune.losses.steady import specimens
-from dptune.privacy.seal.parsing import as_array, numbers_in
+from dptune.privacy.seal.parsing import as_array, numbers_in, says
 from dptune.privacy.seal.reachable import refuse_reachable, refuse_shared
 from dptune.privacy.seal.silence import silence
 
@@ -37,22 +37,22 @@ class Examples:
     rows: ParsedRows
     answers: Array
     public: ParsedRows | None
-    _by_classes: dict[object, tuple[Array, Mask]] = field(default_factory=dict)
+    _by_labels: dict[object, tuple[Array, Mask]] = field(default_factory=dict)
 
-    def read_as(self, classes: Array | None) -> tuple[Array, Mask]:
-        """Return the answers (n,) as numbers or as labels of these classes (k,), and where a label is unknown (n,).
+    def read_as(self, labels: list[Any] | None) -> tuple[Array, Mask]:
+        """Return the answers (n,) as numbers or as codes of these labels, and where a label is unknown (n,).
 
-        A known label replaces an unknown one. Answers are read once for all models of these classes.
+        An unknown label has the code of a known one. Answers are read once for all models of these labels.
         """
-        key = None if classes is None else (classes.dtype, *classes.tolist())
-        if key not in self._by_classes:
-            if classes is None:
+        key = None if labels is None else tuple(map(says, labels))
+        if key not in self._by_labels:
+            if labels is None:
                 read = numbers_in(np.dtype(np.float64), self.answers)[0], np.zeros(len(self.answers), dtype=bool)
             else:
-                codes = label_codes(self.answers, classes.tolist())
-                read = classes[codes], codes < 0
-            self._by_classes[key] = read
-        return self._by_classes[key]
+                codes = label_codes(self.answers, labels)
+                read = np.maximum(codes, 0), codes < 0
+            self._by_labels[key] = read
+        return self._by_labels[key]
 
     @classmethod
     def of(cls, data: Rows, columns: int | None = None) -> Examples:
@@ -61,7 +61,12 @@ class Examples:
         Raises:
             InputError: X needs ``like``, y is not an array, or the shapes do not match. No private cell matters.
         """
-        return readable("X, y or like=", lambda *_: cls._of(data, columns), data.X, data.y, data.like)
+        wanted = columns if needs_columns(data.X, data.like) else None
+        if wanted not in data._read:
+            read = readable("X, y or like=", lambda *_: cls._of(data, columns), data.X, data.y, data.like)
+            data._read[wanted] = read
+        examples: Examples = data._read[wanted]
+        return examples
 
     @classmethod
     def _of(cls, data: Rows, columns: int | None) -> Examples:
@@ -93,8 +98,6 @@ class PrivateExamples:
     ) -> None:
         self._function, self._data, self._rows, self._loss = function, data, rows, loss
         self._loaded: Rows | None = None
-        self._given = Rows(None, None)  # the given objects, to compare memory
-        self._read: dict[int | None, Examples] = {}  # by the number of columns, if only a model determines it
         self._loading = ForkSafeLock()
         if callable(data):
             refuse_reachable(function, data)
@@ -105,26 +108,26 @@ class PrivateExamples:
         """Return the given examples; read them if that needs no model."""
         with self._loading, nullcontext() if self._loaded is not None else silence():
             if self._loaded is None:
-                given = _as_rows(_load(self._data) if callable(self._data) else self._data)
-                data = _checked(given, self._rows)
-                self._refuse(given, data)
-                self._given, self._loaded = given, data
+                data = _as_rows(_load(self._data) if callable(self._data) else self._data)
+                _check(data, self._rows)
+                self._refuse(data)
+                self._loaded = data
             return self._loaded
 
     def refuse_model(self, model: Any) -> None:
         """Refuse a model that holds the examples: its recipient would get them."""
-        given = self._given
+        given = self.load()
         refuse_shared(given.X, given.y, **{f"the {type(model).__name__}": model})
 
-    def _refuse(self, given: Rows, data: Rows) -> None:
+    def _refuse(self, given: Rows) -> None:
         def reach(X: Any, y: Any, like: Any) -> None:
             refuse_reachable(self._function, X, y, loaded=callable(self._data))
             refuse_shared(X, y, **{"like=": like, "the loss": self._loss})
 
         try:
             readable("X, y or like=", reach, given.X, given.y, given.like)
-            if not needs_columns(data.X, data.like):
-                self._read[None] = Examples.of(data)
+            if not needs_columns(given.X, given.like):
+                Examples.of(given)
         except InputError as error:
             mistake = str(error)
         else:
@@ -133,14 +136,10 @@ class PrivateExamples:
 
     def read(self, columns: int | None) -> Examples:
         """Return the examples for a model that was fitted on ``columns`` columns, if known."""
-        data = self.load()
-        wanted = columns if needs_columns(data.X, data.like) else None
-        if wanted not in self._read:
-            self._read[wanted] = Examples.of(data, wanted)
-        return self._read[wanted]
+        return Examples.of(self.load(), columns)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_given": None, "_loaded": None, "_read": {}}
+        return {**self.__dict__, "_loaded": None}
 
 
 def _load(loader: Callable[[], Data]) -> Data:
@@ -166,8 +165,8 @@ def _as_rows(data: Any) -> Rows:
     )
 
 
-def _checked(examples: Rows, rows: int) -> Rows:
-    """Return X, and y as an array, if they have this number of rows; all checks are public."""
+def _check(examples: Rows, rows: int) -> None:
+    """Refuse X and y that have not this number of rows; all checks are public."""
     y = as_array(examples.y)  # once: an unreadable y must not fail in every charged trial
     if y is None:
         raise ObjectiveRefused(
@@ -178,7 +177,6 @@ def _checked(examples: Rows, rows: int) -> Rows:
         raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as n= or groups= of the privatizer says.")
     if y.ndim > 1:
         raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
-    return Rows(examples.X, y, examples.like)
 
 
 def _has_rows(X: Any, rows: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -38,11 +38,18 @@ class Rows:
             both, one private cell can decide what a column holds. Where they hold text or categories, so does
             ``X``, as the public value that says the same. Everything else is a number, in the floating-point type of
             ``like``. Any number of rows; the first one is what a model is tried out on.
+
+    An object is read once, by the first call that needs it: give the same one to a choice and to its report. Later
+    changes of X and y play no part.
     """
 
     X: Any
     y: Any
     like: Any = None
+    _read: dict[int | None, Any] = field(default_factory=dict, init=False)  # examples, by the model's columns if needed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": {}}
 
 
 class ParsedRows:

@@ -147,11 +147,12 @@ def _prepared(
     examples = _with_like(data, public[0])
     reaches = partial(_itself, model=model, public=public, scores=scores)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
-    _function(plan, examples, reaches, privatizer.rows).try_out(model)  # mistakes raise before anything is charged
+    function = EstimatorLosses(reaches, plan.loss(), examples, privatizer.rows, trains_in_public=True)
+    function.try_out(model)  # mistakes raise before anything is charged
     if stored is None:
         stored = ledger.fix_plan(name, lambda rest: wanted.stored())
         plan = _agreed(stored, wanted, name, price, bins=number is not None)
-    return plan, examples, _function(plan, examples, reaches, privatizer.rows)
+    return plan, examples, function.with_loss(plan.loss())
 
 
 def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
@@ -195,11 +196,6 @@ def _with_like(data: Any, public: Any) -> Any:
         return data  # which is refused where losses are
     X, y = data
     return Rows(X, y, like=public)
-
-
-def _function(plan: ReportPlan, examples: Any, reaches: Callable[[Any], Any], rows: int) -> EstimatorLosses:
-    """Return the function that reads a model's cells of the private examples, which ``reaches`` must not reach."""
-    return EstimatorLosses(reaches, plan.loss(), examples, rows, trains_in_public=True)
 
 
 def _itself(model: Any, /, **_: Any) -> Any:

@@ -62,7 +62,7 @@ def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
     """
     if array.dtype.kind in "fiub":
         with np.errstate(all="ignore"):  # a cast of long doubles may overflow
-            return array.astype(np.float64) + 0.0, np.zeros(array.shape, dtype=bool)
+            return np.add(array, 0.0, dtype=np.float64), np.zeros(array.shape, dtype=bool)
     cells = list(array.ravel())
     values = np.array([number(cell) for cell in cells], dtype=np.float64)
     odd = np.zeros(array.size, dtype=bool)
@@ -78,10 +78,13 @@ def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
     """
     values = array
     if array.dtype.kind == "f" and array.dtype.itemsize < kind.itemsize:
-        values = np.empty(array.shape)
         flat = array.reshape(-1)
-        for start in range(0, flat.size, CHUNK):
-            values.reshape(-1)[start : start + CHUNK] = flat[start : start + CHUNK].astype(str).astype(np.float64)
+        exact = flat.astype(np.float64)
+        whole = (np.trunc(exact) == exact) & (np.abs(exact) <= 2.0 ** np.finfo(array.dtype).nmant)
+        places = np.flatnonzero(~whole)
+        for part in np.split(places, range(CHUNK, len(places), CHUNK)):
+            exact[part] = flat[part].astype(str).astype(np.float64)
+        values = exact.reshape(array.shape)
     values, odd = numbers(values)
     with np.errstate(all="ignore"):  # a cast may overflow
         return values.astype(kind, copy=False), odd
