@@ -217,6 +217,7 @@ OF_A_REPORT = Surface(
     {
         "name": NAME,
         "data": PEOPLE,
+        "held_out": "instead of public=",
         "scores": "they place the bins, which the first call has fixed",
         "cv": "as scores",
     },

@@ -107,8 +107,8 @@ def cross_validated_answers(
     found = []
     for fit, test in folds:
         options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
-        model = train(_taken(X, fit), _taken(y, fit), **options)
-        found.append(FoldAnswers(test, np.asarray(_taken(y, test)), *_output(loss, model, _taken(X, test))))
+        model = train(taken(X, fit), taken(y, fit), **options)
+        found.append(FoldAnswers(test, np.asarray(taken(y, test)), *_output(loss, model, taken(X, test))))
     return found
 
 
@@ -199,7 +199,8 @@ def indexable(*rows: Any) -> list[Any]:
     return made
 
 
-def _taken(rows: Any, places: Indices) -> Any:
+def taken(rows: Any, places: Indices) -> Any:
+    """Return the rows at these places, in the container in which they came."""
     if hasattr(rows, "iloc"):
         return rows.iloc[places]
     if hasattr(rows, "to_pylist"):  # a table of pyarrow
@@ -230,4 +231,4 @@ def _divided(option: Any, rows: Indices, n: int) -> Any:
     shape = getattr(option, "shape", None)
     if shape is None:
         shape = (len(option),) if isinstance(option, Sized) and not isinstance(option, str | bytes | Mapping) else ()
-    return _taken(option, rows) if tuple(shape[:1]) == (n,) else option
+    return taken(option, rows) if tuple(shape[:1]) == (n,) else option

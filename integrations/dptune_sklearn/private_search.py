@@ -283,7 +283,8 @@ class PrivateSearch(WrappedEstimator):
         """Release a report of ``best_estimator_``, or another model, that may be published; see :func:`dptune.report`.
 
         Args:
-            X, y, X_val, y_val, groups: as for :meth:`fit`.
+            X, y, X_val, y_val, groups: as for :meth:`fit`. With ``held_out=`` in the settings, public rows that did not
+                train the model take the place of X and y.
             train_groups: whose a training row is (m,): its folds keep groups together, by ``GroupKFold(5)`` or ``cv=``.
             model: fitted on public rows; default ``best_estimator_``. After the verdict "keep the default" give the
                 default, ``model=usual.fit(X, y)``.
@@ -304,7 +305,8 @@ class PrivateSearch(WrappedEstimator):
                 cv = settings.get("cv", GroupKFold(5))
                 settings["cv"] = public_folds(X, y, cv=cv, loss=self.loss, groups=train_groups)
         settings = {"name": f"{self.name_} report", **settings}
-        return dptune.report(reported, privatizer, data=private.rows, public=(X, y), **settings)
+        public = None if "held_out" in settings else (X, y)
+        return dptune.report(reported, privatizer, data=private.rows, public=public, **settings)
 
     def statement(self, *, delta: float | None = None) -> dptune.Statement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""

@@ -182,12 +182,12 @@ NEIGHBOURS = {
 }
 
 
-def transcript(folder: Path, data: Any, capfd: pytest.CaptureFixture[str], public: Any = PUBLIC) -> str:
+def transcript(folder: Path, data: Any, capfd: pytest.CaptureFixture[str], **rows: Any) -> str:
     """Everything that a report leaves behind, with answers that are canned."""
     folder.mkdir()
     with every_logger() as lines:
         mine = privatizer(folder, noise=CannedNoise(answer=0.01), n=60)
-        found = dptune.report(MODEL, mine, data=data, public=public, mu=0.5, bins=6)
+        found = dptune.report(MODEL, mine, data=data, **(rows or {"public": PUBLIC}), mu=0.5, bins=6)
     out, err = capfd.readouterr()
     said = [out, err, str(found), found.to_markdown(), json.dumps(found.to_dict()), repr(found), repr(vars(MODEL))]
     said += [repr(charge) for charge in mine.ledger.charges()] + [json.dumps(mine.ledger.fact("report", "plan"))]
@@ -203,7 +203,7 @@ def test_neighbours_leave_the_same_transcript(tmp_path: Path, capfd: pytest.Capt
 def test_bins_that_private_scores_have_chosen_are_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     people = {"one": PRIVATE, "other": NEIGHBOURS["another person"](*PRIVATE)}
     copies = {name: [np.copy(each) for each in data] for name, data in people.items()}
-    one, other = (transcript(tmp_path / name, data, capfd, copies[name]) for name, data in people.items())
+    one, other = (transcript(tmp_path / name, data, capfd, held_out=copies[name]) for name, data in people.items())
     assert one != other
 
 

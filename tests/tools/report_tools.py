@@ -49,4 +49,5 @@ def charged(mine: LossPrivatizer) -> dict[str, Any]:
 
 def report(mine: LossPrivatizer, model: Any = MODEL, data: Any = PRIVATE, **settings: Any) -> Report:
     """Return a report with the usual model, people, public rows and bins, unless others are given."""
-    return dptune.report(model, mine, data=data, **{"public": PUBLIC, "mu": 0.5, "bins": 6, **settings})
+    rows = {} if "held_out" in settings else {"public": PUBLIC}
+    return dptune.report(model, mine, data=data, **{**rows, "mu": 0.5, "bins": 6, **settings})

@@ -1,7 +1,7 @@
-"""A model's cross-validated scores of public rows, and the method to call.
+"""Scores of public rows by models that were not trained on them, and the method to call.
 
 A model scores its training rows better than others. So bins, their number and the spread within them come from scores
-of public rows under models that were trained without them.
+of rows that did not train it: those of held-out rows, of refits, or the user's own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
-from dptune.choice.crossval import splitter_of
 from dptune.choice.report.cells import Asked
-from dptune.errors import InputError, MissingExtra
+from dptune.choice.report.refits import scores_of_refits
+from dptune.errors import InputError
 from dptune.losses.named import Output
 
 FEWEST = 20  # public rows
@@ -30,7 +30,7 @@ class PublicScores:
     Attributes:
         asked: how the model is called.
         codes: (N,) their classes; empty of a regression.
-        scores: (N,) or (N, k) cross-validated scores; of a regression (N, 2), the answers and the predictions.
+        scores: (N,) or (N, k), by models that did not see the row; of a regression (N, 2), answers and predictions.
         seen: the model's answers for the first of them, by which it is recognised.
     """
 
@@ -74,76 +74,76 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
     return Asked(output, labels, labels.index(positive) if output != "predict" else None)
 
 
-def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -> PublicScores:
-    """Return the public rows' cross-validated scores, or read those that are given.
+def given_rows(public: Any, held_out: Any) -> tuple[Any, Any]:
+    """Return the pair of public rows, those that trained the model or those that did not.
+
+    Raises:
+        InputError: neither is given, or both are, or it is not a pair.
+    """
+    rows = public if held_out is None else held_out
+    if (public is None) == (held_out is None) or not isinstance(rows, tuple | list) or len(rows) != 2:
+        raise InputError(
+            "give public=(X_train, y_train), the rows that trained the model, or held_out=(X, y), public rows that did "
+            "not: one of them. Nothing was charged."
+        )
+    return rows[0], rows[1]
+
+
+def public_scores(
+    model: Any, asked: Asked, rows: tuple[Any, Any], scores: Any, cv: Any, *, held_out: bool = False
+) -> PublicScores:
+    """Return the scores of public rows by models that were not trained on them.
 
     Args:
-        public: (X, y) of the model's training, or similar rows.
-        scores: what the user has cross-validated: (N,) or (N, k) of ``asked.output``; None: it is done here.
+        rows: (X, y) that trained the model, or with ``held_out`` that did not: the model itself scores them.
+        scores: the user's own: (N,) or (N, k) of ``asked.output``; None: they are those of refits.
         cv: as in :func:`dptune.choice.crossval.public_folds`.
 
     Raises:
-        InputError: they do not fit the model, or are too few; or the model cannot be cloned.
+        InputError: they do not fit the model, or are too few; or ``fit`` does not make this model again.
         MissingExtra: scikit-learn is not installed.
     """
-    if not isinstance(public, tuple | list) or len(public) != 2:
-        raise InputError("public= must be (X_train, y_train), rows that need no protection. Nothing was charged.")
-    X, y = public
+    name = "held_out=" if held_out else "public="
+    X, y = rows
     if (count := len(np.asarray(y))) < FEWEST:
-        raise InputError(f"public= needs {FEWEST} rows at least; got {count}. Nothing was charged.")
-    first = (X.tocsr() if hasattr(X, "tocsr") else X)[:_SEEN]  # not every sparse format has rows
-    _, own = _read(asked, np.asarray(y)[:_SEEN], _answers(model, asked, first), "the model on public=")
-    answers = _cross_validated(model, asked, X, y, cv) if scores is None else np.asarray(scores)
-    if len(answers) != count:
-        raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
-    codes, numbers = _read(asked, y, answers, "scores=" if scores is not None else "cross-validation on public=")
+        raise InputError(f"{name} needs {FEWEST} rows at least; got {count}. Nothing was charged.")
+    codes, own = _read(asked, y, _answers(model, asked, X, name), name, f"the model on {name}")
+    if scores is not None:
+        if len(given := np.asarray(scores)) != count:
+            raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
+        numbers = _read(asked, y, given, name, "scores=")[1]
+    else:
+        numbers = own if held_out else scores_of_refits(model, asked, X, y, own, cv)
+        _check_finite(asked, numbers, f"refits on {name}")
     if asked.labels is not None and len(np.unique(codes)) < 2:
-        raise InputError("public= has one label only, so nothing can be compared. Nothing was charged.")
+        raise InputError(f"{name} has one label only, so nothing can be compared. Nothing was charged.")
     seen = own if asked.labels is not None else own[:, 1]
-    return PublicScores(asked, codes, numbers, [float(each) for each in seen.ravel()])
+    return PublicScores(asked, codes, numbers, [float(each) for each in seen[:_SEEN].ravel()])
 
 
-def _answers(model: Any, asked: Asked, X: Any) -> Any:
+def _answers(model: Any, asked: Asked, X: Any, name: str) -> Any:
     try:
         return getattr(model, asked.output)(X)
     except Exception as error:  # noqa: BLE001 - the model's own; public rows only
         reason = f"{type(error).__name__}: {error}"
-    raise InputError(f"the model does not answer rows of public= ({reason}). Nothing was charged.")
+    raise InputError(f"the model does not answer rows of {name} ({reason}). Nothing was charged.")
 
 
-def _read(asked: Asked, y: Any, answers: Any, whose: str) -> tuple[Indices, Vector]:
-    codes, scores = asked.scores(y, answers)
+def _check_finite(asked: Asked, scores: Vector, whose: str) -> None:
     if not np.isfinite(scores).all():
         what = "answers and predictions" if asked.labels is None else "scores"
         raise InputError(f"{whose}: {what} must be finite numbers. Nothing was charged.")
+
+
+def _read(asked: Asked, y: Any, answers: Any, name: str, whose: str) -> tuple[Indices, Vector]:
+    codes, scores = asked.scores(y, answers)
+    _check_finite(asked, scores, whose)
     if asked.output == "predict_proba" and not ((scores >= -_ROUNDING) & (scores <= 1 + _ROUNDING)).all():
         raise InputError(
             f"{whose}: probabilities must lie in [0, 1]; got {scores.min():.3g} to {scores.max():.3g}. The model is "
             "asked for predict_proba. A model without it is asked for decision_function, whose values may be any "
             "numbers. Nothing was charged."
         )
-    if asked.labels is None:
-        return codes, scores
-    if (codes < 0).any():
-        raise InputError(f"public= has labels that the model does not know: {asked.labels}. Nothing was charged.")
+    if asked.labels is not None and (codes < 0).any():
+        raise InputError(f"{name} has labels that the model does not know: {asked.labels}. Nothing was charged.")
     return codes, scores
-
-
-def _cross_validated(model: Any, asked: Asked, X: Any, y: Any, cv: Any) -> Any:
-    try:
-        from sklearn.base import clone
-        from sklearn.model_selection import cross_val_predict
-    except ImportError:
-        raise MissingExtra('a report cross-validates with scikit-learn: pip install "dptune[sklearn]".') from None
-    copied = attempt(clone, model, failed=None)
-    if copied is None or not hasattr(copied, "fit"):
-        raise InputError(
-            f"this {type(model).__name__} cannot be trained again by scikit-learn. Give scores=, the {asked.output} of "
-            "each public row by a model that was trained without it. Nothing was charged."
-        )
-    try:
-        folds = splitter_of(cv, y, labels=asked.labels is not None)
-        return cross_val_predict(copied, X, y, cv=folds, method=asked.output)
-    except (ValueError, TypeError) as error:
-        reason = str(error)
-    raise InputError(f"the model cannot be cross-validated on public=: {reason} Nothing was charged.")

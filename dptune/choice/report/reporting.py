@@ -22,11 +22,12 @@ from dptune._checks import positive as positive_number
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
-from dptune.choice.report.public_rows import how_to_ask, public_scores
+from dptune.choice.report.public_rows import given_rows, how_to_ask, public_scores
 from dptune.choice.report.result import Report
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.losses.estimator import EstimatorLosses
+from dptune.losses.examples import PrivateExamples
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.privatizer import LossPrivatizer
@@ -45,7 +46,8 @@ def report(
     ledger: Payer,
     *,
     data: Data | Callable[[], Data],
-    public: tuple[Any, Any],
+    public: tuple[Any, Any] | None = None,
+    held_out: tuple[Any, Any] | None = None,
     groups: npt.ArrayLike | None = None,
     n: int | None = None,
     mu: float | None = None,
@@ -70,7 +72,10 @@ def report(
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
         ledger: a ``PrivacyLedger`` to charge, its path or URL. Or a ``LossPrivatizer``, whose clip plays no part.
         data: (X, y) or ``Rows`` of the private people, or a function that loads them.
-        public: (X, y) of the rows that trained the model, or others that need no protection: 20 at least.
+        public: (X, y) of the rows that trained the model, and need no protection: 20 at least. Refits by ``cv`` score
+            them. A model that ``fit`` on these rows does not make is refused.
+        held_out: instead of ``public``: (X, y) of rows that did not train the model, and need no protection: 20 at
+            least. The model scores them, and nothing is trained: for checkpoints, boosters and PyTorch modules.
         groups: whose each private row is (rows,); default one person for each row.
         n: number of private rows, where ``data`` is a function.
         mu: GDP price; default all that the ledger has not planned otherwise.
@@ -78,9 +83,9 @@ def report(
         by: a column, by name or place: the same for each of its values. Values come from the public rows.
         positive: the positive label of two; default the second of ``model.classes_``, like in scikit-learn.
         threshold: the positive class is decided above it; default 0.5 of probabilities, 0 of decision values.
-        scores: cross-validated ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, where
-            scikit-learn cannot clone the model. Default: ``cross_val_predict``.
-        cv: folds of that.
+        scores: your own ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, by models that
+            were trained in the same way without the row. Default: those of refits.
+        cv: folds of the refits.
         bins: number of score bins; default that of the least expected error, by public rows.
 
     Returns:
@@ -95,7 +100,7 @@ def report(
     with nothing_charged():
         people = privatizer_of(ledger, data, groups=groups, n=n)
         plan, examples, function = _prepared(
-            model, people, data=data, public=public, mu=mu, name=name, by=by, positive=positive,
+            model, people, data=data, public=public, held_out=held_out, mu=mu, name=name, by=by, positive=positive,
             threshold=threshold, scores=scores, cv=cv, bins=bins,
         )  # fmt: skip
 
@@ -113,8 +118,8 @@ def report(
 
 
 def _prepared(
-    model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, mu: Any, name: Any, by: Any, positive: Any,
-    threshold: Any, scores: Any, cv: Any, bins: Any,
+    model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, held_out: Any, mu: Any, name: Any, by: Any,
+    positive: Any, threshold: Any, scores: Any, cv: Any, bins: Any,
 ) -> tuple[ReportPlan, Any, EstimatorLosses]:  # fmt: skip
     """Check everything public, and fix the plan."""
     name = text("name", name)
@@ -123,8 +128,14 @@ def _prepared(
     number = None if bins is None else at_least("bins", bins, 2)
     if threshold is not None and real(threshold) is None:
         raise InputError(f"threshold must be a finite number; got {shown(threshold)}. Nothing was charged.")
+    if held_out is not None and scores is not None:
+        raise InputError("held_out= rows have the model's own scores: omit scores=. Nothing was charged.")
+    rows = given_rows(public, held_out)
+    examples = _with_like(data, rows[0])
+    reaches = partial(_itself, model=model, public=public, held_out=held_out, scores=scores)
+    PrivateExamples(reaches, examples, privatizer.rows).load()  # refuses public rows that hold private ones
     asked = how_to_ask(model, positive)
-    of_public = public_scores(model, asked, public, scores, cv)
+    of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None)
     stored = ledger.fact(name, PLAN)
     if stored is None:
         try:
@@ -141,11 +152,9 @@ def _prepared(
         n=privatizer.n,
         largest_weight=privatizer.largest_weight,
         threshold=threshold,
-        by=groups_of(public[0], by),
+        by=groups_of(rows[0], by),
         bins=number,
     )
-    examples = _with_like(data, public[0])
-    reaches = partial(_itself, model=model, public=public, scores=scores)
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     function = EstimatorLosses(reaches, plan.loss(), examples, privatizer.rows, trains_in_public=True)
     function.try_out(model)  # mistakes raise before anything is charged

@@ -48,11 +48,11 @@ def test_a_name_belongs_to_one_report(tmp_path: Path) -> None:
     rounded[0][:, 0] = np.round(rounded[0][:, 0]).clip(-1, 2)
     mine = privatizer(tmp_path)
     mine.ledger.fix_plan("a choice", lambda rest: {"mu": 1.0})
-    report(mine, public=rounded)
-    other = LogisticRegression(C=0.01).fit(*PUBLIC)
+    model, other = (LogisticRegression(C=C).fit(*rounded) for C in (1.0, 0.01))
+    report(mine, model, public=rounded)
     for change in ({"mu": 0.4}, {"positive": 0}, {"by": 0}, {"bins": 12}, {"model": other}, {"name": "a choice"}):
         with pytest.raises(BudgetMismatch, match=r"another name=. Nothing was charged\.$"):
-            report(mine, **{"public": rounded, **change})
+            report(mine, **{"model": model, "public": rounded, **change})
     assert mine.ledger.spent() == 0.5
 
 
