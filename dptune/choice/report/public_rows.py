@@ -1,7 +1,7 @@
 """Scores of public rows by models that were not trained on them, and the method to call.
 
 A model scores its training rows better than others. So bins, their number and the spread within them come from scores
-of rows that did not train it: those of held-out rows, of refits, or the user's own.
+of rows that did not train it. They are those of held-out rows or of refits, or the user's own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from dptune.errors import InputError, MissingExtra
 
 _REFITS = 4  # refits that show how far a model's scores move by seeds and by the order of rows
 _APART = 1.5  # a model is another one if it is this many times as far from each refit as two refits are apart
-_EQUAL = 0.02  # distance of scores, in their standard deviations, that is no difference
+_EQUAL = 0.02  # two scores are equal up to this distance, in their standard deviations
 INSTEAD = (
     "Give held_out=(X, y) in place of public=: public rows that did not train the model; its own scores are used. Or "
     "give scores=, what models that were trained in the same way without a public row answer for it. Nothing was "

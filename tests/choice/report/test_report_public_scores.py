@@ -109,19 +109,19 @@ def test_a_model_that_fit_does_not_make_needs_held_out_rows(tmp_path: Path, kind
 ORDINARY: dict[str, Any] = {
     "linear": LogisticRegression(),
     "pipeline": make_pipeline(StandardScaler(), LogisticRegression(C=0.02)),
-    "forest without a seed": RandomForestClassifier(20),
-    "forest with a generator": RandomForestClassifier(20, random_state=np.random.RandomState(0)),
+    "forest without a seed": RandomForestClassifier(10),
+    "forest with a generator": RandomForestClassifier(10, random_state=np.random.RandomState(0)),
     "network without a seed": MLPClassifier((10,), max_iter=60),
     "early stopping of fit": MLPClassifier((10,), early_stopping=True),
     "descent without a seed": SGDClassifier(loss="log_loss"),
-    "boosting": HistGradientBoostingClassifier(max_iter=20),
+    "boosting": HistGradientBoostingClassifier(max_iter=5),
     "margins": SVC(),
     "neighbours": KNeighborsClassifier(),
     "constant": DummyClassifier(),
-    "search": GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=3),
-    "calibrated": CalibratedClassifierCV(SVC(), cv=3),
+    "search": GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2),
+    "calibrated": CalibratedClassifierCV(SVC(), cv=2),
     "numbers": Ridge(),
-    "numbers without a seed": RandomForestRegressor(20),
+    "numbers without a seed": RandomForestRegressor(10),
 }
 
 
@@ -132,7 +132,7 @@ def test_ordinary_models_are_what_fit_makes(kind: str) -> None:
     y = NUMBERS if kind.startswith("numbers") else Y
     for order in (np.arange(len(y)), np.random.default_rng(1).permutation(len(y))):
         model.fit(X[order], y[order])
-        found = public_scores(model, how_to_ask(model), (X, y), None, 3)
+        found = public_scores(model, how_to_ask(model), (X, y), None, 2)
         assert len(found.scores) == len(y)
 
 
