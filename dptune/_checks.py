@@ -211,11 +211,21 @@ def boolean(name: str, value: object) -> bool:
     return bool(value)
 
 
-def function(name: str, value: T) -> T:
+def function(name: str, value: T, what: str = "") -> T:
     """Return the value if it can be called."""
     if not callable(value):
-        raise InputError(f"{name} must be a function; got {shown(value)}.")
+        raise InputError(f"{name} must be a function{what}; got {shown(value)}. Nothing was charged.")
     return value
+
+
+def users_function(name: str, value: T, what: str = "") -> T:
+    """Return the value if it can be called and is not a class; ``what`` says of what it is a function."""
+    if isinstance(value, type):
+        raise InputError(
+            f"{name} must be a function{what}; got the class {value.__name__}. Give a function that makes one, trains "
+            "it and returns the result. Nothing was charged."
+        )
+    return function(name, value, what)
 
 
 def place(name: str, value: object) -> str:

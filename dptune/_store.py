@@ -143,6 +143,15 @@ def behind(name: str, mark: Mark) -> LedgerError:
     )
 
 
+def charged(error: LedgerError, what: str) -> LedgerError:
+    """Return the error for an answer that was not recorded: its charge stands."""
+    words = re.sub(r"(; |: |\. )[Nn]othing was charged", "", str(error)).removesuffix(".")
+    return LedgerError(
+        f"{words}. {what} is charged, and its answer was not recorded. Run it again when the ledger can be used: it is "
+        "answered at no further cost."
+    )
+
+
 def damaged(name: str, what: str) -> LedgerError:
     """Return the error for a ledger that contradicts itself."""
     return LedgerError(

@@ -14,25 +14,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
-from dptune._checks import shown
+from dptune._checks import kind, shown
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
+from dptune.losses.estimator import is_unfitted
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.seal.parsing import numbers
 
 Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
-_OUTPUTS = {  # function that makes a model answer in each loss's form
-    "predict_proba": "a loss of labels (zero_one), or a model with probabilities, such as SVC(probability=True)",
-    "decision_function": 'a model with margins, or loss="zero_one"',
-    "predict": "a model with predict",
-}
 
 
 def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: npt.ArrayLike | None = None) -> Folds:
@@ -210,13 +206,25 @@ def taken(rows: Any, places: Indices) -> Any:
 
 def _output(loss: NamedLoss, model: Any, X: Any) -> tuple[npt.NDArray[Any], list[Any] | None]:
     """Return what a model answers, and its labels where the loss uses them."""
+    if model is None or isinstance(model, type | str | Number):
+        what = f"the class {model.__name__}" if isinstance(model, type) else kind(model)
+        raise InputError(f"the training must return the fitted model; got {what}. Nothing was charged.")
     method = getattr(model, loss.output, None)
     if method is None:
         raise InputError(
             f"{loss.name} needs {loss.output}, which this {type(model).__name__} does not have. "
-            f"Allowed: {_OUTPUTS[loss.output]}. Nothing was charged."
+            f"{loss.instead(model)} Nothing was charged."
         )
-    return np.asarray(method(X)), np.asarray(model.classes_).tolist() if loss.uses_labels else None
+    try:
+        answers = np.asarray(method(X))
+    except Exception as error:
+        if is_unfitted(error):
+            raise InputError(
+                f"the training returned a {type(model).__name__} that is not fitted: return model.fit(X, y). Nothing "
+                "was charged."
+            ) from None
+        raise
+    return answers, np.asarray(model.classes_).tolist() if loss.uses_labels else None
 
 
 def _of_output(

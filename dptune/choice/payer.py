@@ -71,7 +71,13 @@ def ledger_of(ledger: object, budget: Budget | None = None) -> PrivacyLedger:
 def rows_of(data: Any) -> int:
     """Return the number of private rows, which is public."""
     if isinstance(data, np.ndarray) and data.ndim == 2:  # losses (m, rows)
-        return int(data.shape[1])
+        candidates, rows = data.shape
+        if candidates > rows:
+            raise InputError(
+                f"losses have shape {data.shape}, (candidates, rows): {rows} people would choose among {candidates}. "
+                f"If people are in rows, give losses.T. If not, give n={rows}. Nothing was charged."
+            )
+        return int(rows)
     answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
     if isinstance(answers, Sized):
         return readable("the private rows", len, answers)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune._checks import at_least
+from dptune._checks import at_least, text
 from dptune.choice.averages import MEMBERS, averaged, averages_in_words, check_averages, with_averages
 from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.outlook import Outlook, future_people
@@ -203,7 +203,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
             "One needs no private rows. Nothing was charged."
         )
     asks = None if options.dry_run else _asking(trainer, options, privatizer.rows)
-    name = options.name or (None if proposals.name is None else f"{proposals.name} (choice)")
+    searched = None if proposals.name is None else f"{proposals.name} (choice)"
+    name = searched if options.name is None else options.name
     groups: list[tuple[int, ...]] = []
     proposed = _digest(candidates, default, loss)
     about = _about(candidates, default, proposed, proposals.told)
@@ -278,6 +279,8 @@ def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float |
         name: name of the choice; None if its proposals identify it.
         about: present facts about it.
     """
+    if name is not None:
+        text("name", name)
     proposed = about.asked.get("configurations")
     plans = (plan.get("asked", {}) for plan in ledger.facts(PLAN).values() if isinstance(plan, dict))
     known = [asked["configurations"] for asked in plans if "configurations" in asked]

@@ -67,7 +67,7 @@ class PublicLosses:
         values = attempt(partial(np.array, dtype=np.float64), public, failed=_NONE)
         if values.ndim != 2 or values.shape[1] < FEWEST_ROWS:
             raise InputError(
-                f"public= must be the cross-validated losses of {FEWEST_ROWS} public rows or more, an array "
+                f"public_losses= must be the cross-validated losses of {FEWEST_ROWS} public rows or more, an array "
                 f"(candidates, rows); got {kind(public)}. Nothing was charged."
             )
         finite = np.isfinite(values)

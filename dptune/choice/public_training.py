@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._checks import users_function
 from dptune.choice.crossval import Answers, cross_validated_answers, indexable, losses_of, public_folds
 from dptune.choice.proposals import ChoiceOptions, Parameters
 from dptune.errors import InputError
@@ -27,11 +28,9 @@ class PublicTraining:
     def __init__(
         self, train: Any, options: ChoiceOptions, *, parameters: Callable[[Any], Parameters] = lambda at: at
     ) -> None:
-        self._train = functools.partial(_trained_at, train, parameters) if is_estimator(train) else train
-        if not callable(self._train):
-            raise InputError(
-                f"train must be a function (configuration, X, y) -> model or an estimator; got {type(train).__name__}."
-            )
+        known = is_estimator(train) and not isinstance(train, type)
+        self._train = functools.partial(_trained_at, train, parameters) if known else train
+        users_function("train", self._train, " (configuration, X, y) -> fitted model, or an estimator such as SVC()")
         public = options.public
         if not isinstance(public, tuple | list) or len(public) != 2:
             raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")

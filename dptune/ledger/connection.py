@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from dptune._store import ForkSafeLock, locked, refuse_links, refuse_second_name
+from dptune._store import ForkSafeLock, charged, locked, refuse_links, refuse_second_name
 from dptune.errors import DptuneError, LedgerError
 from dptune.ledger import schema
 
@@ -31,7 +31,7 @@ _REMEDIES = {  # part of the database's message -> advice
     "malformed": "It is damaged: put the newest intact copy back",
     "unique constraint": "It is damaged: put the newest intact copy back",
     "append-only": "It is damaged: put the newest intact copy back",
-    "is full": "Make room on the disk and go on: what failed was not charged",
+    "is full": "Make room on the disk and go on: a charge that could not be written was not charged",
     "locked": "Another process has held it for a minute: see what that one does",
 }
 _FORKS = 100  # retries of one act because a signal handler forked in its transaction
@@ -315,3 +315,17 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+
+
+def after_a_charge(record: Callable[Concatenate[_L, Any, _P], _T]) -> Callable[Concatenate[_L, Any, _P], _T]:
+    """Say in the error of a method that records an answer that its charge stands."""
+
+    @wraps(record)
+    def told(ledger: _L, charge: Any, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        try:
+            return record(ledger, charge, *arguments, **named)
+        except LedgerError as error:
+            failed = charged(error, f"The release {charge.key!r} of {charge.scope!r}")
+        raise failed
+
+    return told

@@ -33,7 +33,7 @@ from dptune._statement import AskedQuestion
 from dptune._store import Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 from dptune.ledger import entries, schema
-from dptune.ledger.connection import KINDS, Database, known_row, repeated, stored_row
+from dptune.ledger.connection import KINDS, Database, after_a_charge, known_row, repeated, stored_row
 from dptune.ledger.entries import WHOLE, Charge, LedgerState, Quota, Row
 from dptune.ledger.events import Described
 from dptune.ledger.gdp import probability
@@ -151,7 +151,7 @@ class DurableLedger:
     # ---- high-water mark ---------------------------------------------------------------------
 
     def mark(self) -> dict[str, object]:
-        """Return the last row seen at the last charge, look or opening, as JSON data to store elsewhere."""
+        """Return the last row that was seen, at a charge, look or opening, as JSON data to store elsewhere."""
         return self._seen.mark.to_json(self.identity)
 
     @repeated
@@ -220,6 +220,7 @@ class DurableLedger:
         self._see(paid)
         return entries.charge_of({**row, "seq": paid.mark.seq, "value": None})
 
+    @after_a_charge
     @repeated
     def record(self, charge: Charge, value: Sequence[float], *, at: str | None = None) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
@@ -233,7 +234,7 @@ class DurableLedger:
         with self._transaction(write=True) as (connection, _):
             row = entries.find(connection, charge.scope, charge.key)
             if row is None or row["seq"] != charge.seq:
-                raise LedgerError(f"the ledger {self._name} lost a charge; do not use it.")
+                raise LedgerError(f"the ledger {self._name} lost a charge: restore the newest intact copy.")
             if row["value"] is None:
                 row = {**row, "value": numbers}
                 stored = {"charge": charge.seq, "value": numbers, "released_at": at or entries.now("seconds")}

@@ -26,7 +26,7 @@ from typing import SupportsFloat
 
 from dptune._checks import attempt, boolean, kind, place, positive, shown, text
 from dptune._statement import AskedQuestion
-from dptune._store import Mark, SqliteFile, check_pages
+from dptune._store import Mark, SqliteFile, charged, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
 from dptune.local.randomizer import Randomizer
@@ -91,7 +91,12 @@ class UserLedger:
         recorded = self._charge(row)
         if recorded is not None:
             return recorded
-        return self._record(row, randomizer.randomize(attempt(value, failed=None) if callable(value) else value))
+        answer = randomizer.randomize(attempt(value, failed=None) if callable(value) else value)
+        try:
+            return self._record(row, answer)
+        except LedgerError as error:
+            failed = charged(error, f"The reply {shown(key)}")
+        raise failed
 
     def spent(self, user: str) -> float:
         """Return the epsilon that the user has spent."""

@@ -144,7 +144,7 @@ class _Asked:
         if d is not None and np.shape(row)[1:] not in ((), (d,)):
             raise InputError(f"X has {np.shape(row)[1:]} columns, but this {self._name} was fitted on {d} columns")
         output = quietly(self._method, row)
-        if _is_unfitted(output) and _seems_unfitted(model):
+        if is_unfitted(output) and _seems_unfitted(model):
             raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")
         if not isinstance(output, BaseException):
             checked = self._checked(output)
@@ -291,10 +291,9 @@ def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
             f"that for the {loss.name} of the private rows."
         )
     if method is None:
-        other = "It may need a setting, as probability=True. Allowed: zero_one_loss with predict, or another estimator."
         raise InputError(
             f"{loss.name} needs {loss.output}, which this {type(estimator).__name__} does not have. "
-            f"{how_to_wrap(estimator) or other}"
+            f"{how_to_wrap(estimator) or loss.instead(estimator)}"
         )
     return method
 
@@ -319,7 +318,7 @@ def _seems_unfitted(estimator: Any) -> bool:
         from sklearn.utils.validation import check_is_fitted
     except ImportError:
         return True
-    return _is_unfitted(quietly(check_is_fitted, estimator))
+    return is_unfitted(quietly(check_is_fitted, estimator))
 
 
 def _read(output: Any) -> Array | None:
@@ -328,7 +327,8 @@ def _read(output: Any) -> Array | None:
     return entries_of(array) if array is not None and array.dtype.kind == "O" and array.ndim > 1 else array
 
 
-def _is_unfitted(result: Any) -> bool:
+def is_unfitted(result: Any) -> bool:
+    """Return whether it is scikit-learn's error of a model that is not fitted."""
     return any(c.__name__ == "NotFittedError" for c in type(result).__mro__)
 
 

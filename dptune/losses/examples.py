@@ -174,9 +174,12 @@ def _check(examples: Rows, rows: int) -> None:
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as n= or groups= of the privatizer says.")
+        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as n= or groups= says.")
     if y.ndim > 1:
-        raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
+        raise ObjectiveRefused(
+            f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row. "
+            "Of several targets make one choice each, with a name= of its own."
+        )
 
 
 def _has_rows(X: Any, rows: int) -> bool:

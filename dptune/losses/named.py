@@ -76,6 +76,16 @@ class NamedLoss:
         if self.output not in get_args(Output):
             raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 
+    def instead(self, model: object) -> str:
+        """Return what to give instead of a model that lacks ``output``."""
+        if self.output == "predict":
+            return "Give a model with predict."
+        if not hasattr(model, "predict_proba") and not hasattr(model, "decision_function"):
+            return 'Give a classifier, or a loss of numbers, such as "squared_error".'
+        if self.output == "decision_function":
+            return 'Give loss="log_loss" or "zero_one".'
+        return 'Give CalibratedClassifierCV(model), which has probabilities, or loss="zero_one"; of two labels "hinge".'
+
     def __call__(self, y: npt.ArrayLike, output: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
         """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k).
 

@@ -239,7 +239,10 @@ def _public(like: Any) -> Array | None:
         if any(isinstance(cell, str) for cell in array.ravel()):
             rows = array
         elif odd.any():
-            raise InputError("like= must hold numbers and text; got an array or a list that holds something else.")
+            raise InputError(
+                "like= must hold numbers and text; got an array or a list that holds something else. Of dicts give "
+                "pandas.DataFrame(rows), of X and of like=."
+            )
     if rows.size == 0 or (rows.ndim == 1 and rows.dtype.kind != "O"):
         raise InputError(f"like= must be public rows, at least one, like those of X; got shape {rows.shape}.")
     return rows
@@ -269,7 +272,7 @@ def _frame(X: Any, like: Any) -> ParsedRows:
         raise InputError(
             "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, like=X_train), "
             "public rows of the same columns, both as pandas data frames. If all are numbers, give arrays, such as "
-            f"X.to_numpy(). Got X as a {type(X).__name__} and like= as a {type(like).__name__}."
+            f"X.to_numpy(). Got X as a {_whose(X)} and like= as a {_whose(like)}."
         )
     names = column_names(like)
     if names is None or column_names(X) != names or len(like) == 0:
@@ -292,6 +295,10 @@ def _frame(X: Any, like: Any) -> ParsedRows:
         return frame
 
     return _Columns([_object_array(X.iloc[:, j]) for j in range(len(dtypes))], columns, rebuilt)
+
+
+def _whose(rows: Any) -> str:
+    return f"{type(rows).__name__} of {type(rows).__module__.partition('.')[0]}"
 
 
 def _object_array(series: Any) -> Array:

@@ -23,7 +23,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 import numpy as np
 
 from dptune._arrays import Vector
-from dptune._checks import shown, text
+from dptune._checks import shown, text, users_function
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import EstimatorLosses, Function
 from dptune.losses.examples import Data
@@ -143,8 +143,7 @@ def losses_function(
         InputError: ``function`` is not callable, only one of ``loss`` and ``data`` is given, ``data`` has other rows or
             needs ``like``, or ``function`` can reach it.
     """
-    if not callable(function):
-        raise InputError(f"the objective must be a function; got {type(function).__name__}.")
+    function = users_function("the objective", function)
     if training not in ("public", "private"):
         raise InputError(f'training must be "public" or "private"; got {shown(training)}.')
     if data is None:

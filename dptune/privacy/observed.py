@@ -152,8 +152,8 @@ class ObservedLosses(ABC):
         wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
         if len(wrapped) != self.rows:
             raise InputError(
-                f"expected {self.rows} per-example losses, one per example, also for examples that fail; the n= or "
-                "groups= of the LossPrivatizer says how many."
+                f"expected {self.rows} per-example losses, one per example, also for examples that fail: n= or "
+                "groups= says how many. A table of losses has one row for each candidate."
             )
         return wrapped
 

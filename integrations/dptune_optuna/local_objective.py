@@ -18,6 +18,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
+from dptune._checks import users_function
 from dptune.local.bandits.replies import refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
@@ -59,8 +60,7 @@ class LocalObjective:
         ledger: dptune.local.UserLedger | None = None,
         user: str | Callable[[Trial], str] | None = None,
     ) -> None:
-        if not callable(function):
-            raise dptune.InputError(f"the objective must be a function of a trial; got {type(function).__name__}.")
+        function = users_function("the objective", function, " of a trial")
         if (ledger is None) != (user is None):
             raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
         self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user

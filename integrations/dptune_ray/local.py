@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import dptune
-from dptune._checks import at_least, real, shown
+from dptune._checks import at_least, real, shown, users_function
 from dptune.local.bandits.bandit import LocalBandit
 from dptune.local.bandits.curator import Refinement
 from dptune.local.bandits.replies import agreed_centre, check_randomizer, refuse_winning_failure
@@ -216,8 +216,7 @@ class LDPSearch(RunSearch):
                 that the randomiser does not make. Later, when mode and run are known: a failure would be the best
                 value, or the run was started with another randomiser.
         """
-        if not callable(function):
-            raise dptune.InputError(f"the objective must be a function; got {type(function).__name__}.")
+        function = users_function("the objective", function)
         if not (hasattr(randomizer, "randomize") and hasattr(randomizer, "describe")):
             raise dptune.InputError("give randomizer=HybridRandomizer(...), which makes the reply private there.")
         if (ledger is None) != (user is None):

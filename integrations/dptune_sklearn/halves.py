@@ -57,6 +57,17 @@ def public_half(X: Any, y: Any, groups: Any, options: Mapping[str, Any]) -> Trai
             f"y has {len(missing)} missing answers, the first in row {missing[0]}. y is public and trains the models: "
             "omit these rows from X and y. Nothing was charged."
         )
+    if isinstance(X, list) and X and isinstance(X[0], Mapping):
+        raise InputError(
+            "X is a list of dicts: give tables, X=pandas.DataFrame(X) and X_val=pandas.DataFrame(X_val). Nothing was "
+            "charged."
+        )
+    shape = attempt(np.shape, y, failed=())
+    if shape[1:] not in ((), (1,)):
+        raise InputError(
+            f"y has shape {shape}: allowed is one answer a row. Of several targets make one search each, "
+            "fit(X, y[:, 0], ...), with a name= of its own. Nothing was charged."
+        )
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise InputError("Complex data not supported: give X's real and imaginary parts as columns of their own.")
     return TrainingRows(X, _column(y), options, groups)
@@ -79,6 +90,12 @@ def given_halves(
             "arrays. The last step of a Pipeline gets X transformed and X_val as it was. Put the steps before it into "
             "the estimator that is searched: PrivateSearch(GridSearchCV(make_pipeline(scaler, model), ...), ...)."
         )
+    for name, table in {"X": X, "X_val": X_val}.items():
+        if column_names(table) is not None and not hasattr(table, "iloc"):
+            raise InputError(
+                f"{name} is a data frame of {type(table).__module__.split('.')[0]}: give X and X_val as pandas data "
+                f"frames, such as {name}.to_pandas(), or both as arrays. Nothing was charged."
+            )
     public, private = _columns(X), _columns(X_val)
     if public is not None and private is not None and list(public) != list(private):
         raise InputError(

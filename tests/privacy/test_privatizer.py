@@ -50,8 +50,8 @@ def test_a_wrong_length_is_refused_in_words_that_depend_on_lengths_only(privatiz
         with pytest.raises(InputError) as refused:
             privatizer().observe("x", np.full(rows, k))
         assert str(refused.value) == (
-            "expected 4 per-example losses, one per example, also for examples that fail; the n= or groups= of the "
-            "LossPrivatizer says how many."
+            "expected 4 per-example losses, one per example, also for examples that fail: n= or groups= says how many. "
+            "A table of losses has one row for each candidate."
         )
 
 
