@@ -16,8 +16,6 @@ from benchmarks.public.measure import BUDGETS, CV, DEFAULT, EXACT, EXACT_ALL, OU
 from benchmarks.public.results import Key, Results
 from benchmarks.public.tables import AGE, ONE
 
-Logs = dict[str, list[float]]  # task -> log ratios
-
 NAMES = {
     DEFAULT: "the library's default", CV: "cross-validation on public rows alone (epsilon 0)",
     RANDOM: "one private choice among 100 random models", TPE: "TPE on noisy scores",

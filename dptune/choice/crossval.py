@@ -4,7 +4,8 @@ Example::
 
     folds = public_folds(X, y, cv=5, loss="log_loss")
     models = [LogisticRegression(C=C) for C in (0.1, 1, 10)]
-    V = [cross_validated_losses(model.fit, X, y, cv=folds, loss="log_loss") for model in models]
+    answers = [cross_validated_answers(model.fit, X, y, folds, loss, {}) for model in models]
+    V = [losses_of(each, loss) for each in answers]  # loss: a NamedLoss
 
 Public rows are read unchanged, and models' errors are shown: nothing here is for private rows.
 """
@@ -134,39 +135,6 @@ def of_rows(
         total[test] += np.where(np.isfinite(losses), losses, largest)
         times[test] += 1
     return total / times
-
-
-def cross_validated_losses(
-    train: Callable[..., Any],
-    X: Any,
-    y: Any,
-    *,
-    cv: Any = 5,
-    loss: str | NamedLoss,
-    groups: npt.ArrayLike | None = None,
-    fit_params: Mapping[str, Any] | None = None,
-) -> npt.NDArray[np.float64]:
-    """Return each public row's loss (N,) under the model that was trained without the row's fold.
-
-    Args:
-        train: (X, y, **fit_params) of the rows that train -> fitted model. An unfitted estimator's ``fit`` is one.
-        X, y: public rows (N, d) and answers (N,).
-        cv: as in :func:`public_folds`. Give the folds that it returned, so that all models are compared on the same.
-        loss: a name, or a ``NamedLoss``.
-        groups: of the public rows (N,), for splitters that need them.
-        fit_params: options of ``train``; those with an entry for each row (N, ...) are divided as the rows are.
-
-    Returns:
-        Finite losses, in the units of ``loss``; the mean for a row that several folds test. A row whose label its model
-        does not know, or whose answer is not a number, gets the largest loss. For an unbounded loss that is the largest
-        of the other rows.
-
-    Raises:
-        InputError: a row is tested in no fold, a model lacks what the loss asks for, or no row has a
-            finite loss.
-    """
-    folds = public_folds(X, y, cv=cv, loss=loss, groups=groups)
-    return losses_of(cross_validated_answers(train, X, y, folds, as_loss(loss), fit_params or {}), as_loss(loss))
 
 
 def refuse_unseeded(losses: Any, again: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from inspect import unwrap
 from typing import Any
@@ -23,7 +23,6 @@ from optuna.trial import Trial, TrialState
 
 import dptune
 from dptune._store import ForkSafeLock
-from dptune.privacy import PerExampleLosses
 from dptune.results import parameters_in_words
 from dptune.search import VALUES
 from dptune.search.asked_loss import UNNAMED
@@ -48,7 +47,6 @@ TITLE = "## Private"  # first line of every note that is written here
 _TITLE = f"{TITLE} search"
 _NOTE = "dashboard:note_"  # prefix of optuna-dashboard's attributes for a note (save_note)
 _PART = 2045  # longest part of a note
-LossesAt = Callable[[Mapping[str, Any]], PerExampleLosses | None]
 RESUME = "To continue, call study.optimize(objective) without n_trials: the study stops when its plan is complete."
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 

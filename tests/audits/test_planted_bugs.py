@@ -40,7 +40,6 @@ AUDITS: dict[str, Callable[[Path], object]] = {
     "vector lower bound": lambda _: audit_lower_bound("vector", mu=3.5, count=1000),
     "transcript": audit_transcript,
 }
-LOWER_BOUNDS = ("scalar lower bound", "vector lower bound")
 
 
 # ---- the bugs ------------------------------------------------------------------------------------------

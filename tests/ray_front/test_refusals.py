@@ -20,10 +20,8 @@ from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_
 from ray_people import EVERYTHING, Kernel, N, losses, losses_of_everything
 
 pytestmark = pytest.mark.usefixtures("local_actors")
-MIDDLE = {"x": 0.0, "y": 0.1}
 ROWS = np.zeros((N, 1)), np.zeros(N)
 MIXED = {"x": tune.uniform(0, 1), "kernel": tune.choice([Kernel(1.0), 1])}
-DRAWN = {**SPACE, "data": {"rows": 3}, "kind": tune.choice(["a"])}
 
 
 def opened(folder, kind=CentredSearch, **wrong):

@@ -18,10 +18,16 @@ from sklearn.model_selection import (
 from sklearn.svm import SVC
 
 import dptune
-from dptune.choice.crossval import cross_validated_losses, public_folds
+from dptune.choice.crossval import cross_validated_answers, losses_of, public_folds
+from dptune.losses.named import as_loss
 from sklearn_tools import PUBLIC, rows
 
 X, y = rows(60, seed=4)
+
+
+def cross_validated_losses(train, X, y, *, loss, cv=5, **fit_params):
+    folds = cv if isinstance(cv, list) else public_folds(X, y, cv=cv, loss=loss)
+    return losses_of(cross_validated_answers(train, X, y, folds, as_loss(loss), fit_params), as_loss(loss))
 
 
 @pytest.mark.parametrize(
@@ -47,9 +53,7 @@ def test_groups_and_options_are_divided_as_the_rows_are():
     folds = public_folds(X, y, cv=GroupKFold(4), loss="log_loss", groups=groups)
     assert all(not set(groups[fit]) & set(groups[test]) for fit, test in folds)
     weights = np.where(np.arange(60) < 30, 1.0, 0.01)
-    given = cross_validated_losses(
-        LogisticRegression().fit, X, y, cv=folds, loss="log_loss", fit_params={"sample_weight": weights}
-    )
+    given = cross_validated_losses(LogisticRegression().fit, X, y, cv=folds, loss="log_loss", sample_weight=weights)
     fit, test = folds[0]
     model = LogisticRegression().fit(X[fit], y[fit], sample_weight=weights[fit])
     assert given[test] == pytest.approx(-np.log(model.predict_proba(X[test])[np.arange(len(test)), y[test]]))
