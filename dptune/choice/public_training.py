@@ -1,4 +1,4 @@
-"""A user's training on public rows: cross-validated losses of a configuration, and its model."""
+"""A user's models of public rows: trained and cross-validated, or loaded and asked about rows that were held out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dptune.choice.crossval import Answers, cross_validated_answers, indexable, 
 from dptune.choice.proposals import ChoiceOptions, Parameters
 from dptune.errors import InputError
 from dptune.losses.models import as_model
-from dptune.losses.named import as_loss
+from dptune.losses.named import NamedLoss, as_loss
 
 
 class PublicTraining:
@@ -31,11 +31,7 @@ class PublicTraining:
         known = is_estimator(train) and not isinstance(train, type)
         self._train = functools.partial(_trained_at, train, parameters) if known else train
         users_function("train", self._train, " (configuration, X, y) -> fitted model, or an estimator such as SVC()")
-        public = options.public
-        if not isinstance(public, tuple | list) or len(public) != 2:
-            raise InputError("train needs public=(X, y), the public rows. Nothing was charged.")
-        X, y = indexable(*public)
-        self.public = (X, y)
+        self.public = _pair(options.public, "train needs public=(X, y), the public rows.")
         self._loss, self._averages = as_loss(options.loss), options.averages
         has_losses = options.public_losses is not None
         folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
@@ -53,6 +49,41 @@ class PublicTraining:
 
     def _trained(self, at: Any, X: Any, y: Any) -> Any:
         return as_model(self._train(at, X, y), self._loss, X, y)
+
+
+class HeldOut:
+    """Models that exist, such as those in checkpoints: they are loaded, and asked about rows that trained none of them.
+
+    Args:
+        load: configuration -> fitted model; nothing is trained.
+    """
+
+    def __init__(self, load: Callable[[Any], Any], options: ChoiceOptions) -> None:
+        wanted = "load needs public=(X, y), public rows on which no trial was trained."
+        self._load, self.public = load, _pair(options.public, wanted)
+        self._loss, self._averages = as_loss(options.loss), options.averages
+
+    def losses(self, at: Any) -> npt.NDArray[np.float64] | Answers:
+        """Return the losses of the public rows (N,) under a configuration's model; see ``Trainer``."""
+        return held_out_losses(self.model(at), *self.public, self._loss, self._averages)
+
+    def model(self, at: Any) -> Any:
+        """Return the model of a configuration."""
+        return as_model(self._load(at), self._loss, *self.public)
+
+
+def held_out_losses(model: Any, X: Any, y: Any, loss: NamedLoss, averages: bool) -> npt.NDArray[np.float64] | Answers:
+    """Return the losses of public rows (N,) that did not train the model; with ``averages`` its answers."""
+    rows = np.arange(len(y))
+    answers = cross_validated_answers(lambda X, y: model, X, y, [(rows[:0], rows)], loss, {})
+    return answers if averages else losses_of(answers, loss)
+
+
+def _pair(public: Any, wanted: str) -> tuple[Any, Any]:
+    if not isinstance(public, tuple | list) or len(public) != 2:
+        raise InputError(f"{wanted} Nothing was charged.")
+    X, y = indexable(*public)
+    return X, y
 
 
 def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any, X: Any, y: Any) -> Any:

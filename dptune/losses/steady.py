@@ -118,8 +118,13 @@ def copied(model: Any) -> Any:
 
 
 def _round_trip(model: Any) -> tuple[Any]:
+    arrays: list[bytearray] = []  # copied once; inside the pickle they would be copied twice
+
+    def keep(array: pickle.PickleBuffer) -> None:
+        arrays.append(bytearray(array.raw()))
+
     try:
-        return (pickle.loads(pickle.dumps(model, pickle.HIGHEST_PROTOCOL)),)
+        return (pickle.loads(pickle.dumps(model, pickle.HIGHEST_PROTOCOL, buffer_callback=keep), buffers=arrays),)
     except Exception:  # noqa: BLE001 - a class or function of it has no importable name
         pass
     written = io.BytesIO()

@@ -12,20 +12,27 @@ Example::
     choice = choose(results, train, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_train, y_train))
     print(choice.summary())
 
-Guarantee: as in :class:`dptune.PublicChoice`. Ray's tasks train on public rows. Private rows are read in this process
+Where the trials have saved their models, ``load=`` takes these, and nothing is trained::
+
+    choice = choose(results, load=load, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_held, y_held))
+
+Guarantee: as in :class:`dptune.PublicChoice`. Ray's tasks train on public rows, and load checkpoints. Private rows are read in this process
     only, and are never in an argument, object store or file of Ray.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
+import pickle
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import ray
 from ray import cloudpickle, tune
@@ -39,7 +46,7 @@ from dptune.choice.proposals import (
     Proposals,
     choose_among,
 )
-from dptune.choice.public_training import PublicTraining
+from dptune.choice.public_training import HeldOut, PublicTraining
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
@@ -50,8 +57,9 @@ UNNAMED = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")  # suffix of Tune's na
 
 def choose(
     results: tune.ResultGrid,
-    train: Any,
+    train: Any = None,
     *,
+    load: Callable[..., Any] | None = None,
     data: Data | Callable[[], Data],
     loss: str | NamedLoss,
     ledger: Payer,
@@ -79,16 +87,20 @@ def choose(
     """Let private people choose among the best configurations of an experiment that has seen public rows only.
 
     The best results are cross-validated on the public rows, and the finalists are trained on all of them, each in a
-    Ray task. One private choice is made in this process. Public rows vote in it.
+    Ray task. Or each trial's checkpoint is loaded, and nothing is trained. One private choice is made in this process.
+    Public rows vote in it.
 
     Args:
         results: what ``Tuner.fit`` returned, of any searcher and scheduler.
         train: (config, X, y) -> model, trained on these public rows, or an estimator of scikit-learn's kind whose
             parameters were searched. The model is sent back: it must pickle.
+        load: instead of ``train``: checkpoint -> model, or (checkpoint, config) -> model. A trial's checkpoint is the
+            best by ``metric`` of those that Tune has kept, or the last one if none has a metric. Trials without a
+            checkpoint are not candidates.
         data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
         loss: the per-example loss, a name or a ``NamedLoss``.
         ledger: a ``PrivacyLedger`` to charge, its path or URL, or a ``LossPrivatizer`` where people have weights.
-        public: (X, y), the public rows that train.
+        public: (X, y), the public rows that train; with ``load`` public rows on which no trial was trained.
         default: your configuration of today: a candidate, and what the verdict compares with.
         groups: whose each private row is; default one person for each row.
         n: number of private rows, where ``data`` is a function.
@@ -120,34 +132,88 @@ def choose(
         averages=averages,
     )  # fmt: skip
     write_memory_of_cmaes()  # here, where private rows are read, not in the tasks: a later search may be pickled
-    ranked = [Candidate(results[i].config or {}, i) for i in _ranked(results, metric, mode)]
-    experiment = Path(results.experiment_path).name
+    experiment = Path(results.experiment_path).name if isinstance(results, tune.ResultGrid) else ""
     name = None if UNNAMED.search(experiment) else experiment
-    proposals = Proposals(ranked, searched=len(results), name=name)
-    tasks = _Tasks(PublicTraining(train, options), (train, public), task_options or {})
+    if (train is None) == (load is None):
+        raise dptune.InputError("give either train, a function or an estimator, or load=. Nothing was charged.")
+    found = _ranked(results, metric, mode, saved=load is not None)
+    kept = [one for one in found if load is None or one.checkpoint is not None]
+    if not kept:
+        raise dptune.InputError(
+            "no trial has a checkpoint: report it by tune.report(metrics, checkpoint=...), or give train. "
+            "Nothing was charged."
+        )
+    without = f"{len(found) - len(kept)} of {len(found)} trials have no checkpoint and are not candidates. "
+    proposals = Proposals(
+        [Candidate(results[one.place].config or {}, one.place) for one in kept],
+        searched=len(results),
+        name=name,
+        excluded=without if len(kept) < len(found) else "",
+    )
+    if load is None:
+        tasks = _Tasks(PublicTraining(train, options), (train, public), task_options or {})
+    else:
+        checkpoints = {one.place: one.checkpoint for one in kept}
+        tasks = _Tasks(HeldOut(_loader(load), options), (load, public), task_options or {}, checkpoints)
     return choose_among(proposals, tasks, options, _logger.info, _logger.warning)
 
 
-def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None) -> list[int]:
-    """Return the indices of the results with a finite metric, the best first."""
+class _Ranked(NamedTuple):
+    """A result that is a candidate: its place, its value, smaller is better, and its checkpoint."""
+
+    place: int
+    value: float
+    checkpoint: tune.Checkpoint | None
+
+
+def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, saved: bool) -> list[_Ranked]:
+    """Return the results with a finite metric, the best first; if they are ``saved``, by their best checkpoints."""
     if not isinstance(results, tune.ResultGrid):
         raise dptune.InputError(f"results must be what Tuner.fit() returned; got {type(results).__name__}.")
     analysis = results._experiment_analysis
     metric, mode = metric or analysis.default_metric, mode or analysis.default_mode
     if metric is None or mode not in ("min", "max"):
         raise dptune.InputError('give metric= and mode="min" or "max": the experiment was run without them.')
-    values = {i: float((one.metrics or {}).get(metric, math.nan)) for i, one in enumerate(results)}
-    finite = [i for i, value in values.items() if math.isfinite(value) and results[i].error is None]
-    if not finite:
+    sign = 1.0 if mode == "min" else -1.0
+    found = list[_Ranked]()
+    for place, one in enumerate(results):
+        last = (one.checkpoint, one.metrics)
+        states = [_Ranked(place, sign * _number(of, metric), at) for at, of in (last, *(one.best_checkpoints or ()))]
+        finite = [each for each in states[1:] if saved and math.isfinite(each.value)] or states[:1]
+        found.append(min(finite, key=lambda each: each.value))
+    found = [one for one in found if math.isfinite(one.value) and results[one.place].error is None]
+    if not found:
         raise dptune.InputError(f"no result of the experiment has a finite {metric!r}. Nothing was charged.")
-    return sorted(finite, key=lambda i: values[i] if mode == "min" else -values[i])
+    return sorted(found, key=lambda one: one.value)
+
+
+def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:
+    return float((metrics or {}).get(metric, math.nan))
+
+
+def _loader(load: Callable[..., Any]) -> Callable[[tuple[Any, Any]], Any]:
+    """Return the user's function as one of a pair of checkpoint and configuration."""
+    if not callable(load):
+        raise dptune.InputError(f"load must be a function of a checkpoint; got {type(load).__name__}.")
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(load).parameters.values()
+    wanted = sum(each.default is each.empty and each.kind in kinds for each in parameters)
+    if wanted not in (1, 2):
+        raise dptune.InputError(f"load must take (checkpoint) or (checkpoint, config); it takes {wanted} arguments.")
+    return lambda at: load(*at[:wanted])
 
 
 class _Tasks:
-    """Trains candidates in parallel Ray tasks; a training's error is its result."""
+    """Trains candidates in parallel Ray tasks, or loads their checkpoints; a task's error is its result."""
 
-    def __init__(self, training: PublicTraining, inputs: object, task_options: Mapping[str, Any]) -> None:
-        self._training, self.inputs = training, inputs
+    def __init__(
+        self,
+        training: PublicTraining | HeldOut,
+        inputs: object,
+        task_options: Mapping[str, Any],
+        checkpoints: Mapping[int, Any] | None = None,
+    ) -> None:
+        self._training, self.inputs, self._checkpoints = training, inputs, checkpoints
         self._options = {"num_cpus": 1, "max_retries": 3, **task_options}
 
     @cached_property
@@ -156,30 +222,75 @@ class _Tasks:
         return ray.put(cloudpickle.dumps(self._training))
 
     def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
-        return self._each(_losses, candidates, "cross-validate on public rows")
+        how = "cross-validate on" if self._checkpoints is None else "ask checkpoints about"
+        return list(self._each(_losses, candidates, f"{how} public rows", len(candidates)))
 
-    def models(self, candidates: Sequence[Candidate]) -> list[Any]:
-        return self._each(_model, candidates, "train finalists on all public rows")
+    def models(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
+        """Yield the models: as many are in the object store at a time as the cluster trains, and of checkpoints one.
 
-    def _each(self, function: Any, candidates: Sequence[Candidate], what: str) -> list[Any]:
+        No task runs while a model is asked about private rows, in silence: what tasks print is public and shown.
+        """
+        if self._checkpoints is not None:
+            return self._each(_model, candidates, "load finalists", 1)
+        return self._each(_model, candidates, "train finalists on all public rows", self._at_once())
+
+    def _at_once(self) -> int:
+        """Return how many tasks the cluster runs at once."""
+        has, asked = ray.cluster_resources(), {**(self._options.get("resources") or {})}
+        asked |= {"CPU": self._options["num_cpus"], "GPU": self._options.get("num_gpus")}
+        return max(1, int(min((has.get(name, 0.0) / each for name, each in asked.items() if each), default=1)))
+
+    def _each(self, function: Any, candidates: Sequence[Candidate], what: str, at_once: int) -> Iterator[Any]:
+        """Yield the tasks' results in order; when one is asked for, all tasks of its batch have ended."""
         remote = ray.remote(function).options(**self._options)
-        calls = [remote.remote(self._shared, dict(one.parameters)) for one in candidates]
-        quarters = {len(calls) * k // 4 for k in (1, 2, 3, 4)}
-        done = list[Any]()
-        for count, call in enumerate(calls, 1):
-            try:
-                done.append(ray.get(call))
-            except ray.exceptions.RayError as error:
-                cause = getattr(error, "cause", None)
-                done.append(cause if isinstance(cause, Exception) else error)
-            if count in quarters:
-                _logger.info(f"{what}: {count} of {len(calls)}")
-        return done
+        m = len(candidates)
+        quarters = {m * k // 4 for k in (1, 2, 3, 4)}
+        for first in range(0, m, at_once):
+            calls = [remote.remote(self._shared, self._at(one)) for one in candidates[first : first + at_once]]
+            end = first + len(calls)
+            for mark in sorted({end, *quarters}):
+                if first < mark <= end:
+                    ray.wait(calls, num_returns=mark - first, fetch_local=False)
+                    if mark in quarters:
+                        _logger.info(f"{what}: {mark} of {m}")
+            while calls:
+                yield _result(calls.pop(0))  # no name here, so that a model goes when its reader drops it
+
+    def _at(self, one: Candidate) -> Any:
+        """Return a task's second argument: the configuration, or its checkpoint and the configuration."""
+        if self._checkpoints is None:
+            return dict(one.parameters)
+        if one.row is None:
+            raise dptune.InputError("no trial with a checkpoint has the configuration default=. Nothing was charged.")
+        return self._checkpoints[one.row], dict(one.parameters)
 
 
-def _losses(training: bytes, config: dict[str, Any]) -> Any:
-    return cloudpickle.loads(training).losses(config)
+def _result(call: Any) -> Any:
+    try:
+        result = ray.get(call)
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        return cause if isinstance(cause, Exception) else error
+    return result.model() if isinstance(result, _Packed) else result
 
 
-def _model(training: bytes, config: dict[str, Any]) -> Any:
-    return cloudpickle.loads(training).model(config)
+def _losses(training: bytes, at: Any) -> Any:
+    return cloudpickle.loads(training).losses(at)
+
+
+def _model(training: bytes, at: Any) -> Any:
+    return _Packed(cloudpickle.loads(training).model(at))
+
+
+class _Packed:
+    """A model without its arrays, and these: arrays of Ray's object store are read-only, so each is copied, once."""
+
+    def __init__(self, model: Any) -> None:
+        self.arrays: list[npt.NDArray[np.uint8]] = []
+        self.rest = cloudpickle.dumps(model, protocol=5, buffer_callback=self._add)
+
+    def _add(self, array: pickle.PickleBuffer) -> None:
+        self.arrays.append(np.frombuffer(array.raw(), dtype=np.uint8))
+
+    def model(self) -> Any:
+        return cloudpickle.loads(self.rest, buffers=[bytearray(each) for each in self.arrays])
