@@ -12,7 +12,13 @@ from registry_schema import complaints
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ELSEWHERE = ("choose_ray", "gibo_ray", "outsourced", "opacus")  # tests/ray_front, outsourced, training
+ELSEWHERE = (
+    "choose_ray",
+    "checkpoints_ray",
+    "gibo_ray",
+    "outsourced",
+    "opacus",
+)  # tests/ray_front, outsourced, training
 PRINTED = {  # besides epsilon
     "federated_landmine": ("3 of 3 releases", "at delta = 0.001"),
     "ldp_users": ("Monday: sent", "Tuesday: sent", "Wednesday: refused"),  # a phone with a cap of two
@@ -20,7 +26,11 @@ PRINTED = {  # besides epsilon
 SLOW = (  # the first runs as it stands in `make demo`; pages have the lines of the others, which quick tests run
     *("choose_optuna", "gibo_optuna", "ldp_optuna", "lightgbm_native", "xgboost_tabular"),
 )
-LENGTHS = {"opacus_public_odds": 120, **dict.fromkeys(("own_algorithm", "opacus_mlp", "outsourced_attack"), 61)}
+LENGTHS = {
+    "opacus_public_odds": 120,
+    "checkpoints_ray": 72,
+    **dict.fromkeys(("own_algorithm", "opacus_mlp", "outsourced_attack"), 61),
+}
 
 
 def marked(path: Path):

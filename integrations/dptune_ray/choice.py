@@ -16,8 +16,8 @@ Where the trials have saved their models, ``load=`` takes these, and nothing is 
 
     choice = choose(results, load=load, ledger=ledger, loss="log_loss", data=(X_val, y_val), public=(X_held, y_held))
 
-Guarantee: as in :class:`dptune.PublicChoice`. Ray's tasks train on public rows, and load checkpoints. Private rows are read in this process
-    only, and are never in an argument, object store or file of Ray.
+Guarantee: as in :class:`dptune.PublicChoice`. Ray's tasks train on public rows, and load checkpoints. Private rows are
+    read in this process only, and are never in an argument, object store or file of Ray.
 """
 
 from __future__ import annotations

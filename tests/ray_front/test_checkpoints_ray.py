@@ -57,7 +57,7 @@ class Talking(Loaded):
     """Prints what it is asked, and draws from the global generator."""
 
     def predict_proba(self, X):
-        print("asked", X.sum(), np.random.normal())  # noqa: T201
+        print("asked", X.sum(), np.random.normal())
         return super().predict_proba(X)
 
 
@@ -186,6 +186,13 @@ def test_neighbours_leave_one_console_whatever_a_loaded_model_prints(results, tm
         talking = {"load": lambda checkpoint: Talking(slope_of(checkpoint)), "default": {"trial": 5}}
         choice = chosen(tmp_path, results, data=data, ledger=privatizer, name="c", **talking)
         console = [line for line in "".join(capfd.readouterr()).splitlines() if "pid=" not in line]  # the tasks' own
-        told.append((choice.summary(), [each for each in caplog.messages if "new ledger" not in each], console, np.random.normal()))
+        told.append(
+            (
+                choice.summary(),
+                [each for each in caplog.messages if "new ledger" not in each],
+                console,
+                np.random.normal(),
+            )
+        )
     assert told[0] == told[1]
     assert not any("asked" in line for line in told[0][2])

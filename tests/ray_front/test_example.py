@@ -38,6 +38,7 @@ def here(fast_path, monkeypatch):
     ("example", "says"),
     [
         ("choose_ray", "epsilon"),
+        ("checkpoints_ray", "epsilon"),
         ("gibo_ray", "epsilon"),
         # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py
         ("own_algorithm", "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)"),
@@ -81,6 +82,11 @@ def test_the_page_s_public_experiment_and_private_choice_run(capsys):
     assert names["choice"].params.keys() == {"C", "gamma"}
     assert "one private choice" in capsys.readouterr().out
     assert names["ledger"].count("svm") == 1
+    names |= {"X_held": rows["stop"], "y_held": rows["stop"][:, 0] > 0}
+    run_block(2, names, samples(50))
+    assert names["choice"].params.keys() == {"width", "rate"}
+    assert "one private choice" in capsys.readouterr().out
+    assert names["ledger"].count("nets") >= 1
 
 
 def test_the_readme_s_third_script_runs_as_pasted_after_the_first(capsys):
@@ -113,7 +119,7 @@ def test_the_page_s_private_search_loads_its_rows_where_the_trial_runs(capsys):
 
     X_train = np.random.default_rng(1).normal(size=(100, 3))
     names = {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
-    run_block(2, names, ("n_trials=100", "n_trials=4"), ("n=1000", f"n={N}"))
+    run_block(3, names, ("n_trials=100", "n_trials=4"), ("n=1000", f"n={N}"))
     assert names["search"].vault_run().begin().complete
     assert "'C'" in capsys.readouterr().out
 

@@ -10,6 +10,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORTER = {  # what stands there -> what is run
     "any_sampler": ("n_trials=20", "n_trials=6"),
     "federated_landmine": ("29", "6"),
+    "checkpoints_ray": ("num_samples=20", "num_samples=4"),
     "choose_ray": ("num_samples=40", "num_samples=6"),
     "gibo_optuna": ("n_trials=100", "n_trials=30"),
     "ldp_optuna": (", 300", ", 40"),
