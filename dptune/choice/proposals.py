@@ -14,7 +14,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol
@@ -143,8 +143,8 @@ class Trainer(Protocol):
         With ``averages=True`` it returns what the models answer instead.
         """
 
-    def models(self, candidates: Sequence[Candidate]) -> Sequence[Any]:
-        """Return the models of the candidates, trained on all public rows."""
+    def models(self, candidates: Sequence[Candidate]) -> Iterable[Any]:
+        """Return the models of the candidates, trained on all public rows; an iterator trains a few at a time."""
 
 
 @dataclass(frozen=True)
