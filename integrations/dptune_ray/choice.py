@@ -38,6 +38,7 @@ import ray
 from ray import cloudpickle, tune
 
 import dptune
+from dptune._checks import users_function
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
@@ -193,8 +194,7 @@ def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:
 
 def _loader(load: Callable[..., Any]) -> Callable[[tuple[Any, Any]], Any]:
     """Return the user's function as one of a pair of checkpoint and configuration."""
-    if not callable(load):
-        raise dptune.InputError(f"load must be a function of a checkpoint; got {type(load).__name__}.")
+    users_function("load", load, " of a checkpoint")
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = inspect.signature(load).parameters.values()
     wanted = sum(each.default is each.empty and each.kind in kinds for each in parameters)

@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any, ClassVar
