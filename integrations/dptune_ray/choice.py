@@ -25,7 +25,6 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -289,7 +288,7 @@ class _Packed:
         self.arrays: list[npt.NDArray[np.uint8]] = []
         self.rest = cloudpickle.dumps(model, protocol=5, buffer_callback=self._add)
 
-    def _add(self, array: pickle.PickleBuffer) -> None:
+    def _add(self, array: Any) -> None:
         self.arrays.append(np.frombuffer(array.raw(), dtype=np.uint8))
 
     def model(self) -> Any:
