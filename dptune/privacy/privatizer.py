@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptune._arrays import Vector
+from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, is_private
@@ -142,7 +143,7 @@ class LossPrivatizer(ObservedLosses):
             query,
             how,
             self.sensitivity(query),
-            lambda: self._held.mean(query),
+            lambda: self._mean(query),
             level=level,
             scope=scope,
             key=key,
@@ -215,12 +216,23 @@ class LossPrivatizer(ObservedLosses):
         if charge is None or charge.value is None:
             raise self._missing(points)
 
+    def _mean(self, query: Query) -> Vector:
+        if not all(point in self._held for point in query.points):
+            raise self._missing(query.points)
+        return self._held.mean(query)
+
     @without_frames
     def _answer(self, charge: Charge, draw: Callable[[], Vector]) -> Charge:
         """Read and draw once per charge, and record; a draw that cannot be recorded is kept but not shown."""
         with self._lock:
             if charge.seq not in self._unrecorded:
-                self._unrecorded[charge.seq] = draw()
+                try:
+                    self._unrecorded[charge.seq] = draw()
+                except InputError:  # another thread may have recorded the answer and forgotten the losses
+                    known = self.ledger.find(charge.scope, charge.key)
+                    if known is None or known.value is None:
+                        raise
+                    return known
             drawn = self._unrecorded[charge.seq]
         recorded = self.ledger.record(charge, drawn.tolist())
         self._unrecorded.pop(charge.seq, None)

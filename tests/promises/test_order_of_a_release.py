@@ -117,6 +117,30 @@ def test_a_retry_with_another_prior_is_another_question(mine: LossPrivatizer) ->
                 mine.release(query, scope="s", key=str(prior), mechanism=partial(NoisyMin, prior=other))
 
 
+# ---- threads --------------------------------------------------------------------------------------------
+
+
+def test_a_thread_whose_losses_another_one_forgot_gets_the_recorded_answer(mine: LossPrivatizer) -> None:
+    """The other thread charges, records and forgets between this one's charge and its draw."""
+    query = mine.mean_query("x", 1.0)
+
+    def other() -> None:
+        mine.ledger.after_charge = lambda: None
+        mine.release(query, scope="s", key="1")
+        mine.forget("x")
+
+    mine.ledger.after_charge = other
+    assert mine.release(query, scope="s", key="1").value.tolist() == list(mine.ledger.charges()[0].value or ())
+    assert mine.ledger.happened.count("draw") == 1
+    assert mine.ledger.spent() == 1.0
+
+
+def test_losses_that_are_gone_before_any_answer_are_named(mine: LossPrivatizer) -> None:
+    mine.ledger.after_charge = lambda: mine.forget("x")
+    with pytest.raises(InputError, match="holds no losses for"):
+        mine.release(mine.mean_query("x", 1.0), scope="s", key="1")
+
+
 # ---- after the draw ------------------------------------------------------------------------------------
 
 
