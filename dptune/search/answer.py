@@ -34,6 +34,7 @@ class RunFacts:
         loss: the recommended parameters' released mean loss; None without one.
         left: a line on the rest of the ledger's budget.
         resume: how to resume an incomplete run in the user's front end.
+        lost: a sentence on charged answers that were lost with their process; "" without one.
     """
 
     made: str
@@ -41,6 +42,7 @@ class RunFacts:
     loss: Estimate | None
     left: str
     resume: str = ""
+    lost: str = ""
 
 
 class Recommendation(dict[str, Any]):
@@ -99,14 +101,14 @@ class Recommendation(dict[str, Any]):
         return self.improvement is not None and self.improvement.verdict == "better"
 
     def summary(self) -> str:
-        """Return five lines: the verdict, the parameters, the private loss, the budget left and the next step."""
+        """Return the verdict, the parameters, the private loss, lost answers, the budget left and the next step."""
         details = (self.hint, self.improvement, None if self.run is None else self.run.loss)
         seeded = any(one is not None and not one.private for one in details)
         lines = [SEEDED if seeded else "", self._verdict(), self._chosen()]
         if self.run is not None:
             loss = "not released" if self.run.loss is None else str(replace(self.run.loss, improvement=None))
             lines += [f"Private loss: {loss}. Public rows predicted none: this search asks private people throughout."]
-            lines += [self.run.left]
+            lines += [self.run.lost, self.run.left]
         return "\n".join(line for line in [*lines, self._next_step()] if line)
 
     def _verdict(self) -> str:

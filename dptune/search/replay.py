@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from dptune._numbers import rounded_up
 from dptune.errors import InputError, KeyConflict
+from dptune.ledger.entries import cost_of
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge
 from dptune.privacy.privatizer import LossPrivatizer
@@ -189,6 +191,18 @@ class Replay:
             made = self.answered_values if self._plan.monitor_mu > 0 else in_rounds
         return f"{made} of {self._plan.trials} planned trials {verb}".rstrip()
 
+    def lost_in_words(self) -> str:
+        """Return how many charged answers were lost with their process, and what was paid for them; "" for none."""
+        charges = [*self._answers.values(), *self._values.values(), *filter(None, [self.final.charge])]
+        lost = [charge for charge in charges if charge.value is None]
+        if not lost:
+            return ""
+        one = len(lost) == 1
+        return (
+            f"{len(charges) - len(lost)} of {len(charges)} answers: {len(lost)} {'was' if one else 'were'} lost to a "
+            f"kill, mu={rounded_up(cost_of(lost).mu)} was paid for {'it' if one else 'them'}."
+        )
+
     # ---- the answer ----------------------------------------------------------------------------------
 
     @property
@@ -238,7 +252,7 @@ class Replay:
             remedy=remedy,
             missing=missing,
             kept=answer == defaults and (gain is not None or (space is not None and self.knows)),
-            run=RunFacts(self._made(""), self._privatizer.n, estimate, left),
+            run=RunFacts(self._made(""), self._privatizer.n, estimate, left, lost=self.lost_in_words()),
         )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from audit_tools import dump
 from dptune import BudgetExhausted
+from dptune._numbers import rounded_up
 from runs import CENTRED_RUN, KINDS, SPACE, at, keys, losses_of, readable, spend_elsewhere, to_the_end, trial, trials
 
 
@@ -40,12 +41,17 @@ def test_a_lost_answer_uses_up_its_round_and_a_late_one_is_used_in_order(ledger,
     assert keys(ledger, kind.last_question) == kind.questions[:2]
     charge = ledger.find("run", kind.questions[0])
     assert charge.value is None
+    made, paid = len(ledger.charges("run")), rounded_up(charge.mu)
+    said = f"{made - 1} of {made} answers: 1 was lost to a kill, mu={paid} was paid for it."
+    assert said in b.recommend().summary()
+    assert said in kind.start(ledger).recommend().summary()
     without = kind.state(b)
     assert kind.state(kind.start(ledger)) == without
     ledger.record(charge, np.linspace(-0.1, 0.1, charge.description["dimension"]))
     b.recommend()
     assert kind.state(b) == kind.state(kind.start(ledger)) != without
     assert len(kind.state(b)) == len(without) + 1
+    assert "lost to a kill" not in b.recommend().summary()
     to_the_end(b)
     assert keys(ledger, kind.last_question) == kind.questions
     assert ledger.spent() <= 4.0
