@@ -183,6 +183,7 @@ REPORT: Rows = {
     "ledger": (USUAL, 2.0),
     "data": (USUAL, OTHER),
     "public": (USUAL, OTHER_PUBLIC),
+    "held_out": (OTHER, PRIVATE, {"public": None}),
     "groups": (USUAL, np.arange(120) // 2),
     "n": (120, 60, {"data": lambda: PRIVATE, "groups": None}),
     "mu": (USUAL, 0.8),

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import dptune
 from dptune.cli import app
-from dptune.ledger import PlanLedger, SubsampledGaussianPlan
+from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.search import VALUES
 
@@ -126,7 +126,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         charged("ledger.db", 1.0, ("first", "second"), ("one", "two"))
         charged("other.db", 2.0, ("first",), ("one",))
         UserLedger("users.db", cap=2.0).reply(LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user="ann", key="1")
-        PlanLedger("plan.db", SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+        PlanLedger("plan.db", SubsampledGaussian(q=0.35, z=1.0, steps=60), n=29)
         for name, ledger in (("paper", "ledger"), ("other", "other")):
             Path(f"{name}.json").write_text(run(f"certificate {ledger}.db --format json")[1])
         for name, loss in (("audit", "abs(X[:, 0])"), ("other", "X[:, 0].mean()")):
