@@ -35,7 +35,7 @@ from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.user_function import Data, losses_function, private_losses
+from dptune.losses.user_function import Data, Function, losses_function, private_losses
 from dptune.privacy.mechanism import NoisyMin, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.results import Estimate, check_start
@@ -108,7 +108,7 @@ def select(
             public_weight=public_weight, estimate_share=estimate_share, finalists=finalists, report_share=report_share,
             even_if_hopeless=even_if_hopeless,
         )  # fmt: skip
-        return choice.choose(_losses_of_finalists(candidates, choice, privatizer, loss, data))
+        return choice.choose_each(_losses_of_finalists(candidates, choice, privatizer, loss, data))
     if report_share is not None:
         raise InputError("report_share= needs public_losses=; else give mu=. Nothing was charged.")
     if callable(candidates):
@@ -201,30 +201,36 @@ def _losses_of_finalists(
     privatizer: LossPrivatizer,
     loss: str | NamedLoss | None,
     data: Data | Callable[[], Data] | None,
-) -> dict[int, Losses | None]:
-    """Train finalists and compute their losses if needed; drop a candidate whose public training fails."""
-    if not callable(candidates):
-        own = loss is None and data is None
-        asked = readable("the losses", list, candidates) if own else list(candidates)
-        if len(asked) != choice.public.m:
-            raise InputError(
-                f"public_losses= has the losses of {choice.public.m} candidates, and {len(asked)} were given. "
-                "Nothing was charged."
-            )
-        if own:
-            return {j: asked[j] for j in choice.to_train}
-        candidates = asked.__getitem__
-    function = losses_function(candidates, loss, data, rows=privatizer.rows)
-    losses: dict[int, Losses | None] = {}
-    for j in choice.to_train:
+) -> Iterator[tuple[int, Losses | None]]:
+    """Yield the private losses of finalists, one after the other; drop a candidate whose public training fails."""
+    own = loss is None and data is None
+    if callable(candidates):
+        function: Function | None = losses_function(candidates, loss, data, rows=privatizer.rows)
+        each: Iterator[tuple[int, Any]] = ((j, j) for j in choice.to_train)
+    else:
+        function = None if own else losses_function(_itself, loss, data, rows=privatizer.rows)
+        each = _counted((one for _, one in _own_losses(candidates)) if own else candidates, choice.public.m)
+    for j, one in each:
+        if j not in choice.to_train:
+            continue
         try:
-            losses[j] = private_losses(function, j, privatizer.rows)
+            yield j, one if function is None else private_losses(function, one, privatizer.rows)
         except InputError:
             raise
         except Exception as error:  # noqa: BLE001 - what raises here is the public half of a user's function
-            warnings.warn(f"candidate {j} drops out: {type(error).__name__}: {error}", stacklevel=3)
-            losses[j] = None
-    return losses
+            warnings.warn(f"candidate {j} drops out: {type(error).__name__}: {error}", stacklevel=4)
+            yield j, None
+
+
+def _counted(candidates: Iterable[Any], m: int) -> Iterator[tuple[int, Any]]:
+    """Yield places and candidates as they come; refuse another number than m of them, before a charge."""
+    count = 0
+    for count, one in enumerate(candidates, 1):
+        yield count - 1, one
+    if count != m:
+        raise InputError(
+            f"public_losses= has the losses of {m} candidates, and {count} were given. Nothing was charged."
+        )
 
 
 def _itself(model: Any) -> Any:

@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 import dptune
 from dptune._checks import at_least, text
-from dptune.choice.averages import MEMBERS, averaged, averages_in_words, check_averages, with_averages
+from dptune.choice.averages import MEMBERS, averages_in_words, check_averages, with_averages
 from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
+from dptune.choice.finalists import Finalists
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.public import rounded
@@ -33,7 +34,6 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function, private_losses
-from dptune.privacy.privatizer import Losses
 from dptune.results import check_start, left_in_words, parameters_in_words
 
 Parameters = Mapping[str, Any]
@@ -133,18 +133,29 @@ class Proposals:
 
 
 class Trainer(Protocol):
-    """Trains on public rows, in any processes; a failed candidate's result is its exception."""
+    """Trains on public rows, in any processes; a failed candidate's result is its exception.
 
-    inputs: object  # the user's inputs: must not reach the private rows
+    Attributes:
+        inputs: the user's inputs, which must not reach the private rows.
+        lasting: whether ``models`` returns the same models again, such as those of checkpoints.
+    """
 
-    def losses(self, candidates: Sequence[Candidate]) -> Sequence[npt.ArrayLike | Answers | Exception]:
+    inputs: object
+
+    @property
+    def lasting(self) -> bool: ...
+
+    def losses(self, candidates: Sequence[Candidate]) -> Iterable[npt.ArrayLike | Answers | Exception]:
         """Return the losses of the public rows (N,) under each candidate, by cross-validation.
 
         With ``averages=True`` it returns what the models answer instead.
         """
 
     def models(self, candidates: Sequence[Candidate]) -> Iterable[Any]:
-        """Return the models of the candidates, trained on all public rows; an iterator trains a few at a time."""
+        """Return the models of the candidates, trained on all public rows, one by one or a batch at a time.
+
+        No training runs while a model is asked about private rows, in silence.
+        """
 
 
 @dataclass(frozen=True)
@@ -229,15 +240,16 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     say(proposals.excluded + choice.announcement)
     if asks is None:
         return Choice({}, None, None, name, outlook=choice.outlook)
-    train = functools.partial(_trained, candidates, groups, as_loss(loss), trainer, warn)
-    models = train(choice.to_train)
-    selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
-    if selection.index not in models:  # the ledger has the answer
-        models = train((selection.index,))
-    model = models[selection.index]
+    finalists = Finalists(
+        lambda places: trainer.models([candidates[j] for j in places]),
+        len(candidates), groups, as_loss(loss), warn, lasting=trainer.lasting,
+    )  # fmt: skip
+    ask = functools.partial(private_losses, asks, rows=privatizer.rows)
+    selection = choice.choose_each(finalists.asked(choice.to_train, ask))
+    model = finalists.model(selection.index)
     if isinstance(model, Exception):
         raise model
-    chosen = [dict(candidates[j].parameters) for j in _members(selection.index, groups, len(candidates))]
+    chosen = [dict(candidates[j].parameters) for j in finalists.members(selection.index)]
     params = {MEMBERS: chosen} if selection.index >= len(candidates) else chosen[0]
     return Choice(params, selection, model, name, left_in_words(privatizer.ledger))
 
@@ -322,39 +334,9 @@ def _given_losses(
     return [matrix[row] for row in rows]
 
 
-def _members(place: int, groups: Sequence[tuple[int, ...]], m: int) -> tuple[int, ...]:
-    """Return the places of the configurations whose models a candidate needs; averages come after the m single ones."""
-    return (place,) if place < m else groups[place - m]
-
-
-def _trained(
-    candidates: Sequence[Candidate],
-    groups: Sequence[tuple[int, ...]],
-    loss: NamedLoss,
-    trainer: Trainer,
-    warn: Say,
-    places: Sequence[int],
-) -> dict[int, Any]:
-    """Return the models of the candidates at these indices, or the exceptions of failed ones."""
-    needed = {place: _members(place, groups, len(candidates)) for place in places}
-    singles = list(dict.fromkeys(j for members in needed.values() for j in members))
-    models = dict(zip(singles, trainer.models([candidates[j] for j in singles]) if singles else [], strict=True))
-    if failed := [one for one in models.values() if isinstance(one, Exception)]:
-        warn(f"{len(failed)} of {len(models)} finalists could not be trained and drop out: {_told(failed[0])}")
-    return {
-        place: averaged([models[j] for j in members], loss) if len(members) > 1 else models[place]
-        for place, members in needed.items()
-    }
-
-
 def _as_it_is(train: object, model: Any) -> Any:
     """Return the model; the user's inputs are arguments because they are searched for private rows."""
     return model
-
-
-def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
-    """Return the private losses of a model; None if its training failed, which is public."""
-    return None if isinstance(model, Exception) else private_losses(asks, model, rows)
 
 
 def _matrix(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -257,31 +257,39 @@ class PublicChoice:
         """
         if (known := self.recorded()) is not None:
             return known
-        needed = self.to_train
-        losses = readable("losses, one vector for each place of to_train,", dict, losses)
-        if missing := [j for j in needed if j not in losses]:
-            raise InputError(f"losses of the candidates {missing[:5]} are missing; give None for one that failed.")
-        if self.default in needed and losses[self.default] is None:
-            raise InputError(
-                f"candidate {self.default}, the default, could not be trained, so nothing can be compared with it. "
-                "Correct it, or omit default_place=. Nothing was charged."
-            )
-        asked = {j: losses[j] for j in needed}
-        left = [j for j in self.finalists if asked.get(j) is not None]
-        if self._made(INDEX) is None and len(left) < 2:
-            raise InputError(f"{len(left)} of {len(self.finalists)} finalists could be trained; two are needed.")
+        given: dict[int, Losses | None] = readable("losses, one vector for each place of to_train,", dict, losses)
+        return self.choose_each((j, given[j]) for j in self.to_train if j in given)
+
+    def choose_each(self, losses: Iterable[tuple[int, Losses | None]]) -> Selection:
+        """Do the same with places and losses one by one; each vector is read before the next one is asked for."""
+        if (known := self.recorded()) is not None:
+            return known
+        needed, failed = self.to_train, dict[int, bool]()
         try:
-            for j, row in asked.items():
+            for j, row in losses:
+                failed[j] = row is None
                 if row is not None:
                     self._privatizer.observe(self._point(j), row)
+                elif j == self.default:
+                    raise InputError(
+                        f"candidate {j}, the default, could not be trained, so nothing can be compared with it. "
+                        "Correct it, or omit default_place=. Nothing was charged."
+                    )
+            if missing := [j for j in needed if j not in failed]:
+                raise InputError(f"losses of the candidates {missing[:5]} are missing; give None for one that failed.")
+            left = [j for j in self.finalists if not failed.get(j, True)]
             if self._made(INDEX) is None:
+                if len(left) < 2:
+                    raise InputError(
+                        f"{len(left)} of {len(self.finalists)} finalists could be trained; two are needed."
+                    )
                 if self._rest is not None:
                     self._bind()
                 self._release_index(left)
             self._release_improvement()
             return self._selection()
         finally:
-            for j in asked:
+            for j in failed:
                 self._privatizer.forget(self._point(j))
 
     def _release_index(self, left: list[int]) -> None:

@@ -23,7 +23,7 @@ import inspect
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from tqdm.auto import tqdm
 import dptune
 from dptune._checks import at_least, boolean
 from dptune.choice.crossval import Answers, cross_validated_answers, kept_folds, losses_of, public_folds
+from dptune.choice.finalists import KeptModels
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
@@ -261,7 +262,13 @@ class _Objective:
         self._objective = objective
         self._cv = kept_folds(options.cv)
         self._loss, self._averages = as_loss(options.loss), options.averages
+        self._models = KeptModels()  # by the trial's number, those that it has trained
         self._answers: set[str] = set()  # digests of the public answers on which candidates were compared
+
+    @property
+    def lasting(self) -> bool:
+        """Return whether models are handed over trained, once."""
+        return len(self._models) > 0
 
     def _handed(self, trial: CandidateTrial) -> _Handed:
         try:
@@ -285,11 +292,15 @@ class _Objective:
         everything = np.arange(len(y))  # one fold, if the model was trained on none of these rows
         folds: Any = [(everything, everything)] if handed.trained else public_folds(X, y, cv=self._cv, loss=self._loss)
         model = as_model(handed.model, self._loss, X, y) if handed.trained else None
+        if model is not None:
+            self._models.put(trial.number, model)
         fit = _fitted(handed.model) if model is None else lambda X, y: model
         answers = cross_validated_answers(fit, X, y, folds, self._loss, {})
         return answers if self._averages else losses_of(answers, self._loss)
 
     def model(self, trial: CandidateTrial) -> Any:
+        if trial.number in self._models:
+            return self._models.get(trial.number)
         handed = self._handed(trial)
         X, y = handed.pair
         return as_model(handed.model, self._loss, X, y) if handed.trained else _fitted(handed.model)(X, y)
@@ -331,24 +342,35 @@ class _Threads:
     workers: int
     progress: bool
 
-    def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
-        return self._each(self.training.losses, candidates, "cross-validate on public rows")
+    @property
+    def lasting(self) -> bool:
+        return isinstance(self.training, _Objective) and self.training.lasting
 
-    def models(self, candidates: Sequence[Candidate]) -> list[Any]:
-        return self._each(self.training.model, candidates, "train finalists on all public rows")
+    def losses(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
+        return self._each(self.training.losses, candidates, "cross-validate on public rows", 8 * self.workers)
 
-    def _each(self, function: Callable[[Any], Any], candidates: Sequence[Candidate], what: str) -> list[Any]:
+    def models(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
+        return self._each(self.training.model, candidates, "train finalists on all public rows", self.workers)
+
+    def _each(
+        self, function: Callable[[Any], Any], candidates: Sequence[Candidate], what: str, at_once: int
+    ) -> Iterator[Any]:
+        """Yield the results in order; when one is asked for, all threads of its batch have ended."""
+
+        def call(one: Candidate) -> Any:
+            try:
+                return function(CandidateTrial(one.parameters, self.study, one.row))
+            except Exception as error:  # noqa: BLE001 - public: the candidate drops out
+                return error
+
         with tqdm(total=len(candidates), desc=what, disable=not self.progress) as bar:
-
-            def call(one: Candidate) -> Any:
-                try:
-                    return function(CandidateTrial(one.parameters, self.study, one.row))
-                except Exception as error:  # noqa: BLE001 - public: the candidate drops out
-                    return error
-                finally:
-                    bar.update()
-
-            if self.workers == 1:
-                return [call(one) for one in candidates]
-            with ThreadPoolExecutor(self.workers) as pool:
-                return list(pool.map(call, candidates))
+            for first in range(0, len(candidates), at_once if self.workers > 1 else 1):
+                batch = candidates[first : first + at_once] if self.workers > 1 else candidates[first : first + 1]
+                if len(batch) == 1:
+                    done = [call(batch[0])]
+                else:
+                    with ThreadPoolExecutor(self.workers) as pool:
+                        done = list(pool.map(call, batch))
+                bar.update(len(batch))
+                while done:
+                    yield done.pop(0)  # no name here: a model goes when its reader drops it

@@ -215,6 +215,10 @@ class _Tasks:
         self._training, self.inputs, self._checkpoints = training, inputs, checkpoints
         self._options = {"num_cpus": 1, "max_retries": 3, **task_options}
 
+    @property
+    def lasting(self) -> bool:
+        return self._checkpoints is not None
+
     @cached_property
     def _shared(self) -> Any:
         """Return the tasks' public inputs, put into Ray's object store when the first task needs them."""

@@ -6,13 +6,14 @@ Nothing here sees a private row.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from joblib import effective_n_jobs
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
@@ -172,19 +173,25 @@ class PublicModels:
         jobs = getattr(search, "n_jobs", None) if n_jobs is None else n_jobs
         return cls(estimator, training, folds, loss, averages, jobs, (search, vars(training)))
 
-    def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
+    lasting: ClassVar[bool] = False
+
+    def losses(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
         """Return the losses of the public rows (N,) under each candidate, by models trained without the row."""
         return self._each(_losses, candidates, self.folds, self.loss, self.averages)
 
-    def models(self, candidates: Sequence[Candidate]) -> list[Any]:
-        """Return the models of the candidates, trained on all public rows."""
-        return self._each(_model, candidates)
+    def models(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
+        """Return the models of the candidates, trained on all public rows; as many at a time as there are jobs."""
+        jobs = effective_n_jobs(self.n_jobs)
+        for first in range(0, len(candidates), jobs):
+            done = list(self._each(_model, candidates[first : first + jobs]))
+            while done:
+                yield done.pop(0)  # no name here: a model goes when its reader drops it
 
-    def _each(self, function: Callable[..., Any], candidates: Sequence[Candidate], *how: Any) -> list[Any]:
+    def _each(self, function: Callable[..., Any], candidates: Sequence[Candidate], *how: Any) -> Iterator[Any]:
         calls = (
             delayed(_attempted)(function, self.estimator, each.parameters, self.training, *how) for each in candidates
         )
-        done: list[Any] = list(Parallel(n_jobs=self.n_jobs)(calls))
+        done: Iterator[Any] = Parallel(n_jobs=self.n_jobs, return_as="generator")(calls)
         return done
 
 

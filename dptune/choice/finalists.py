@@ -1,0 +1,130 @@
+"""The models of finalists, one in memory at a time: each leaves when it was asked, and the chosen one returns."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import IO, Any
+from weakref import finalize
+
+from dptune._checks import attempt
+from dptune.choice.averages import averaged
+from dptune.losses.named import NamedLoss
+from dptune.privacy.observed import Losses
+
+SMALL = 1 << 18  # pickled bytes of a model that stays in memory: 200 of them take 50 MB
+
+
+class KeptModels:
+    """Public models by a key, in memory if they are small, else in temporary files without a name.
+
+    The model that returns is the one that was kept, also where a training has no seed.
+    """
+
+    def __init__(self) -> None:
+        self._small = dict[int, Any]()
+        self._large = dict[int, IO[bytes]]()
+        self._files = ExitStack()
+        finalize(self, self._files.close)
+
+    def __len__(self) -> int:
+        return len(self._small) + len(self._large)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._small or key in self._large
+
+    def put(self, key: int, model: Any) -> None:
+        """Keep a model; one that pickle or the disk refuses stays in memory."""
+        if (file := attempt(self._written, model, failed=None)) is None:
+            self._small[key] = model
+        else:
+            self._large[key] = file
+
+    def _written(self, model: Any) -> IO[bytes] | None:
+        """Return a file with the model; None if it is small."""
+        with ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile())
+            pickle.dump(model, file, pickle.HIGHEST_PROTOCOL)
+            file.flush()
+            if file.tell() > SMALL:
+                self._files.enter_context(stack.pop_all())
+                return file
+        return None
+
+    def get(self, key: int) -> Any:
+        """Return a kept model."""
+        if key in self._small:
+            return self._small[key]
+        self._large[key].seek(0)
+        return pickle.load(self._large[key])
+
+
+class Finalists:
+    """Trains finalists, and asks each before the next one is trained.
+
+    Args:
+        train: places of configurations -> their models in this order; of a failed training its exception.
+        m: number of configurations; averages have the places after them.
+        groups: the configurations of each average.
+        loss: what averages are for.
+        lasting: whether ``train`` returns the same model again, as of a checkpoint. Else models are kept.
+        warn: prints a public line.
+    """
+
+    def __init__(
+        self,
+        train: Callable[[Sequence[int]], Iterable[Any]],
+        m: int,
+        groups: Sequence[tuple[int, ...]],
+        loss: NamedLoss,
+        warn: Callable[[str], object],
+        *,
+        lasting: bool,
+    ) -> None:
+        self._train, self._m, self._groups, self._loss, self._warn = train, m, groups, loss, warn
+        self._lasting, self._kept = lasting, KeptModels()
+
+    def members(self, place: int) -> tuple[int, ...]:
+        """Return the places of the configurations whose models a candidate needs."""
+        return (place,) if place < self._m else self._groups[place - self._m]
+
+    def asked(self, places: Sequence[int], ask: Callable[[Any], Losses]) -> Iterator[tuple[int, Losses | None]]:
+        """Yield each place and its private losses; None where the training failed, which is public."""
+        averages = [place for place in places if place >= self._m]
+        others = () if self._lasting else (j for place in averages for j in self.members(place))
+        singles = list(dict.fromkeys((*(place for place in places if place < self._m), *others)))
+        models, failed = iter(self._train(singles)) if singles else iter(()), list[str]()
+        for j in singles:
+            losses = self._next(j, models, ask if j in places else None, failed)
+            if j in places:
+                yield j, losses
+        if failed:
+            self._warn(f"{len(failed)} of {len(singles)} finalists could not be trained and drop out: {failed[0]}")
+        for place in averages:
+            yield place, self._losses(self.model(place), ask)
+
+    def model(self, place: int) -> Any:
+        """Return a candidate's model, or the exception of its training."""
+        models = [self._single(j) for j in self.members(place)]
+        return models[0] if place < self._m else averaged(models, self._loss)
+
+    def _single(self, j: int) -> Any:
+        if j in self._kept:
+            return self._kept.get(j)
+        (model,) = self._train([j])
+        return model
+
+    def _next(self, j: int, models: Iterator[Any], ask: Callable[[Any], Losses] | None, failed: list[str]) -> Any:
+        """Train, keep and ask one model, which no name holds afterwards."""
+        model = next(models)
+        if isinstance(model, Exception):
+            failed.append(f"{type(model).__name__}: {model}")
+        if not self._lasting:
+            self._kept.put(j, model)
+        return None if ask is None else self._losses(model, ask)
+
+    @staticmethod
+    def _losses(model: Any, ask: Callable[[Any], Losses]) -> Losses | None:
+        return None if isinstance(model, Exception) else ask(model)
