@@ -70,7 +70,6 @@ class Finalists:
         groups: the configurations of each average.
         loss: what averages are for.
         lasting: whether ``train`` returns the same model again, as of a checkpoint. Else models are kept.
-        warn: prints a public line.
     """
 
     def __init__(
@@ -79,12 +78,11 @@ class Finalists:
         m: int,
         groups: Sequence[tuple[int, ...]],
         loss: NamedLoss,
-        warn: Callable[[str], object],
         *,
         lasting: bool,
     ) -> None:
-        self._train, self._m, self._groups, self._loss, self._warn = train, m, groups, loss, warn
-        self._lasting, self._kept = lasting, KeptModels()
+        self._train, self._m, self._groups, self._loss = train, m, groups, loss
+        self._lasting, self._kept, self._failed = lasting, KeptModels(), list[str]()
 
     def members(self, place: int) -> tuple[int, ...]:
         """Return the places of the configurations whose models a candidate needs."""
@@ -95,13 +93,11 @@ class Finalists:
         averages = [place for place in places if place >= self._m]
         others = () if self._lasting else (j for place in averages for j in self.members(place))
         singles = list(dict.fromkeys((*(place for place in places if place < self._m), *others)))
-        models, failed = iter(self._train(singles)) if singles else iter(()), list[str]()
+        models = iter(self._train(singles)) if singles else iter(())
         for j in singles:
-            losses = self._next(j, models, ask if j in places else None, failed)
+            losses = self._next(j, models, ask if j in places else None)
             if j in places:
                 yield j, losses
-        if failed:
-            self._warn(f"{len(failed)} of {len(singles)} finalists could not be trained and drop out: {failed[0]}")
         for place in averages:
             yield place, self._losses(self.model(place), ask)
 
@@ -110,17 +106,22 @@ class Finalists:
         models = [self._single(j) for j in self.members(place)]
         return models[0] if place < self._m else averaged(models, self._loss)
 
+    def warn_of_failures(self, warn: Callable[[str], object]) -> None:
+        """Print a public line if finalists could not be trained."""
+        if self._failed:
+            warn(f"{len(self._failed)} finalists could not be trained and drop out: {self._failed[0]}")
+
     def _single(self, j: int) -> Any:
         if j in self._kept:
             return self._kept.get(j)
         (model,) = self._train([j])
         return model
 
-    def _next(self, j: int, models: Iterator[Any], ask: Callable[[Any], Losses] | None, failed: list[str]) -> Any:
+    def _next(self, j: int, models: Iterator[Any], ask: Callable[[Any], Losses] | None) -> Any:
         """Train, keep and ask one model, which no name holds afterwards."""
         model = next(models)
         if isinstance(model, Exception):
-            failed.append(f"{type(model).__name__}: {model}")
+            self._failed.append(f"{type(model).__name__}: {model}")
         if not self._lasting:
             self._kept.put(j, model)
         return None if ask is None else self._losses(model, ask)

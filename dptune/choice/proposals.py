@@ -242,10 +242,13 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         return Choice({}, None, None, name, outlook=choice.outlook)
     finalists = Finalists(
         lambda places: trainer.models([candidates[j] for j in places]),
-        len(candidates), groups, as_loss(loss), warn, lasting=trainer.lasting,
+        len(candidates), groups, as_loss(loss), lasting=trainer.lasting,
     )  # fmt: skip
     ask = functools.partial(private_losses, asks, rows=privatizer.rows)
-    selection = choice.choose_each(finalists.asked(choice.to_train, ask))
+    try:
+        selection = choice.choose_each(finalists.asked(choice.to_train, ask))
+    finally:
+        finalists.warn_of_failures(warn)
     model = finalists.model(selection.index)
     if isinstance(model, Exception):
         raise model
