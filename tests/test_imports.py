@@ -219,7 +219,7 @@ def test_who_makes_a_released_value_and_a_charge_and_who_draws() -> None:
 
 
 def test_nothing_is_pickled_and_no_assert_guards() -> None:
-    """But a public model, which is copied before it is asked; large finalists wait in this process's temporary files."""
+    """But a public model, which is copied before it is asked; large finalists wait in temporary files."""
     allowed = {
         "losses/steady.py": {"pickle"},
         "choice/finalists.py": {"pickle"},
