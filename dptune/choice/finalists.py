@@ -69,7 +69,7 @@ class Finalists:
         m: number of configurations; averages have the places after them.
         groups: the configurations of each average.
         loss: what averages are for.
-        lasting: whether ``train`` returns the same model again, as of a checkpoint. Else models are kept.
+        lasting: whether ``train`` returns the same model again, such as that of a checkpoint.
     """
 
     def __init__(
