@@ -267,7 +267,7 @@ class _Objective:
 
     @property
     def lasting(self) -> bool:
-        """Return whether the objective hands over trained models, which are kept."""
+        """Return whether the objective has trained its models, which are kept."""
         return len(self._models) > 0
 
     def _handed(self, trial: CandidateTrial) -> _Handed:
