@@ -111,7 +111,11 @@ def section(title: str) -> str:
 def cells(text: str) -> list[list[str]]:
     """The rows of the tables in a text, without their heads."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
-    return [row for row in rows if row[0] not in ("term", "file", "package") and set(row[0]) != {"-"}]
+    return [
+        row
+        for row in rows
+        if row[0] not in ("term", "file", "package", "the message has", "labels") and set(row[0]) != {"-"}
+    ]
 
 
 def code_of(file: str, name: str) -> str:
@@ -144,6 +148,20 @@ def test_a_walk_is_short_and_each_step_is_called_by_one_above_it(walk: str) -> N
         called = name.rpartition(".")[2]
         assert not above or re.search(rf"\b{called}\b", above), f"no step above {file}: {name} calls it"
         above += code_of(file, name)
+
+
+def test_refusals_and_metrics_are_where_the_page_says() -> None:
+    refusals = cells(section("Where a choice is refused"))
+    for words, file, name in refusals:
+        code = re.sub(r'"\s*f?"', "", code_of(file.strip("`"), name.strip("`")))  # a text of several lines
+        assert words in code, f"{name} has no message with {words!r}"
+    classes = {name.strip("`"): file.strip("`") for _, file, name in cells(section("How to add a metric"))}
+    assert len(refusals) >= 8
+    assert len(classes) == 4
+    listed = page("docs/report.md").partition("## What is in it")[2]
+    for name, file in classes.items():
+        for found in re.findall(r'\.(?:share|mean_of)\(\s*"(\w+)"', code_of(file, name)):
+            assert f"`{found}`" in listed, f"docs/report.md does not name {found}"
 
 
 def test_the_packages_are_those_that_exist() -> None:

@@ -88,7 +88,7 @@ class Kind:
     batch: int
     rounds: int
     last_question: str  # of each round
-    state: Callable[[Any], Any]
+    state: Callable[[Any], Any]  # what every answer changes, such as all proposals so far; JSON data
     first: int  # points of the first question
     first_round: int  # after how many trials it is made
     space: Space | None = field(default_factory=lambda: SPACE)
