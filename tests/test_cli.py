@@ -296,3 +296,45 @@ def test_plan_and_certificate_state_one_risk_of_the_ledgers_unit(epsilon: float)
         assert planned is not None
         assert stated is not None
         assert int(planned[1]) == math.ceil(float(stated[1]))
+
+
+# ---- several ledgers -----------------------------------------------------------------------------------
+
+
+def test_recorded_choices_are_compared_without_a_charge() -> None:
+    """Each fact is the selection's: of two quarters with one list, and of a choice without public rows."""
+    rng = np.random.default_rng(0)
+    made: dict[str, dptune.Selection] = {}
+    for place, n, default in (("q1.db", 200, 3), ("q2.db", 400, 3), ("q3.db", 300, 0)):
+        public, private = (np.abs(rng.normal(0.5 + 0.1 * np.arange(4)[:, None], 0.1, (4, rows))) for rows in (60, n))
+        ledger = dptune.PrivacyLedger(place, dptune.Budget.gdp(20.0), dataset=f"people of {place}")
+        lists = np.abs(np.random.default_rng(1).normal(0.5 + 0.1 * np.arange(4)[:, None], 0.1, (4, 60)))
+        usual = {"public_losses": public if place == "q3.db" else lists, "default_place": default, "name": "svc"}
+        made[place] = dptune.select(private, ledger, **usual)
+    dptune.select(rng.random((5, 90)), dptune.PrivacyLedger("q4.db", dptune.Budget.gdp(1.0)), clip=(0, 1))
+    places = [*made, "q4.db"]
+    spent = [dptune.PrivacyLedger(place).charges() for place in places]
+    printed = json.loads(invoke("compare", *places, "--format", "json"))
+    assert [dptune.PrivacyLedger(place).charges() for place in places] == spent
+    for place, said in zip(places[:3], printed, strict=False):
+        told = made[place]
+        found = (said["chosen"], said["candidates"], said["verdict"], said["people"], said["place"], said["ledger"])
+        assert found == (told.index, 4, told.verdict, told.people, place, f"people of {place}")
+        gain = told.improvement
+        assert (said["improvement"], said["predicted"]) == ((gain.value, gain.predicted) if gain else (None, None))
+        assert said["interval"] == (list(gain.interval()) if gain else None)
+    assert (printed[3]["verdict"], printed[3]["candidates"], printed[3]["improvement"]) == ("no default", 5, None)
+    assert len({said["configurations"] for said in printed}) == 3
+    table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in invoke("compare", *places).splitlines()]
+    rows = {row[0]: row[1:] for row in table if row}
+    assert rows["verdict"] == [said["verdict"] for said in printed]
+    assert [cell.split("list ")[1] for cell in rows["candidates"]] == ["1)", "1)", "2)", "3)"]
+    assert rows["improvement"][0] == f"{printed[0]['improvement']:.3g}"
+    assert rows["95% interval"][0] == " to ".join(f"{end:.3g}" for end in printed[0]["interval"])
+
+
+def test_a_ledger_without_a_choice_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_a_run()
+    monkeypatch.setattr(sys, "argv", ["dptune", "compare", "ledger.db"])
+    with pytest.raises(SystemExit, match=r"^dptune: the ledger of 'validation data' has no recorded choice"):
+        main()

@@ -168,6 +168,7 @@ class Choice:
         model: trained at ``params`` on all public rows. It was never asked about a private row.
         name: of the choice in the ledger.
         left: what is left of the ledger's budget, in words.
+        kept: name and identity of the ledger that has the choice, and the day of its charge.
         outlook: of a dry run: the plan, and what it can show. Nothing was chosen: ``selection`` and ``model`` are None.
     """
 
@@ -176,6 +177,7 @@ class Choice:
     model: Any = field(repr=False)
     name: str = ""
     left: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict)
     outlook: Outlook | None = None
 
     def summary(self) -> str:
@@ -254,7 +256,9 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         raise model
     chosen = [dict(candidates[j].parameters) for j in finalists.members(selection.index)]
     params = {MEMBERS: chosen} if selection.index >= len(candidates) else chosen[0]
-    return Choice(params, selection, model, name, left_in_words(privatizer.ledger))
+    ledger = privatizer.ledger
+    kept = {"ledger": ledger.dataset, "identity": ledger.identity, "charged": (ledger.span(name) or ("",))[0][:10]}
+    return Choice(params, selection, model, name, left_in_words(ledger), kept)
 
 
 def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:

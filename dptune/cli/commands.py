@@ -16,6 +16,7 @@ from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
 from dptune.audit import Audit
 from dptune.choice.outlook import choice_forecast
+from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.shared import (
     DELTA,
@@ -295,6 +296,31 @@ def show(
     """
     opened = open_any(ledger)
     show_contents(releases_of(opened) if releases else contents_of(opened), format)
+
+
+@app.command()
+def compare(
+    ledgers: Annotated[list[str], typer.Argument(help="paths of SQLite ledgers, or postgresql:// URLs")],
+    format: Listing = Listing.text,
+) -> None:
+    """Print what the recorded choices of several ledgers said, side by side. Reads no private row and charges nothing.
+
+    Example: dptune compare q1.db q2.db
+    """
+    found = {place: recorded_choices(PrivacyLedger(place)) for place in ledgers}
+    if format is Listing.json:
+        typer.echo(json.dumps([{"place": place, **each} for place in found for each in found[place]], indent=2))
+        return
+    named = {
+        place if len(choices) == 1 else f"{place}: {each['choice']}": each
+        for place, choices in found.items()
+        for each in choices
+    }
+    title = (
+        "Each verdict is about the people of its own ledger, and each interval about the privacy noise.\n"
+        "Places of candidates can be compared within one list: equal configurations in equal order."
+    )
+    print_contents(Contents(title, {"private": True, "rows": side_by_side(named)}, "rows"))
 
 
 @app.command()

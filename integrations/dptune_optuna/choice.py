@@ -55,7 +55,7 @@ from dptune.losses.user_function import Data
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import ATTRIBUTE, TITLE, paragraphs, write_note
 
-CHOICE = ATTRIBUTE + "choice"  # study user attribute: the choice, released facts
+CHOICE = ATTRIBUTE + "choice/"  # prefix of a study's user attributes: one for each choice, released facts
 TUNED = "lightgbm_tuner:lgbm_params"  # trial system attribute of LightGBMTuner: all parameters that it trained with
 CONSTRAINTS = "constraints"  # trial system attribute: a list, and with ":<name>" appended one value each
 UNNAMED = "no-name-"  # prefix of Optuna's random names for studies without a name
@@ -153,7 +153,7 @@ def choose(
     """Let private people choose among the best configurations of a study that has seen public rows only.
 
     The best trials are cross-validated on the public rows, the finalists are trained on all of them, and one private
-    choice is made. Public rows vote in it. The result is stored in the study's attributes and note.
+    choice is made. Public rows vote in it. The study's attributes and note keep each choice, by day, ledger and name.
 
     Args:
         study: any sampler, pruner, storage and ``n_jobs``; of several objectives the Pareto front comes first. A trial
@@ -215,14 +215,27 @@ def choose(
     try:
         choice = choose_among(proposals, threads, options, logger.info, logger.warning)
     except BudgetMismatch as error:
-        if CHOICE in study.user_attrs:
-            error.add_note(f"The study's last answer is in study.user_attrs[{CHOICE!r}].")
+        if kept := choices_of(study):
+            error.add_note(f"The study's answers are in its user_attrs: {', '.join(map(repr, kept))}.")
         raise
     if dry_run:
         return choice
-    study.set_user_attr(CHOICE, {"params": dict(choice.params), **choice.selection.to_dict()})
-    write_note(study, f"{TITLE} choice\n\n{paragraphs(choice.summary())}")
+    key = "/".join([choice.kept["charged"], choice.kept["identity"][:12], choice.name])
+    told = {**choice.kept, "name": choice.name, "params": dict(choice.params), "summary": choice.summary()}
+    study.set_user_attr(CHOICE + key, {**told, **choice.selection.to_dict()})
+    write_note(study, "\n\n".join(map(_in_words, choices_of(study).values())))
     return choice
+
+
+def choices_of(study: optuna.Study) -> dict[str, dict[str, Any]]:
+    """Return what choices have stored in the study, the newest first: one for each ledger, day and name."""
+    stored = {name: value for name, value in study.user_attrs.items() if name.startswith(CHOICE)}
+    return dict(sorted(stored.items(), reverse=True))
+
+
+def _in_words(kept: Mapping[str, Any]) -> str:
+    head = f"{TITLE} choice of {kept['charged']}: {kept['name']}, ledger of {kept['ledger']}"
+    return f"{head}\n\n{paragraphs(kept['summary'])}"
 
 
 def parameters_of(trial: FrozenTrial) -> dict[str, Any]:

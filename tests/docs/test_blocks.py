@@ -32,6 +32,7 @@ from dptune.cli.shared import budget_and_spent
 from dptune.ledger import schema
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, DPFTSSampler, LDPTGPSampler, LocalObjective
+from dptune_optuna.choice import choices_of
 from dptune_sklearn import PrivateSearch
 from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
 
@@ -58,7 +59,7 @@ RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "d
        "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
        "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign",
        "docs/cli.md#certificates", ALONE, SELECTION, PRUNING, PRIVATE,
-       "docs/postgresql.md"}  # fmt: skip
+       "docs/next_quarter.md", "docs/postgresql.md"}  # fmt: skip
 
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -131,6 +132,12 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     for example, printed in zip(json.loads(shown)["releases"], (row, row), strict=True):
         assert [*example] == [name for name in printed if name != "what"]
     assert {name: [*json.loads(shown)[name]] for name in known} == {name: [*facts] for name, facts in known.items()}
+
+
+def test_the_page_of_the_next_quarter_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    study = run("docs/next_quarter.md")["study"]
+    assert [kept["ledger"] for kept in choices_of(study).values()].count("q2") == 1
+    assert re.search(r"q1 .*\nq2 .*\n", capsys.readouterr().out)
 
 
 def test_the_certificates_of_the_page_are_printed(tmp_path: Path) -> None:

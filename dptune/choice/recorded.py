@@ -1,0 +1,86 @@
+"""The choices that ledgers have recorded, side by side: what each said about its own people. Reads ledgers only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dptune.choice.public_choice import IMPROVEMENT, INDEX
+from dptune.choice.result import PairedEstimate
+from dptune.errors import InputError
+from dptune.ledger.entries import Charge
+from dptune.ledger.ledger import PLAN, PrivacyLedger
+
+
+def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
+    """Return what the ledger's choices said, in the order of their charges, as JSON data.
+
+    Keys of a choice:
+        ledger, people: name of the data set, and number of its people.
+        choice, charged: name of the choice, and day of its charge.
+        chosen, candidates: place of the chosen candidate, from 0, and number of all.
+        configurations: digest of what was proposed; candidates of equal digests have equal places.
+        verdict: "better", "worse", "not distinguishable", "the default" or "no default".
+        improvement, interval: over the default, and its 95% interval; None if nothing was estimated.
+        predicted: the improvement that public rows predicted.
+        private: False if the noise was seeded.
+
+    Raises:
+        InputError: the ledger has no choice with a recorded answer.
+    """
+    charges: dict[str, dict[str, Charge]] = {}
+    for charge in ledger.charges():
+        if charge.value is not None:
+            charges.setdefault(charge.scope, {})[charge.key] = charge
+    found = [_choice(ledger, scope, made) for scope, made in charges.items() if INDEX in made]
+    if not found:
+        raise InputError(
+            f"the ledger of {ledger.dataset!r} has no recorded choice. Ledgers that dptune.select or a front end's "
+            "choose has charged can be compared."
+        )
+    return found
+
+
+def _choice(ledger: PrivacyLedger, name: str, made: Mapping[str, Charge]) -> dict[str, Any]:
+    stored: Any = ledger.fact(name, PLAN)
+    asked = stored.get("asked", stored)  # a choice without public rows has no finalists
+    (place,) = made[INDEX].value or (0.0,)
+    index = int(made[INDEX].note.get("finalists", range(int(place) + 1))[int(place)])
+    gain = PairedEstimate.of(made[IMPROVEMENT]) if IMPROVEMENT in made else None
+    kept = asked.get("default") == index
+    return {
+        "ledger": ledger.dataset,
+        "people": ledger.n,
+        "choice": name,
+        "charged": (ledger.span(name) or ("", ""))[0][:10],
+        "chosen": index,
+        "candidates": asked["candidates"],
+        "configurations": asked.get("configurations") or asked.get("public losses") or asked.get("points"),
+        "verdict": gain.verdict if gain is not None else "the default" if kept else "no default",
+        "improvement": None if gain is None else gain.value,
+        "interval": None if gain is None else list(gain.interval()),
+        "predicted": None if gain is None else gain.predicted,
+        "private": all(charge.private for charge in made.values()),
+    }
+
+
+def side_by_side(choices: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return a row for each fact, with a column for each choice."""
+    return [{"": fact} | dict(zip(choices, said, strict=True)) for fact, said in _facts(list(choices.values()))]
+
+
+def _facts(choices: list[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    for fact in ("ledger", "choice", "charged", "people"):
+        yield fact, [str(each[fact]) for each in choices]
+    proposed = list(dict.fromkeys(each["configurations"] for each in choices))
+    lists = [proposed.index(each["configurations"]) + 1 for each in choices]
+    yield "candidates", [f"{each['candidates']} (list {i})" for i, each in zip(lists, choices, strict=True)]
+    yield "chosen", [f"candidate {each['chosen']}" for each in choices]
+    yield "verdict", [each["verdict"] + ("" if each["private"] else " (NOT PRIVATE)") for each in choices]
+    yield "improvement", [_number(each["improvement"]) for each in choices]
+    yield "95% interval", [" to ".join(map(_number, each["interval"] or ())) for each in choices]
+    yield "public rows predicted", [_number(each["predicted"]) for each in choices]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

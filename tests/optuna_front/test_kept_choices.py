@@ -1,0 +1,39 @@
+"""A study keeps the choice of each ledger, day and name, and an old name stays that of its choice."""
+
+import optuna
+import pytest
+from test_public_study import chosen, study_of
+
+import dptune
+from dptune_optuna.choice import CHOICE, choices_of
+from harness import open_ledger
+
+
+def test_a_study_keeps_each_ledgers_choice_and_its_note_shows_all(tmp_path):
+    study = study_of()
+    for quarter in ("q1", "q2", "q1"):
+        (tmp_path / quarter).mkdir(exist_ok=True)
+        ledger = dptune.PrivacyLedger(tmp_path / quarter / "ledger.db", dptune.Budget.gdp(50.0), dataset=quarter)
+        chosen(tmp_path, study, ledger=ledger, default={"C": 1e-4})
+    assert sorted(kept["ledger"] for kept in choices_of(study).values()) == ["q1", "q2"]
+    note = study._storage.get_study_system_attrs(study._study_id)["dashboard:note_str:0"]
+    assert note.count("## Private choice of 20") == 2
+    assert note.count("logit (choice), ledger of q") == 2
+
+
+def test_a_changed_study_under_an_old_name_is_refused(tmp_path):
+    chosen(tmp_path, mu=0.5)
+    with pytest.raises(dptune.errors.BudgetMismatch):
+        chosen(tmp_path, study_of([{"C": C} for C in (0.5, 5.0, 50.0)], [1.0, 2.0, 3.0]), mu=0.5)
+    study = study_of()
+    for C in (2e-4, 0.2):
+        study.add_trial(
+            optuna.trial.create_trial(params={"C": C}, distributions=study.trials[0].distributions, value=9.0)
+        )
+    study.set_user_attr(CHOICE + "2026-11-28/abc/logit", {"params": {"C": 0.1}})
+    with pytest.raises(dptune.errors.BudgetMismatch, match=r"\(6, now 8\)\. The answer .* recorded") as refused:
+        chosen(tmp_path, study, mu=0.5)
+    assert refused.value.__notes__ == [
+        "The study's answers are in its user_attrs: 'dptune:choice/2026-11-28/abc/logit'."
+    ]
+    assert open_ledger(tmp_path).spent() == pytest.approx(0.5)
