@@ -15,6 +15,7 @@ from dptune import space as space
 from dptune import training as training
 from dptune._statement import Statement as Statement
 from dptune.choice.choosing import select as select
+from dptune.choice.places import Place as Place
 from dptune.choice.public import clip_from as clip_from
 from dptune.choice.public_choice import PublicChoice as PublicChoice
 from dptune.choice.report.reporting import report as report
@@ -28,6 +29,7 @@ from dptune.errors import PrivacyError as PrivacyError
 from dptune.ledger.gdp import Budget as Budget
 from dptune.ledger.ledger import PrivacyLedger as PrivacyLedger
 from dptune.losses.rows import Rows as Rows
+from dptune.privacy.places import Places as Places
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released
 from dptune.search.algorithms.centred_plan import CENTRED as CENTRED

@@ -18,6 +18,7 @@
     │   └── PlanComplete                 a run that has made all its planned releases
     ├── TrialFailed                      the function failed before any trial of its run succeeded; nothing was charged
     │   └── AllTrialsFailed              all trials of a run's first round failed
+    ├── PlaceUnavailable                 a place of private people is away, or answers something else
     ├── KeyConflict                      a release key already used for another question
     ├── LedgerError                      a ledger file that is missing, damaged or of another version
     └── MissingExtra (ImportError)       an optional dependency is not installed
@@ -168,6 +169,10 @@ class AllTrialsFailed(TrialFailed):
 
 class KeyConflict(DptuneError):
     """A release key was already used to ask a different question."""
+
+
+class PlaceUnavailable(DptuneError):
+    """A place of private people is away, late, or answers something else; nothing of its answer was used."""
 
 
 class LedgerError(DptuneError):

@@ -191,7 +191,7 @@ OF_PEOPLE = Surface(
     parameters(LossPrivatizer),
     BEGUN,
     {name: {"privatizer": changed} for name, changed in OTHER_PEOPLE.items()},
-    {"ledger": "it holds the answers"},
+    {"ledger": "it holds the answers", "places": "they give n"},
 )
 
 # ---- reports, repeats ----------------------------------------------------------------------------------

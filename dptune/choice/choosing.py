@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from dptune._checks import at_least, positive, readable, share, text
 from dptune.choice.payer import Payer, privatizer_of
+from dptune.choice.places import Asker, AskLoss, asker_of
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
@@ -35,8 +36,9 @@ from dptune.ledger.filter import Allowance
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.user_function import Data, Function, losses_function, private_losses
+from dptune.losses.user_function import Data
 from dptune.privacy.mechanism import NoisyMin, odds_for
+from dptune.privacy.places import Places
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.results import Estimate, check_start
 
@@ -45,7 +47,7 @@ def select(
     candidates: Iterable[Any] | Callable[[int], Any],
     ledger: Payer,
     *,
-    data: Data | Callable[[], Data] | None = None,
+    data: Data | Callable[[], Data] | Places | None = None,
     loss: str | NamedLoss | None = None,
     public_losses: npt.ArrayLike | None = None,
     default_place: int | None = None,
@@ -80,7 +82,7 @@ def select(
         name: of the choice, in the ledger; a second choice needs another name.
         loss: the per-example loss of the estimators: a name, or a ``NamedLoss`` of your own. It must be a mean over
             people: AUC, F1 or R2 are refused.
-        data: (X, y) of the private examples, or a function that loads them.
+        data: (X, y) of the private examples, or a function that loads them; or :class:`dptune.Places`.
         groups: whose each private row is (rows,); default one person for each row.
         n: number of private rows, where neither ``data`` nor an array of losses says it.
         clip: (low, high) of a loss, where neither ``public_losses`` nor the loss has a range.
@@ -119,10 +121,10 @@ def select(
     default = None if default_place is None else at_least("default_place", default_place, 0)
     kept = share("estimate_share", estimate_share or 0.0)
     _check(privatizer, name, mu, kept)
-    function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
-    own_losses = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         _refuse_other_places(default, readable("the candidates", len, candidates))
+    asker = None if loss is None and data is None else asker_of(AskLoss(loss), data, privatizer.rows)
+    own_losses = _losses(candidates, asker)
     asked = None if loss is None else as_loss(loss).name
     points: list[str] = []
     evaluated = 0
@@ -174,6 +176,8 @@ def _choose(
         made = {"mu": rest.whole(1 - kept) if mu is None else mu, **asked}
         return {**made, "shares": {"choice": 1 - kept}} if rest.divides else made
 
+    if privatizer.ledger.fact(name, PLAN) is None:
+        privatizer.ready(points)
     stored: Any = privatizer.ledger.fix_plan(name, plan)
     same = isinstance(stored, dict) and all(stored.get(key) == value for key, value in asked.items())
     if not same or mu not in (None, stored["mu"]):
@@ -200,21 +204,21 @@ def _losses_of_finalists(
     choice: PublicChoice,
     privatizer: LossPrivatizer,
     loss: str | NamedLoss | None,
-    data: Data | Callable[[], Data] | None,
+    data: Data | Callable[[], Data] | Places | None,
 ) -> Iterator[tuple[int, Losses | None]]:
     """Yield the private losses of finalists, one after the other; drop a candidate whose public training fails."""
     own = loss is None and data is None
     if callable(candidates):
-        function: Function | None = losses_function(candidates, loss, data, rows=privatizer.rows)
+        asker: Asker | None = asker_of(AskLoss(loss, candidates), data, privatizer.rows)
         each: Iterator[tuple[int, Any]] = ((j, j) for j in choice.to_train)
     else:
-        function = None if own else losses_function(_itself, loss, data, rows=privatizer.rows)
+        asker = None if own else asker_of(AskLoss(loss), data, privatizer.rows)
         each = _counted((one for _, one in _own_losses(candidates)) if own else candidates, choice.public.m)
     for j, one in each:
         if j not in choice.to_train:
             continue
         try:
-            yield j, one if function is None else private_losses(function, one, privatizer.rows)
+            yield j, one if asker is None else asker.losses(one)
         except InputError:
             raise
         except Exception as error:  # noqa: BLE001 - what raises here is the public half of a user's function
@@ -233,21 +237,15 @@ def _counted(candidates: Iterable[Any], m: int) -> Iterator[tuple[int, Any]]:
         )
 
 
-def _itself(model: Any) -> Any:
-    return model
-
-
-def _losses(
-    candidates: Iterable[Any], function: Callable[[Any], Any] | None, rows: int
-) -> Iterator[tuple[object, Losses | None]]:
+def _losses(candidates: Iterable[Any], asker: Asker | None) -> Iterator[tuple[object, Losses | None]]:
     """Return each candidate's public facts and losses."""
-    if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and function is None:
+    if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and asker is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
         raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
-    if function is None:
+    if asker is None:
         return _own_losses(candidates)
-    return ((_facts(candidate), private_losses(function, candidate, rows)) for candidate in candidates)
+    return ((_facts(candidate), asker.losses(candidate)) for candidate in candidates)
 
 
 def _own_losses(candidates: Iterable[Any]) -> Iterator[tuple[object, Losses | None]]:

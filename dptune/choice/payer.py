@@ -14,6 +14,7 @@ from dptune._checks import readable
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN, PrivacyLedger
+from dptune.privacy.places import Places
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.results import left_in_words
 
@@ -48,8 +49,12 @@ def privatizer_of(
             raise InputError(
                 f"{' and '.join(names)} cannot be given with a LossPrivatizer, which has its own. Nothing was charged."
             )
+        if (ledger.places or isinstance(data, Places)) and ledger.places is not data:
+            raise InputError("data= must be the dptune.Places of this LossPrivatizer. Nothing was charged.")
         return ledger
-    people = {"groups": groups} if groups is not None else {"n": rows_of(data) if n is None else n}
+    people: Any = {"groups": groups} if groups is not None else {"n": rows_of(data) if n is None else n}
+    if isinstance(data, Places):
+        people = {"places": data, "groups": groups, "n": n}
     chosen = {name: value for name, value in given.items() if value is not None}
     return LossPrivatizer(ledger_of(ledger, budget), **people, **chosen)
 
@@ -69,7 +74,9 @@ def ledger_of(ledger: object, budget: Budget | None = None) -> PrivacyLedger:
 
 
 def rows_of(data: Any) -> int:
-    """Return the number of private rows, which is public."""
+    """Return the number of private rows, or of people at places; it is public."""
+    if isinstance(data, Places):
+        return data.n
     if isinstance(data, np.ndarray) and data.ndim == 2:  # losses (m, rows)
         candidates, rows = data.shape
         if candidates > rows:

@@ -29,11 +29,13 @@ from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
+from dptune.choice.places import AskLoss, as_it_is, asker_of
 from dptune.choice.public import rounded
-from dptune.errors import InputError, ObjectiveRefused
+from dptune.errors import InputError
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.user_function import Data, Function, losses_function, private_losses
+from dptune.losses.user_function import Data
+from dptune.privacy.places import Places
 from dptune.results import check_start, left_in_words, parameters_in_words
 
 Parameters = Mapping[str, Any]
@@ -47,7 +49,7 @@ class ChoiceOptions:
     """The options of every front end's ``choose``, as :func:`choose_among` takes them.
 
     Attributes:
-        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
+        data: (X, y) or ``dptune.Rows`` of the private rows, a function that loads them, or :class:`dptune.Places`.
         loss: the per-example loss, a name or a ``NamedLoss``.
         ledger: a ``PrivacyLedger`` to charge, its path or URL, or a ``LossPrivatizer`` where people have weights.
         public: (X, y), the public rows that train.
@@ -67,7 +69,7 @@ class ChoiceOptions:
             probabilities or numbers. Default False.
     """
 
-    data: Data | Callable[[], Data]
+    data: Data | Callable[[], Data] | Places
     loss: str | NamedLoss
     ledger: Payer
     public: tuple[Any, Any] | None = None
@@ -215,7 +217,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
             f"a choice needs two configurations or more; got {len(candidates)}. {proposals.excluded}"
             "One needs no private rows. Nothing was charged."
         )
-    asks = None if options.dry_run else _asking(trainer, options, privatizer.rows)
+    recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs))
+    asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
     groups: list[tuple[int, ...]] = []
@@ -246,9 +249,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         lambda places: trainer.models([candidates[j] for j in places]),
         len(candidates), groups, as_loss(loss), lasting=trainer.lasting,
     )  # fmt: skip
-    ask = functools.partial(private_losses, asks, rows=privatizer.rows)
     try:
-        selection = choice.choose_each(finalists.asked(choice.to_train, ask))
+        selection = choice.choose_each(finalists.asked(choice.to_train, asks.losses))
     finally:
         finalists.warn_of_failures(warn)
     model = finalists.model(selection.index)
@@ -259,17 +261,6 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     ledger = privatizer.ledger
     kept = {"ledger": ledger.dataset, "identity": ledger.identity, "charged": (ledger.span(name) or ("",))[0][:10]}
     return Choice(params, selection, model, name, left_in_words(ledger), kept)
-
-
-def _asking(trainer: Trainer, options: ChoiceOptions, rows: int) -> Function:
-    """Return the function for a model's private losses; refuse a user's function that reaches private rows."""
-    asks: Any = losses_function(functools.partial(_as_it_is, trainer.inputs), options.loss, options.data, rows=rows)
-    try:
-        asks.train(None)  # loads the private rows
-    except ObjectiveRefused as error:
-        raise InputError(str(error)) from None
-    function: Function = asks
-    return function
 
 
 def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, told: Mapping[str, Any]) -> Meaning:
@@ -339,11 +330,6 @@ def _given_losses(
             f"among them; got {matrix.shape}. Nothing was charged."
         )
     return [matrix[row] for row in rows]
-
-
-def _as_it_is(train: object, model: Any) -> Any:
-    """Return the model; the user's inputs are arguments because they are searched for private rows."""
-    return model
 
 
 def _matrix(

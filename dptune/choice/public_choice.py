@@ -283,6 +283,7 @@ class PublicChoice:
                     raise InputError(
                         f"{len(left)} of {len(self.finalists)} finalists could be trained; two are needed."
                     )
+                self._privatizer.ready([self._point(j) for j, without in failed.items() if not without])
                 if self._rest is not None:
                     self._bind()
                 self._release_index(left)

@@ -234,6 +234,7 @@ class PrivacyLedger(BudgetLedger):
                 trained=tuple(run for _, run in self._declared(_TRAINS)),
                 raises=tuple(self.raises()),
                 training_rows=_training_rows(charges),
+                places=max((len(charge.note.get("places", ())) for charge in charges), default=0),
             )
 
     @repeated

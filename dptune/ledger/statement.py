@@ -32,6 +32,10 @@ TRAINED = (
     "--disjoint if nobody is in both. What a training raises is sealed. Assumed: how long it takes, which front ends "
     "record, says nothing about one person"
 )
+PLACES = (
+    "the people are at {} places, of which each added over its own; the trusted process read these sums without noise, "
+    "and no rows. Assumed: nobody is at two of them (who is at k places has k times mu)"
+)
 ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
@@ -82,12 +86,14 @@ def budget_statement(
     trained: tuple[str, ...],
     raises: tuple[Mapping[str, Any], ...],
     training_rows: int | None = None,
+    places: int = 0,
 ) -> BudgetStatement:
     """Return the statement of a budget from its ledger's contents.
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
         training_rows: number of rows that train, if every choice has recorded the same.
+        places: number of places that answered, if not all people were in one process.
     """
     spent_mu = spent.mu
     cost = Limits.of(spent)
@@ -140,7 +146,7 @@ def budget_statement(
             "spent": {"mu": spent_mu if private else "infinity", "epsilon": finite(spent_epsilon)},
         },
         unprotected=unprotected,
-        remarks=(*_remarks(raises, failures), *unprotected),
+        remarks=(*_remarks(raises, failures, places), *unprotected),
     )
 
 
@@ -207,14 +213,18 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
     return (*[("Training", training)] * bool(trained), *[("Public", word)] * bool(public))
 
 
-def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
-    """Return remarks on raises of the budget and on failures."""
+def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int, places: int) -> Rows:
+    """Return remarks on raises of the budget, on failures and on places."""
     acts = "; ".join(
         f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {each['releases']} releases"
         for each in raises
     )
     failed = f"{failures} evaluations failed, for everybody"
-    return (*[("Raised", f"{acts}. {RAISED}")] * bool(acts), *[("Failures", failed)] * bool(failures))
+    return (
+        *[("Raised", f"{acts}. {RAISED}")] * bool(acts),
+        *[("Failures", failed)] * bool(failures),
+        *[("Places", PLACES.format(places))] * bool(places),
+    )
 
 
 def _second(at: str) -> str:

@@ -99,9 +99,13 @@ class EstimatorLosses:
         """Return the losses (rows,) of the model trained at ``argument``."""
         return self.losses_of(self.train(argument))
 
+    def load(self) -> None:
+        """Load the private examples."""
+        self._private.load()
+
     def train(self, argument: Any) -> Any:
         """Return the user's model."""
-        self._private.load()  # first: without the examples, training is useless
+        self.load()  # first: without the examples, training is useless
         return self._function(argument)
 
     def losses_of(self, model: Any) -> Array:

@@ -6,6 +6,7 @@ Nothing is released here: :class:`dptune.LossPrivatizer`, which extends this cla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,12 @@ from dptune._store import ForkSafeLock
 from dptune.errors import InputError
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.privacy.noise import NoiseSource, noise_source
+from dptune.privacy.places import HeldAtPlaces, ModelToAsk, Places
 from dptune.privacy.query import Interval
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames
 from dptune.privacy.stored_losses import People, StoredLosses
 
-Losses = PerExampleLosses | npt.ArrayLike
+Losses = PerExampleLosses | npt.ArrayLike | ModelToAsk
 
 
 class ObservedLosses(ABC):
@@ -31,6 +33,7 @@ class ObservedLosses(ABC):
         *,
         n: int | None = None,
         groups: npt.ArrayLike | None = None,
+        places: Places | None = None,
         clip: tuple[float, float] | None = None,
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
@@ -45,7 +48,10 @@ class ObservedLosses(ABC):
         self.dtype = dtype
         self._clip = None if clip is None else Interval.of(clip)
         self._clip_given = clip is not None
-        self._people = People.of(n, groups, person_weights)
+        if places is not None and not (isinstance(places, Places) and n is groups is person_weights is None):
+            raise InputError("places= must be dptune.Places, which know their people; give no n=, groups= or weights.")
+        self.places = places
+        self._people = People.of(n if places is None else places.n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
         self._start()
         ledger.bind_people(self.n)
@@ -53,7 +59,12 @@ class ObservedLosses(ABC):
     def _start(self) -> None:
         self._lock = ForkSafeLock()
         self._noise = noise_source(self._given_noise)
-        self._rows = None if self._clip is None else StoredLosses(self._people, self._clip, self.dtype)
+        self._rows: StoredLosses | HeldAtPlaces | None = None if self._clip is None else self._empty()
+
+    def _empty(self) -> StoredLosses | HeldAtPlaces:
+        if self.places is not None:
+            return HeldAtPlaces(self.places, self.interval, self.dtype)
+        return StoredLosses(self._people, self.interval, self.dtype)
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -80,10 +91,10 @@ class ObservedLosses(ABC):
         return self._clip is not None
 
     @property
-    def _held(self) -> StoredLosses:
+    def _held(self) -> StoredLosses | HeldAtPlaces:
         with self._lock:
             if self._rows is None:
-                self._rows = StoredLosses(self._people, self.interval, self.dtype)
+                self._rows = self._empty()
             return self._rows
 
     @property
@@ -124,17 +135,26 @@ class ObservedLosses(ABC):
 
         Args:
             point: public name of the evaluated point.
-            losses: one loss per example, in a fixed order of examples.
+            losses: one loss per example, in a fixed order of examples; or the model that places are to ask.
 
         Raises:
             InputError: wrong length, shape or dtype; depends on public shape only.
         """
+        held = self._held
+        if isinstance(held, HeldAtPlaces):
+            if not isinstance(losses, ModelToAsk):
+                raise InputError("this privatizer's people are at places, which compute losses: give their models.")
+            self._add(point, losses)
+            return
         wrapped = self.checked(losses)
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            row = self._held.clean(reveal(wrapped))
+            row = held.clean(reveal(wrapped))
+        self._add(point, row)
+
+    def _add(self, point: str, row: Any, *, failed: bool = False) -> None:
         with self._lock:
             if point not in self._held:
-                self._held.add(point, row)
+                self._held.add(point, row, failed=failed)
 
     def submit(self, point: str, losses: Losses | None) -> None:
         """Store the losses (rows,) of a point; None: its evaluation failed."""
@@ -149,6 +169,8 @@ class ObservedLosses(ABC):
         Raises:
             InputError: wrong length, shape or dtype; depends on public shape only.
         """
+        if isinstance(losses, ModelToAsk):
+            raise InputError("a model to ask needs a LossPrivatizer(ledger, places=...), whose places have rows.")
         wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
         if len(wrapped) != self.rows:
             raise InputError(
@@ -159,9 +181,8 @@ class ObservedLosses(ABC):
 
     def observe_failure(self, point: str) -> None:
         """Store a failed evaluation: every person's loss is the upper clip, unless a query defines it."""
-        with self._lock:
-            if point not in self._held:
-                self._held.add(point, np.full(self.n, self.interval.diameter / 2), failed=True)
+        row = None if self.places else np.full(self.n, self.interval.diameter / 2)
+        self._add(point, row, failed=True)
 
     def points(self) -> tuple[str, ...]:
         """Return the names of the points whose losses this process holds; public."""

@@ -16,6 +16,7 @@ from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, is_private
 from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
+from dptune.privacy.places import HeldAtPlaces, ModelToAsk, Places, table_mean
 from dptune.privacy.query import Box, MeanQuery, Query
 from dptune.privacy.seal.private import without_frames
 
@@ -52,6 +53,7 @@ class LossPrivatizer(ObservedLosses):
     Args:
         ledger: where every release is paid.
         n: number of examples, one person each. Give ``n`` or ``groups``.
+        places: instead: :class:`dptune.Places`, which have the people and add over them.
         groups: (rows,) identifiers; examples with the same identifier belong to one person and are
             averaged to one loss before anything else, so that n counts people.
         clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``. Default the
@@ -154,7 +156,7 @@ class LossPrivatizer(ObservedLosses):
     def release_table(
         self,
         query: TableQuery,
-        read: Callable[[], Losses | None],
+        read: Callable[[], Losses | None] | ModelToAsk,
         *,
         scope: str,
         key: str,
@@ -166,6 +168,7 @@ class LossPrivatizer(ObservedLosses):
             query: what to release.
             read: returns the code of each example's cells (rows,), see :func:`dptune.privacy.table.code_of`; NaN where
                 they are unknown, None where all are. It is called after the charge, and not if the answer is known.
+                With places the model that they ask.
             scope, key, note: as for :meth:`release`.
 
         Raises:
@@ -176,10 +179,14 @@ class LossPrivatizer(ObservedLosses):
         sensitivity = query.diameter * self.largest_weight
 
         def statistic() -> Vector:
+            if isinstance(read, ModelToAsk):
+                return table_mean(self._at_places(), query, read)
             codes = read()
             checked = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
             return query.mean(self._people, self._values(checked))
 
+        if isinstance(read, ModelToAsk) and not self._answered(scope, key):
+            self._at_places().ready(read.recipe, ())
         return self._release(query, how, sensitivity, statistic, scope=scope, key=key, note=note)
 
     def _release(
@@ -200,6 +207,8 @@ class LossPrivatizer(ObservedLosses):
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
         private = self.private
+        if self.places is not None:
+            note = {**(note or {}), "places": self.places.people}
         charge = self.ledger.charge(scope, key, event, digest=digest, private=private, note=note, quota=quota)
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(statistic(), scale) + level)
@@ -207,14 +216,29 @@ class LossPrivatizer(ObservedLosses):
         value.setflags(write=False)
         return Released(value, charge, scale)
 
+    def ready(self, points: Sequence[str]) -> None:
+        """Make sure, before a plan is stored or charged, that every place can ask the models of these points."""
+        if isinstance(held := self._held, HeldAtPlaces):
+            held.ready(points)
+
     def _require(self, points: tuple[str, ...], scope: str, key: str) -> None:
-        """Refuse a query about points that are not stored, unless its answer is recorded."""
+        """Refuse a query about points that are not stored, or places that are away, unless its answer is recorded."""
         with self._lock:
-            if all(point in self._held for point in points):
-                return
-        charge = self.ledger.find(scope, key)
-        if charge is None or charge.value is None:
+            stored = all(point in self._held for point in points)
+        if (stored and self.places is None) or self._answered(scope, key):
+            return
+        if not stored:
             raise self._missing(points)
+        self.ready(points)
+
+    def _answered(self, scope: str, key: str) -> bool:
+        charge = self.ledger.find(scope, key)
+        return charge is not None and charge.value is not None
+
+    def _at_places(self) -> Places:
+        if self.places is None:
+            raise InputError("a model to ask needs a LossPrivatizer(ledger, places=...), whose places have rows.")
+        return self.places
 
     def _mean(self, query: Query) -> Vector:
         if not all(point in self._held for point in query.points):

@@ -7,7 +7,6 @@ has public weights. The clip alone determines the sensitivity, whatever the loss
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from dptune._arrays import Indices, Matrix, Vector
 from dptune._checks import at_least, attempt, kind
 from dptune.errors import InputError
+from dptune.privacy.grid import Grid, Whole
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 _ROWS_PER_BLOCK = 64
@@ -64,11 +64,14 @@ class People:
         """Return the number of people."""
         return len(self.weights)
 
+    @property
+    def relative_weights(self) -> Vector | None:
+        """Return the weights (n,) over the largest one; None if all are equal."""
+        return None if (self.weights == self.weights[0]).all() else self.weights / self.weights.max()
+
     def weights_digest(self) -> str | None:
         """Return a digest of the public weights, by which a run is recognised; None if all are equal."""
-        if (self.weights == self.weights[0]).all():
-            return None
-        return hashlib.sha256(self.weights.tobytes()).hexdigest()[:16]
+        return None if self.relative_weights is None else hashlib.sha256(self.weights.tobytes()).hexdigest()[:16]
 
     def means(self, values: Vector) -> Vector:
         """Return each person's mean (n,) over their rows (rows,)."""
@@ -162,12 +165,20 @@ class StoredLosses:
 
     def mean(self, query: Query) -> Vector:
         """Return sum_i w_i clip(W L_i) minus ``query.middle``, (p,), as rounding errors are largest far from 0."""
+        grid = Grid.of(self.people.n, query)
+        return grid.mean(self.sums(query, grid), float(self.people.weights.max()))
+
+    def sums(self, query: Query, grid: Grid) -> Whole:
+        """Return sum_i w_i clip(W L_i) / max w (p,) in steps of the grid, each vector minus ``query.middle``."""
+        total = np.zeros(query.dimension, dtype=np.int64)
+        relative = self.people.relative_weights
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            parts = []  # (chunks, p)
             for first in range(0, self.people.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.people.n))
-                parts.append(per_person(self._asked(query, people), query) @ self.people.weights[people])
-            return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
+                bounded = per_person(self._asked(query, people), query)
+                weighted = bounded if relative is None else bounded * relative[people]
+                total += grid.whole(weighted).sum(axis=1).astype(np.int64)  # exact: whole numbers below 2^53
+        return total
 
     def _asked(self, query: Query, people: slice) -> Matrix:
         """Return W L_i of these people, each minus the middle if the query is a mean, (p, people)."""

@@ -21,13 +21,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from dptune._arrays import Indices, Matrix, Vector
 from dptune._checks import positive
 from dptune.errors import InputError
+from dptune.privacy.grid import Grid, Whole
 from dptune.privacy.stored_losses import People
 
 MOST_CELLS = 2**53  # product over all blocks: an example's cells are one whole number, stored as a float
@@ -88,22 +88,29 @@ class TableQuery:
         """Return each block's part of a released vector (p,)."""
         return np.split(vector, np.cumsum([block.shape[0] for block in self.blocks])[:-1])
 
-    def mean(self, people: People, codes: Vector) -> Vector:
-        """Return the weighted mean (p,) over people of examples with these codes (rows,), see :func:`code_of`.
+    def sums(self, people: People, codes: Vector, grid: Grid) -> Whole:
+        """Return the people in each cell of each block, in steps of the grid, from their examples' codes (rows,).
 
-        Sums are exact before the maps are applied: rounding stays below the slack of the noise scale.
+        A person with several examples is a share in the cell of each; a weighted person counts less than 1.
         """
-        if people.of_row is None:
-            weights = people.weights
-        else:
-            weights = (people.weights / np.bincount(people.of_row, minlength=people.n))[people.of_row]
-        parts = []
-        for block, cells in zip(self.blocks, _cells(codes, self.sizes), strict=True):
-            order = np.argsort(cells, kind="stable")
-            ends = np.searchsorted(cells[order], np.arange(block.shape[1] + 1))
-            sums = [math.fsum(weights[order[a:b]]) for a, b in pairwise(ends)]
-            parts.append(block @ np.array(sums))
-        return np.concatenate(parts)
+        shares = np.ones(people.n) if people.relative_weights is None else people.relative_weights
+        if people.of_row is not None:
+            shares = (shares / np.bincount(people.of_row, minlength=people.n))[people.of_row]
+        whole = grid.whole(shares).astype(np.int64)
+        sums = [np.zeros(size, dtype=np.int64) for size in self.sizes]
+        for each, cells in zip(sums, _cells(codes, self.sizes), strict=True):
+            np.add.at(each, cells, whole)
+        return np.concatenate(sums)
+
+    def mean(self, people: People, codes: Vector) -> Vector:
+        """Return the weighted mean (p,) over people of examples with these codes (rows,), see :func:`code_of`."""
+        grid = Grid.of(people.n)
+        return self.mean_of(self.sums(people, codes, grid), grid, float(people.weights.max()))
+
+    def mean_of(self, sums: Whole, grid: Grid, largest_weight: float) -> Vector:
+        """Return the mean (p,) of summed people in cells."""
+        shares = np.split(grid.mean(sums, largest_weight), np.cumsum(self.sizes)[:-1])
+        return np.concatenate([block @ each for block, each in zip(self.blocks, shares, strict=True)])
 
 
 def code_of(cells: Sequence[Indices], sizes: Sequence[int]) -> Vector:

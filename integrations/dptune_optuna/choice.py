@@ -127,7 +127,7 @@ def choose(
     study: optuna.Study,
     train: Any,
     *,
-    data: Data | Callable[[], Data],
+    data: Data | Callable[[], Data] | dptune.Places,
     loss: str | NamedLoss,
     ledger: Payer,
     public: tuple[Any, Any] | None = None,
@@ -163,7 +163,7 @@ def choose(
             and as ``trial.params``, and the trial's ``user_attrs``. Or an estimator of scikit-learn's kind whose
             parameters the study has searched. Or the study's objective, with one argument, which calls
             :func:`candidate` and hands the public rows over.
-        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
+        data: (X, y) or ``dptune.Rows`` of the private rows, a function that loads them, or :class:`dptune.Places`.
         loss: the per-example loss, a name or a ``NamedLoss``.
         ledger: a ``PrivacyLedger`` to charge, its path or URL, or a ``LossPrivatizer`` where people have weights.
         public: (X, y), the public rows that train; not where an objective hands them over.

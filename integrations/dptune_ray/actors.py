@@ -63,9 +63,9 @@ def start(options: dict[str, Any], kind: type, *args: Any) -> Any:
     return ray.remote(Actor).options(**options).remote(*in_parts(kind, *args))
 
 
-def answer_of(reference: Any) -> Any:
-    """Wait for an answer; return its value, or raise the actor's error."""
-    answer = ray.get(reference)
+def answer_of(reference: Any, timeout: float | None = None) -> Any:
+    """Wait for an answer, at most ``timeout`` seconds; return its value, or raise the actor's error."""
+    answer = ray.get(reference, timeout=timeout)
     if isinstance(answer, dptune.DptuneError):
         raise without_traceback(answer)
     return answer

@@ -60,7 +60,7 @@ def choose(
     train: Any = None,
     *,
     load: Callable[..., Any] | None = None,
-    data: Data | Callable[[], Data],
+    data: Data | Callable[[], Data] | dptune.Places,
     loss: str | NamedLoss,
     ledger: Payer,
     public: tuple[Any, Any] | None = None,
@@ -97,7 +97,7 @@ def choose(
         load: instead of ``train``: checkpoint -> model, or (checkpoint, config) -> model. A trial's checkpoint is the
             best by ``metric`` of those that Tune has kept, or the last one if none has a metric. Trials without a
             checkpoint are not candidates.
-        data: (X, y) or ``dptune.Rows`` of the private rows, or a function that loads them.
+        data: (X, y) or ``dptune.Rows`` of the private rows, a function that loads them, or :class:`dptune.Places`.
         loss: the per-example loss, a name or a ``NamedLoss``.
         ledger: a ``PrivacyLedger`` to charge, its path or URL, or a ``LossPrivatizer`` where people have weights.
         public: (X, y), the public rows that train; with ``load`` public rows on which no trial was trained.

@@ -198,7 +198,7 @@ def test_the_vector_mean_is_the_formula(
         query = MeanQuery(names, W, clip, 1.0, centred_on=min(first, m))
         value = privatizer.release(query, scope="s", key=str(k)).value
         expected = reference(L - np.median(L[:first], axis=0) if first else L, W, clip, w)
-        assert value == pytest.approx(expected, abs=1e-5 if dtype is np.float32 else 1e-12)
+        assert value == pytest.approx(expected, abs=1e-5 if dtype is np.float32 else 1e-10)  # the grid: 30 * 2^-40
     assert noise.statistic.shape == (p,)
 
 

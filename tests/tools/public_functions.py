@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 import dptune
 import dptune_optuna
-from dptune import Budget, LossPrivatizer, PrivacyLedger, Rows, SearchRun, training
+from dptune import Budget, LossPrivatizer, Place, Places, PrivacyLedger, Rows, SearchRun, training
 from dptune.audit import Audit
 from dptune.choice.public import clip_from
 from dptune.federated.agent import FTSAgent, FTSModel
@@ -79,6 +79,11 @@ def cases(folder: Path) -> dict[str, Case]:
         data = (X, y) if like is None else Rows(X, y, like=like)
         public = (X_TRAIN, Y_TRAIN)
         return dptune.report(MODELS[0], pays, data=data, public=public, mu=0.01, name=next(NAMES), **options)
+
+    def at_a_place(X: Any, y: Any, groups: Any) -> object:
+        places = Places([Place("north", (X, y), groups=groups), Place("south", (X_TRAIN, Y_TRAIN))])
+        pays = LossPrivatizer(ledger(), places=places, clip=(0.0, 1.0), noise=CannedNoise())
+        return dptune.select(MODELS, pays, data=places, loss="log_loss", mu=0.01)
 
     def study() -> optuna.Study:
         made = optuna.create_study()
@@ -212,6 +217,8 @@ def cases(folder: Path) -> dict[str, Case]:
             "groups",
             slow=True,
         ),
+        "dptune.Place": Case(at_a_place, {**rows, "groups": np.arange(N)}, "X y groups"),
+        "dptune.Places": Case(Places, {"places": [Place("north", (X, Y))]}),
         "dptune.Rows": Case(
             lambda X, y, like: estimator_losses("log_loss", MODELS[0], X, y, like=like),
             {**rows, "like": X_TRAIN},

@@ -24,6 +24,7 @@ from dptune.choice.report.public_rows import PublicScores
 from dptune.choice.report.regression import Ranges
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
+from dptune.privacy.places import Places
 from dptune.privacy.table import TableQuery
 
 MOST_CURVES = 8  # with more classes only the confusion matrix is released
@@ -40,8 +41,8 @@ class Groups:
     """Subgroups of a report; public.
 
     Attributes:
-        column: name or place of the column.
-        levels: its values among the public rows.
+        column: name or index of the column; None: the places of private people.
+        levels: its values among the public rows, or the names of the places.
     """
 
     column: Any
@@ -219,7 +220,7 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """
     if by is None:
         return None
-    levels = attempt(_levels, X, by, failed=None)
+    levels = list(by.people) if isinstance(by, Places) else attempt(_levels, X, by, failed=None)
     if levels is None:
         raise InputError(
             "by= must be a column of public=: its name in a data frame, or its place in an array; got "
@@ -228,9 +229,9 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     if not 2 <= len(levels) <= MOST_GROUPS:
         raise InputError(
             f"the column by= must have 2 to {MOST_GROUPS} different values among the public rows; it has "
-            f"{len(levels)}. Nothing was charged."
+            f"{len(levels)}; so must places. Nothing was charged."
         )
-    return Groups(by, tuple(levels))
+    return Groups(None if isinstance(by, Places) else by, tuple(levels))
 
 
 def _levels(X: Any, by: Any) -> list[Any]:

@@ -12,14 +12,17 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, nothing_charged, real, shown, text
 from dptune._checks import positive as positive_number
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
+from dptune.choice.places import Asker, AtPlaces, Sent, asker_of
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import given_rows, how_to_ask, public_scores
@@ -30,6 +33,7 @@ from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.examples import PrivateExamples
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
+from dptune.privacy.places import Places
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.seal.silence import silence
 from dptune.results import check_start
@@ -45,7 +49,7 @@ def report(
     model: Any,
     ledger: Payer,
     *,
-    data: Data | Callable[[], Data],
+    data: Data | Callable[[], Data] | Places,
     public: tuple[Any, Any] | None = None,
     held_out: tuple[Any, Any] | None = None,
     groups: npt.ArrayLike | None = None,
@@ -71,7 +75,7 @@ def report(
     Args:
         model: fitted on public rows. It is asked for ``predict_proba``, else ``decision_function``, else ``predict``.
         ledger: a ``PrivacyLedger`` to charge, its path or URL. Or a ``LossPrivatizer``, whose clip plays no part.
-        data: (X, y) or ``Rows`` of the private people, or a function that loads them.
+        data: (X, y) or ``Rows`` of the private people, a function that loads them, or :class:`dptune.Places`.
         public: (X, y) of the rows that trained the model, and need no protection: 20 at least. Refits by ``cv`` score
             them. A model that ``fit`` on these rows does not make is refused.
         held_out: instead of ``public``: (X, y) of rows that did not train the model, and need no protection: 20 at
@@ -80,7 +84,8 @@ def report(
         n: number of private rows, where ``data`` is a function.
         mu: GDP price; default all that the ledger has not planned otherwise.
         name: of the report in the ledger.
-        by: a column, by name or place: the same for each of its values. Values come from the public rows.
+        by: a column, by name or index: the same for each of its values. Values come from the public rows. Or the
+            ``Places``: the same for each place.
         positive: the positive label of two; default the second of ``model.classes_``, like in scikit-learn.
         threshold: the positive class is decided above it; default 0.5 of probabilities, 0 of decision values.
         scores: your own ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, by models that
@@ -99,20 +104,11 @@ def report(
     """
     with nothing_charged():
         people = privatizer_of(ledger, data, groups=groups, n=n)
-        plan, examples, function = _prepared(
+        plan, asker = _prepared(
             model, people, data=data, public=public, held_out=held_out, mu=mu, name=name, by=by, positive=positive,
             threshold=threshold, scores=scores, cv=cv, bins=bins,
         )  # fmt: skip
-
-    def read() -> Any:
-        with silence():
-            codes = read_codes(function, model)
-            if codes is None or plan.by is None:
-                return codes
-            rows = examples() if callable(examples) else examples
-            groups = group_codes(rows, len(codes), plan.by.column, plan.by.levels)
-            return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
-
+    read = asker.losses(model) if isinstance(asker, AtPlaces) else partial(asker.losses, model)
     released = people.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
     return Report.of_charge(plan, released.charge, name)
 
@@ -120,20 +116,22 @@ def report(
 def _prepared(
     model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, held_out: Any, mu: Any, name: Any, by: Any,
     positive: Any, threshold: Any, scores: Any, cv: Any, bins: Any,
-) -> tuple[ReportPlan, Any, EstimatorLosses]:  # fmt: skip
+) -> tuple[ReportPlan, Asker]:  # fmt: skip
     """Check everything public, and fix the plan."""
     name = text("name", name)
     ledger = privatizer.ledger
     price = None if mu is None else positive_number("mu", mu)
     number = None if bins is None else at_least("bins", bins, 2)
+    if isinstance(by, Places) and by is not data:
+        raise InputError("by= must be a column, or the Places that are data=. Nothing was charged.")
     if threshold is not None and real(threshold) is None:
         raise InputError(f"threshold must be a finite number; got {shown(threshold)}. Nothing was charged.")
     if held_out is not None and scores is not None:
         raise InputError("held_out= rows have the model's own scores: omit scores=. Nothing was charged.")
     rows = given_rows(public, held_out)
-    examples = _with_like(data, rows[0])
     reaches = partial(_itself, model=model, public=public, held_out=held_out, scores=scores)
-    PrivateExamples(reaches, examples, privatizer.rows).load()  # refuses public rows that hold private ones
+    if not isinstance(data, Places):  # refuses public rows that hold private ones
+        PrivateExamples(reaches, _with_like(data, rows[0]), privatizer.rows).load()
     asked = how_to_ask(model, positive)
     of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None)
     stored = ledger.fact(name, PLAN)
@@ -156,12 +154,13 @@ def _prepared(
         bins=number,
     )
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
-    function = EstimatorLosses(reaches, plan.loss(), examples, privatizer.rows, trains_in_public=True)
-    function.try_out(model)  # mistakes raise before anything is charged
+    ask = partial(asker_of, data=data, rows=privatizer.rows)
+    asker = ask(AskCells(plan, rows[0], reaches))
+    asker.check(model)  # mistakes raise before anything is charged
     if stored is None:
         stored = ledger.fix_plan(name, lambda rest: wanted.stored())
         plan = _agreed(stored, wanted, name, price, bins=number is not None)
-    return plan, examples, function.with_loss(plan.loss())
+    return plan, asker.of(plan) if isinstance(asker, _Cells) else ask(AskCells(plan, rows[0], reaches))
 
 
 def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
@@ -193,6 +192,56 @@ def _only_report(ledger: PrivacyLedger) -> str:
 
 def _reports(ledger: PrivacyLedger) -> list[str]:
     return [scope for scope in sorted({each.scope for each in ledger.charges()}) if ledger.find(scope, KEY)]
+
+
+@dataclass(frozen=True, eq=False)
+class AskCells(Sent):
+    """A model is asked for the code of each row's cells in a report.
+
+    Attributes:
+        plan: of the report.
+        like: public rows that say what columns hold.
+        function: returns its model; its public inputs must not reach the private rows.
+    """
+
+    plan: ReportPlan
+    like: Any
+    function: Callable[[Any], Any]
+
+    def open(self, data: Any, rows: int, place: str) -> Asker:
+        examples = _with_like(data, self.like)
+        return _Cells(self.plan, examples, place, EstimatorLosses(
+            self.function, self.plan.loss(), examples, rows, trains_in_public=True
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Cells:
+    plan: ReportPlan
+    examples: Any
+    place: str
+    function: EstimatorLosses
+
+    def of(self, plan: ReportPlan) -> _Cells:
+        """Return the same rows for the plan that is stored."""
+        return replace(self, plan=plan, function=self.function.with_loss(plan.loss()))
+
+    def check(self, model: Any) -> None:
+        self.function.try_out(model)
+
+    def losses(self, argument: Any) -> Any:
+        """Return the codes (rows,), NaN where a row's cells are unknown, or None if the model failed for all."""
+        plan = self.plan
+        with silence():
+            codes = read_codes(self.function, argument)
+            if codes is None or plan.by is None:
+                return codes
+            if plan.by.column is None:
+                groups = np.full(len(codes), plan.by.levels.index(self.place))
+            else:
+                rows = self.examples() if callable(self.examples) else self.examples
+                groups = group_codes(rows, len(codes), plan.by.column, plan.by.levels)
+            return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
 
 
 def _with_like(data: Any, public: Any) -> Any:

@@ -165,7 +165,8 @@ class Report:
 
     @property
     def _by(self) -> str:
-        return "" if self.plan.by is None else str(self.plan.by.column)
+        by = self.plan.by
+        return "" if by is None else "place" if by.column is None else str(by.column)
 
     def __str__(self) -> str:
         head = f"Report {self.name!r} of {self.plan.model}"

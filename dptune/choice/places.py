@@ -1,0 +1,190 @@
+"""Models are asked about private people in this process, or at the places that have their rows.
+
+Example, five hospitals in one process::
+
+    places = dptune.Places([dptune.Place(name, (X, y)) for name, (X, y) in hospitals.items()])
+    choice = dptune_optuna.choose(study, train, data=places, ...)
+
+Models travel to the rows. A place asks them with the guards of one process (:mod:`dptune.losses.estimator`) and bounds
+each person's influence. It answers with a sum over its people, which only the trusted process reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn, Protocol
+
+import numpy.typing as npt
+
+from dptune._checks import text
+from dptune.choice.payer import rows_of
+from dptune.errors import InputError, ObjectiveRefused, PrivacyError
+from dptune.losses.estimator import EstimatorLosses
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, losses_function, private_losses
+from dptune.privacy.observed import Losses
+from dptune.privacy.places import Answer, ModelToAsk, PlaceQuestion, Places
+from dptune.privacy.stored_losses import People
+
+
+class Asker(Protocol):
+    """Asks models about private rows."""
+
+    def check(self, model: Any) -> None:
+        """Refuse a model that cannot be asked, by public facts."""
+        ...
+
+    def losses(self, argument: Any) -> Losses | None:
+        """Return the losses (rows,) of the model that the recipe's function makes of the argument."""
+        ...
+
+
+class Recipe(Protocol):
+    """The public part of asking: which loss, or which cells.
+
+    Attributes:
+        function: makes a model of an argument, in the trusted process. It must not reach the private rows.
+    """
+
+    function: Callable[[Any], Any]
+
+    def open(self, data: Any, rows: int, place: str) -> Asker:
+        """Load the private rows of a place; what is raised depends on public facts."""
+        ...
+
+
+def as_it_is(inputs: object, model: Any) -> Any:
+    """Return the model; inputs of its training are an argument because they are searched for private rows."""
+    return model
+
+
+ITSELF = partial(as_it_is, None)
+
+
+def asker_of(recipe: Any, data: Any, rows: int) -> Asker:
+    """Return what asks models about ``data=``: the rows of this process, or places."""
+    return AtPlaces(recipe, data) if isinstance(data, Places) else recipe.open(data, rows, "")
+
+
+class AtPlaces:
+    """Lets places ask models."""
+
+    def __init__(self, recipe: Any, places: Places) -> None:
+        self._function, self._places = recipe.function, places
+        self._recipe = replace(recipe, function=partial(as_it_is, recipe.function))
+        places.ready(self._recipe, ())
+
+    def check(self, model: Any) -> None:
+        self._places.ready(self._recipe, (model,))
+
+    def losses(self, argument: Any) -> ModelToAsk:
+        return ModelToAsk(self._recipe, self._function(argument))
+
+
+class Sent:
+    """A recipe without its function, which stays in the trusted process, if it is pickled for another one."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "function": ITSELF}
+
+
+@dataclass(frozen=True, eq=False)
+class AskLoss(Sent):
+    """A model is asked for a loss of each row."""
+
+    loss: str | NamedLoss | None
+    function: Callable[[Any], Any] = ITSELF
+
+    def open(self, data: Data | Callable[[], Data] | None, rows: int, place: str) -> Asker:
+        try:
+            asks: Any = losses_function(self.function, self.loss, data, rows=rows)
+            if isinstance(asks, EstimatorLosses):
+                asks.load()
+        except ObjectiveRefused as error:
+            mistake = str(error)
+        else:
+            return _Losses(asks, rows)
+        raise InputError(mistake)
+
+
+@dataclass(frozen=True)
+class _Losses:
+    asks: Any
+    rows: int
+
+    def check(self, model: Any) -> None:
+        self.asks.try_out(model)
+
+    def losses(self, argument: Any) -> Losses:
+        return private_losses(self.asks, argument, self.rows)
+
+
+class Place:
+    """The private people of one place, in the process that has their rows.
+
+    Args:
+        name: public, such as the hospital's.
+        data: (X, y) or ``dptune.Rows`` of its private rows, or a function that loads them.
+        groups: whose each row is; default one person for each row.
+        n: number of rows, where ``data`` is a function. The number of people is public.
+
+    Raises:
+        InputError: the number of people is unknown, or given twice.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: Data | Callable[[], Data],
+        *,
+        groups: npt.ArrayLike | None = None,
+        n: int | None = None,
+    ) -> None:
+        self.name = text("name", name)
+        self._data = data
+        self._people = People.of(n if groups is not None or n is not None else rows_of(data), groups, None)
+        self._opened: tuple[Any, Asker] | None = None
+
+    def ready(self, recipe: Recipe | None, models: Sequence[Any]) -> Callable[[], int]:
+        """Return what tries models out on public facts, and returns the number of people."""
+        return partial(self._ready, recipe, models)
+
+    def answer(self, asked: PlaceQuestion) -> Callable[[], Answer]:
+        """Return what computes this place's sum for a charged question."""
+        return partial(self._answer, asked)
+
+    def _ready(self, recipe: Recipe | None, models: Sequence[Any]) -> int:
+        if recipe is not None:
+            asker = self._asker(recipe)
+            for model in models:
+                if model is not None:
+                    asker.check(model)
+        return self._people.n
+
+    def _answer(self, asked: PlaceQuestion) -> Answer:
+        asker = self._asker(asked.recipe)
+        return asked.answer(self._people, (_losses_of(asker, model) for model in asked.models))
+
+    def _asker(self, recipe: Recipe) -> Asker:
+        """Return what asks about the rows, which are read once for all models of a recipe."""
+        if self._opened is None or self._opened[0] is not recipe:
+            self._opened = recipe, recipe.open(self._data, self._people.rows, self.name)
+        return self._opened[1]
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise PrivacyError("a Place holds private rows: it is not copied or pickled. Make it where its rows are.")
+
+    __copy__ = __deepcopy__ = __getstate__ = __reduce__ = __reduce_ex__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"Place({self.name!r}, n={self._people.n})"
+
+
+def _losses_of(asker: Asker, model: Any) -> Losses | None:
+    """Return the losses of a model; None if its training failed, or if it cannot be asked after all."""
+    try:
+        return None if model is None else asker.losses(model)
+    except InputError:
+        return None

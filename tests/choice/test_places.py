@@ -1,0 +1,200 @@
+"""Private people at several places: the contract in one process, and what a place refuses."""
+
+import copy
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dptune
+import places_contract as contract
+from dptune.errors import InputError, PlaceUnavailable, PrivacyError
+from dptune.privacy.grid import Grid
+from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
+from dptune.privacy.stored_losses import People, StoredLosses
+from noises import CannedNoise, NoNoise
+
+
+def made(parts: contract.Parts) -> dptune.Places:
+    return dptune.Places([dptune.Place(name, data, groups=groups) for name, (data, groups) in parts.items()])
+
+
+def test_five_places_release_what_one_does(tmp_path: Path) -> None:
+    contract.same_release_as_one_place(made, tmp_path)
+
+
+@pytest.mark.parametrize("order", [(4, 1, 0, 3, 2), (2,)])
+def test_the_order_and_the_split_of_places_do_not_matter(tmp_path: Path, order: tuple[int, ...]) -> None:
+    names = [*contract.PARTS]
+    parts = {names[k]: contract.PARTS[names[k]] for k in order}
+    if order == (2,):
+        parts = {"all": (contract.WHOLE, None)}
+    contract.same_release_as_one_place(lambda _: made(parts), tmp_path)
+
+
+def test_a_person_with_several_rows_is_one_person_at_a_place(tmp_path: Path) -> None:
+    """Rows (240 people of 40) in one process and at two places; nobody is at both."""
+    X, y = contract.WHOLE
+    groups = np.arange(len(y)) // 4
+    halves = {"a": slice(0, 80), "b": slice(80, len(y))}
+    data = made({name: ((X[part].copy(), y[part].copy()), groups[part]) for name, part in halves.items()})
+    told = []
+    for each in (None, data):
+        noise = NoNoise()
+        ledger = dptune.PrivacyLedger(tmp_path / f"{each is None}.db", dptune.Budget.gdp(4.0))
+        people: Any = {"groups": groups} if each is None else {"places": each}
+        p = dptune.LossPrivatizer(ledger, noise=noise, clip=(0.0, 3.0), **people)
+        for flow in contract.FLOWS.values():
+            flow(p, contract.WHOLE if each is None else each)
+        told.append((p.n, [statistic.tolist() for statistic, _ in noise.seen]))
+    assert told[0] == told[1]
+
+
+def test_a_place_that_breaks_at_any_call_is_refused_or_waited_for(tmp_path: Path) -> None:
+    contract.waits_and_resumes(made, tmp_path)
+
+
+@pytest.mark.parametrize("odd", contract.ODD)
+def test_a_place_that_answers_something_else_is_not_added(tmp_path: Path, odd: str) -> None:
+    for flow in ("choice", "report"):  # a vector, a table
+        error, charged, seen, _ = contract.interrupted(made, tmp_path / flow, flow, "answer", 1, contract.ODD[odd])
+        assert charged
+        assert "something else" in error
+        assert len(seen) == {"choice": 2, "report": 1}[flow]
+
+
+def test_each_place_has_a_report_of_its_own(tmp_path: Path) -> None:
+    places = made(contract.PARTS)
+    p = contract.privatizer(tmp_path, places, NoNoise())
+    found = contract.report(p, places, by=places)
+    X, y = contract.WHOLE
+    right = (contract.MODELS[2].predict_proba(X)[:, 1] > 0.5) == y
+    for name, end, n in zip(contract.PARTS, contract.ENDS, contract.SIZES, strict=True):
+        own = found.groups[name].metrics()["accuracy_score"].value
+        assert own == pytest.approx(right[end - n : end].mean()) if n >= 40 else True  # noise would hide a small place
+    assert p.ledger.spent() == 1.0
+    with pytest.raises(InputError, match="Places that are data="):
+        contract.report(p, places, by=made(contract.PARTS))
+
+
+def test_neighbours_at_one_place_leave_one_transcript(tmp_path: Path, capfd: Any, caplog: Any) -> None:
+    caplog.set_level(logging.NOTSET)
+    transcripts = []
+    for k, (cell, answer) in enumerate([(0.0, 1), (np.nan, 0), (np.inf, 1), (1e300, 7)]):
+        parts = copy.deepcopy(contract.PARTS)
+        (X, y), _ = parts["place 2"]
+        X[3], y[3] = cell, answer
+        places = made(parts)
+        p = contract.privatizer(tmp_path / str(k), places, CannedNoise())
+        said = [str(flow(p, places)) for flow in contract.FLOWS.values()]
+        charges = [(each.key, each.mu, each.value, each.note) for each in p.ledger.charges()]
+        out, err = capfd.readouterr()
+        assert "private" not in out
+        transcripts.append((said, charges, out.replace(str(tmp_path / str(k)), ""), err.replace(f"/{k}/", "/")))
+        caplog.clear()
+    assert all(each == transcripts[0] for each in transcripts)
+
+
+QUERIES = {
+    "interval": MeanQuery(("a",), np.ones((1, 1)), Interval(0.1, 0.9), 1.0),
+    "box": MeanQuery(("a", "b"), np.eye(2), Box(-0.3, 0.3, 2), 1.0, centred_on=2),
+    "ball": MeanQuery(("a", "b"), np.array([[1.0, 2.0], [0.5, -1.0]]), Ball(0.7), 1.0),
+    "norm": NormQuery(("a", "b"), np.eye(2), 0.7, 1.0),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(1, 199), max_size=6, unique=True))
+def test_sums_of_any_split_are_equal_and_one_person_moves_them_little(query: Any, seed: int, cuts: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    L = rng.choice([rng.normal(size=(2, 200)), np.full((2, 200), np.nan)], p=[0.9, 0.1])
+    L[:, rng.integers(200)] = rng.choice([np.inf, -np.inf, 1e300])
+    grid = Grid.of(200, query)
+
+    def sums(L: np.ndarray) -> np.ndarray:
+        held = StoredLosses(People.of(L.shape[1], None, None), Interval(-1.0, 1.0), np.float32)
+        for point, row in zip("ab", L, strict=True):
+            held.add(point, held.clean(row))
+        return held.sums(query, grid)
+
+    parts = [part for part in np.split(L, sorted(cuts), axis=1) if part.size]
+    whole = sums(L)
+    assert (sum(sums(part) for part in parts) == whole).all()
+    neighbour = L.copy()
+    neighbour[:, 5] = rng.choice([np.nan, np.inf, -np.inf, 0.0, 0.3], size=2)
+    moved = np.linalg.norm(grid.mean(sums(neighbour), 1 / 200) - grid.mean(whole, 1 / 200))
+    assert moved <= query.clip.diameter / 200 * (1 + 1e-9)
+
+
+WRONG: dict[str, Any] = {
+    "no places": lambda: dptune.Places([]),
+    "one name twice": lambda: dptune.Places([dptune.Place("a", contract.WHOLE)] * 2),
+    "no name": lambda: dptune.Place("", contract.WHOLE),
+    "no number": lambda: dptune.Place("a", lambda: contract.WHOLE),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_places_that_cannot_be_are_refused(wrong: Any) -> None:
+    with pytest.raises(InputError):
+        wrong()
+
+
+def test_a_mistake_names_the_place_and_costs_nothing(tmp_path: Path) -> None:
+    """Rows of other columns, losses instead of models, other places, a model that holds private rows."""
+    parts = dict(contract.PARTS)
+    (X, y), _ = parts["place 3"]
+    parts["place 3"] = (X[:, :2].copy(), y), None
+    odd, usual = made(parts), made(contract.PARTS)
+    p = contract.privatizer(tmp_path / "odd", odd)
+    for flow in contract.FLOWS.values():
+        with pytest.raises(InputError, match="at the place 'place 3'"):
+            flow(p, odd)
+    assert p.ledger.count() == 0
+    assert p.ledger.facts("plan") == {}
+    p = contract.privatizer(tmp_path / "usual", usual)
+    with pytest.raises(InputError, match="give their models"):
+        p.observe("x", np.ones(p.n))
+    for data in (None, contract.WHOLE, made(contract.PARTS)):
+        with pytest.raises(InputError, match=r"must be the dptune\.Places"):
+            dptune.select(np.ones((2, p.n)) if data is None else contract.MODELS, p, data=data, loss="log_loss", mu=1.0)
+    with pytest.raises(InputError, match="which know their people"):
+        dptune.LossPrivatizer(p.ledger, places=usual, n=3)
+    assert p.ledger.count() == 0
+    shared = contract.Line(1.0)
+    shared.rows = contract.PARTS["place 0"][0][0]  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="shares memory"):
+        contract.choice(p, usual, [*contract.MODELS[:4], shared])
+
+
+def test_a_place_whose_people_changed_is_refused_before_the_charge(tmp_path: Path) -> None:
+    places = made(contract.PARTS)
+    p = contract.privatizer(tmp_path, places)
+    places.places = (*places.places[:4], dptune.Place("place 4", contract.rows(9)))
+    with pytest.raises(PlaceUnavailable, match="another number now"):
+        contract.choice(p, places)
+    assert p.ledger.count() == 0
+
+
+def test_the_statement_names_the_places_and_what_it_assumes(tmp_path: Path) -> None:
+    places = made(contract.PARTS)
+    p = contract.privatizer(tmp_path, places)
+    contract.choice(p, places)
+    said = str(p.ledger.statement(delta=1e-5))
+    assert "5 places" in said
+    assert "nobody is at two of them" in said
+
+
+def test_private_rows_and_sums_are_not_copied_or_shown() -> None:
+    place = made(contract.PARTS).places[0]
+    for act in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError):
+            act(place)
+    assert repr(place) == "Place('place 0', n=40)"
+    assert repr(contract.Answer("0", 3, (1, 2))) == "Answer(<private sums>)"
