@@ -88,7 +88,7 @@ class Finalists:
         """Return the places of the configurations whose models a candidate needs."""
         return (place,) if place < self._m else self._groups[place - self._m]
 
-    def asked(self, places: Sequence[int], ask: Callable[[Any], Losses]) -> Iterator[tuple[int, Losses | None]]:
+    def asked(self, places: Sequence[int], ask: Callable[[Any], Losses | None]) -> Iterator[tuple[int, Losses | None]]:
         """Yield each place and its private losses; None where the training failed, which is public."""
         averages = [place for place in places if place >= self._m]
         others = () if self._lasting else (j for place in averages for j in self.members(place))
@@ -117,7 +117,7 @@ class Finalists:
         (model,) = self._train([j])
         return model
 
-    def _next(self, j: int, models: Iterator[Any], ask: Callable[[Any], Losses] | None) -> Any:
+    def _next(self, j: int, models: Iterator[Any], ask: Callable[[Any], Losses | None] | None) -> Any:
         """Train, keep and ask one model, which no name holds afterwards."""
         model = next(models)
         if isinstance(model, Exception):
@@ -127,5 +127,5 @@ class Finalists:
         return None if ask is None else self._losses(model, ask)
 
     @staticmethod
-    def _losses(model: Any, ask: Callable[[Any], Losses]) -> Losses | None:
+    def _losses(model: Any, ask: Callable[[Any], Losses | None]) -> Losses | None:
         return None if isinstance(model, Exception) else ask(model)
