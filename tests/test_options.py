@@ -41,7 +41,7 @@ Rows = dict[str, tuple[Any, ...]]  # argument -> its two values, and other argum
 
 @pytest.fixture
 def outcome(fast_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any) -> Callable[..., object]:
-    """What a call without noise returns or raises, prints and logs; and what it leaves in its ledger."""
+    """Return a function: a call without noise -> all that it returns, raises, prints, logs and stores."""
     monkeypatch.setattr("dptune.privacy.observed.noise_source", lambda noise: NoNoise())
     caplog.set_level(logging.INFO)
     folders = iter(range(10**6))

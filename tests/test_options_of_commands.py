@@ -144,7 +144,7 @@ def run(command: str) -> tuple[int, str]:
 
 @pytest.fixture
 def outcome(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What a command prints, writes and leaves in the ledger; each call begins with the same ledgers."""
+    """Return a function: a command -> all that it prints, draws and stores, beginning with the same ledgers."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     monkeypatch.setitem(mpl.rcParams, "svg.hashsalt", "")
 
