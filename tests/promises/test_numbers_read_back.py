@@ -127,10 +127,10 @@ def test_statements_certificates_and_lists_state_the_ledgers_numbers(kind: str) 
         "Spent so far": [*has.spent, DELTA, has.releases],
         **has.rows,
     }
-    in_text = dict(line[2:].split(None, 1) for line in []) or {n: t for n, t in stated.rows() if n in wanted}
+    in_rows = dict(stated.rows())
     markdown = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", stated.to_markdown(), re.MULTILINE))
     plain = {name: line[17:] for line in stated.to_text().splitlines() for name in wanted if line[2:17].strip() == name}
-    for rendering in (in_text, markdown, plain):
+    for rendering in (in_rows, markdown, plain):
         assert {name: numbers(rendering[name].partition(". The guarantee")[0]) for name in wanted} == {
             name: pytest.approx(each, rel=6e-3) for name, each in wanted.items()
         }

@@ -27,7 +27,7 @@ from dptune.privacy.query import Interval
 from dptune.results import Estimate
 from dptune.search.answer import at_edge, best_of_values, features
 from refusals import refused
-from runs import VALUES_RUN
+from runs import CENTRED_RUN, GIBO_RUN, VALUES_RUN, readable, trials
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 DEFAULT = {"a": 0.9, "b": 50.0}
@@ -198,3 +198,10 @@ def test_a_values_run_proposes_nothing_and_counts_its_values(ledger):
     run.finish("0", {"C": 1}, np.full(VALUES_RUN.n, 0.5))
     words = r"1 of 5 planned trials have a value\. Resume the run with more trials"
     refused(InputError, words, lambda: run.check_estimate({"C": 1}))
+
+
+@pytest.mark.parametrize("kind", [CENTRED_RUN, GIBO_RUN], ids=readable)
+def test_progress_recommends_what_the_run_recommends(ledger, kind):
+    run = kind.start(ledger)
+    trials(run, kind.trials - 1)
+    assert run.progress()["recommended"] == run.recommend()
