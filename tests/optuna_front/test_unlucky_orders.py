@@ -86,7 +86,7 @@ def test_rows_of_public_losses_are_those_of_their_trials(fast_path: Path, place:
 
 
 def test_threads_of_a_study_share_one_mlflow_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks for the study's run, or makes it, holds the callback's lock."""
+    """Each look-up of the study's run and each new run need the callback's lock."""
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     sampler, objective = front("centred", open_privatizer(tmp_path), people_s_losses, n_trials=8)
     mine = MLflowCallback(objective, delta=1e-5, tracking_uri=f"file:{tmp_path}/mlruns")

@@ -176,7 +176,7 @@ def test_a_budgets_figure_has_its_steps_its_line_and_its_label() -> None:
 # ---- a choice ----------------------------------------------------------------------------------------------------
 
 
-def test_plan_and_summary_of_a_choice_state_what_public_rows_and_charges_say() -> None:
+def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
     ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(3.0))
     privatizer = dptune.LossPrivatizer(ledger, n=N, person_weights=WEIGHTS)
     default = int(np.argmax(V.mean(axis=1)))
