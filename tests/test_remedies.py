@@ -17,7 +17,6 @@ from sklearn.svm import LinearSVC
 
 import dptune
 import dptune_optuna
-from dptune.choice.crossval import cross_validated_losses
 from dptune.ledger import PlanLedger, SubsampledGaussian, schema
 from dptune.ledger.events import SubsampledGaussianRelease
 from dptune.local import LocalRandomizer, UserLedger
@@ -110,7 +109,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "no classifier": (search(Ridge(), "log_loss"), 'Give a classifier, or a loss of numbers, such as "squared_error"'),
     "no margins": (
-        lambda ledger: cross_validated_losses(lambda X, y: Probabilities(), X, Y, cv=2, loss="hinge"),
+        choose(lambda trial, X, y: Probabilities(), loss="hinge"),
         'Give loss="log_loss" or "zero_one"',
     ),
     "a probability of 0": (lambda ledger: dptune.Budget.approximate_dp(1.0, 0), "give a tiny one, as 1e-12. .* pure"),

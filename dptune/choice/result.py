@@ -159,7 +159,7 @@ class Selection:
         if self.index == self.default:
             return f"Keep the default: it was chosen, and nothing is estimated. {UNREAD}"
         if (gain := self.improvement) is None:
-            return "" if self.default is not None else "No default= was given, so nothing says how much better it is."
+            return "" if self.default is not None else "No default was given, so nothing says how much better it is."
         return improvement_in_words(gain, "the default")
 
     def _next_step(self) -> str:

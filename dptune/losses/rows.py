@@ -258,7 +258,7 @@ def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
     if shape is None:
         raise InputError(
             "the number of columns of a list or a vector of rows must come from public facts. This model has no "
-            "n_features_in_: is it fitted? Give data=Rows(X, y, like=public rows), or an array of numbers."
+            "n_features_in_: is it fitted? Give data=Rows(X, y, like=public or made-up rows), or an array of numbers."
         )
     table = np.full((len(X), *shape), UNREADABLE, dtype=object)
     for i, row in enumerate(map(as_array, entries_of(X))):
@@ -271,8 +271,8 @@ def _frame(X: Any, like: Any) -> ParsedRows:
     if not (_is_frame(X) and _is_frame(like)):
         raise InputError(
             "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, like=X_train), "
-            "public rows of the same columns, both as pandas data frames. If all are numbers, give arrays, such as "
-            f"X.to_numpy(). Got X as a {_whose(X)} and like= as a {_whose(like)}."
+            "public or made-up rows of the same columns, both as pandas data frames. If all are numbers, give "
+            f"arrays, such as X.to_numpy(). Got X as a {_whose(X)} and like= as a {_whose(like)}."
         )
     names = column_names(like)
     if names is None or column_names(X) != names or len(like) == 0:

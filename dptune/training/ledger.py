@@ -134,8 +134,9 @@ class TrainingLedger(FixedPlanLedger[Planned]):
         ordinary = sum(bool(charge.note.get(ORDINARY)) for charge in self.charges())
         what = "selections" if isinstance(plan, SelectionPlan) else "trainings"
         warning = (
-            f"{ordinary} trainings drew noise and samples from PyTorch's own generator, in floating point: "
-            "epsilon holds if nobody predicts it or reads the last bits. Opacus's secure_mode is for publication."
+            f"{ordinary} trainings drew noise and samples from an ordinary generator, such as PyTorch's own, in "
+            "floating point: epsilon holds if nobody predicts it or reads the last bits. Opacus's secure_mode is for "
+            "publication."
         )
         return self._statement(
             facts,
@@ -158,7 +159,7 @@ def _noise(plan: Planned, facts: Mapping[str, Any], ordinary: int, made: int) ->
     """Return how noise is drawn: in trainings by their library, for a selection's scores by OpenDP."""
     if not facts["private"]:
         return opendp_noise(facts)
-    generator = f"PyTorch's own generator in {ordinary} of {made} charges, else a secure one"
+    generator = f"an ordinary generator, such as PyTorch's own, in {ordinary} of {made} charges, else a secure one"
     trained = f"of DP-SGD: from the library that trains, in floating point ({generator})"
     if isinstance(plan, TrainingPlan):
         return trained

@@ -34,7 +34,7 @@ from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, DPFTSSampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.choice import choices_of
 from dptune_sklearn import PrivateSearch
-from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, page, run
+from page_tools import PAGES, ROOT, ROWS, TRAIN, X, blocks, dptune_prints, page, run
 
 if TYPE_CHECKING:
     from conftest import PostgresqlServer
@@ -59,7 +59,7 @@ RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "d
        "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
        "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign",
        "docs/cli.md#certificates", ALONE, SELECTION, PRUNING, PRIVATE,
-       "docs/next_quarter.md", "docs/postgresql.md"}  # fmt: skip
+       "docs/next_quarter.md", "docs/no_public_rows.md", "docs/postgresql.md"}  # fmt: skip
 
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -138,6 +138,13 @@ def test_the_page_of_the_next_quarter_runs(capsys: pytest.CaptureFixture[str]) -
     study = run("docs/next_quarter.md")["study"]
     assert [kept["ledger"] for kept in choices_of(study).values()].count("q2") == 1
     assert re.search(r"q1 .*\nq2 .*\n", capsys.readouterr().out)
+
+
+def test_the_page_of_no_public_rows_runs() -> None:
+    known = run("docs/no_public_rows.md")
+    assert known["train"].count() == known["plan"].charges == len(known["models"])
+    printed = dptune_prints("dptune statement train.db val.db --disjoint")
+    assert "epsilon = 1 at delta = 1e-05, for each person" in printed
 
 
 def test_the_certificates_of_the_page_are_printed(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_statement_is_of_the_whole_plan_from_the_start(train: TrainingLedger
     train.begin(secure=False)
     after = train.statement(delta=DELTA)
     assert after.epsilon == before.epsilon
-    assert "PyTorch's own generator" in after.warnings[0]
+    assert "an ordinary generator, such as PyTorch's own" in after.warnings[0]
     assert json.loads(after.to_json())["plan"]["trainings"]["steps"] == 20
     assert "1 of 3 trainings" in str(after)
 
