@@ -161,7 +161,7 @@ def test_every_option_of_a_front_end_arrives(monkeypatch: pytest.MonkeyPatch, fr
     given = {name: object() for name in ChoiceOptions.__dataclass_fields__}
     given |= {"loss": "brier", "public": PUBLIC, "cv": KFold(2), "dry_run": True, "averages": False}
     seen: list[Any] = []
-    monkeypatch.setattr(module, "choose_among", lambda proposals, trainer, options, *says: seen.append(options))
+    monkeypatch.setattr(module, "choose_among", lambda _, __, options, *more, **how: seen.append(options))
     if front == "dptune_ray":
         monkeypatch.setattr(module, "_ranked", lambda *about: [])
         results: Any = type("Results", (list,), {"experiment_path": "x"})()
@@ -246,7 +246,7 @@ FIT: Rows = {
 def test_arguments_of_a_private_search(outcome: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Any] = []
     parallel = public_search.Parallel
-    monkeypatch.setattr(public_search, "Parallel", lambda n_jobs: jobs.append(n_jobs) or parallel(1))
+    monkeypatch.setattr(public_search, "Parallel", lambda n_jobs, **how: jobs.append(n_jobs) or parallel(1, **how))
 
     def call(folder: Path, **options: Any) -> object:
         jobs.clear()

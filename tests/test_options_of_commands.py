@@ -79,6 +79,10 @@ COMMANDS = {  # command -> option -> arguments with two values of it; a line sta
         "--format": ("ledger.db", "ledger.db --format json"),
         "--releases": ("ledger.db", "ledger.db --releases"),
     },
+    "compare": {
+        "ledgers": ("choice.db", "choice.db other_choice.db"),
+        "--format": ("choice.db", "choice.db --format json"),
+    },
     "raise-budget": {
         "ledger": ("ledger.db --mu 5", "other.db --mu 5"),
         "--mu": ("ledger.db --mu 5", "ledger.db --mu 6"),
@@ -125,6 +129,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         charged("ledger.db", 1.0, ("first", "second"), ("one", "two"))
         charged("other.db", 2.0, ("first",), ("one",))
+        for name, mu in (("choice", 1.0), ("other_choice", 2.0)):
+            people = dptune.LossPrivatizer(dptune.PrivacyLedger(f"{name}.db", dptune.Budget.gdp(mu)), n=60)
+            losses = np.random.default_rng(0).uniform(size=(3, 100))
+            dptune.select(losses[:, 40:], people, name="svc", public_losses=losses[:, :40])
         UserLedger("users.db", cap=2.0).reply(LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user="ann", key="1")
         PlanLedger("plan.db", SubsampledGaussian(q=0.35, z=1.0, steps=60), n=29)
         for name, ledger in (("paper", "ledger"), ("other", "other")):
