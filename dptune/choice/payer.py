@@ -95,6 +95,10 @@ def rows_of(data: Any) -> int:
 
 
 SHOWN = 3  # runs that an error names, the latest first
+_DIGESTS = {  # fact of which only a digest is kept -> what may have changed it
+    "public losses": "other public rows, folds, seeds or training code",
+    "configurations": "another space, seed or number of candidates",
+}
 
 
 @dataclass(frozen=True)
@@ -118,10 +122,7 @@ class Meaning:
         if "candidates" in changed or "default configuration" in now:
             follows += ["configurations", "default"]
         named = [each for each in changed if each not in follows] or changed
-        return "; ".join(
-            name if name in ("public losses", "configurations") else f"{name} ({before[name]}, now {now[name]})"
-            for name in named
-        )
+        return "; ".join(f"{name} ({_DIGESTS.get(name) or f'{before[name]}, now {now[name]}'})" for name in named)
 
     def refuse_other(self, name: str, plan: Any, *, recorded: bool) -> None:
         """Refuse a name that has another choice's plan."""

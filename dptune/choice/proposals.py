@@ -269,8 +269,9 @@ def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, 
 
 
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
-    """Return a fingerprint of what a search proposes."""
-    proposed = json.dumps([[key_of(each.parameters) for each in candidates], default, as_loss(loss).name])
+    """Return a fingerprint of what a search proposes, in any order: other public rows rank it differently."""
+    keys = [key_of(each.parameters) for each in candidates]
+    proposed = json.dumps([sorted(keys), None if default is None else keys[default], as_loss(loss).name])
     lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # addresses differ between processes
     return hashlib.sha256(lasting.encode()).hexdigest()[:16]
 

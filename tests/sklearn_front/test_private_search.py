@@ -269,6 +269,7 @@ SECOND = [  # a second run, and how it differs
     ({"estimator": clone(RANDOM).set_params(n_iter=5)}, "in n_iter (4, now 5)."),
     ({"default": {"C": 5.0}}, 'in default configuration ({"C": 0.001}, now {"C": 5.0}).'),
     ({"mu": 0.5}, "belongs to another choice: it differs in mu (None, now 0.5)."),
+    ({}, "in public losses (other public rows, folds, seeds or training code)."),
 ]
 
 
@@ -277,8 +278,9 @@ def test_a_second_run_says_what_was_spent_and_what_differs(fast_path, monkeypatc
     monkeypatch.setattr(OpenDPNoise, "noisy_argmin", lambda self, statistic, scale: 0)  # not the default: all is spent
     ledger = dptune.PrivacyLedger(fast_path / "epsilon.db", EPSILON)
     search = search_in(fast_path, RANDOM, ledger=ledger).fit(*PUBLIC, **VAL)
+    other = PUBLIC if changed else [each[::-1] for each in PUBLIC]  # the same space, ranked by other folds
     with pytest.raises((BudgetExhausted, BudgetMismatch)) as refused:
-        search_in(fast_path, RANDOM, ledger=ledger).set_params(**changed).fit(*PUBLIC, **VAL)
+        search_in(fast_path, RANDOM, ledger=ledger).set_params(**changed).fit(*other, **VAL)
     said = str(refused.value)
     assert differs in said
     assert "Optuna" not in said
