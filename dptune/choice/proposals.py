@@ -27,6 +27,7 @@ from dptune._checks import at_least, text
 from dptune.choice.averages import MEMBERS, averages_in_words, check_averages, with_averages
 from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
+from dptune.choice.kept_losses import KeptLosses
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.places import AskLoss, as_it_is, asker_of
@@ -147,6 +148,9 @@ class Trainer(Protocol):
     @property
     def lasting(self) -> bool: ...
 
+    def evidence(self, candidates: Sequence[Candidate]) -> tuple[object, Sequence[object]] | None:
+        """Return what all losses depend on, and what each candidate's depend on; None if nothing can be kept."""
+
     def losses(self, candidates: Sequence[Candidate]) -> Iterable[npt.ArrayLike | Answers | Exception]:
         """Return the losses of the public rows (N,) under each candidate, by cross-validation.
 
@@ -226,10 +230,12 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     about = _about(candidates, default, proposed, proposals.told)
     check_affordable(privatizer.ledger, name, options.mu, about)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
-    twice = [*candidates, candidates[default or 0]]
-    *evaluated, again = trainer.losses(twice) if given is None else [*given, given[default or 0]]
+    kept = KeptLosses(privatizer.ledger, as_loss(loss), None if asks is None else trainer.evidence(candidates))
+    evaluated, twice, again = (given, 0, given[0]) if given is not None else kept.evaluated(
+        len(candidates), default or 0, lambda places: trainer.losses([candidates[j] for j in places]), say
+    )  # fmt: skip
     *losses, again = as_losses([*evaluated, again], as_loss(loss))
-    refuse_unseeded(losses[default or 0], again)
+    refuse_unseeded(losses[twice], again)
     public, default = _matrix(losses, default, warn, needed=options.default is not None)
     if options.averages:
         public, groups = with_averages(public, evaluated, as_loss(loss))

@@ -43,6 +43,11 @@ class PublicTraining:
         answers = cross_validated_answers(fit, *self.public, folds, self._loss, {})
         return answers if self._averages else losses_of(answers, self._loss)
 
+    @property
+    def evidence(self) -> object:
+        """Return what all losses depend on."""
+        return self._train, self.public, self._folds, self._averages
+
     def model(self, at: Any) -> Any:
         """Return the model at a configuration, trained on all public rows."""
         return self._trained(at, *self.public)

@@ -283,6 +283,11 @@ class _Objective:
         """Return whether the objective has trained its models, which are kept."""
         return len(self._models) > 0
 
+    @property
+    def evidence(self) -> object:
+        """Return what all losses depend on."""
+        return self._objective, self._cv, self._averages
+
     def _handed(self, trial: CandidateTrial) -> _Handed:
         try:
             self._objective(trial)
@@ -358,6 +363,12 @@ class _Threads:
     @property
     def lasting(self) -> bool:
         return isinstance(self.training, _Objective) and self.training.lasting
+
+    def evidence(self, candidates: Sequence[Candidate]) -> tuple[object, list[object]]:
+        trials = self.study.get_trials(deepcopy=False)
+        attributes = [None if one.row is None else trials[one.row].user_attrs for one in candidates]
+        own: list[object] = [(one.row, one.parameters, each) for one, each in zip(candidates, attributes, strict=True)]
+        return self.training.evidence, own
 
     def losses(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
         return self._each(self.training.losses, candidates, "cross-validate on public rows", 8 * self.workers)

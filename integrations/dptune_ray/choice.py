@@ -219,14 +219,19 @@ class _Tasks:
     def lasting(self) -> bool:
         return self._checkpoints is not None
 
+    def evidence(self, candidates: Sequence[Candidate]) -> tuple[object, list[object]] | None:
+        if isinstance(self._training, HeldOut):  # a checkpoint's content is not read for it
+            return None
+        return self._training.evidence, [one.parameters for one in candidates]
+
     @cached_property
     def _shared(self) -> Any:
         """Return the tasks' public inputs, put into Ray's object store when the first task needs them."""
         return ray.put(cloudpickle.dumps(self._training))
 
-    def losses(self, candidates: Sequence[Candidate]) -> list[Any]:
+    def losses(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
         how = "cross-validate on" if self._checkpoints is None else "ask checkpoints about"
-        return list(self._each(_losses, candidates, f"{how} public rows", len(candidates)))
+        return self._each(_losses, candidates, f"{how} public rows", 8 * self._at_once())
 
     def models(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
         """Yield the models: as many are in the object store at a time as the cluster trains, and of checkpoints one.

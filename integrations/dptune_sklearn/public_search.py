@@ -175,6 +175,13 @@ class PublicModels:
 
     lasting: ClassVar[bool] = False
 
+    def evidence(self, candidates: Sequence[Candidate]) -> tuple[object, list[object]]:
+        """Return what all losses depend on, and what each candidate's depend on."""
+        rows = self.training
+        return (self.estimator, rows.X, rows.y, rows.options, self.folds, self.averages), [
+            o.parameters for o in candidates
+        ]
+
     def losses(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
         """Return the losses of the public rows (N,) under each candidate, by models trained without the row."""
         return self._each(_losses, candidates, self.folds, self.loss, self.averages)

@@ -1,0 +1,207 @@
+"""Public losses are kept next to the ledger: a repeated call trains almost nothing, and an edit gets no old losses."""
+
+import contextlib
+import logging
+import threading
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold
+
+from dptune.choice.fingerprint import fingerprint
+from dptune.errors import BudgetMismatch
+from dptune_optuna import candidate, choose
+from dptune_sklearn import PrivateSearch
+
+M, FOLDS = 5, 5
+FITS = logging.getLogger("fits of this test")
+
+PIPELINE = """
+import logging
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+POWER = 1.0
+
+
+class Signed(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.sign(X) * np.abs(X) ** POWER
+
+
+def helper(C):
+    return C
+
+
+def train(trial, X, y):
+    logging.getLogger("fits of this test").error("one")
+    if trial.params["C"] > 1e6:
+        return make_pipeline(Signed(), LogisticRegression(C=1.0)).fit(X + 1, y)
+    return make_pipeline(Signed(), LogisticRegression(C=helper(trial.params["C"]), random_state=0)).fit(X, y)
+"""
+
+
+def rows(seed=0, n=80):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, (X[:, 0] + 0.3 * rng.normal(size=n) > 0).astype(int)
+
+
+def ledger_folder(ledger):
+    return Path(f"{ledger.url.database}.public")
+
+
+@pytest.fixture
+def fits(caplog):
+    """Return a function: how many trainings there were since the last call."""
+
+    def count():
+        found = sum(record.name == FITS.name for record in caplog.records)
+        caplog.clear()
+        return found
+
+    return count
+
+
+@pytest.fixture
+def study():
+    found = optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0))
+    found.optimize(lambda trial: trial.suggest_float("C", 1e-3, 1e3, log=True), M)
+    return found
+
+
+def module_of(text):
+    space = {"__name__": "pipeline_of_a_test"}
+    exec(compile(text, "pipeline_of_a_test.py", "exec"), space)
+    return space
+
+
+def again(study, train, ledger, **options):
+    options = {"public": rows(), "data": rows(1, 50), "loss": "log_loss", "mu": 1.0, "progress": False, **options}
+    return choose(study, train, ledger=ledger, default={"C": 1.0}, even_if_hopeless=True, **options)
+
+
+@pytest.mark.parametrize("averages", [False, True])
+def test_a_repeated_call_trains_the_folds_of_one_candidate(ledger, study, fits, averages):
+    first = again(study, module_of(PIPELINE)["train"], ledger, averages=averages)
+    assert fits() == FOLDS * (M + 2) + M + 1  # the default comes twice, to see whether it has a seed
+    spent = ledger.charges()
+    second = again(study, module_of(PIPELINE)["train"], ledger, averages=averages)
+    members = len(second.params["members"]) if "members" in second.params else 1
+    assert fits() == FOLDS + members  # and the model that is returned
+    assert second.params == first.params
+    assert ledger.charges() == spent
+
+
+EDITS = {
+    "a transformer": (PIPELINE.replace("np.sign(X) *", "np.sign(X) * 2 *"), {}),
+    "a global": (PIPELINE.replace("POWER = 1.0", "POWER = 1.5"), {}),
+    "a helper": (PIPELINE.replace("return C\n", "return 2 * C\n"), {}),
+    "what only other candidates use": (PIPELINE.replace("X + 1", "X + 2"), {}),
+    "the rows": (PIPELINE, {"public": rows(2)}),
+    "one cell": (PIPELINE, {"public": (rows()[0] + 1e-9 * np.eye(80, 3), rows()[1])}),
+    "the seed of the folds": (PIPELINE, {"cv": KFold(5, shuffle=True, random_state=7)}),
+    "the loss": (PIPELINE, {"loss": "brier"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_training_gets_no_old_losses(ledger, study, fits, edit):
+    again(study, module_of(PIPELINE)["train"], ledger)
+    text, options = EDITS[edit]
+    fits()
+    with contextlib.suppress(BudgetMismatch):  # unless the losses are the same
+        again(study, module_of(text)["train"], ledger, **options)
+    assert fits() >= FOLDS * (M + 2)
+
+
+def test_a_global_that_is_set_later_gets_no_old_losses(ledger, study, fits):
+    space = module_of(PIPELINE)
+    again(study, space["train"], ledger)
+    fits()
+    space["POWER"] = 2.0
+    with pytest.raises(BudgetMismatch):
+        again(study, space["train"], ledger)
+    assert fits() == FOLDS * (M + 2)
+
+
+def test_what_the_digest_cannot_see_is_found_by_training_one_candidate(fast_path, ledger, study, fits, caplog):
+    """A file that training reads is in no digest."""
+    (fast_path / "power").write_text("1.0")
+    text = PIPELINE.replace("** POWER", f"** float(np.loadtxt({str(fast_path / 'power')!r}))")
+    again(study, module_of(text)["train"], ledger)
+    fits()
+    (fast_path / "power").write_text("2.0")
+    with caplog.at_level("INFO", logger="dptune_optuna"), pytest.raises(BudgetMismatch):
+        again(study, module_of(text)["train"], ledger)
+    assert "This is another choice" in caplog.text
+    assert fits() == FOLDS * (M + 2)
+
+
+def test_a_restart_continues_with_what_is_done(ledger, study, fits):
+    class Kill(logging.Handler):
+        left = 3 * FOLDS
+
+        def emit(self, record):
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+
+    kill = Kill()
+    FITS.addHandler(kill)
+    with pytest.raises(KeyboardInterrupt):
+        again(study, module_of(PIPELINE)["train"], ledger)
+    FITS.removeHandler(kill)
+    assert len(list(ledger_folder(ledger).glob("*.npz"))) == 3
+    assert not ledger.charges()
+    fits()
+    again(study, module_of(PIPELINE)["train"], ledger)
+    assert fits() == FOLDS * (1 + M + 1 - 3) + M + 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a file of arrays", None])
+def test_a_damaged_file_is_computed_again(ledger, study, fits, damage):
+    first = again(study, module_of(PIPELINE)["train"], ledger)
+    fits()
+    for file in sorted(ledger_folder(ledger).glob("*.npz"))[:2]:
+        held = file.read_bytes()
+        file.write_bytes(held.replace(held[200:208], b"\0" * 8) if damage is None else damage)
+    assert again(study, module_of(PIPELINE)["train"], ledger).params == first.params
+    assert fits() == FOLDS * (1 + 2) + 1
+
+
+def test_private_search_and_objectives_keep_theirs(ledger, study, fits):
+    class Told(LogisticRegression):
+        def fit(self, X, y):
+            FITS.error("one")
+            return super().fit(X, y)
+
+    grid = GridSearchCV(Told(), {"C": [0.1, 1.0, 10.0]}, refit=False).fit(*rows())
+    for trained in (FOLDS * 4 + 3, FOLDS + 1):
+        fits()
+        search = PrivateSearch(grid, ledger=ledger, loss="log_loss", mu=1.0, even_if_hopeless=True)
+        search.fit(*rows(), X_val=rows(1, 50)[0], y_val=rows(1, 50)[1])
+        assert fits() == trained
+
+    def objective(trial):
+        X, y = rows()
+        model = Told(C=trial.suggest_float("C", 1e-3, 1e3, log=True)).fit(X[:40], y[:40])
+        candidate(trial, model, held_out=(X[40:], y[40:]))
+
+    for trained in (M + 2, 2):
+        again(study, objective, ledger, public=None, name="objective")
+        assert fits() == trained
+
+
+@pytest.mark.parametrize("unreadable", [threading.Lock(), {"a": [threading.Lock()]}, (one for one in ())])
+def test_what_cannot_be_read_has_no_digest(unreadable):
+    assert fingerprint(np.random.default_rng(0), np.arange(3), {"a": {1, 2}}, open, np.mean, KFold) is not None
+    assert fingerprint(unreadable) is None
