@@ -140,7 +140,7 @@ def modules_of(*rooms: str) -> set[str]:
 
 LEDGER_AND_NOISE = {"sqlalchemy", "opendp", "dptune.ledger.ledger", "dptune.ledger.durable", "dptune.privacy.noise"}
 PRIVATE_ROOMS = tuple(f"dptune.{room}" for room in ("privacy", "ledger", "losses", "local", "search.algorithms"))
-STEPS = """import importlib, sys, dptune
+STEPS = """import importlib, sys, dptune, dptune_optuna, dptune_ray
 def show(*names):
     [importlib.import_module(name) for name in names]
     print(*sys.modules)
@@ -153,7 +153,7 @@ show()"""
 
 
 def test_what_each_import_loads() -> None:
-    """In one fresh interpreter: the package, a modeler, what decides in public, a curator, all public names."""
+    """In one fresh interpreter: the packages, a modeler, what decides in public, a curator, all public names."""
     public = modules_of("search/algorithms/", "search/gp/", "local/bandits/", "space.py", "privacy/query.py",
                         "federated/agent.py", "outsourced/modeler.py", "outsourced/formats.py")  # fmt: skip
     assert {"dptune.search.algorithms.gibo", "dptune.privacy.query", "dptune.space", "dptune.federated.agent"} <= public
@@ -161,6 +161,7 @@ def test_what_each_import_loads() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
     front, modeler, deciding, curator, everything = (set(line.split()) for line in done.stdout.splitlines())
     assert {name for name in front if name.startswith("dptune.")} == {"dptune._exports"}
+    assert not front & {"numpy", "optuna", "ray", "scipy", "sqlalchemy"}  # front ends load at the first use, too
     room = "dptune.outsourced"
     assert {name for name in modeler if name.startswith(room)} == {room, f"{room}.formats", f"{room}.modeler"}
     assert not {name for name in modeler if name.startswith((*PRIVATE_ROOMS, "opendp", "sqlalchemy"))}

@@ -1,4 +1,4 @@
-"""Public losses in files next to the ledger: a restart continues with what is done, and a repeated call trains almost nothing.
+"""Public losses in files next to the ledger: a killed choice continues, and a repeated call trains almost nothing.
 
 They are files of a folder, ``<ledger>.public``, which may be deleted at any time: functions of public rows, and nothing
 of a private one. A file's name is a digest of the training, its rows, settings and configuration. Before files are

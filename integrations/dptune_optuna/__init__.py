@@ -20,31 +20,6 @@ unit, with a trusted curator (this process). :func:`choose` has the guarantee of
 ``LocalObjective`` and the LDP samplers need no curator: see :mod:`dptune_optuna.local`.
 """
 
-from dptune_optuna.choice import candidate, choose
-from dptune_optuna.federated import DPFTSSampler
-from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler
-from dptune_optuna.local_objective import LocalObjective
-from dptune_optuna.objective import PrivateObjective
-from dptune_optuna.outsourced import POGPUCBSampler
-from dptune_optuna.repeats import repeat_and_select
-from dptune_optuna.sampler import (
-    CentredSampler,
-    DPGIBOSampler,
-    PrivateSampler,
-)
+from dptune._exports import exports
 
-__all__ = [
-    "CentredSampler",
-    "DPFTSSampler",
-    "DPGIBOSampler",
-    "LDPATASampler",
-    "LDPMoMASampler",
-    "LDPTGPSampler",
-    "LocalObjective",
-    "POGPUCBSampler",
-    "PrivateObjective",
-    "PrivateSampler",
-    "candidate",
-    "choose",
-    "repeat_and_select",
-]
+__all__, __getattr__, __dir__ = exports(__name__, __file__)
