@@ -61,14 +61,14 @@ class KeptLosses:
             return evaluated, first, again
         twice = first if first in known else known[0]
         (again,) = train([twice])
-        if self._same(found[twice], again):
-            say(f"{self._folder} has the public losses of {len(known)} of {m} configurations: they are not trained.")
-        else:
+        if not self._same(found[twice], again):
             say(
                 f"{self._folder} has other public losses of a configuration that was trained again: the code, the rows "
                 "or a seed differ. This is another choice. All configurations are trained."
             )
             known, found = [], [None] * m
+        elif len(known) < m:
+            say(f"{self._folder} has the public losses of {len(known)} of {m} configurations: they are not trained.")
         missing = [place for place in range(m) if place not in known]
         for place, one in zip(missing, self._trained(missing, train), strict=True):
             found[place] = one
