@@ -230,8 +230,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     about = _about(candidates, default, proposed, proposals.told)
     check_affordable(privatizer.ledger, name, options.mu, about)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
-    kept = KeptLosses(privatizer.ledger, as_loss(loss), None if asks is None else trainer.evidence(candidates))
-    evaluated, twice, again = (given, 0, given[0]) if given is not None else kept.evaluated(
+    known = KeptLosses(privatizer.ledger, as_loss(loss), None if asks is None else trainer.evidence(candidates))
+    evaluated, twice, again = (given, 0, given[0]) if given is not None else known.evaluated(
         len(candidates), default or 0, lambda places: trainer.losses([candidates[j] for j in places]), say
     )  # fmt: skip
     *losses, again = as_losses([*evaluated, again], as_loss(loss))
