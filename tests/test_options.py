@@ -163,7 +163,7 @@ def test_every_option_of_a_front_end_arrives(monkeypatch: pytest.MonkeyPatch, fr
     seen: list[Any] = []
     monkeypatch.setattr(module, "choose_among", lambda _, __, options, *more, **how: seen.append(options))
     if front == "dptune_ray":
-        monkeypatch.setattr(module, "_ranked", lambda *about: [])
+        monkeypatch.setattr(module, "_ranked", lambda *about, **how: [])
         results: Any = type("Results", (list,), {"experiment_path": "x"})()
     else:
         results = study_of(CS)
