@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -163,14 +164,14 @@ def test_every_option_of_a_front_end_arrives(monkeypatch: pytest.MonkeyPatch, fr
     seen: list[Any] = []
     monkeypatch.setattr(module, "choose_among", lambda _, __, options, *more, **how: seen.append(options))
     if front == "dptune_ray":
-        monkeypatch.setattr(module, "_ranked", lambda *about, **how: [])
-        results: Any = type("Results", (list,), {"experiment_path": "x"})()
+        monkeypatch.setattr(module, "_ranked", lambda *about, **how: [SimpleNamespace(place=0, checkpoint=None)])
+        results: Any = type("Results", (list,), {"experiment_path": "x"})([SimpleNamespace(config={})])
     else:
         results = study_of(CS)
     module.choose(results, train, **given)
     assert vars(seen[0]) == given
     assert of(module.choose) - set(given) <= {
-        "study", "results", "train", "n_jobs", "progress", "metric", "mode", "task_options"
+        "study", "results", "train", "load", "n_jobs", "progress", "metric", "mode", "task_options"
     }  # fmt: skip
 
 
