@@ -103,13 +103,14 @@ class NamedLoss:
 
 
 _ACCURACY = "accuracy = 1 - the released loss: zero_one is minimised."
+_BRIER = "brier sums over all labels, up to 2; with two labels it is of one of them, up to 1, like brier_score_loss."
 _LOSSES = (
     NamedLoss("squared_error", squared_error),
     NamedLoss("absolute_error", absolute_error),
     NamedLoss("huber_loss", huber_loss, options=("c",)),
     NamedLoss("pinball_loss", pinball_loss, options=("quantile",)),
     NamedLoss("log_loss", log_loss, "predict_proba", uses_labels=True, options=("eps",), most=-math.log(EPS)),
-    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True, most=2.0, known_clip=True),
+    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True, note=_BRIER, most=2.0, known_clip=True),
     NamedLoss("hinge_loss", hinge_loss, "decision_function", uses_labels=True),
     NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY, most=1.0, known_clip=True),
 )

@@ -115,11 +115,17 @@ def test_regressor_losses() -> None:
 
 @pytest.mark.parametrize(
     ("name", "canonical"),
-    [("neg_mean_squared_error", "squared_error"), ("huber", "huber_loss"), ("accuracy", "zero_one_loss")],
+    [
+        ("neg_mean_squared_error", "squared_error"),
+        ("huber", "huber_loss"),
+        ("accuracy", "zero_one_loss"),
+        ("brier_score_loss", "brier_loss"),
+    ],
 )
 def test_names_of_scikit_learn(name: str, canonical: str) -> None:
     assert per_example_loss(name).name == per_example_loss(canonical).name == canonical
     assert ("accuracy = 1 -" in per_example_loss(name).note) is (name == "accuracy")
+    assert ("sums over all labels" in per_example_loss(name).note) is (name == "brier_score_loss")
 
 
 def test_a_clip_wider_than_the_loss_is_noticed() -> None:

@@ -55,18 +55,27 @@ class Confusion:
         """Share of right decisions."""
         return self.cells.share("accuracy_score", np.eye(self._k).ravel(), self._where())
 
+    def _recall(self, j: int) -> tuple[Vector, Vector]:
+        return self._where(j, j), self._where(j)
+
+    def _precision(self, j: int) -> tuple[Vector, Vector]:
+        return self._where(j, j), self._where(columns=j)
+
+    def _either(self, j: int) -> tuple[Vector, Vector]:
+        """Return the right decisions for class j, and all who are of it or decided to be."""
+        return self._where(j, j), np.maximum(self._where(j), self._where(columns=j))
+
     def recall_of(self, j: int) -> Metric:
         """Share of the people of class j who are decided to be of it."""
-        return self.cells.share(f"recall of {self.classes[j]}", self._where(j, j), self._where(j))
+        return self.cells.share(f"recall of {self.classes[j]}", *self._recall(j))
 
     def precision_of(self, j: int) -> Metric:
         """Share of the decisions for class j that are right."""
-        return self.cells.share(f"precision of {self.classes[j]}", self._where(j, j), self._where(columns=j))
+        return self.cells.share(f"precision of {self.classes[j]}", *self._precision(j))
 
     def f1_of(self, j: int) -> Metric:
         """Harmonic mean of precision and recall of class j."""
-        either = np.maximum(self._where(j), self._where(columns=j))
-        return self.cells.share(f"f1 of {self.classes[j]}", self._where(j, j), either).mapped(lambda x: 2 * x / (1 + x))
+        return self.cells.share(f"f1 of {self.classes[j]}", *self._either(j)).mapped(lambda x: 2 * x / (1 + x))
 
     def share_of(self, j: int) -> Metric:
         """Share of the people who are of class j."""
@@ -75,22 +84,23 @@ class Confusion:
     @property
     def balanced_accuracy_score(self) -> Metric:
         """Mean recall of the classes: the macro average."""
-        return mean_of("balanced_accuracy_score", [self.recall_of(j) for j in range(self._k)])
+        return self.cells.macro("balanced_accuracy_score", [self._recall(j) for j in range(self._k)])
 
     @property
     def precision_score(self) -> Metric:
         """Mean precision of the classes: the macro average."""
-        return mean_of("precision_score (macro)", [self.precision_of(j) for j in range(self._k)])
+        return self.cells.macro("precision_score (macro)", [self._precision(j) for j in range(self._k)])
 
     @property
     def f1_score(self) -> Metric:
         """Mean f1 of the classes: the macro average."""
-        return mean_of("f1_score (macro)", [self.f1_of(j) for j in range(self._k)])
+        return self.cells.macro("f1_score (macro)", [self._either(j) for j in range(self._k)], f1=True)
 
     @property
     def roc_auc_score(self) -> Metric:
         """Mean over classes of the area under the ROC curve against the others: ``multi_class="ovr"``, macro."""
-        return mean_of("roc_auc_score (ovr, macro)", [table.roc_auc_score for table in self.rest])
+        areas = [table.roc_auc_score for table in self.rest]
+        return mean_of("roc_auc_score (ovr, macro)", areas, np.eye(len(areas)), np.eye(len(areas)))
 
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names."""

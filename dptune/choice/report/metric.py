@@ -112,6 +112,21 @@ class Cells:
         interval, population = (_share(A, B, forms, people) for people in (0.0, max(B, 0.0)))
         return Metric(name, value, interval, population).unless_hidden(WHOLE)
 
+    def macro(self, name: str, parts: Sequence[tuple[Vector, Vector]], *, f1: bool = False) -> Metric:
+        """Return the mean of shares a.x / b.x, or of 2 r / (1 + r) of each share r.
+
+        The shares' errors depend on each other, as a cell may be in several. Their correlations are those of the
+        linearised shares: the gradient of a share r is (a - r b) / b.x, times 2 / (1 + r)^2 for the second form.
+        """
+        metrics = [self.share(name, a, b) for a, b in parts]
+        values = np.array([each.value for each in metrics])
+        gradients = np.array([(a - r * b) / (b @ self.counts) for (a, b), r in zip(parts, values, strict=True)])
+        if f1:  # a correlation does not depend on the scale of a gradient
+            metrics = [each.mapped(lambda r: 2 * r / (1 + r)) for each in metrics]
+        noise = gradients @ self.noise @ gradients.T
+        people = (gradients * np.maximum(self.counts, 0.0)) @ gradients.T
+        return mean_of(name, metrics, noise, noise + people)
+
     def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
         """Return the mean over all people of a loss in [0, 1] that is known up to its spread within a cell.
 
@@ -160,18 +175,22 @@ def kept(grid: Vector, apart: Vector, variance: float | Vector, value: float) ->
     return min(values), max(values)
 
 
-def mean_of(name: str, metrics: Sequence[Metric]) -> Metric:
-    """Return the mean of metrics whose errors are independent (Zou & Donner 2008)."""
+def mean_of(name: str, metrics: Sequence[Metric], noise: Matrix, population: Matrix) -> Metric:
+    """Return the mean of metrics whose errors have these covariances, up to the scale of each (Zou & Donner 2008)."""
     if any(math.isnan(each.value) for each in metrics):
         return Metric(name, math.nan, WHOLE, WHOLE)
-    value = sum(each.value for each in metrics) / len(metrics)
+    values = np.array([each.value for each in metrics])
+    value = float(values.mean())
 
-    def combined(ranges: Sequence[Range]) -> Range:
-        below = math.sqrt(sum((m.value - low) ** 2 for m, (low, _) in zip(metrics, ranges, strict=True)))
-        above = math.sqrt(sum((high - m.value) ** 2 for m, (_, high) in zip(metrics, ranges, strict=True)))
-        return max(value - below / len(metrics), 0.0), min(value + above / len(metrics), 1.0)
+    def combined(ranges: Sequence[Range], covariance: Matrix) -> Range:
+        scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        correlation = covariance / np.outer(scale, scale)
+        below, above = (np.abs(values - np.array(ends)) for ends in zip(*ranges, strict=True))
+        low, high = (math.sqrt(max(float(d @ correlation @ d), 0.0)) / len(metrics) for d in (below, above))
+        return max(value - low, 0.0), min(value + high, 1.0)
 
-    return Metric(name, value, combined([m.interval for m in metrics]), combined([m.population for m in metrics]))
+    ranges = combined([m.interval for m in metrics], noise), combined([m.population for m in metrics], population)
+    return Metric(name, value, *ranges)
 
 
 def nonnegative(counts: Vector, total: float) -> Vector:
@@ -233,7 +252,8 @@ class Decisions:
     @property
     def balanced_accuracy_score(self) -> Metric:
         """Mean of sensitivity and specificity."""
-        return mean_of("balanced_accuracy_score", [self.recall_score, self.specificity])
+        tn, fp, fn, tp = self._forms
+        return self.cells.macro("balanced_accuracy_score", [(tp, tp + fn), (tn, tn + fp)])
 
     @property
     def recall_score(self) -> Metric:

@@ -157,7 +157,8 @@ class Residuals:
         answers: (2,) sums of v / 2 and v^2 - 1/2.
         plot: people by bin of the prediction and of the residual.
         sigma: standard deviation of the noise of a sum; that of a number of people is sigma / WEIGHT.
-        public_number: the number of people if it is public; None for a subgroup.
+        people: the number of people, public or noisy.
+        people_noise: standard deviation of the noise of that number; 0 if it is public.
     """
 
     ranges: Ranges
@@ -165,23 +166,22 @@ class Residuals:
     answers: Vector = field(repr=False)
     plot: Vector = field(repr=False)
     sigma: float
-    public_number: float | None
+    people: float
+    people_noise: float
 
     @classmethod
-    def of(cls, ranges: Ranges, blocks: Sequence[Vector], sigma: float, people: float | None) -> Self:
-        """Return the residuals of released blocks, each a sum over the people."""
-        sizes, answers, plot = blocks
-        return cls(ranges, np.append(sizes[:2], sizes[2:] / WEIGHT), answers, plot / WEIGHT, sigma, people)
+    def of(
+        cls, ranges: Ranges, blocks: Sequence[Vector], sigma: float, people: float | None = None, noise: float = 0.0
+    ) -> Self:
+        """Return the residuals of released blocks, each a sum over the people.
 
-    @property
-    def people(self) -> float:
-        """Return the number of people, public or noisy."""
-        return float(self.sizes[2]) if self.public_number is None else self.public_number
-
-    @property
-    def _of_people(self) -> float:
-        """Return the variance of the noise of the number of people."""
-        return (self.sigma / WEIGHT) ** 2 if self.public_number is None else 0.0
+        Args:
+            sigma: standard deviation of the noise of a sum; noise: that of the number of ``people``, whose default is
+                the released one.
+        """
+        sizes = np.append(blocks[0][:2], blocks[0][2:] / WEIGHT)
+        number, of_number = (float(sizes[2]), sigma / WEIGHT) if people is None else (people, noise)
+        return cls(ranges, sizes, blocks[1], blocks[2] / WEIGHT, sigma, number, of_number)
 
     def _mean(self, name: str, unit: float, total: float, second: float) -> Metric:
         """Return unit * mean, of x in [0, 1] with this sum of x - 1/2 and this mean of x^2."""
@@ -192,7 +192,7 @@ class Residuals:
         sampling = max(second - value**2, 0.0) * n
 
         def kept(variance: float) -> Range:
-            low, high = ratio(total, n, (variance, 0.0, self._of_people))
+            low, high = ratio(total, n, (variance, 0.0, self.people_noise**2))
             return (unit * min(max(0.5 + low, 0.0), value), unit * max(min(0.5 + high, 1.0), value))
 
         return Metric(name, unit * value, kept(s**2), kept(s**2 + sampling)).unless_hidden((0.0, unit))
@@ -243,7 +243,7 @@ class Residuals:
         """Return 1 - mean squared error / variance of the answers."""
         n = self.people
         s2 = self.sigma**2
-        of_people = self._of_people
+        of_people = self.people_noise**2
         unknown = (-math.inf, 1.0)
         if n <= 0:
             return Metric("r2_score", math.nan, unknown, unknown)

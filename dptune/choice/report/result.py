@@ -61,26 +61,34 @@ class Report:
     def of_charge(cls, plan: ReportPlan, charge: Charge, name: str) -> Self:
         """Return the report of a charge that has its answer."""
         value = np.asarray(charge.value, dtype=np.float64)
-        sigma = float(charge.description["sigma"])
+        return cls.of(plan, value, float(charge.description["sigma"]), name, private=charge.private)
+
+    @classmethod
+    def of(cls, plan: ReportPlan, value: Vector, sigma: float, name: str = "report", *, private: bool = True) -> Self:
+        """Return the report of released shares of people with noise ``sigma``."""
         counts = [block * plan.n for block in plan.query().split(value)]
         noise = sigma * plan.n
         if plan.ranges is not None:
             everybody, groups, unknown = residuals_of(plan, plan.ranges, counts, noise)
-            return cls(name, plan, everybody, groups, noise, unknown, charge.private, value)
+            return cls(name, plan, everybody, groups, noise, unknown, private, value)
         made = [_known(M, each, noise, float(plan.n)) for M, each in zip(plan.query().blocks, counts, strict=True)]
-        first, spread, total, unknown = made[0]
-        by_group = first.reshape(plan.groups, -1)
-        own = spread[: by_group.shape[1], : by_group.shape[1]]  # the same of each group, and independent
-        results = _classified(plan, by_group.sum(axis=0), own * plan.groups, total)
+        first, spread, unknown = made[0]
+        size = len(first) // plan.groups
+        parts = [slice(i * size, (i + 1) * size) for i in range(plan.groups)]
+        whole = np.tile(np.eye(size), plan.groups)  # the sum over groups
+        results = _classified(plan, whole @ first, whole @ spread @ whole.T)
         if isinstance(results, Confusion):
             rest = tuple(
-                BinaryTable(bins, cells.reshape(2, -1), spread, n)
-                for bins, (cells, spread, n, _) in zip(plan.bins, made[1:], strict=True)
+                BinaryTable(bins, cells.reshape(2, -1), each, None)
+                for bins, (cells, each, _) in zip(plan.bins, made[1:], strict=True)
             )
             results = replace(results, rest=rest)
         levels = () if plan.by is None else plan.by.levels
-        groups = {str(level): _classified(plan, by_group[i], own, None) for i, level in enumerate(levels)}
-        return cls(name, plan, results, groups, noise, unknown, charge.private, value)
+        groups = {
+            str(level): _classified(plan, first[part], spread[part, part])
+            for level, part in zip(levels, parts, strict=False)
+        }
+        return cls(name, plan, results, groups, noise, unknown, private, value)
 
     # ---- metrics -----------------------------------------------------------------------------------
 
@@ -125,6 +133,8 @@ class Report:
                 f"{self.results.bins.count} score bins, chosen from cross-validated public rows; the spread of scores "
                 "within a bin is that of public rows"
             )
+            if self.results.probabilities:
+                notes.append("brier_score_loss is of the positive label alone, from 0 to 1")
         return notes + self._left_out()
 
     def _left_out(self) -> list[str]:
@@ -197,17 +207,16 @@ class Report:
         return draw(self.results, self.metrics, self.plan, title, path, dark=dark)
 
 
-def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector, Matrix, float | None, float]:
-    """Return known cells' counts, their noise's covariance, their sum if nearly public, and people in none.
+def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector, Matrix, float]:
+    """Return known cells' counts, their noise's covariance, and people in none if the release shows them.
 
-    Counts are read from the released M counts + N(0, noise^2 I) by least squares.
+    Counts are read from the released M counts + N(0, noise^2 I) by least squares, and moved onto their known sum. The
+    last cell is one of them, for people whose cell is unknown: their number is never assumed to be 0.
     """
     inverse: Matrix = np.linalg.inv(M.T @ M).astype(np.float64)
-    counts = inverse @ (M.T @ released)
-    spread = noise**2 * inverse
-    unknown = float(Cells.of(counts, spread, n).counts[-1])
-    seen = unknown > _UNKNOWN * noise
-    return counts[:-1], spread[:-1, :-1], None if seen else n, unknown if seen else 0.0
+    cells = Cells.of(inverse @ (M.T @ released), noise**2 * inverse, n)
+    unknown = float(cells.counts[-1])
+    return cells.counts[:-1], cells.noise[:-1, :-1], unknown if unknown > _UNKNOWN * noise else 0.0
 
 
 def residuals_of(
@@ -220,19 +229,18 @@ def residuals_of(
         return Residuals.of(ranges, blocks, noise, float(plan.n)), {}, 0.0
     parts = [block.reshape(plan.groups, -1) for block in blocks]
     results: dict[str, Results] = {
-        str(level): Residuals.of(ranges, [part[i] for part in parts], noise, None)
-        for i, level in enumerate(plan.by.levels)
+        str(level): Residuals.of(ranges, [part[i] for part in parts], noise) for i, level in enumerate(plan.by.levels)
     }
-    all_known = unknown <= _UNKNOWN * noise / WEIGHT
+    of_people = noise / WEIGHT
     total = [part.sum(axis=0) for part in parts]
-    everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), float(plan.n) if all_known else None)
-    return everybody, results, 0.0 if all_known else unknown
+    everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), plan.n - unknown, of_people)
+    return everybody, results, unknown if unknown > _UNKNOWN * of_people else 0.0
 
 
-def _classified(plan: ReportPlan, counts: Vector, noise: Matrix, total: float | None) -> BinaryTable | Confusion:
+def _classified(plan: ReportPlan, counts: Vector, noise: Matrix) -> BinaryTable | Confusion:
     if plan.two_classes:
-        return BinaryTable(plan.bins[0], counts.reshape(2, -1), noise, total, plan.output == "predict_proba")
-    return Confusion(plan.labels, counts, noise, total)
+        return BinaryTable(plan.bins[0], counts.reshape(2, -1), noise, None, plan.output == "predict_proba")
+    return Confusion(plan.labels, counts, noise, None)
 
 
 def _as_json(results: Results) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
     assert math.isnan(found.value)
     hidden = cells.share("share", np.array([0, 1.0, 0]), np.array([0, 1.0, 0]))
     assert math.isnan(hidden.value)
-    assert math.isnan(mean_of("mean", [found, hidden]).value)
+    assert math.isnan(mean_of("mean", [found, hidden], np.eye(2), np.eye(2)).value)
     assert "hides" in str(hidden)
 
 
