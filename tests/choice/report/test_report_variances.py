@@ -91,7 +91,7 @@ def test_intervals_are_as_wide_as_the_noise_of_2000_draws(kind: str, by: Groups 
         assert abs(values.mean() - metric.value) < 5 * values.std() / math.sqrt(DRAWS) + 0.1 * width, name
 
 
-def test_the_width_of_a_brier_score_is_of_noise_and_of_what_bins_do_not_show() -> None:
+def test_the_width_of_a_brier_score_has_all_its_parts() -> None:
     """Each cell's losses are those of 16 points; their means are of few public rows, and tilted to the cell's class."""
     plan, rng = plan_of("two", None), np.random.default_rng(2)
     query = plan.query()
