@@ -13,7 +13,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from benchmarks.report import markdown
 from dptune.choice import Report
 from dptune.choice.report.plan import ReportPlan, make_plan
 from dptune.choice.report.public_rows import how_to_ask, public_scores
+from dptune.privacy.stored_losses import People
 
 PUBLIC, PEOPLE, MODELS, DRAWS = 300, 20_000, 10, 100
 UNKNOWN = -7  # a label that no model knows
@@ -128,7 +128,7 @@ def reports(
             own = rng.choice(PEOPLE, size=n, replace=False)
             labels = np.where(np.arange(n) < count, UNKNOWN, y[own])
             codes = plan.loss()(labels, answers[own], labels=list(plan.labels))
-            value = query.mean(SimpleNamespace(of_row=None, weights=np.full(n, 1 / n)), codes)  # type: ignore[arg-type]
+            value = query.mean(People.of(n, None, None), codes)
             found = Report.of(plan, value + rng.normal(0, sigma, query.dimension), sigma)
             yield found, exact(plan, labels, answers[own]), truth
 

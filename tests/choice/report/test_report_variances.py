@@ -1,7 +1,6 @@
 """The width of each interval is compared with 2,000 seeded draws of the noise, not with coverage alone."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from dptune.choice.report.cells import with_groups
 from dptune.choice.report.metric import Z_95
 from dptune.choice.report.plan import Groups, ReportPlan
 from dptune.choice.report.regression import Ranges
+from dptune.privacy.stored_losses import People
 
 DRAWS = 2000
 TOLERANCE = 0.12  # 5 standard errors of a standard deviation of 2,000 draws are 8%; the rest is curvature
@@ -72,7 +72,7 @@ def test_intervals_are_as_wide_as_the_noise_of_2000_draws(kind: str, by: Groups 
     codes, query = cells_of(plan, rng), plan.query()
     if by is not None:
         codes = with_groups(codes, rng.integers(2, size=N), plan.cells_of_a_group, plan.sizes)
-    exact = query.mean(SimpleNamespace(of_row=None, weights=np.full(N, 1 / N)), codes)
+    exact = query.mean(People.of(N, None, None), codes)
     sigma = query.diameter / (MU * N)
     names = {"two": OF_TWO, "three": NAMES, "numbers": OF_NUMBERS}[kind]
 
@@ -95,7 +95,7 @@ def test_the_width_of_a_brier_score_has_all_its_parts() -> None:
     """Each cell's losses are those of 16 points; their means are of few public rows, and tilted to the cell's class."""
     plan, rng = plan_of("two", None), np.random.default_rng(2)
     query = plan.query()
-    exact = query.mean(SimpleNamespace(of_row=None, weights=np.full(N, 1 / N)), cells_of(plan, rng))
+    exact = query.mean(People.of(N, None, None), cells_of(plan, rng))
     sigma = query.diameter / (MU * N)
     found = Report.of(plan, exact, sigma).results
     metric, counts, (q0, q1) = found.brier_score_loss, found.cells.counts.reshape(2, -1), found._spread
