@@ -224,7 +224,7 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
     allowed = {
         "losses/steady.py": {"pickle"},
         "choice/finalists.py": {"pickle"},
-        "integrations/dptune_sklearn/public_search.py": {"joblib"},  # how many processes there are
+        "choice/workers.py": {"joblib", "pickle"},  # trains in parallel; the error of what cannot be sent
     }
     for name, tree in EVERYTHING.items():
         pickling = {m.split(".")[0] for m in facts(tree).imports} & {"pickle", "dill", "joblib", "shelve", "marshal"}

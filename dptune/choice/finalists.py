@@ -11,6 +11,7 @@ from weakref import finalize
 
 from dptune._checks import attempt
 from dptune.choice.averages import averaged
+from dptune.choice.workers import told
 from dptune.losses.named import NamedLoss
 from dptune.privacy.observed import Losses
 
@@ -121,7 +122,7 @@ class Finalists:
         """Train, keep and ask one model, which no name holds afterwards."""
         model = next(models)
         if isinstance(model, Exception):
-            self._failed.append(f"{type(model).__name__}: {model}")
+            self._failed.append(told(model))
         if not self._lasting:
             self._kept.put(j, model)
         return None if ask is None else self._losses(model, ask)

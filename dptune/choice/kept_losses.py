@@ -25,6 +25,19 @@ from dptune.losses.named import NamedLoss
 Evaluated = npt.ArrayLike | Answers | Exception
 
 
+class _UnkeptLosses(npt.NDArray[np.float64]):
+    """Losses of a model that was loaded."""
+
+
+class _UnkeptAnswers(list[FoldAnswers]):
+    """Answers of a model that was loaded."""
+
+
+def unkept(one: npt.NDArray[np.float64] | Answers) -> npt.NDArray[np.float64] | Answers:
+    """Return losses that no file keeps: a checkpoint may change, and no code or configuration shows it."""
+    return _UnkeptAnswers(one) if isinstance(one, list) else one.view(_UnkeptLosses)
+
+
 class KeptLosses:
     """Public losses, or answers of models, by a digest of what they depend on.
 
@@ -97,7 +110,7 @@ class KeptLosses:
 
     def _write(self, place: int, one: Evaluated) -> None:
         file = self._file(place)
-        if file is not None and not isinstance(one, Exception):
+        if file is not None and not isinstance(one, Exception | _UnkeptLosses | _UnkeptAnswers):
             attempt(_write, file, one, failed=None)
 
 

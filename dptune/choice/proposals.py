@@ -32,6 +32,7 @@ from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.places import AskLoss, as_it_is, asker_of
 from dptune.choice.public import rounded
+from dptune.choice.workers import told
 from dptune.errors import InputError
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
@@ -348,11 +349,11 @@ def _matrix(
     """
     failed = {place: each for place, each in enumerate(evaluated) if isinstance(each, Exception)}
     if default in failed and needed:
-        raise InputError(f"the default= could not be trained on public rows: {_told(failed[default])}")
+        raise InputError(f"the default= could not be trained on public rows: {told(failed[default])}")
     if len(evaluated) - len(failed) < 2:
         raise InputError(
             f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows, and a choice needs "
-            f"two or more. Nothing was charged. The first failed with: {_told(next(iter(failed.values())))}"
+            f"two or more. Nothing was charged. The first failed with: {told(next(iter(failed.values())))}"
         )
     if default in failed:
         default = None
@@ -363,7 +364,7 @@ def _matrix(
     if failed:
         warn(
             f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows and drop out: "
-            f"{_told(next(iter(failed.values())))}"
+            f"{told(next(iter(failed.values())))}"
         )
     rows = {len(np.asarray(each)) for place, each in enumerate(evaluated) if place not in failed}
     if len(rows) > 1:
@@ -376,7 +377,3 @@ def _matrix(
         if place not in failed:
             public[place] = each
     return public, default
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

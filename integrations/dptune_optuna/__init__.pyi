@@ -1,6 +1,6 @@
 """The public names, and where each is defined: read by type checkers and by ``__init__``."""
 
-from dptune_optuna.choice import candidate as candidate
+from dptune_optuna.candidates import candidate as candidate
 from dptune_optuna.choice import choose as choose
 from dptune_optuna.federated import DPFTSSampler as DPFTSSampler
 from dptune_optuna.local import LDPATASampler as LDPATASampler

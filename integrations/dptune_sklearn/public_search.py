@@ -5,7 +5,6 @@ Nothing here sees a private row.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -13,10 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils.parallel import Parallel, delayed
 
 from dptune.choice.crossval import (
     Answers,
@@ -28,6 +25,7 @@ from dptune.choice.crossval import (
     public_folds,
 )
 from dptune.choice.proposals import Candidate, Parameters, Proposals, key_of
+from dptune.choice.workers import in_order
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune_sklearn.halves import TrainingRows, WrappedEstimator
@@ -145,7 +143,7 @@ def proposals_of(search: Any, estimator: Any, default: Parameters | None) -> Pro
 
 @dataclass
 class PublicModels:
-    """Trains candidates on the public rows in ``n_jobs`` processes; a training's error is its result.
+    """Trains candidates on the public rows, in ``n_jobs`` workers of joblib; a training's error is its result.
 
     Attributes:
         inputs: the user's inputs of the training.
@@ -188,31 +186,17 @@ class PublicModels:
 
     def models(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
         """Return the models of the candidates, trained on all public rows; as many at a time as there are jobs."""
-        jobs = effective_n_jobs(self.n_jobs)
-        for first in range(0, len(candidates), jobs):
-            done = list(self._each(_model, candidates[first : first + jobs]))
-            while done:
-                yield done.pop(0)  # no name here: a model goes when its reader drops it
+        return self._each(_model, candidates, few=True)
 
-    def _each(self, function: Callable[..., Any], candidates: Sequence[Candidate], *how: Any) -> Iterator[Any]:
-        calls = (
-            delayed(_attempted)(function, self.estimator, each.parameters, self.training, *how) for each in candidates
-        )
-        done: Iterator[Any] = Parallel(n_jobs=self.n_jobs, return_as="generator")(calls)
-        return done
+    def _each(
+        self, function: Callable[..., Any], candidates: Sequence[Candidate], *how: Any, few: bool = False
+    ) -> Iterator[Any]:
+        calls = [(function, self.estimator, each.parameters, self.training, *how) for each in candidates]
+        return in_order(_at, calls, self.n_jobs, few=few)
 
 
-class TrainingFailed(Exception):
-    """A failed training: its traceback as text, which travels between processes whatever the error holds."""
-
-
-def _attempted(function: Callable[..., Any], estimator: Any, parameters: Parameters, *how: Any) -> Any:
-    try:
-        return function(clone(estimator).set_params(**clone(dict(parameters), safe=False)), *how)
-    except InputError as error:
-        return error.with_traceback(None)
-    except Exception:  # noqa: BLE001 - whatever the user's estimator raises is public, and shown
-        return TrainingFailed(traceback.format_exc())
+def _at(function: Callable[..., Any], estimator: Any, parameters: Parameters, *how: Any) -> Any:
+    return function(clone(estimator).set_params(**clone(dict(parameters), safe=False)), *how)
 
 
 def _losses(

@@ -2,6 +2,7 @@
 
 import logging
 import tempfile
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any, ClassVar
@@ -125,6 +126,18 @@ def test_checkpoints_are_chosen_like_models_that_an_objective_hands_over(results
     assert (mine.params, mine.selection) == (theirs.params, theirs.selection)
     assert mine.model.slope == theirs.model.slope
     assert mine.model.ballast.flags.writeable
+
+
+def test_no_more_than_a_model_and_its_copy_are_in_memory(results, tmp_path):
+    Loaded.most = 0
+    tracemalloc.start()
+    try:
+        chosen(tmp_path, results, load=lambda checkpoint: Loaded(slope_of(checkpoint), WEIGHT))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert Loaded.most == 2
+    assert peak < 3 * WEIGHT
 
 
 def test_averages_and_a_dry_run_need_no_training_either(results, tmp_path, caplog):
