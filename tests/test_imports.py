@@ -237,6 +237,7 @@ SPEAKING = {  # file -> what it imports, what it calls, and how often
     "search/run.py": ({"warnings"}, "warn", 1),  # rounds that the plan has and the ledger has not
     "search/agreement.py": ({"warnings"}, "warn", 1),  # a run takes what others have planned
     "choice/choosing.py": ({"warnings"}, "warn", 1),  # shows what the public half of a user's function raised
+    "choice/workers.py": ({"warnings"}, "warn", 0),  # shows again what public trainings warn in other processes
     "ledger/durable.py": ({"logging"}, "warning", 1),  # a new ledger is announced
     "ledger/server.py": ({"logging"}, "warning", 1),  # a server that is away, in its own words
     "audit/transcript.py": ({"logging"}, "warning", 0),  # listens
