@@ -68,7 +68,7 @@ def in_order(
             yield _attempted(None, function, *each)
             tick()
         return
-    seen: dict[Any, Any] = {}  # warnings that were shown, as in a module that warns
+    seen: dict[Any, Any] = {}  # the warnings that were shown
     size = workers * (1 if few else BATCH)
     for first in range(0, len(arguments), size):
         done = _parallel(function, arguments[first : first + size], n_jobs, tick)
@@ -80,7 +80,7 @@ def workers_of(n_jobs: int | None) -> int:
     """Return the number of workers that ``n_jobs`` means.
 
     Raises:
-        InputError: it is no whole number, or 0.
+        InputError: it is 0, or not a whole number.
     """
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise InputError(

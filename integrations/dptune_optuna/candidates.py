@@ -1,4 +1,4 @@
-"""The candidates of a study: the trial that a user's function is called with, what it hands over, and its training."""
+"""The candidates of a study: the trial that a user's function gets, the model that it returns, and its training."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def candidate(
 
 @dataclass(frozen=True)
 class _Evaluated:
-    """What an objective hands over of a candidate.
+    """The public losses of a candidate of an objective, and its model.
 
     Attributes:
         rows: digest of the public answers on which candidates are compared.
         losses: of the public rows (N,), or the model's answers.
         model: if the objective has trained it; else None.
-        lasting: whether the objective hands over the same model again.
+        lasting: whether the model is trained, so that it is the same when it is asked for again.
     """
 
     rows: str
@@ -249,7 +249,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a study in another process knows: an objective and its callbacks may read it, and store nothing."""
+    """The facts about a study that an objective and its callbacks may read in another process."""
 
     name: str
     directions: list[Any]
@@ -261,7 +261,7 @@ class _Facts:
 
     def study(self) -> optuna.Study:
         verbosity = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it is no new study to the user
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # the user has not created a study
         try:
             study = optuna.create_study(study_name=self.name, directions=self.directions)
         finally:
