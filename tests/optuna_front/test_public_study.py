@@ -244,47 +244,6 @@ def test_mistakes_are_told_before_anything_is_charged(tmp_path, about, says):
     assert not isinstance(study, optuna.Study) or choices_of(study) == {}
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ((None,), "needs held_out="),
-        (("net.pt",), "needs held_out="),
-        ((Path("net.pt"),), r"candidate\(trial, path, \.\.\.\) needs load="),
-        ((None, PUBLIC, PUBLIC), "needs held_out="),
-        (("net.pt", None, PUBLIC, str), "a loaded model is trained"),
-    ],
-)
-def test_a_candidate_needs_public_rows_and_a_path_its_loader(given, says):
-    names = ("model", "held_out", "rows", "load")
-    given = dict(zip(names, given, strict=False))
-    given |= {"held_out": PUBLIC} if isinstance(given["model"], Path) else {}
-    with pytest.raises(dptune.InputError, match=says):
-        dptune_optuna.candidate(None, given.pop("model"), **given)
-
-
-def test_checkpoints_of_trials_are_candidates_and_nothing_is_trained(tmp_path, caplog):
-    """A trial without a checkpoint drops out, in words; a big model is not in memory with another one."""
-    trained, files = [], tmp_path / "files"
-    files.mkdir()
-
-    def objective(trial):
-        path = files / f"{trial.number}"
-        C = trial.suggest_float("C", 1e-5, 1e3, log=True)
-        dptune_optuna.candidate(trial, path, held_out=PUBLIC, load=lambda path: pickle.loads(path.read_bytes()))
-        trained.append(C)
-        if trial.number:
-            path.write_bytes(pickle.dumps(LogisticRegression(C=C).fit(PUBLIC[0][:30], PUBLIC[1][:30])))
-        return abs(np.log(C))
-
-    study = optuna.create_study(study_name="nets", sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(objective, n_trials=6)
-    caplog.set_level("WARNING", "optuna.dptune")
-    choice = chosen(tmp_path, study, objective, public=None)
-    assert len(trained) == 6
-    assert choice.model.C == choice.params["C"] in trained[1:]
-    assert "1 of 6 configurations could not be trained on public rows and drop out: FileNotFoundError" in caplog.text
-
-
 # ---- which choice it is --------------------------------------------------------------------------------
 
 

@@ -1,0 +1,61 @@
+"""A trial hands a model over, or the path of its checkpoint."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import dptune
+import dptune_optuna
+from harness import open_ledger
+
+_rng = np.random.default_rng(7)
+X = _rng.normal(size=(140, 3))
+Y = (X[:, 0] + 0.5 * _rng.normal(size=140) > 0).astype(int)
+PUBLIC, PEOPLE = (X[:60].copy(), Y[:60].copy()), (X[60:].copy(), Y[60:].copy())
+del X, Y
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((None,), "needs held_out="),
+        (("net.pt",), "needs held_out="),
+        ((Path("net.pt"),), r"candidate\(trial, path, \.\.\.\) needs load="),
+        ((None, PUBLIC, PUBLIC), "needs held_out="),
+        (("net.pt", None, PUBLIC, str), "a loaded model is trained"),
+    ],
+)
+def test_a_candidate_needs_public_rows_and_a_path_its_loader(given, says):
+    names = ("model", "held_out", "rows", "load")
+    given = dict(zip(names, given, strict=False))
+    given |= {"held_out": PUBLIC} if isinstance(given["model"], Path) else {}
+    with pytest.raises(dptune.InputError, match=says):
+        dptune_optuna.candidate(None, given.pop("model"), **given)
+
+
+def test_checkpoints_of_trials_are_candidates_and_nothing_is_trained(tmp_path, caplog):
+    """A trial without a checkpoint drops out, in words."""
+    trained, files = [], tmp_path / "files"
+    files.mkdir()
+
+    def objective(trial):
+        path = files / f"{trial.number}"
+        C = trial.suggest_float("C", 1e-5, 1e3, log=True)
+        dptune_optuna.candidate(trial, path, held_out=PUBLIC, load=lambda path: pickle.loads(path.read_bytes()))
+        trained.append(C)
+        if trial.number:
+            path.write_bytes(pickle.dumps(LogisticRegression(C=C).fit(PUBLIC[0][:30], PUBLIC[1][:30])))
+        return abs(np.log(C))
+
+    study = optuna.create_study(study_name="nets", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=6)
+    caplog.set_level("WARNING", "optuna.dptune")
+    about = {"ledger": open_ledger(tmp_path), "loss": "log_loss", "data": PEOPLE, "progress": False}
+    choice = dptune_optuna.choose(study, objective, **about)
+    assert len(trained) == 6
+    assert choice.model.C == choice.params["C"] in trained[1:]
+    assert "1 of 6 configurations could not be trained on public rows and drop out: FileNotFoundError" in caplog.text
