@@ -59,3 +59,28 @@ def test_checkpoints_of_trials_are_candidates_and_nothing_is_trained(tmp_path, c
     assert len(trained) == 6
     assert choice.model.C == choice.params["C"] in trained[1:]
     assert "1 of 6 configurations could not be trained on public rows and drop out: FileNotFoundError" in caplog.text
+
+
+def test_a_changed_checkpoint_is_no_old_answer(tmp_path):
+    """Nothing but the files changes: their public losses are not taken from those that were kept."""
+    slopes, asked = {1.0: 0.1, 2.0: 0.2, 3.0: 0.3}, []
+
+    def load(path):
+        asked.append(path)
+        return LogisticRegression(C=slopes[float(path)]).fit(*PUBLIC)
+
+    def objective(trial):
+        at = trial.suggest_float("at", 1.0, 3.0)
+        dptune_optuna.candidate(trial, f"{at}", held_out=PUBLIC, load=load)
+        return at
+
+    study = optuna.create_study(study_name="nets", sampler=optuna.samplers.GridSampler({"at": list(slopes)}, seed=0))
+    study.optimize(objective)
+    about = {"loss": "log_loss", "data": PEOPLE, "progress": False, "mu": 0.5}
+    dptune_optuna.choose(study, objective, ledger=open_ledger(tmp_path), name="one", **about)
+    assert {float(path) for path in asked} == set(slopes)
+    asked.clear()
+    slopes[2.0] = 5.0
+    with pytest.raises(dptune.errors.BudgetMismatch):
+        dptune_optuna.choose(study, objective, ledger=open_ledger(tmp_path), name="one", **about)
+    assert {float(path) for path in asked} == set(slopes)
