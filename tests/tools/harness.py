@@ -137,7 +137,6 @@ def transcript(folder, run, *, sqlite=False):
 
 
 MASKED = {
-    r"\b\d{4}-\d\d-\d\d/[0-9a-f]{12}/": "<day>/<identity>/",  # in a study's attribute
     r"\b[0-9a-f]{32}\b": "<identity>",  # of the ledger; what is longer is a digest, of what was charged
     r"\d{4}-\d\d-\d\d/[0-9a-f]{12}(?=/)": "<day>/<identity>",  # of a choice that a study has kept
     r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+\b": "<worker>",  # of the journal
