@@ -153,14 +153,11 @@ class _Objective:
         if handed.trained:
             model = as_model(handed.model, self._loss, X, y)
             losses = held_out_losses(model, X, y, self._loss, self._averages)
-            return (
-                _Evaluated(digest, unkept(losses), None, True)
-                if handed.loaded
-                else _Evaluated(digest, losses, model, True)
-            )
+            kept = (unkept(losses), None) if handed.loaded else (losses, model)
+            return _Evaluated(digest, *kept, lasting=True)
         folds = public_folds(X, y, cv=self._cv, loss=self._loss)
         answers = cross_validated_answers(_fitted(handed.model), X, y, folds, self._loss, {})
-        return _Evaluated(digest, answers if self._averages else losses_of(answers, self._loss), None, False)
+        return _Evaluated(digest, answers if self._averages else losses_of(answers, self._loss), None, lasting=False)
 
     def model(self, trial: CandidateTrial) -> Any:
         handed = self._handed(trial)
