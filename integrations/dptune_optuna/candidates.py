@@ -153,8 +153,9 @@ class _Objective:
         if handed.trained:
             model = as_model(handed.model, self._loss, X, y)
             losses = held_out_losses(model, X, y, self._loss, self._averages)
-            kept = (unkept(losses), None) if handed.loaded else (losses, model)
-            return _Evaluated(digest, *kept, lasting=True)
+            if handed.loaded:
+                losses, model = unkept(losses), None
+            return _Evaluated(digest, losses, model, lasting=True)
         folds = public_folds(X, y, cv=self._cv, loss=self._loss)
         answers = cross_validated_answers(_fitted(handed.model), X, y, folds, self._loss, {})
         return _Evaluated(digest, answers if self._averages else losses_of(answers, self._loss), None, lasting=False)
