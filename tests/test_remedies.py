@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pandas as pd
+import polars as pl
 import pytest
 import sqlalchemy as sa
 from sklearn.feature_extraction import DictVectorizer
@@ -30,16 +31,6 @@ TWO, TWO_VAL = X[:, :2], X_VAL[:, :2]
 FRAME, FRAME_VAL = (pd.DataFrame(rows, columns=list("abc")) for rows in (X, X_VAL))
 Ledger = dptune.PrivacyLedger
 Call = Callable[[Ledger], object]
-
-
-class Polars(dict):  # type: ignore[type-arg]
-    """A table with polars' attributes that dptune reads."""
-
-    __module__ = "polars.dataframe.frame"
-    columns, shape = list("abc"), (60, 3)
-
-    def __len__(self) -> int:
-        return 60
 
 
 def dicts(rows: Any) -> list[dict[str, float]]:
@@ -80,12 +71,12 @@ def select(losses: Any, **given: Any) -> Call:
 LOSSES = np.zeros((60, 3))
 CASES: dict[str, tuple[Call, str]] = {
     "one half in polars": (
-        search(LogisticRegression(), "log_loss", (FRAME, Y), (Polars(), Y_VAL)),
+        search(LogisticRegression(), "log_loss", (FRAME, Y), (pl.DataFrame(X_VAL, schema=list("abc")), Y_VAL)),
         r"X_val is a data frame of polars: give X and X_val as pandas data frames, such as X_val.to_pandas\(\)",
     ),
     "one half in polars, for a choice": (
-        choose(data=dptune.Rows(Polars(), Y_VAL, like=FRAME)),
-        r"data=Rows\(X, y, like=X_train\).* both as pandas.* X as a Polars of polars and like= as a Data",
+        choose(data=dptune.Rows(pl.DataFrame(X_VAL, schema=list("abc")), Y_VAL, like=FRAME)),
+        r"data=Rows\(X, y, like=X_train\).* both as pandas.* X as a DataFrame of polars and like= as",
     ),
     "rows that are dicts": (
         search(make_pipeline(DictVectorizer(), LogisticRegression()), "log_loss", (dicts(X), Y), (dicts(X_VAL), Y_VAL)),
@@ -101,7 +92,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "two targets, for a choice": (
         choose(loss="squared_error", data=(X_VAL, TWO_VAL)),
-        r"the y of data= has shape \(60, 2\).* make one choice each, with a name= of its own",
+        r"the y of data= has shape \(60, 2\).* use one at a time, each under a name= of its own",
     ),
     "no probabilities": (
         search(LinearSVC(), "log_loss"),
@@ -128,6 +119,16 @@ CASES: dict[str, tuple[Call, str]] = {
     "a class as an objective": (
         lambda ledger: LocalObjective(LogisticRegression, LocalRandomizer(1.0, 1.0)),
         "the objective must be a function of a trial; got the class LogisticRegression. Give a function that",
+    ),
+    "a class as a private objective": (
+        lambda ledger: dptune_optuna.PrivateObjective(
+            LogisticRegression, dptune.LossPrivatizer(ledger, n=60, clip=(0, 1)), n_trials=3
+        ),
+        "the objective must be a function; got the class LogisticRegression. Give a function that makes one, trains it",
+    ),
+    "two targets, for a report": (
+        lambda ledger: dptune.report(Ridge().fit(X, TWO), ledger, data=(X_VAL, TWO_VAL), public=(X, TWO)),
+        "use one at a time, each under a name= of its own",
     ),
     "people in rows": (select(LOSSES), r"3 people would choose among 60. If people are in rows, give losses.T"),
     "people in rows, and their number": (select(LOSSES, n=60), "losses has one row for each candidate"),

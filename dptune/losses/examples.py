@@ -178,7 +178,7 @@ def _check(examples: Rows, rows: int) -> None:
     if y.ndim > 1:
         raise ObjectiveRefused(
             f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row. "
-            "Of several targets make one choice each, with a name= of its own."
+            "Of several targets use one at a time, each under a name= of its own."
         )
 
 
