@@ -56,7 +56,7 @@ $(VENV)-flower/.installed: pyproject.toml
 	touch $@
 
 test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment of its own: Flower pins much (300 MB)
-	$(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
+	PYTHONPATH=tests/tools $(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
 SMOKE := tests/test_cli.py tests/promises/test_statement.py tests/privacy/test_noise.py tests/ledger/test_connection.py \

@@ -20,6 +20,7 @@ ELSEWHERE = (
     "opacus",
 )  # tests/ray_front, outsourced, training
 PRINTED = {  # besides epsilon
+    "hospitals": ("5 places", "place = north", "one patient"),
     "federated_landmine": ("3 of 3 releases", "at delta = 0.001"),
     "ldp_users": ("Monday: sent", "Tuesday: sent", "Wednesday: refused"),  # a phone with a cap of two
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn, Protocol
 
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from dptune.choice.payer import rows_of
 from dptune.errors import InputError, ObjectiveRefused, PrivacyError
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.named import NamedLoss
+from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data, losses_function, private_losses
 from dptune.privacy.observed import Losses
 from dptune.privacy.places import Answer, ModelToAsk, PlaceQuestion, Places
@@ -90,14 +91,34 @@ class Sent:
         return {**self.__dict__, "function": ITSELF}
 
 
+def with_like(data: Any, public: Any) -> Any:
+    """Return the private examples, or their loader, with public rows that define their columns."""
+    if callable(data):
+        return cache(lambda: with_like(data(), public))
+    if isinstance(data, Rows):
+        return data if data.like is not None else Rows(data.X, data.y, like=public)
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return data  # which is refused where losses are
+    X, y = data
+    return Rows(X, y, like=public)
+
+
 @dataclass(frozen=True, eq=False)
 class AskLoss(Sent):
-    """A model is asked for a loss of each row."""
+    """A model is asked for a loss of each row.
+
+    Attributes:
+        loss: which.
+        function: makes a model of an argument.
+        like: public rows that say what columns hold, unless a place's own say so; None: all are numbers.
+    """
 
     loss: str | NamedLoss | None
     function: Callable[[Any], Any] = ITSELF
+    like: Any = None
 
     def open(self, data: Data | Callable[[], Data] | None, rows: int, place: str) -> Asker:
+        data = data if self.like is None else with_like(data, self.like)
         try:
             asks: Any = losses_function(self.function, self.loss, data, rows=rows)
             if isinstance(asks, EstimatorLosses):

@@ -222,7 +222,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
             f"a choice needs two configurations or more; got {len(candidates)}. {proposals.excluded}"
             "One needs no private rows. Nothing was charged."
         )
-    recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs))
+    like = options.public[0] if isinstance(options.data, Places) and options.public else None
+    recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
     asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name

@@ -16,10 +16,13 @@ Client, with ``agent=7`` in its node's configuration (``flower-supernode --node-
     def query(message, context):
         return answer(message, context, settings=settings, space=space, objective=auc)  # larger is better
 
+Private people at several places, a choice or a report by all of them: :mod:`dptune_flower.places`.
+
 docs/federated.md says what is promised, and what Flower adds to those who must be trusted.
 """
 
 from dptune_flower.client import answer, best
+from dptune_flower.places import answer_at, places_of
 from dptune_flower.server import run_rounds
 
-__all__ = ["answer", "best", "run_rounds"]
+__all__ = ["answer", "answer_at", "best", "places_of", "run_rounds"]

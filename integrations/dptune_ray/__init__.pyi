@@ -6,6 +6,7 @@ from dptune_ray.federated import Federation as Federation
 from dptune_ray.local import LDPATASearch as LDPATASearch
 from dptune_ray.local import LDPMoMASearch as LDPMoMASearch
 from dptune_ray.local import LDPTGPSearch as LDPTGPSearch
+from dptune_ray.places import RayPlace as RayPlace
 from dptune_ray.private_searcher import PrivateSearcher as PrivateSearcher
 from dptune_ray.repeats import repeat_and_select as repeat_and_select
 from dptune_ray.reports import report_public as report_public

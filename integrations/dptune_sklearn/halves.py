@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dptune import Rows
+from dptune import Places, Rows
 from dptune._checks import attempt, column_names, kind, share, shown
 from dptune.errors import InputError
 from dptune.privacy.seal.reachable import way_to
@@ -39,12 +39,14 @@ class TrainingRows:
 class Private:
     """The private half; ``groups`` (rows,) names each row's person, None if every row is one person."""
 
-    rows: Rows
+    rows: Rows | Places
     groups: npt.ArrayLike | None
 
     @property
     def people(self) -> dict[str, Any]:
         """Return the people as arguments of a privatizer."""
+        if isinstance(self.rows, Places):
+            return {"places": self.rows}
         return {"n": len(self.rows.y)} if self.groups is None else {"groups": self.groups}
 
 
@@ -74,10 +76,17 @@ def public_half(X: Any, y: Any, groups: Any, options: Mapping[str, Any]) -> Trai
 
 
 def given_halves(
-    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any]
+    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any], data: Any
 ) -> tuple[TrainingRows, Private]:
     """Return the halves; refuse missing ones, different lengths, and a data frame in only one of them."""
     training = public_half(X, y, train_groups, options)
+    if data is not None:
+        if not isinstance(data, Places) or not X_val is y_val is groups is None:
+            raise InputError(
+                "data= must be dptune.Places, which have the private rows and know their people: give no X_val=, "
+                "y_val= or groups=. Nothing was charged."
+            )
+        return training, Private(data, None)
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
         if each is None:
             raise InputError(
@@ -116,7 +125,9 @@ def _length(rows: Any) -> int:
 
 
 def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:
-    """Refuse private rows that training, or another object, can reach."""
+    """Refuse private rows that training, or another object, can reach; places do so themselves."""
+    if isinstance(private.rows, Places):
+        return
     of_training = {
         "X": training.X,
         "y": training.y,

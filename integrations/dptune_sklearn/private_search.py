@@ -155,6 +155,7 @@ class PrivateSearch(WrappedEstimator):
         y_val: Any = None,
         groups: npt.ArrayLike | None = None,
         train_groups: npt.ArrayLike | None = None,
+        data: dptune.Places | None = None,
         **options: Any,
     ) -> Self:
         """Search on the public rows; then let the private people choose.
@@ -165,6 +166,7 @@ class PrivateSearch(WrappedEstimator):
             X_val, y_val: private rows (n, d) and answers (n,), of people who are not among the training rows.
             groups: whose a private row is (n,); default a person a row.
             train_groups: whose a training row is (m,), for folds that keep groups together.
+            data: instead of ``X_val``, ``y_val`` and ``groups``: the places of the private people.
             options: of the estimator's ``fit``.
 
         Raises:
@@ -177,7 +179,7 @@ class PrivateSearch(WrappedEstimator):
         with _as_value_errors():
             public_search.refuse_no_search(self.estimator)
             _remember(self, X_val)
-            training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
+            training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options, data)
             refuse_shared(training, private, **{"the search": self.estimator})
             people = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
             return self._found(self._choose(training, people, private.rows), people.ledger)
@@ -208,7 +210,8 @@ class PrivateSearch(WrappedEstimator):
         proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
         models = public_search.PublicModels.of(self.estimator, training, loss, self.averages, self.n_jobs, seed)
         asked = ChoiceOptions(
-            data=rows, loss=self.loss, ledger=people, name=self.name, mu=self.mu, public_weight=self.public_weight,
+            data=rows, public=(training.X, training.y), loss=self.loss, ledger=people, name=self.name, mu=self.mu,
+            public_weight=self.public_weight,
             default=None if default is None else proposals.usual, estimate_share=self.estimate_share,
             report_share=self.report_share, even_if_hopeless=self.even_if_hopeless, dry_run=rows is None,
             averages=self.averages,
@@ -273,18 +276,19 @@ class PrivateSearch(WrappedEstimator):
         X: Any,
         y: Any,
         *,
-        X_val: Any,
-        y_val: Any,
+        X_val: Any = None,
+        y_val: Any = None,
         groups: npt.ArrayLike | None = None,
         train_groups: npt.ArrayLike | None = None,
+        data: dptune.Places | None = None,
         model: Any = None,
         **settings: Any,
     ) -> Report:
         """Release a report of ``best_estimator_``, or another model, that may be published; see :func:`dptune.report`.
 
         Args:
-            X, y, X_val, y_val, groups: as for :meth:`fit`. With ``held_out=`` in the settings, public rows that did not
-                train the model take the place of X and y.
+            X, y, X_val, y_val, groups, data: as for :meth:`fit`. With ``held_out=`` in the settings, public rows that
+                did not train the model take the place of X and y.
             train_groups: whose a training row is (m,): its folds keep groups together, by ``GroupKFold(5)`` or ``cv=``.
             model: fitted on public rows; default ``best_estimator_``. After the verdict "keep the default" give the
                 default, ``model=usual.fit(X, y)``.
@@ -297,7 +301,7 @@ class PrivateSearch(WrappedEstimator):
         """
         check_is_fitted(self, "best_estimator_")
         with nothing_charged():
-            training, private = given_halves(X, y, X_val, y_val, groups, None, {})
+            training, private = given_halves(X, y, X_val, y_val, groups, None, {}, data)
             reported = self.best_estimator_ if model is None else model
             refuse_shared(training, private, model=reported)
             privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)

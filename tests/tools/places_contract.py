@@ -54,7 +54,7 @@ SCORES = MODELS[2].predict_proba(PUBLIC[0])
 
 
 def privatizer(folder: Path, data: Any, noise: Any = None) -> dptune.LossPrivatizer:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(4.0))
     people: Any = {"places": data} if isinstance(data, dptune.Places) else {"n": len(data[1])}
     return dptune.LossPrivatizer(ledger, noise=noise, clip=(0.0, 3.0), **people)
@@ -180,3 +180,25 @@ def waits_and_resumes(make: Callable[[Parts], dptune.Places], folder: Path) -> N
                 assert spent == whole.ledger.spent(), where
             with pytest.raises(pytest.fail.Exception):  # no further call
                 interrupted(make, folder / f"{flow} {method} none", flow, method, last + 1)
+
+
+class Killed:
+    """A place that is killed when its k-th call of a method is sent."""
+
+    def __init__(self, place: Any, method: str, at: int, kill: Callable[[], None]) -> None:
+        self.place, self.name, self._method, self._at, self._kill = place, place.name, method, at, kill
+        self.calls = self.kills = 0
+
+    def ready(self, recipe: Any, models: Any) -> Any:
+        return self._call("ready", lambda: self.place.ready(recipe, models))
+
+    def answer(self, asked: Any) -> Any:
+        return self._call("answer", lambda: self.place.answer(asked))
+
+    def _call(self, method: str, send: Callable[[], Any]) -> Any:
+        self.calls += method == self._method
+        wait = send()
+        if method == self._method and self.calls == self._at:
+            self.kills += 1
+            self._kill()
+        return wait

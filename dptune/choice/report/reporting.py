@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, nothing_charged, real, shown, text
 from dptune._checks import positive as positive_number
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
-from dptune.choice.places import Asker, AtPlaces, Sent, asker_of
+from dptune.choice.places import Asker, AtPlaces, Sent, asker_of, with_like
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import given_rows, how_to_ask, public_scores
@@ -31,7 +31,6 @@ from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.examples import PrivateExamples
-from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.places import Places
 from dptune.privacy.privatizer import LossPrivatizer
@@ -131,7 +130,7 @@ def _prepared(
     rows = given_rows(public, held_out)
     reaches = partial(_itself, model=model, public=public, held_out=held_out, scores=scores)
     if not isinstance(data, Places):  # refuses public rows that hold private ones
-        PrivateExamples(reaches, _with_like(data, rows[0]), privatizer.rows).load()
+        PrivateExamples(reaches, with_like(data, rows[0]), privatizer.rows).load()
     asked = how_to_ask(model, positive)
     of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None)
     stored = ledger.fact(name, PLAN)
@@ -209,7 +208,7 @@ class AskCells(Sent):
     function: Callable[[Any], Any]
 
     def open(self, data: Any, rows: int, place: str) -> Asker:
-        examples = _with_like(data, self.like)
+        examples = with_like(data, self.like)
         return _Cells(self.plan, examples, place, EstimatorLosses(
             self.function, self.plan.loss(), examples, rows, trains_in_public=True
         ))  # fmt: skip
@@ -242,18 +241,6 @@ class _Cells:
                 rows = self.examples() if callable(self.examples) else self.examples
                 groups = group_codes(rows, len(codes), plan.by.column, plan.by.levels)
             return with_groups(codes, groups, plan.cells_of_a_group, plan.sizes)
-
-
-def _with_like(data: Any, public: Any) -> Any:
-    """Return the private examples, or their loader, with public rows that define their columns."""
-    if callable(data):
-        return cache(lambda: _with_like(data(), public))
-    if isinstance(data, Rows):
-        return data if data.like is not None else Rows(data.X, data.y, like=public)
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        return data  # which is refused where losses are
-    X, y = data
-    return Rows(X, y, like=public)
 
 
 def _itself(model: Any, /, **_: Any) -> Any:
