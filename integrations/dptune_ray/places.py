@@ -1,4 +1,4 @@
-"""Places of private people as Ray actors beside their rows: models and questions go there, sums over people come back.
+"""Places of private people as Ray actors near their rows: models and questions go there, sums over people come back.
 
 Example::
 
