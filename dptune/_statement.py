@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from dptune._numbers import rounded_up
 
 Rows = tuple[tuple[str, str], ...]  # (name, text)
 NOTHING = "NONE (epsilon = infinity)"
-
-
-class AskedQuestion(NamedTuple):
-    """One charged question of a ledger, for its certificate."""
-
-    study: str
-    key: str
-    question: str  # in words
-    day: str  # date of the charge; "" if the ledger stores none
-    value: Sequence[float] | None  # released; None if a crash lost it, or if the ledger shows none
 
 
 class Curve(Protocol):

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from dptune._checks import at_least, shown
@@ -133,6 +133,16 @@ class Mark:
                 "study."
             )
         return cls(at_least("seq of a mark", mark["seq"], 0), str(mark["hash"]))
+
+
+class AskedQuestion(NamedTuple):
+    """One charged question of a ledger, for its certificate."""
+
+    study: str
+    key: str
+    question: str  # in words
+    day: str  # date of the charge; "" if the ledger stores none
+    value: Sequence[float] | None  # released; None if a crash lost it, or if the ledger shows none
 
 
 def behind(name: str, mark: Mark) -> LedgerError:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from dptune._statement import AskedQuestion, Statement, priced
+from dptune._statement import Statement, priced
+from dptune._store import AskedQuestion
 from dptune.errors import InputError, LedgerError
 from dptune.ledger.approximate import Limits
 from dptune.ledger.entries import cost_of

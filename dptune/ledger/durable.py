@@ -29,8 +29,7 @@ from typing import Any, ClassVar, Self
 import sqlalchemy as sa
 
 from dptune._checks import boolean, json_data, shown, text
-from dptune._statement import AskedQuestion
-from dptune._store import Mark, behind, check_pages, damaged
+from dptune._store import AskedQuestion, Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 from dptune.ledger import entries, schema
 from dptune.ledger.connection import KINDS, Database, after_a_charge, known_row, repeated, stored_row

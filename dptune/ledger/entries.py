@@ -12,8 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune._checks import text
-from dptune._statement import AskedQuestion
-from dptune._store import Mark, damaged
+from dptune._store import AskedQuestion, Mark, damaged
 from dptune.ledger import schema
 from dptune.ledger.events import chooses
 from dptune.ledger.gdp import Spent

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import SupportsFloat
 
 from dptune._checks import attempt, boolean, kind, place, positive, shown, text
-from dptune._statement import AskedQuestion
-from dptune._store import Mark, SqliteFile, charged, check_pages
+from dptune._store import AskedQuestion, Mark, SqliteFile, charged, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
 from dptune.local.randomizer import Randomizer

@@ -20,10 +20,9 @@ import numpy as np
 from dptune._arrays import Vector
 from dptune._checks import at_least, text
 from dptune.errors import InputError, PlaceUnavailable
-from dptune.privacy.grid import Grid, Whole
 from dptune.privacy.query import Interval, Query
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames, without_traceback
-from dptune.privacy.stored_losses import People, StoredLosses
+from dptune.privacy.stored_losses import Grid, People, StoredLosses, Whole
 from dptune.privacy.table import TableQuery
 
 T = TypeVar("T")

@@ -27,8 +27,7 @@ import numpy as np
 from dptune._arrays import Indices, Matrix, Vector
 from dptune._checks import positive
 from dptune.errors import InputError
-from dptune.privacy.grid import Grid, Whole
-from dptune.privacy.stored_losses import People
+from dptune.privacy.stored_losses import Grid, People, Whole
 
 MOST_CELLS = 2**53  # product over all blocks: an example's cells are one whole number, stored as a float
 

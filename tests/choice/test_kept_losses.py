@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 
-from dptune.choice.fingerprint import fingerprint
+from dptune.choice.kept_losses import fingerprint
 from dptune.errors import BudgetMismatch
 from dptune_optuna import candidate, choose
 from dptune_sklearn import PrivateSearch

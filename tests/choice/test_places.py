@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import dptune
 import places_contract as contract
 from dptune.errors import InputError, PlaceUnavailable, PrivacyError
-from dptune.privacy.grid import Grid
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
-from dptune.privacy.stored_losses import People, StoredLosses
+from dptune.privacy.stored_losses import Grid, People, StoredLosses
 from noises import CannedNoise, NoNoise
 
 
