@@ -143,12 +143,14 @@ def choose(
             "no trial has a checkpoint: report it by tune.report(metrics, checkpoint=...), or give train. "
             "Nothing was charged."
         )
-    without = f"{len(found) - len(kept)} of {len(found)} trials have no checkpoint and are not candidates. "
+    crashed, without = sum(one.error is not None for one in results), len(found) - len(kept)
+    ended = f"{crashed} of {len(results)} trials ended with an error and are not candidates. "
+    unsaved = f"{without} of {len(found)} trials have no checkpoint and are not candidates. "
     proposals = Proposals(
         [Candidate(results[one.place].config or {}, one.place) for one in kept],
         searched=len(results),
         name=name,
-        excluded=without if len(kept) < len(found) else "",
+        excluded=ended * bool(crashed) + unsaved * bool(without),
     )
     if load is None:
         tasks = _Tasks(PublicTraining(train, options), (train, public), task_options or {})

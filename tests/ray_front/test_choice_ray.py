@@ -54,14 +54,16 @@ def results(cluster, tmp_path_factory):
     return tune.Tuner(ordinary, param_space=space, tune_config=about, run_config=run).fit()
 
 
-def test_finalists_train_in_tasks_and_the_choice_equals_that_of_optuna(results, tmp_path):
+def test_finalists_train_in_tasks_and_the_choice_equals_that_of_optuna(results, tmp_path, caplog):
     assert results.num_errors == 1
+    caplog.set_level("INFO", "dptune_ray.choice")
     privatizers = []
     for name in ("ray", "optuna"):
         (tmp_path / name).mkdir()
         privatizers.append(dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3)))
     about = {"default": {"C": 1e-3}, "name": "c"}
     mine = chosen(tmp_path, results, ledger=privatizers[0], **about)
+    assert "1 of 4 trials ended with an error and are not candidates. Plan: " in caplog.text
     study, space = optuna.create_study(), {"C": optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
     for place, C in enumerate(RANKED):
         study.add_trial(optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place)))
