@@ -157,7 +157,7 @@ def test_averages_and_a_dry_run_need_no_training_either(results, tmp_path, caplo
     [
         ({"train": load}, "give either train"),
         ({"load": None}, "give either train"),
-        ({"load": 3}, "load must be a function of a checkpoint; got int"),
+        ({"load": 3}, "load must be a function of a checkpoint; got 3"),
         ({"load": lambda a, b, c: None}, "it takes 3 arguments"),
         ({"metric": "unsaved"}, r"no trial has a checkpoint: report it by tune\.report"),
         ({"public": None}, r"load needs public=\(X, y\), public rows on which no trial was trained"),

@@ -1,12 +1,15 @@
 """A finished experiment of public rows in Tune proposes candidates, of which one private choice takes one."""
 
+import contextlib
 import time
 from typing import Any
 
+import joblib
 import numpy as np
 import optuna
 import pytest
 from ray import tune
+from ray.util.joblib import register_ray
 from sklearn.linear_model import LogisticRegression
 
 import dptune
@@ -85,6 +88,35 @@ def test_an_estimator_suffices_and_a_share_remains_for_a_report(results, tmp_pat
     assert first.selection.mu == pytest.approx(0.8)
     dptune.report(first.model, dptune.LossPrivatizer(ledger, n=N), data=PEOPLE, public=PUBLIC)
     assert ledger.spent() == pytest.approx(1.0)
+
+
+def test_a_dry_run_and_averages_on_the_cluster(results, tmp_path):
+    """A plan stores nothing and reads nobody; an average is one more candidate."""
+    ledger = open_ledger(tmp_path)
+    planned = chosen(tmp_path, results, ledger=ledger, data=None, n=N, dry_run=True, averages=True)
+    assert f"Plan: {N} private people choose among" in str(planned)
+    assert (planned.selection, planned.model, ledger.spent(), ledger.facts("plan")) == (None, None, 0, {})
+    found = chosen(tmp_path, results, ledger=ledger, averages=True)
+    assert found.name == planned.name
+    assert found.selection.candidates > len(RANKED)
+    assert found.model.predict_proba(PUBLIC[0]).shape == (ROWS, 2)
+
+
+@pytest.mark.slow  # its workers start for a minute on a busy machine
+def test_ray_s_backend_of_joblib_makes_the_choice_of_one_process(cluster, tmp_path):
+    register_ray()
+    study, space = optuna.create_study(), {"C": optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
+    for place, C in enumerate(RANKED):
+        study.add_trial(optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place)))
+    found = []
+    for name, backend in (("one", contextlib.nullcontext()), ("ray", joblib.parallel_config("ray", n_jobs=2))):
+        (tmp_path / name).mkdir()
+        privatizer = dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3))
+        about = {"loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "cv": 3, "progress": False, "name": "c"}
+        with backend:
+            choice = dptune_optuna.choose(study, LogisticRegression(), ledger=privatizer, **about)
+        found.append((choice.params, choice.selection, choice.model.coef_.tolist()))
+    assert found[0] == found[1]
 
 
 def a_mistake(config, X, y):
