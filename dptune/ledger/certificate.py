@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from dptune.ledger.risk import Risk
 from dptune.ledger.statement import TRAIN, BudgetStatement
 
 _NEVER_COMPARED = ("date", "annex")  # the annex is compared row by row
-_GROW = {"Spent so far", "Made so far", "Promised", "Undivided", "Divided", "Mechanisms", "Failures"}  # rows
+_GROW = {"Spent so far", "Made so far", "Promised", "Undivided", "Divided", "Mechanisms", "Failures", "Noise"}  # rows
 _TITLES = {
     "protects": "Protects",
     "adjacency": "Neighbours",
@@ -120,7 +121,8 @@ def _annex(stated: Statement) -> Iterator[tuple[str, str]]:
 def page(data: Mapping[str, Any]) -> str:
     """Return the page and its annex as text."""
     ledger = data["ledger"]
-    lines = [f"Privacy certificate of {data['date']}", *(f"  !! {warning}" for warning in data["warnings"]), ""]
+    lines = [f"Privacy certificate of {data['date']}", ""]
+    lines += [line for warning in data["warnings"] for line in _row("!!", warning)]
     lines += _row("Ledger", ledger["ledger"])
     lines += _row("Last row", f"{ledger['seq']}  {ledger['hash']}".strip())
     for name, title in _TITLES.items():
@@ -192,15 +194,27 @@ def compare(paper: Mapping[str, Any], ledger: Certified, stated: Statement) -> t
     values = any("values" in row for row in paper["released"])
     now = certificate(ledger, stated, rows=mark["seq"], values=values)
     later = ledger.asked(int(str(seen["seq"])))[mark["seq"] :]
-    grown = _GROW if later else set()
-    names = [name for name in {**paper, **now} if name not in ("ledger", *_NEVER_COMPARED)]
-    pairs = [(name, paper.get(name), now.get(name)) for name in names]
-    rows = [dict(data["annex"]) for data in (paper, now)]
-    pairs += [(f"annex, {name}", rows[0].get(name), rows[1].get(name)) for name in {**rows[0], **rows[1]}
-              if name not in grown]  # fmt: skip
-    if not mark["seq"] and later:  # the first charge divides a budget in (epsilon, delta)
-        pairs = [pair for pair in pairs if pair[0] in ("delta", "adjacency", "trust_model")]
-    return [_difference(name, one, other) for name, one, other in pairs if one != other], later
+    differ = [_difference(*pair) for pair in _pairs(paper, now, grown=bool(later)) if pair[1] != pair[2]]
+    return differ, later
+
+
+def _pairs(paper: Mapping[str, Any], now: Mapping[str, Any], *, grown: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each line of the paper that must not change, and what the ledger has; rows of a ``grown`` one may grow."""
+    names = {**paper, **now}.keys() - {"ledger", *_NEVER_COMPARED}
+    outgrown = grown and not paper["ledger"]["seq"]  # the first charge divides a budget in (epsilon, delta)
+    if outgrown:
+        names &= {"delta", "adjacency", "trust_model"}
+    for name in sorted(names):
+        yield name, *(_counted(data.get(name), grown and name == "warnings") for data in (paper, now))
+    before, after = (dict(data["annex"]) for data in (paper, now))
+    for name in {**before, **after}:
+        if not (outgrown or (grown and name in _GROW)):
+            yield f"annex, {name}", before.get(name), after.get(name)
+
+
+def _counted(said: Any, grown: bool) -> Any:
+    """Return a line; of a grown ledger's warnings without the count of charges with which they begin."""
+    return [re.sub(r"^\d+ ", "", str(each)) for each in said] if grown and isinstance(said, list) else said
 
 
 def _difference(name: str, one: object, other: object) -> str:
