@@ -86,7 +86,7 @@ def left_behind(folder: Path, search_in: Callable[[Path], PrivateSearch], fit: d
     pickled = pickle.dumps(search)
     everything = [*lines, *told, *map(repr, dump(search.ledger)), pickled.decode("latin-1")]
     assert len(lines) > 50
-    files = b"".join(path.read_bytes() for path in folder.iterdir())
+    files = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     for text in ("\n".join(everything).encode(), files, pickled):
         assert str(SECRET).encode() not in text
         assert np.float64(SECRET).tobytes() not in text
@@ -333,7 +333,7 @@ def test_no_loss_is_in_the_ledger_or_the_pickle_of_a_real_search(fast_path, monk
     monkeypatch.setattr(proposals, "private_losses", kept)
     search = search_of("unbounded", fast_path)
     search.fit(*PUBLIC, X_val=rows(N, seed=5)[0], y_val=rows(N, seed=5)[1])
-    written = b"".join([*(path.read_bytes() for path in fast_path.iterdir()), pickle.dumps(search)])
+    written = b"".join([*(path.read_bytes() for path in fast_path.rglob("*") if path.is_file()), pickle.dumps(search)])
     assert len(seen) == 3  # two candidates, and what you have
     for loss in itertools.chain.from_iterable((*reveal(each), reveal(each).mean()) for each in seen):
         assert np.float64(loss).tobytes() not in written

@@ -1,0 +1,150 @@
+"""What a choice and a report cost as people grow: `python -m benchmarks.people_scale [--people 1000 10000 ...]`.
+
+CPU time and peak memory of one process, next to a plain program of NumPy and scikit-learn that does the same sums
+without privacy: finalists are trained on public rows, each person's log loss is centred on their median over the near
+ones and cut, and the sums decide. The losses of the finalists stay in memory in both. Each line is a process of its
+own, warmed up by a small run; time is the least of three runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+
+from benchmarks.report import machine, markdown
+
+PEOPLE = (1_000, 10_000, 100_000, 1_000_000)
+FINALISTS, PUBLIC, COLUMNS, RUNS = 40, 1_000, 10, 3
+CHUNK = 10_000  # people whose losses the plain program centres at a time
+EPS = float(np.finfo(float).eps)
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def rows(n: int, seed: int) -> Rows:
+    """Rows (n, COLUMNS) and labels (n,) of one population."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, COLUMNS))
+    return X, (X @ np.linspace(-1, 1, COLUMNS) + rng.normal(size=n) > 0).astype(int)
+
+
+def models(m: int) -> Iterator[LogisticRegression]:
+    """Models of public rows, one at a time."""
+    return (LogisticRegression(C=C).fit(*rows(PUBLIC, 1)) for C in np.logspace(-3, 2, m))
+
+
+def log_losses(model: LogisticRegression, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The loss of each row (n,)."""
+    chosen = model.predict_proba(X)[np.arange(len(y)), y]
+    return -np.log(np.clip(chosen, EPS, 1.0))
+
+
+def public_losses(m: int) -> np.ndarray:
+    """Cross-validated losses (m, PUBLIC), common to both programs and not measured."""
+    X, y = rows(PUBLIC, 1)
+    proba = [cross_val_predict(LogisticRegression(C=C), X, y, method="predict_proba") for C in np.logspace(-3, 2, m)]
+    return np.stack([-np.log(np.clip(each[np.arange(PUBLIC), y], EPS, 1.0)) for each in proba])
+
+
+def plain_choice(data: Rows, m: int) -> float:
+    """Without privacy: the same sums, and the default's mean improvement."""
+    X, y = data
+    L = np.empty((m, len(y)))
+    for j, model in enumerate(models(m)):
+        L[j] = log_losses(model, X, y)
+    sums, near = np.zeros(m), max(2, 4 * m // 5)
+    for first in range(0, len(y), CHUNK):
+        part = L[:, first : first + CHUNK]
+        sums += np.clip(part - np.median(part[:near], axis=0), -1.0, 1.0).sum(axis=1)
+    return float(np.clip(L[0] - L[int(sums.argmin())], -1.0, 1.0).mean())
+
+
+def plain_report(data: Rows, m: int) -> np.ndarray:
+    """Without privacy: the scores' histogram of each class."""
+    X, y = data
+    scores = next(models(1)).predict_proba(X)[:, 1]
+    return np.stack([np.histogram(scores[y == label], bins=16, range=(0.0, 1.0))[0] for label in (0, 1)])
+
+
+def private(data: Rows, m: int, *, reports: bool) -> object:
+    """The same with dptune, on a ledger of its own."""
+    import dptune
+
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(mu=1.0))
+        if reports:
+            return dptune.report(next(models(1)), ledger, data=data, public=rows(PUBLIC, 1))
+        return dptune.select(
+            models(m), ledger, data=data, loss="log_loss", public_losses=_PUBLIC[m], default_place=0, finalists=m,
+            even_if_hopeless=True,
+        )  # fmt: skip
+
+
+_PUBLIC: dict[int, np.ndarray] = {}
+PROGRAMS: dict[str, Callable[[Rows, int], object]] = {
+    "choice": lambda data, m: private(data, m, reports=False),
+    "plain choice": plain_choice,
+    "report": lambda data, m: private(data, m, reports=True),
+    "plain report": plain_report,
+}
+
+
+def measure(program: str, n: int, m: int) -> dict[str, float]:
+    """CPU seconds, and the peak of this process's memory in MB."""
+    logging.getLogger("dptune").setLevel(logging.ERROR)
+    if program == "choice":
+        _PUBLIC[m] = public_losses(m)
+    run = PROGRAMS[program]
+    run(rows(1_000, 2), m)
+    data, seconds = rows(n, 3), []
+    for _ in range(RUNS):
+        begun = time.process_time()
+        run(data, m)
+        seconds.append(time.process_time() - begun)
+    status = Path("/proc/self/status").read_text()
+    peak = next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return {"seconds": min(seconds), "megabytes": peak}
+
+
+def apart(program: str, n: int, m: int = FINALISTS) -> dict[str, float]:
+    """:func:`measure` in a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, program, n, m).result()
+
+
+def line(what: str, n: int, m: int) -> list[str]:
+    ours, plain = apart(what, n, m), apart(f"plain {what}", n, m)
+    finalists = 8 * n * m / 2**20 if what == "choice" else 0.0
+    ratio = (ours["megabytes"] - finalists) / plain["megabytes"]
+    times = ours["seconds"] / plain["seconds"]
+    cells = [f"{ours['seconds']:.3f}", f"{plain['seconds']:.3f}", f"{times:.2f}"]
+    cells += [f"{ours['megabytes']:.0f}", f"{plain['megabytes']:.0f}", f"{ratio:.2f}"]
+    shown = [what, f"{n:,}", str(m if what == "choice" else 1), *cells]
+    print(" | ".join(shown), flush=True)
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--people", nargs="+", type=int, default=PEOPLE)
+    parser.add_argument("--finalists", nargs="+", type=int, default=(10, 20, 80), help="at 100,000 people")
+    asked = parser.parse_args()
+    lines = [line(what, n, FINALISTS) for what in ("choice", "report") for n in asked.people]
+    lines += [line("choice", 100_000, m) for m in asked.finalists]
+    print(json.dumps(machine()))
+    head = ["", "people", "models", "CPU s", "plain", "ratio", "peak MB", "plain", "ratio, less 8 bytes a loss"]
+    print(markdown(head, lines))
+
+
+if __name__ == "__main__":
+    main()
