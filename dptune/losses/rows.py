@@ -11,6 +11,7 @@ own row unreadable. A model gets a copy in every call.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -87,14 +88,15 @@ class _Numbers(ParsedRows):
     """An array (n, ...) of one floating-point type."""
 
     def __init__(self, X: Array, like: Array | None) -> None:
-        super().__init__(len(X))
+        super().__init__(len(X), math.prod(X.shape[1:]))
         public = np.zeros((1, *X.shape[1:])) if like is None else like
         self._values, odd = numbers_in(public.dtype if public.dtype.kind == "f" else np.dtype(np.float64), X)
         self._example = public[:1].astype(self._values.dtype)
         flat = self._values.reshape(len(X), -1)
-        self.unreadable = np.any(odd.reshape(len(X), -1), axis=1)
-        self.gaps = np.isnan(flat)
-        self.infinite = np.any(np.isinf(flat), axis=1)
+        if odd.any():
+            self.unreadable = np.any(odd.reshape(len(X), -1), axis=1)
+        if not np.isfinite(flat).all():
+            self.gaps, self.infinite = np.isnan(flat), np.any(np.isinf(flat), axis=1)
 
     def take(self, rows: Indices) -> Array:
         return self._values[rows]  # indexed by an array: a copy

@@ -27,11 +27,12 @@ class Cell:
         return float(self.value)
 
 
+@pytest.mark.parametrize("one_object", [True, False])
 @pytest.mark.parametrize("loss", ["log_loss", "brier", "hinge", "zero_one"])
-def test_finalists_estimate_and_report_share_one_reading(ledger, loss):
+def test_finalists_estimate_and_report_share_one_reading(ledger, loss, one_object):
     X = np.array([[Cell(v) for v in row] for row in RNG.normal(size=(N, 2))], dtype=object)
     y = np.array([Cell(v) for v in RNG.integers(0, 2, N)], dtype=object)
-    rows = dptune.Rows(X, y, like=X_TRAIN)
+    rows = dptune.Rows(X, y, like=X_TRAIN) if one_object else (X, y)
     models = [LogisticRegression(C=10.0**k).fit(X_TRAIN, Y_TRAIN) for k in range(M)]
     public = RNG.random((M, 80))
     Cell.reads = 0
@@ -39,7 +40,7 @@ def test_finalists_estimate_and_report_share_one_reading(ledger, loss):
         models, ledger, data=rows, loss=loss, public_losses=public, default_place=0, mu=2.0, even_if_hopeless=True
     )
     dptune.report(models[0], ledger, data=rows, public=(X_TRAIN, Y_TRAIN))
-    assert Cell.reads == 3 * N
+    assert Cell.reads == (3 if one_object else 6) * N  # of two calls each reads a pair once
 
 
 HELD = [0.0, 1.0, 2.0, 0.1, -3.0, 7.0, 2047.0, 2049.0, 65504.0]

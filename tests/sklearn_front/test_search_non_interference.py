@@ -30,7 +30,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import dptune
 from audit_tools import dump
-from dptune.choice import proposals
+from dptune.choice import places, proposals
 from dptune.losses.named import NamedLoss
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.seal.private import reveal
@@ -249,14 +249,14 @@ class LeaksRows(PrivateSearch):
 
 
 def leak_log(monkeypatch) -> None:
-    asked = proposals.private_losses
+    asked = places.private_losses
 
     def logged(*how):
         found = asked(*how)
         logging.getLogger("dptune").debug("%.17g", reveal(found).sum())
         return found
 
-    monkeypatch.setattr(proposals, "private_losses", logged)
+    monkeypatch.setattr(places, "private_losses", logged)
 
 
 def private_means(options: Any, models: Any, candidates: Any) -> list[float]:
@@ -324,13 +324,13 @@ def test_the_audit_fails_on_a_planted_leak(fast_path, canned, monkeypatch, bug, 
 
 
 def test_no_loss_is_in_the_ledger_or_the_pickle_of_a_real_search(fast_path, monkeypatch):
-    seen, asked = [], proposals.private_losses
+    seen, asked = [], places.private_losses
 
     def kept(*how):
         seen.append(asked(*how))
         return seen[-1]
 
-    monkeypatch.setattr(proposals, "private_losses", kept)
+    monkeypatch.setattr(places, "private_losses", kept)
     search = search_of("unbounded", fast_path)
     search.fit(*PUBLIC, X_val=rows(N, seed=5)[0], y_val=rows(N, seed=5)[1])
     written = b"".join([*(path.read_bytes() for path in fast_path.rglob("*") if path.is_file()), pickle.dumps(search)])

@@ -130,7 +130,8 @@ def _prepared(
     rows = given_rows(public, held_out)
     reaches = partial(_itself, model=model, public=public, held_out=held_out, scores=scores)
     if not isinstance(data, Places):  # refuses public rows that hold private ones
-        PrivateExamples(reaches, with_like(data, rows[0]), privatizer.rows).load()
+        data = with_like(data, rows[0])  # one object, which is read once
+        PrivateExamples(reaches, data, privatizer.rows).load()
     asked = how_to_ask(model, positive)
     of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None)
     stored = ledger.fact(name, PLAN)
