@@ -16,21 +16,31 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
+from sklearn.linear_model import Ridge
 
 import dptune
 from cli_tools import invoke
 from dptune.choice.figure import draw_finalists, draw_improvement
 from dptune.choice.planning import ChoicePlan
+from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.figures import _draw_losses, draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
-from dptune.results import left_in_words
+from dptune.ledger.registry import About, record
+from dptune.local import LocalRandomizer, UserLedger
+from dptune.results import Estimate, improvement_in_words, left_in_words
 from dptune.search import VALUES
+from dptune.search.algorithms.centred import GENERATION, Generation
+from dptune.search.answer import Recommendation, RunFacts
+from dptune.search.gp.grouped import Group, GroupedRegression
+from dptune.search.outlook import forecast
 from report_tools import MODEL, PRIVATE, PUBLIC, report, silent
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 DELTA, N, ROWS = 1e-5, 90, 50
 RNG = np.random.default_rng(4)
+FREE = ("name", "curator", "description", "intended_use", "region", "preparation", "justification")
+TYPED: Any = {"curator_type": "Nonprofit", "sector": "Healthcare", "publication_date": "2026-01-01", "authors": ["A"]}
 ORDER = [2, 0, 3, 1]  # the candidates are not ranked
 V, L = (RNG.uniform(size=(4, m))[ORDER] + 0.15 * np.array(ORDER)[:, None] for m in (ROWS, N))
 WEIGHTS = RNG.uniform(1, 3, size=N)
@@ -143,6 +153,9 @@ def test_statements_certificates_and_lists_state_the_ledgers_numbers(kind: str) 
     holds(paper["budget"], has.budget[1], DELTA)
     holds(paper["spent"], has.spent[1], DELTA, has.releases)
     assert sum(row["releases"] for row in paper["released"]) == has.releases
+    if kind == "gdp":
+        right, accused = float(norm.cdf(2.5 / 2)), float(norm.cdf(2.5 + norm.ppf(0.01)))
+        holds(paper["risk"], 100 * right, 100, 50, 2 * right - 1, 1, 100, 100 * accused, 100)
     shown = json.loads(invoke("show", "ledger.db", "--format", "json"))
     assert shown["budget"]["mu_in_gdp"] == pytest.approx(has.budget[0], **near)
     assert shown["spent"]["mu_in_gdp"] == pytest.approx(has.spent[0], **near)
@@ -152,6 +165,52 @@ def test_statements_certificates_and_lists_state_the_ledgers_numbers(kind: str) 
     left = {"gdp": [math.sqrt(2.5**2 - has.spent[0] ** 2), 2.5], "pure": [0, 1, DELTA]}
     if kind in left:
         holds(left_in_words(ledger), *left[kind])
+
+
+def test_a_registrys_record_and_a_local_statement_have_their_numbers() -> None:
+    has = of_gdp()
+    about = About(**dict.fromkeys(FREE, "x"), **TYPED)
+    loss = record(has.ledger.statement(delta=DELTA), about)["deployment"]["privacy_loss"]
+    assert (loss["number_of_privacy_units"], loss["privacy_parameters"]["delta"]) == (N, DELTA)
+    assert loss["privacy_parameters"]["epsilon"] == pytest.approx(has.budget[1], rel=1e-4)
+    said = loss["privacy_parameters_details"].partition("The budget is")[2].partition("An attacker")[0]
+    holds(said, 2.5, has.spent[0])
+    users = UserLedger("users.db", cap=2.0)
+    for user, price, replies in (("ann", 0.75, 2), ("bob", 0.5, 1)):
+        for key in range(replies):
+            users.reply(LocalRandomizer(price, 1.0), 0.3, user=user, key=str(key))
+    stated = users.statement()
+    rows, data = dict(stated.rows()), stated.to_dict()
+    holds(rows["Guarantee"], 2, 0)
+    holds(rows["Spent so far"], 1.5, 0, 3, 2)
+    kept = {name: data[name] for name in ("replies", "users", "cap", "spent")}
+    assert kept == {"replies": 3, "users": 2, "cap": {"epsilon": 2.0}, "spent": {"epsilon": 1.5}}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_estimate_prints_value_interval_and_cut(sign: int) -> None:
+    gain = Estimate(0.2 * sign, 0.01, True, cut=0.9)
+    half = float(norm.ppf(0.975)) * 0.01
+    holds(gain.compared("x"), 0.2 * sign, 95, 0.2 * sign - half, 0.2 * sign + half, 0.9)
+    holds(improvement_in_words(gain, "x"), 0.2, 95, 0.2 - half, 0.2 + half, 0.9)
+
+
+def test_a_recommendations_summary_has_its_numbers() -> None:
+    wide = float(norm.ppf(0.975)) * 0.02
+    run = RunFacts("12 of 14 trials", people=90, loss=Estimate(0.4, 0.02, True, within=(0, 1)), left="Budget left.")
+    about: dict[str, Any] = {"defaults": {"C": 0.3}, "run": run}
+    done = Recommendation({"C": 2.5}, improvement=Estimate(0.2, 0.02, True, cut=0.9), **about).summary().splitlines()
+    holds(done[0], 0.3, 0.2, 95, 0.2 - wide, 0.2 + wide, 0.9)
+    assert done[1].startswith("Chosen: ")
+    holds(done[1], 2.5, 12, 14)
+    holds(done[2], 0.4, 95, 0.4 - wide, 0.4 + wide)
+    holds(done[-1], 90, 90)
+    so_far = Recommendation({"C": 2.5}, hint=Estimate(0.05, 0.02, True), missing="2 trials.", **about).summary()
+    assert so_far.splitlines()[1].startswith("So far: ")
+    holds(so_far.splitlines()[0], 0.3, 0.05)
+    for row in forecast(200, (1.0, 5.0), 2, mu=1.0, trials=20, default=True):
+        assert row["sigma / clip"] == pytest.approx(row["sigma"] / 4)
+        assert row["shows"] == pytest.approx((1.96 + 1.645) * math.sqrt(2) * row["final estimate"])
 
 
 def test_a_raised_budget_is_printed_in_mu() -> None:
@@ -214,6 +273,13 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
     holds(lines[-1], N, N)
     stored = found.to_dict()["improvement"]
     assert stored["interval"] == pytest.approx([gain.value - half, gain.value + half])
+    rows = {row[""]: row["x"] for row in side_by_side({"x": recorded_choices(ledger)[0]})}
+    holds(rows["people"], N)
+    holds(rows["candidates"], 4, 1)
+    holds(rows["chosen"], found.index)
+    holds(rows["improvement"], gain.value)
+    holds(rows["95% interval"], gain.value - half, gain.value + half)
+    holds(rows["public rows predicted"], cut.mean())
     left, right = plt.figure().subplots(1, 2)
     draw_finalists(left, ledger.charges("svc"))
     order = np.argsort(V.mean(axis=1))
@@ -296,3 +362,49 @@ def test_each_cell_of_a_report_is_its_metric(tmp_path: Path) -> None:
         assert text.get_position() == (j, i)
         said = [round(counts[i, j]), round(100 * counts[i, j] / counts[i].sum())]
         assert [int(each) for each in re.findall(r"\d+", text.get_text())] == said
+
+
+def test_a_regressions_figure_has_its_intervals_and_quantiles(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(700, 3))
+    y = X @ [1.0, -2.0, 0.5] + rng.standard_t(4, size=700)
+    made = report(silent(tmp_path), Ridge().fit(X[:300], y[:300]), (X[300:], y[300:]), public=(X[:300], y[:300]))
+    residuals, bars = made.plot().axes
+    r2 = made.metrics["r2_score"]
+    holds(bars.get_title().partition("R²")[2], *(round(each, 2) for each in (r2.value, *r2.interval)))
+    others = [each for name, each in made.metrics.items() if name != "r2_score"]
+    for lines, ends in zip(bars.collections, ("population", "interval"), strict=True):
+        assert [list(each[:, 0]) for each in lines.get_segments()] == [
+            pytest.approx(list(getattr(each, ends))) for each in others
+        ]
+    edges = np.array([-made.ranges.most, *made.ranges.residuals, made.ranges.most])
+    for row, counts in enumerate(made.residual_table()):
+        below = np.cumsum([0, *counts]) / counts.sum()
+        wide, half = (residuals.collections[2 * row + i].get_segments()[0][:, 1] for i in (0, 1))
+        assert np.interp(wide, edges, below) == pytest.approx([0.1, 0.9])
+        assert np.interp(half, edges, below) == pytest.approx([0.25, 0.75])
+        assert np.interp(residuals.lines[row].get_ydata(), edges, below) == pytest.approx([0.5])
+    plt.close("all")
+
+
+def test_bars_of_generations_are_two_deviations_of_the_surrogate() -> None:
+    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(4.0))
+    space = dptune.Space({"a": dptune.Float(0.0, 1.0)})
+    privatizer = dptune.LossPrivatizer(ledger, n=400, clip=(0, 1))
+    run = dptune.SearchRun(dptune.CENTRED, privatizer, scope="s", space=space, trials=12, mu=3.0)
+    for trial in range(12):
+        x = run.ask(trial)
+        run.finish(str(trial), x, np.full(400, x["a"] ** 2))
+    axes = plt.figure().subplots()
+    _draw_losses(axes, ledger.charges("s"), ledger)
+    bar = next(each for each in axes.containers if getattr(each, "has_yerr", False))
+    generations = [each for each in ledger.charges("s") if each.key.startswith(GENERATION)]
+    made = [Generation.from_note(c.note, np.array(c.value), c.description["sigma"]) for c in generations]
+    model = GroupedRegression(1, memory=100)
+    model.fit([Group(each.points, each.values, each.sigma) for each in made])
+    places = np.concatenate([each.points[: each.new] for each in made])
+    apart = [model.difference(x, np.array([0.5])) for x in places]
+    segments = np.array([each[:, 1] for each in bar.lines[2][0].get_segments()])
+    wanted = [[mean - 1.96 * deviation, mean + 1.96 * deviation] for mean, deviation in apart]
+    assert segments == pytest.approx(np.array(wanted), abs=1e-9)
+    plt.close("all")

@@ -1,5 +1,6 @@
 """A plan's outlook uses public numbers, and its announced noise is the noise that is drawn."""
 
+import re
 from statistics import NormalDist
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.results import Estimate
 from dptune.search import VALUES, PublicFacts
-from dptune.search.outlook import noises, warning
+from dptune.search.outlook import in_words, noises, warning
 from dptune.search.request import SearchRequest
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -35,6 +36,8 @@ def test_the_announced_noise_is_that_of_the_charges(ledger, method, levels):
         first = ledger.charges("run", prefix="generation/")[0]
         drawn["generation"] *= run.plan.settings.radius / first.note["radius"]
     assert announced == pytest.approx([drawn[kind] for kind in kinds[method]], rel=1e-5)
+    said = re.findall(r" ([\d.e-]+)[;.]", in_words(noises(run.plan, privatizer, levels=levels)))
+    assert [float(each.rstrip(".")) for each in said] == pytest.approx(announced, rel=6e-3)
 
 
 def test_a_plan_warns_only_if_its_noise_hides_every_difference():
