@@ -186,6 +186,8 @@ def test_two_values_of_an_option_have_two_outcomes(outcome: Any, command: str) -
     for option, (one, other) in COMMANDS[command].items():
         first, second = (outcome(f"{command} {each}") for each in (one, other))
         assert first != second, option
+        if "--format" in COMMANDS[command] and option != "--format":  # not the title alone
+            assert outcome(f"{command} {one} --format json") != outcome(f"{command} {other} --format json"), option
         if option == next(iter(COMMANDS[command])):
             assert first == outcome(f"{command} {one}", again=True)  # nothing but the option differs
         allowed = {0, 1} if option in ("file", "--verify") else {0}

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -16,25 +15,21 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
-from sklearn.linear_model import Ridge
 
 import dptune
 from cli_tools import invoke
 from dptune.choice.figure import draw_finalists, draw_improvement
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.recorded import recorded_choices, side_by_side
-from dptune.figures import _draw_losses, draw_budget
+from dptune.figures import draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
 from dptune.ledger.registry import About, record
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.results import Estimate, improvement_in_words, left_in_words
-from dptune.search import VALUES
-from dptune.search.algorithms.centred import GENERATION, Generation
 from dptune.search.answer import Recommendation, RunFacts
-from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.search.outlook import forecast
-from report_tools import MODEL, PRIVATE, PUBLIC, report, silent
+from reading import holds, numbers
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 DELTA, N, ROWS = 1e-5, 90, 50
@@ -44,19 +39,6 @@ TYPED: Any = {"curator_type": "Nonprofit", "sector": "Healthcare", "publication_
 ORDER = [2, 0, 3, 1]  # the candidates are not ranked
 V, L = (RNG.uniform(size=(4, m))[ORDER] + 0.15 * np.array(ORDER)[:, None] for m in (ROWS, N))
 WEIGHTS = RNG.uniform(1, 3, size=N)
-
-
-def numbers(text: object) -> list[float]:
-    """Numbers of a text, in their order; 95% is 95, and dates and versions are left out."""
-    words = re.sub(
-        r"\d{4}-\d\d-\d\d[\dT:+]*|\d+\.\d+\.\d+|'[^']*'|mu\^2|\([^()]*arXiv[^()]*\)|\(Dong[^)]*\)", "", str(text)
-    )
-    return [float(each) for each in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", words)]
-
-
-def holds(text: object, *wanted: float) -> None:
-    """Compare all numbers of a text with these: at least three digits are printed."""
-    assert numbers(text) == pytest.approx(list(wanted), rel=6e-3, abs=1e-9), text
 
 
 def epsilon(mu: float, delta: float = DELTA) -> float:
@@ -292,119 +274,4 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
     assert np.array(bars) == pytest.approx(
         np.array([[cut.mean() - wide, cut.mean() + wide], [gain.value - half, gain.value + half]]), rel=1e-6
     )
-    plt.close("all")
-
-
-def test_the_band_of_a_curve_is_that_of_its_means() -> None:
-    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(2.0))
-    run = dptune.SearchRun(
-        VALUES, dptune.LossPrivatizer(ledger, n=N, clip=(0, 1)), scope="s", space=None, trials=17, mu=1.0
-    )
-    for trial in range(17):
-        run.finish(str(trial), {"x": trial}, np.full(N, 0.5))
-    shown = [each for each in ledger.charges("s") if each.key.startswith("value/")]
-    values, window = np.array([each.value[0] for each in shown if each.value]), 17 // 8
-    axes = plt.figure().subplots()
-    _draw_losses(axes, ledger.charges("s"), ledger)
-    kept = [values[i : i + window].mean() for i in range(18 - window)]
-    assert list(axes.lines[1].get_ydata()) == pytest.approx(kept)
-    half = float(norm.ppf(0.975)) * (1 / N / shown[0].mu) / math.sqrt(window)
-    corners = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert (corners.min(), corners.max()) == pytest.approx((min(kept) - half, max(kept) + half), rel=1e-3)
-    assert axes.lines[1].get_label() == f"mean of the last {window}"
-    plt.close("all")
-
-
-# ---- a report ------------------------------------------------------------------------------------------------------
-
-
-def test_each_cell_of_a_report_is_its_metric(tmp_path: Path) -> None:
-    """Text, Markdown, HTML and JSON have each metric's value and both intervals, of everybody and of each group."""
-    X, public = PRIVATE[0].copy(), PUBLIC[0].copy()
-    for rows in (X, public):
-        rows[:, 2] = rows[:, 2] > 0.3
-    made = report(
-        silent(tmp_path), type(MODEL)().fit(public, PUBLIC[1]), (X, PRIVATE[1]), public=(public, PUBLIC[1]), by=2
-    )
-    table = [line.strip("| ").split(" | ") for line in made.to_markdown().splitlines() if line.startswith("|")]
-    assert table[0][1:4] == ["value", "95%, noise", "95%, noise and sampling"]
-    assert [each.rpartition(" = ")[2] for each in table[0][4:]] == list(made.groups)
-    rows = {row[0]: row[1:] for row in table[2:]}
-    html = re.findall(r"<td>(.*?)</td>", made._repr_html_())
-    assert html == [cell for row in table[2:] for cell in row]
-    data = made.to_dict()
-    everybody, groups = made.metrics, {level: each.metrics() for level, each in made.groups.items()}
-    assert list(rows) == list(everybody) == list(data["metrics"])
-    for name, metric in everybody.items():
-        line = next(each for each in str(made).splitlines() if each.strip().startswith(f"{name}:"))
-        own = [metric.value, *metric.interval]
-        parts = [[metric.value], list(metric.interval), list(metric.population)]
-        parts += [[g[name].value, *g[name].interval] for g in groups.values()]
-        for cell, wanted in zip([*rows[name], line.partition(":")[2]], [*parts, own], strict=True):
-            assert numbers(cell) == pytest.approx([each for each in wanted if np.isfinite(each)], abs=6e-4, rel=6e-3), (
-                name
-            )
-        for stored, of in ((data, everybody), *((data["groups"][level], each) for level, each in groups.items())):
-            kept = stored["metrics"][name]
-            assert [kept["value"], *kept["interval"], *kept["population"]] == pytest.approx(
-                [of[name].value, *of[name].interval, *of[name].population], nan_ok=True
-            )
-    holds(data["notes"][0].partition(": ")[2], 0.5, 400)
-    roc, calibration, confusion = made.plot().axes
-    area, curve = made.roc_auc_score, made.calibration_curve()
-    assert np.array(roc.lines[0].get_xydata()) == pytest.approx(np.array(made.roc_curve()[:2]).T)
-    holds(roc.lines[0].get_label(), *(round(each, 2) for each in (area.value, *area.interval)))
-    bars = np.array([each[:, 1] for each in calibration.containers[0].lines[2][0].get_segments()])
-    assert bars == pytest.approx(np.array([share.interval for _, share in curve]))
-    assert list(calibration.containers[0].lines[0].get_xdata()) == pytest.approx([p for p, _ in curve])
-    counts = made.confusion_matrix
-    for text, (i, j) in zip(confusion.texts, np.ndindex(2, 2), strict=True):
-        assert text.get_position() == (j, i)
-        said = [round(counts[i, j]), round(100 * counts[i, j] / counts[i].sum())]
-        assert [int(each) for each in re.findall(r"\d+", text.get_text())] == said
-
-
-def test_a_regressions_figure_has_its_intervals_and_quantiles(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(700, 3))
-    y = X @ [1.0, -2.0, 0.5] + rng.standard_t(4, size=700)
-    made = report(silent(tmp_path), Ridge().fit(X[:300], y[:300]), (X[300:], y[300:]), public=(X[:300], y[:300]))
-    residuals, bars = made.plot().axes
-    r2 = made.metrics["r2_score"]
-    holds(bars.get_title().partition("R²")[2], *(round(each, 2) for each in (r2.value, *r2.interval)))
-    others = [each for name, each in made.metrics.items() if name != "r2_score"]
-    for lines, ends in zip(bars.collections, ("population", "interval"), strict=True):
-        assert [list(each[:, 0]) for each in lines.get_segments()] == [
-            pytest.approx(list(getattr(each, ends))) for each in others
-        ]
-    edges = np.array([-made.ranges.most, *made.ranges.residuals, made.ranges.most])
-    for row, counts in enumerate(made.residual_table()):
-        below = np.cumsum([0, *counts]) / counts.sum()
-        wide, half = (residuals.collections[2 * row + i].get_segments()[0][:, 1] for i in (0, 1))
-        assert np.interp(wide, edges, below) == pytest.approx([0.1, 0.9])
-        assert np.interp(half, edges, below) == pytest.approx([0.25, 0.75])
-        assert np.interp(residuals.lines[row].get_ydata(), edges, below) == pytest.approx([0.5])
-    plt.close("all")
-
-
-def test_bars_of_generations_are_two_deviations_of_the_surrogate() -> None:
-    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(4.0))
-    space = dptune.Space({"a": dptune.Float(0.0, 1.0)})
-    privatizer = dptune.LossPrivatizer(ledger, n=400, clip=(0, 1))
-    run = dptune.SearchRun(dptune.CENTRED, privatizer, scope="s", space=space, trials=12, mu=3.0)
-    for trial in range(12):
-        x = run.ask(trial)
-        run.finish(str(trial), x, np.full(400, x["a"] ** 2))
-    axes = plt.figure().subplots()
-    _draw_losses(axes, ledger.charges("s"), ledger)
-    bar = next(each for each in axes.containers if getattr(each, "has_yerr", False))
-    generations = [each for each in ledger.charges("s") if each.key.startswith(GENERATION)]
-    made = [Generation.from_note(c.note, np.array(c.value), c.description["sigma"]) for c in generations]
-    model = GroupedRegression(1, memory=100)
-    model.fit([Group(each.points, each.values, each.sigma) for each in made])
-    places = np.concatenate([each.points[: each.new] for each in made])
-    apart = [model.difference(x, np.array([0.5])) for x in places]
-    segments = np.array([each[:, 1] for each in bar.lines[2][0].get_segments()])
-    wanted = [[mean - 1.96 * deviation, mean + 1.96 * deviation] for mean, deviation in apart]
-    assert segments == pytest.approx(np.array(wanted), abs=1e-9)
     plt.close("all")
