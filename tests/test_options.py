@@ -25,7 +25,7 @@ from dptune.outsourced import OutsourcedCurator
 from dptune.outsourced.formats import Exchange
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import SeededNoise
-from dptune_sklearn import PrivateSearch, public_search
+from dptune_sklearn import PrivateSearch
 from noises import NoNoise
 
 USUAL, NOTHING = object(), dict[str, Any]()
@@ -80,6 +80,13 @@ def compare(outcome: Any, call: Callable[..., Any], rows: Rows, arguments: set[s
         else:
             first = usual[id(shared)] = usual.get(id(shared)) or outcome(partial(call, **shared))
         assert first != outcome(partial(call, **{**shared, name: other})), name
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the numbers of workers that were asked for; one process does all work."""
+    seen: list[Any] = []
+    monkeypatch.setattr("dptune.choice.workers.workers_of", lambda n_jobs: seen.append(n_jobs) or 1)
+    return seen
 
 
 def ledger_in(folder: Path, mu: float = 1.0, name: str = "ledger") -> dptune.PrivacyLedger:
@@ -140,9 +147,7 @@ CHOOSE: Rows = {
 
 
 def test_arguments_of_choose(outcome: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers: list[int] = []
-    pool = dptune_optuna.choice.ThreadPoolExecutor
-    monkeypatch.setattr("dptune_optuna.choice.ThreadPoolExecutor", lambda n: workers.append(n) or pool(n))
+    workers = counted(monkeypatch)
 
     def call(folder: Path, **options: Any) -> object:
         workers.clear()
@@ -210,6 +215,12 @@ def test_arguments_of_a_report(outcome: Any) -> None:
 
 # ---- PrivateSearch ---------------------------------------------------------------------------------------------
 
+
+def places(X: Any, y: Any) -> dptune.Places:
+    parts = {"north": slice(0, 50), "south": slice(50, 120)}
+    return dptune.Places([dptune.Place(name, (X[part].copy(), y[part].copy())) for name, part in parts.items()])
+
+
 GRID = GridSearchCV(LogisticRegression(C=1e-3), {"C": CS[1:]}, cv=2)
 SEARCH: Rows = {
     "estimator": (USUAL, GridSearchCV(LogisticRegression(C=1e-3), {"C": CS[2:]}, cv=2)),
@@ -238,6 +249,7 @@ FIT: Rows = {
     "y": (USUAL, np.where(np.arange(80) < 9, 1 - PUBLIC[1], PUBLIC[1])),
     "X_val": (USUAL, PRIVATE[0] * [1, 2, 1]),
     "y_val": (USUAL, 1 - PRIVATE[1]),
+    "data": (places(*PRIVATE), places(*OTHER), {"X_val": None, "y_val": None}),
     "groups": (USUAL, np.arange(120) // 2),
     "train_groups": (None, np.arange(80) // 2, {"estimator": "grouped"}),
     "options": (USUAL, {"sample_weight": np.linspace(0.1, 5, 80)}),
@@ -245,9 +257,7 @@ FIT: Rows = {
 
 
 def test_arguments_of_a_private_search(outcome: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[Any] = []
-    parallel = public_search.Parallel
-    monkeypatch.setattr(public_search, "Parallel", lambda n_jobs, **how: jobs.append(n_jobs) or parallel(1, **how))
+    jobs = counted(monkeypatch)
 
     def call(folder: Path, **options: Any) -> object:
         jobs.clear()

@@ -75,7 +75,7 @@ def test_a_second_message_and_a_late_one_are_refused_and_the_first_stands(fast_p
     with pytest.raises(AlreadySent):
         one.submit(Message(0, 0, -GOOD))
     assert np.allclose(direction(one), GOOD / np.linalg.norm(GOOD))
-    with pytest.raises(RoundClosed):
+    with pytest.raises(RoundClosed, match=r"round 0 is released.*The open round is 1\."):
         one.submit(Message(3, 0, GOOD))
     assert one.sent == frozenset()
 

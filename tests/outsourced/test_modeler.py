@@ -69,6 +69,11 @@ def test_losses_are_minimised_and_the_recommended_row_is_an_evaluated_one() -> N
         modeler.tell(row, float((Z[row, 0] - 0.3) ** 2))
     assert modeler.recommend() in modeler.rows
     assert abs(Z[modeler.recommend(), 0] - 0.3) < 0.06
+    between = OutsourcedModeler(released(np.array([[-0.2], [0.0], [0.2]]), 1e-6), RBF(0.5), noise_variance=1e-4)
+    for row in (0, 2):
+        between.tell(row, 1.0)
+    assert np.argmax(between.mean) == 1
+    assert between.recommend() in (0, 2)
 
 
 def test_rows_in_flight_are_skipped() -> None:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,9 @@ from scipy.stats import norm
 
 import dptune
 from cli_tools import invoke
+from dptune._statement import AskedQuestion
 from dptune.choice.figure import draw_finalists, draw_improvement
+from dptune.choice.outlook import Outlook
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.figures import draw_budget
@@ -26,7 +29,7 @@ from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
 from dptune.ledger.registry import About, record
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.results import Estimate, improvement_in_words, left_in_words
+from dptune.results import Estimate, NoiseLaw, improvement_in_words, left_in_words
 from dptune.search.answer import Recommendation, RunFacts
 from dptune.search.outlook import forecast
 from reading import holds, numbers
@@ -193,6 +196,29 @@ def test_a_recommendations_summary_has_its_numbers() -> None:
     for row in forecast(200, (1.0, 5.0), 2, mu=1.0, trials=20, default=True):
         assert row["sigma / clip"] == pytest.approx(row["sigma"] / 4)
         assert row["shows"] == pytest.approx((1.96 + 1.645) * math.sqrt(2) * row["final estimate"])
+
+
+def test_a_question_has_its_first_and_last_day_and_its_number_of_releases() -> None:
+    days = ("2026-01-02", "2026-01-03", "2026-03-04")
+    asked = [AskedQuestion("s", str(i), "a mean", day, [float(i)]) for i, day in enumerate(days)]
+    mark = {"ledger": "x", "seq": 3, "hash": "h"}
+    stand_in: Any = SimpleNamespace(mark=lambda: mark, asked=lambda rows: asked[:rows])
+    stated = of_gdp().ledger.statement(delta=DELTA)
+    for rows, first, last in ((3, days[0], days[2]), (2, days[0], days[1])):
+        (row,) = certificate.certificate(stand_in, stated, rows=rows, values=True)["released"]
+        assert row == {
+            "study": "s", "question": "a mean", "releases": rows, "first": first, "last": last,
+            "values": {str(i): [float(i)] for i in range(rows)},
+        }  # fmt: skip
+
+
+def test_a_plan_says_how_many_people_would_show_what_public_rows_expect() -> None:
+    about: dict[str, Any] = {"name": "x", "spends": "", "risk": "", "mu": 1.0, "clip": (0, 1), "gain": 0.1}
+    for sigma, expected in ((0.1, 0.2), (0.1, 0.05)):
+        plan = Outlook(100, 50, 4, 0.3, 0.5, noise=NoiseLaw(sigma), expected=expected, **about)
+        line = next(each for each in str(plan).splitlines() if each.startswith("Public rows expect"))
+        often = round(100 * norm.cdf(expected / sigma - norm.ppf(0.975)))
+        holds(line, expected, often, 95, math.ceil(100 * (norm.ppf(0.975) + norm.ppf(0.95)) * sigma / expected))
 
 
 def test_a_raised_budget_is_printed_in_mu() -> None:
