@@ -242,6 +242,12 @@ WRONG = {  # command -> what its error names
     "plan --n 9 --loss r2": "log_loss",
     "plan --n 9 --loss hinge --mu 1 --epsilon 1": "--mu",
     "plan --n 0 --clip 0 3": "n must",
+    "plan --n 9 --prevalence .5": "--report",
+    "plan --n 9 --report": "--prevalence",
+    "plan --n 9 --report --prevalence .5 --loss hinge": "neither",
+    "plan --n 9 --report --prevalence 1": "prevalence must",
+    "plan --n 9 --report --prevalence .5 --groups 99": "groups must",
+    "plan --n 9 --report --prevalence .5 --auc .5": "auc must",
 }
 
 

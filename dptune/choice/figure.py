@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dptune.choice.public_choice import IMPROVEMENT, INDEX
-from dptune.choice.result import PairedEstimate
+from dptune.choice.result import IMPROVEMENT, INDEX, PairedEstimate
 from dptune.ledger.ledger import Charge
 from dptune.results import Estimate
 

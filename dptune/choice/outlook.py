@@ -61,6 +61,7 @@ class Outlook:
         hopeless: why no verdict is possible, and what would help; "" if one is.
         recorded: the day on which the choice was charged, if the ledger has its answer.
         tails: what helps where few public rows have most of the loss; "" elsewhere.
+        report: what a report with the share that is kept will be worth; "" if none is kept, or labels are not two.
     """
 
     people: int
@@ -79,6 +80,7 @@ class Outlook:
     hopeless: str = ""
     recorded: str = ""
     tails: str = ""
+    report: str = ""
 
     @property
     def shows(self) -> float | None:
@@ -94,6 +96,7 @@ class Outlook:
             self._shows(),
             self._expects(),
             self.tails,
+            self.report and f"Report: {self.report}.",
             self.risk,
             f"Recorded: on {self.recorded}; the answer of {self.name!r} is returned, and nothing is charged."
             if self.recorded

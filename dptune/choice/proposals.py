@@ -246,7 +246,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     about = _about(candidates, default, proposed, proposals.told)  # without a default that failed
     name = name or f"{proposals.kind} {found}"
     choice = dptune.PublicChoice(
-        public, privatizer, name=name, default_place=default, loss=loss, about=about, **settings
+        public, privatizer, name=name, default_place=default, loss=loss, about=about, prevalence=_prevalence(options),
+        **settings,
     )  # fmt: skip
     if groups and choice.to_train:
         say(averages_in_words(public, len(candidates)))
@@ -274,6 +275,14 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
 def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, told: Mapping[str, Any]) -> Meaning:
     usual = None if default is None else key_of(candidates[default].parameters)
     return Meaning({"configurations": proposed, "default configuration": usual}, told)
+
+
+def _prevalence(options: ChoiceOptions) -> float | None:
+    """Return the share of the second of two public labels, if a report's budget is kept and labels are known."""
+    if options.report_share is None or options.public is None or not as_loss(options.loss).uses_labels:
+        return None
+    _, counts = np.unique(np.asarray(options.public[1]), return_counts=True)
+    return float(counts[1] / counts.sum()) if len(counts) == 2 else None
 
 
 def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:

@@ -35,7 +35,7 @@ from dptune.choice import planning
 from dptune.choice.outlook import FuturePeople, Outlook, heavy_tails, hopeless, outlook
 from dptune.choice.payer import Meaning, explained
 from dptune.choice.public import PublicLosses, prior, scales
-from dptune.choice.result import OLD, PairedEstimate, Selection
+from dptune.choice.result import IMPROVEMENT, INDEX, OLD, PairedEstimate, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge
@@ -45,7 +45,6 @@ from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
 from dptune.results import check_start, risk_in_words, share_in_words
 
-INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 _CHANGED = (
     "the ledger's budget has changed since this choice was planned: another run was charged, or the budget was raised. "
     "Plan it again, or give this choice another name= if it was charged. Nothing was charged."
@@ -69,6 +68,7 @@ class PublicChoice:
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show. Where choice and
             estimate have all of an epsilon of 2 at most, it is a share of epsilon.
         finalists: number of finalists at most; default by n and the price.
+        prevalence: share of the second of two labels among public rows, for the report's line of the plan.
         report_share: share of mu^2 of all that is left, which the choice leaves for :func:`dptune.report`; instead of
             ``mu``. Default 0.
         even_if_hopeless: whether the budget may be spent where no verdict on the default can come out. Default False:
@@ -98,6 +98,7 @@ class PublicChoice:
         estimate_share: float | None = None,
         finalists: int | None = None,
         report_share: float | None = None,
+        prevalence: float | None = None,
         even_if_hopeless: bool = False,
         about: Meaning | None = None,
     ) -> None:
@@ -121,6 +122,7 @@ class PublicChoice:
             raise InputError(
                 "mu= says already how much the choice leaves: give mu= or report_share=. Nothing was charged."
             )
+        self._reported = asked.report_share, None if prevalence is None else share("prevalence", prevalence)
         m, rows = self.public.values.shape
         asked_loss = None if self._loss is None else self._loss.name
         of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest, "loss": asked_loss}
@@ -211,7 +213,18 @@ class PublicChoice:
             risk=risk_in_words(self._privatizer, limits),
             recorded="" if self.to_train else self._day(),
             tails=heavy_tails(self.public, self.public.order[0], self._loss),
+            report=self._worth_of_the_report(),
         )
+
+    def _worth_of_the_report(self) -> str:
+        """Return in words the half-widths of a report with the share that is kept; "" if they are not known."""
+        kept, prevalence = self._reported
+        if not kept or prevalence is None or not self._plan.mu:
+            return ""
+        from dptune.choice.report.forecast import Expected  # a choice without a report loads none of it
+
+        mu = self._plan.mu * math.sqrt(kept / (1 - kept))
+        return Expected(self._privatizer.n, mu, prevalence).words()
 
     @property
     def announcement(self) -> str:

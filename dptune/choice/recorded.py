@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dptune.choice.public_choice import IMPROVEMENT, INDEX
-from dptune.choice.result import PairedEstimate
+from dptune.choice.result import IMPROVEMENT, INDEX, PairedEstimate
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge
 from dptune.ledger.ledger import PLAN, PrivacyLedger

@@ -74,6 +74,7 @@ class PairedEstimate(Estimate):
 
 
 UNREAD = "Labels or columns that cannot be read show no preference, too: compare their spelling with public rows."
+INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 OLD = "data= played no part: new people need a new ledger."  # remark on an answer that was recorded before
 
 

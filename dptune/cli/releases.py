@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dptune.choice.public_choice import IMPROVEMENT, INDEX
+from dptune.choice.result import IMPROVEMENT, INDEX
 from dptune.ledger.events import chooses, is_laplace
 from dptune.ledger.ledger import PLAN, Charge, PrivacyLedger
 from dptune.results import Estimate

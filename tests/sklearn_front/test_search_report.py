@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import dptune
+from dptune.choice.report.forecast import Expected
 from dptune.choice.report.reporting import stored_report
 from dptune_mlflow import log_run
 from dptune_sklearn import PrivateSearch
@@ -69,6 +70,19 @@ def test_a_report_after_a_choice_uses_the_rest_or_names_the_remedy(fast_path: Pa
         search.report(*PUBLIC, **PRIVATE)
     assert "give the choice report_share=" in " ".join(refused.value.__notes__)
     assert search.ledger.count(f"{search.name_} report") == 0
+
+
+def test_a_plan_says_what_the_report_will_be_worth(fast_path: Path) -> None:
+    """Half-widths for the price that the report has, and for the share of positive labels among public rows."""
+    search = search_in(fast_path, 1.0, report_share=0.36)
+    planned = str(search.plan(*PUBLIC, n=250))
+    search.fit(*PUBLIC, **PRIVATE)
+    mu = search.report(*PUBLIC, **PRIVATE).mu
+    worth = Expected(250, 0.6, float(PUBLIC[1].mean())).words()
+    assert f"Report: {worth}." in planned
+    assert mu >= 0.6 - 1e-9  # more if the choice was the default
+    other = dptune.PrivacyLedger(fast_path / "other.db", dptune.Budget.gdp(1.0))
+    assert "Report:" not in str(search_in(fast_path, 1.0, ledger=other).plan(*PUBLIC, n=250))
 
 
 def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:

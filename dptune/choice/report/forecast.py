@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.special import expit, logit, ndtri
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import at_least, positive, real
@@ -110,8 +109,10 @@ class Expected:
         for words, report in fewer.items():
             still = report.hidden()
             shown = [name for name in hidden if name not in still and (report.groups > 1 or "group" not in name)]
-            if shown and self.bins is None:
+            if shown:
                 yield f"With {words} it shows {', '.join(shown)}."
+                return
+        yield "Fewer bins or subgroups do not help. More people or a larger mu do."
 
     def words(self) -> str:
         """Return one line for the plan of a choice."""
@@ -138,7 +139,7 @@ def _half_widths(reports: Sequence[Mapping[str, Metric]], which: str) -> dict[st
 def _normal_classes(prevalence: float, area: float) -> tuple[Indices, Vector]:
     """Return labels (ROWS,) and calibrated probabilities at quantiles of two normal classes with this area."""
     some = min(max(round(prevalence * ROWS), _FEWEST), ROWS - _FEWEST)
-    d = math.sqrt(2) * norm.ppf(area)
-    x = [norm.ppf((np.arange(count) + 0.5) / count) + moved for count, moved in ((ROWS - some, 0.0), (some, d))]
+    d = math.sqrt(2) * ndtri(area)
+    x = [ndtri((np.arange(count) + 0.5) / count) + moved for count, moved in ((ROWS - some, 0.0), (some, d))]
     codes = np.repeat([0, 1], [ROWS - some, some])
     return codes, np.asarray(expit(d * np.concatenate(x) - d * d / 2 + logit(prevalence)))
