@@ -214,7 +214,7 @@ class PrivateSearch(WrappedEstimator):
             public_weight=self.public_weight,
             default=None if default is None else proposals.usual, estimate_share=self.estimate_share,
             report_share=self.report_share, even_if_hopeless=self.even_if_hopeless, dry_run=rows is None,
-            averages=self.averages, public=(training.X, training.y),
+            averages=self.averages,
         )  # fmt: skip
         warn = partial(warnings.warn, category=FitFailedWarning, stacklevel=5)
         say = (lambda said: None) if rows is None else self._say
