@@ -15,6 +15,7 @@ import dptune_optuna
 from choice_tools import Chooses
 from dptune_mlflow import MLflowCallback
 from dptune_optuna.choice import ranked
+from dptune_optuna.spaces import to_distributions, to_space
 from harness import front, open_ledger, open_privatizer, people_s_losses
 
 SPACE = {"C": optuna.distributions.FloatDistribution(1e-3, 100)}
@@ -114,3 +115,16 @@ def test_threads_of_a_study_share_one_mlflow_run(tmp_path: Path, monkeypatch: py
     study.optimize(objective, n_trials=2, callbacks=[mine])
     assert seen
     assert not any(seen)
+
+
+def test_a_space_and_its_distributions_are_each_other() -> None:
+    known = {
+        "float": optuna.distributions.FloatDistribution(0.5, 2.5),
+        "log": optuna.distributions.FloatDistribution(1e-3, 1.0, log=True),
+        "steps": optuna.distributions.FloatDistribution(0.0, 1.0, step=0.25),
+        "int": optuna.distributions.IntDistribution(2, 12, step=5),
+        "logint": optuna.distributions.IntDistribution(1, 64, log=True),
+    }
+    space = to_space(known)
+    assert space is not None
+    assert to_distributions(space) == known

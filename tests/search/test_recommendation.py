@@ -205,3 +205,8 @@ def test_progress_recommends_what_the_run_recommends(ledger, kind):
     run = kind.start(ledger)
     trials(run, kind.trials - 1)
     assert run.progress()["recommended"] == run.recommend()
+
+
+def test_only_numbers_with_many_values_are_at_an_edge():
+    space = Space({"few": Int(0, 3), "many": Int(0, 1000), "real": Float(0.0, 1.0), "mid": Float(0.0, 1.0)})
+    assert at_edge(space, {"few": 3, "many": 0, "real": 1.0, "mid": 0.5}) == ("many", "real")

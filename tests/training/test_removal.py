@@ -17,13 +17,15 @@ from sklearn.svm import SVC
 import dptune
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.choice.report.plan import ReportPlan
+from dptune.ledger.approximate import Limits
+from dptune.ledger.dominating import together
 from dptune.ledger.gdp import bounded_range_from_mu, epsilon_from_mu, mu_from_bounded_range
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.query import Box, Interval, Query
 from dptune.privacy.stored_losses import per_person
 from dptune.training import TrainingLedger, TrainingPlan, join
-from dptune.training.profiles import removal_mu
+from dptune.training.profiles import removal_mu, removed
 from noises import NoNoise
 
 Array = np.ndarray
@@ -169,3 +171,13 @@ def test_whatever_is_spent_within_a_filter_stays_within_that_of_removal(spent: l
 @given(st.floats(1e-3, 30.0))
 def test_half_of_a_range_costs_at_least_half_and_at_most_a_table(mu: float) -> None:
     assert 0.5 <= mu_from_bounded_range(bounded_range_from_mu(mu) / 2) / mu * (1 + 1e-9) <= math.sqrt(0.5)
+
+
+def test_each_limit_costs_its_own_share_of_a_replacement() -> None:
+    exposure = Limits(0.5, 0.8, 0.0)
+    whole, half = (Limits(mu, eta, 0.0) for mu, eta in ((0.5, 0.8), (0.5 / math.sqrt(2), 0.4)))
+    curve = together(removed(exposure), DELTA)
+    assert curve.epsilon(DELTA) == pytest.approx(together(half.profiles(), DELTA).epsilon(DELTA), rel=1e-2)
+    assert curve.epsilon(DELTA) < 0.8 * together(whole.profiles(), DELTA).epsilon(DELTA)
+    pure = together(removed(Limits(0.0, 0.0, 1.0)), DELTA)
+    assert pure.epsilon(1e-12) == pytest.approx(0.5, rel=1e-2)

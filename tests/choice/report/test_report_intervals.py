@@ -12,7 +12,7 @@ from scipy.stats import norm, rankdata
 
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.bins import Bins, edges_of
-from dptune.choice.report.metric import Cells, mean_of, nonnegative
+from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
 from dptune.choice.report.plan import Groups, ReportPlan, best_bins
 from dptune.choice.report.regression import Ranges
 from dptune.choice.report.result import residuals_of
@@ -286,3 +286,13 @@ def test_subgroups_of_a_regression_cost_no_noise() -> None:
         for by in (None, Groups("g", (0, 1, 2)))
     )
     assert several.diameter == pytest.approx(one.diameter)
+
+
+@pytest.mark.parametrize(("correlation", "narrower"), [(0.0, math.sqrt(3)), (1.0, 1.0)])
+def test_a_mean_of_metrics_has_the_error_of_their_mean(correlation: float, narrower: float) -> None:
+    parts = [Metric("x", value, (value - 0.1, value + 0.1), (value - 0.2, value + 0.2)) for value in (0.4, 0.5, 0.6)]
+    covariance = np.full((3, 3), correlation) + (1 - correlation) * np.eye(3)
+    found = mean_of("mean", parts, covariance, covariance)
+    assert found.value == pytest.approx(0.5)
+    for half, ends in ((0.1, found.interval), (0.2, found.population)):
+        assert ends == pytest.approx((0.5 - half / narrower, 0.5 + half / narrower))
