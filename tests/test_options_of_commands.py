@@ -37,6 +37,7 @@ authors = ["A"]
 preparation = "cut to a public range"
 justification = "small"
 """
+REPORT = "--n 650 --report --prevalence .1"
 PLAN, DRAW = "--n 300 --loss hinge", "ledger.db a.svg --study one"
 COMMANDS = {  # command -> option -> arguments with two values of it; a line stands for more words
     "": {"--version": ("--version", "--help")},
@@ -58,6 +59,10 @@ COMMANDS = {  # command -> option -> arguments with two values of it; a line sta
         "--trials": (f"{PLAN} --trials 20", f"{PLAN} --trials 40"),
         "--dimensions": (f"{PLAN} --dimensions 2", f"{PLAN} --dimensions 3"),
         "--default": (PLAN, f"{PLAN} --default"),
+        "--report": (PLAN, REPORT),
+        "--prevalence": (REPORT, f"{REPORT}2"),
+        "--groups": (REPORT, f"{REPORT} --groups 2"),
+        "--auc": (REPORT, f"{REPORT} --auc .7"),
         "--format": (PLAN, f"{PLAN} --format json"),
     },
     "certificate": {
