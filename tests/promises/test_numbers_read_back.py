@@ -19,7 +19,7 @@ from scipy.stats import norm
 
 import dptune
 from cli_tools import invoke
-from dptune._statement import AskedQuestion
+from dptune._store import AskedQuestion
 from dptune.choice.figure import draw_finalists, draw_improvement
 from dptune.choice.outlook import Outlook
 from dptune.choice.planning import ChoicePlan
