@@ -31,7 +31,7 @@ import sqlalchemy as sa
 from dptune._checks import boolean, json_data, shown, text
 from dptune._store import AskedQuestion, Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
-from dptune.ledger import entries, schema
+from dptune.ledger import entries, schema, verified
 from dptune.ledger.connection import KINDS, Database, after_a_charge, known_row, repeated, stored_row
 from dptune.ledger.entries import WHOLE, Charge, LedgerState, Quota, Row
 from dptune.ledger.events import Described
@@ -101,12 +101,12 @@ class DurableLedger:
                 connection.execute(sa.insert(schema.ledger).values({**header, **row}))
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {words}")
 
-    def _read_all(self) -> LedgerState:
-        """Read every charge once, and recompute its totals."""
+    def _read_all(self, *, whole: bool = False) -> LedgerState:
+        """Read the charges after those that were verified, or all of them, and recompute their totals."""
         with self._database.transaction(write=False) as connection:
             if connection.dialect.name == "sqlite":  # a server checks its pages itself
                 check_pages(connection.exec_driver_sql, self._name)
-            return entries.follow(connection, LedgerState(), self._name)
+            return verified.follow(connection, self._row["identity"], self._name, whole=whole)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, LedgerState]]:
@@ -358,7 +358,8 @@ class DurableLedger:
             return tuple((str(m), int(k)) for m, k in connection.execute(query).all())
 
     def _facts(self, delta: float) -> dict[str, Any]:
-        """Return the facts of every statement, in the caller's transaction."""
+        """Return the facts of every statement, in the caller's transaction, after verifying all charges."""
+        self._read_all(whole=True)
         held = {name: getattr(self, name) for name in ("dataset", "unit", "adjacency", "trust_model", "n", "private")}
         versions = dict(self._row["versions"])
         return {**held, "mechanisms": self.mechanisms(), "versions": versions, "delta": probability("delta", delta)}
