@@ -1,9 +1,9 @@
-"""What a choice and a report cost as people grow: `python -m benchmarks.people_scale [--people 1000 10000 ...]`.
+"""The cost of a choice and of a report as people grow: `python -m benchmarks.people_scale [--people 1000 10000 ...]`.
 
 CPU time and peak memory of one process, next to a plain program of NumPy and scikit-learn that does the same sums
-without privacy: finalists are trained on public rows, each person's log loss is centred on their median over the near
-ones and cut, and the sums decide. The losses of the finalists stay in memory in both. Each line is a process of its
-own, warmed up by a small run; time is the least of three runs.
+without privacy. Finalists are trained on public rows. Each person's log loss is centred on their median over the near
+ones and cut, and the sums decide. The losses of the finalists stay in memory in both programs. Each line is a process
+of its own, warmed up by a small run; time is the least of three runs.
 """
 
 from __future__ import annotations

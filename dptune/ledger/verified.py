@@ -1,11 +1,11 @@
-"""How far the chain of a ledger's charges was verified, in a file next to an SQLite ledger: ``<ledger>.verified``.
+"""A file next to an SQLite ledger, ``<ledger>.verified``, marks the charge up to which the chain was verified.
 
 Without it, opening a ledger of 100,000 charges takes seconds. With it, opening reads the charges after the mark, counts
 those before it, and compares the marked charge. Everything is read where the file is missing, damaged, of another
 ledger, or ahead of the ledger, and before each statement and certificate.
 
-The assumption is that of the chain itself: whoever may write the folder can write hashes, and so a mark; neither
-protects from them. A change of an earlier charge by accident is found by the next statement. It moves no budget, as the
+The assumption is that of the chain itself: both guard against accidents. A person who may write the folder can compute
+hashes, and so a mark. A change of an earlier charge by accident is found by the next statement. It moves no budget, as the
 totals are those of the mark.
 """
 
