@@ -5,8 +5,8 @@ those before it, and compares the marked charge. Everything is read where the fi
 ledger, or ahead of the ledger, and before each statement and certificate.
 
 The assumption is that of the chain itself: both guard against accidents. A person who may write the folder can compute
-hashes, and so a mark. A change of an earlier charge by accident is found by the next statement. It moves no budget, as the
-totals are those of the mark.
+hashes, and so a mark. A change of an earlier charge by accident is found by the next statement. It moves no budget, as
+the totals are those of the mark.
 """
 
 from __future__ import annotations
