@@ -1,13 +1,14 @@
-"""Averages of the best candidates as further candidates: what they answer for public rows, and the model that leaves.
+"""Averages as candidates: what they answer for public rows, and the model that leaves.
 
-An average is public: its members are the best on public rows, and its answer is the mean of theirs (probabilities or
-numbers). So it is one more candidate, and nothing in the proof of :class:`dptune.PublicChoice` changes.
+An average is public: public rows determine its members and their weights, and its answer is the mean of theirs
+(probabilities or numbers). So it is one more candidate, and nothing in the proof of :class:`dptune.PublicChoice`
+changes. Averages differ less than single configurations do: the radius is smaller, and so is the noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from dptune._arrays import Array, Matrix
 from dptune.choice.crossval import Answers, FoldAnswers, losses_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
+from dptune.results import parameters_in_words
 
 SIZES = (3, 10, 30)  # members of an average, in addition to half of the candidates
-MEMBERS = "members"  # the parameter that lists the configurations of an average
+BASE = 10  # best configurations, with whose average each configuration is averaged, half and half
+MEMBERS, WEIGHTS = "members", "weights"  # the parameters that list the configurations of an average, and their weights
+Group: TypeAlias = dict[int, float]  # place of each member -> its weight; they sum to 1
 
 
 def check_averages(loss: NamedLoss, *, given: bool) -> None:
@@ -35,70 +39,103 @@ def check_averages(loss: NamedLoss, *, given: bool) -> None:
         )
 
 
-def groups_of(public: Matrix) -> list[tuple[int, ...]]:
-    """Return the members of each average: the best on public rows, by losses (m, N) that are NaN for what failed."""
+def groups_of(public: Matrix) -> list[Group]:
+    """Return the averages, by losses (m, N) that are NaN for what failed.
+
+    First those of the best on public rows, then that of each configuration, the best first, with the BASE best ones.
+    """
     usable = np.flatnonzero(np.isfinite(public).all(axis=1))
-    order = usable[np.argsort(public[usable].mean(axis=1), kind="stable")]
+    order = usable[np.argsort(public[usable].mean(axis=1), kind="stable")].tolist()
     sizes = sorted({size for size in (*SIZES, len(order) // 2) if 2 <= size <= len(order)})
-    return [tuple(int(j) for j in order[:size]) for size in sizes]
+    best = [dict.fromkeys(order[:size], 1 / size) for size in sizes]
+    base = dict.fromkeys(order[:BASE], 0.5 / len(order[:BASE]))
+    return [*best, *({j: 0.5 + base.get(j, 0.0)} | {k: w for k, w in base.items() if k != j} for j in order)]
 
 
-def with_averages(public: Matrix, answers: Sequence[Any], loss: NamedLoss) -> tuple[Matrix, list[tuple[int, ...]]]:
-    """Return the public losses (m, N) with those of the averages below, and the members of each average."""
+def with_averages(
+    public: Matrix, answers: Sequence[Any], default: int | None, loss: NamedLoss
+) -> tuple[Matrix, list[Group]]:
+    """Return the public losses (k, N) of the default, which comes first, and of the averages, and all members."""
+    first: list[Group] = [] if default is None else [{default: 1.0}]
     groups = groups_of(public)
-    means = [losses_of(average_of([answers[j] for j in group]), loss) for group in groups]
-    return np.vstack([public, *means]), groups
+    means = [losses_of(average_of([answers[j] for j in group], list(group.values())), loss) for group in groups]
+    return np.vstack([*(public[j : j + 1] for group in first for j in group), *means]), first + groups
 
 
-def averages_in_words(public: Matrix, m: int) -> str:
-    """Return what public rows expect of averages, which come after m single configurations."""
-    single, average = (float(np.nanmin(part.mean(axis=1))) for part in (public[:m], public[m:]))
+def parameters_of(group: Group, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameters of what is chosen: of one configuration its own, of an average those of all members."""
+    chosen = [dict(configurations[j]) for j in group]
+    return chosen[0] if len(chosen) == 1 else {MEMBERS: chosen, WEIGHTS: list(group.values())}
+
+
+def averages_in_words(public: Matrix, averages: Matrix) -> str:
+    """Return what public rows expect of averages, compared with single configurations."""
+    single, average = (float(np.nanmin(losses.mean(axis=1))) for losses in (public, averages))
     return f"Averages: the public loss of the best one is {average:.4g}, of the best single configuration {single:.4g}."
 
 
-def average_of(members: Sequence[Answers]) -> Answers:
+def in_words(params: Mapping[str, Any]) -> str:
+    """Return what was chosen in words, by its ``parameters_of``."""
+    if MEMBERS not in params:
+        return parameters_in_words(params) or "the only configuration"
+    members, weights = params[MEMBERS], params[WEIGHTS]
+    if len(set(weights)) == 1:
+        return f"the average of the {len(members)} best configurations on public rows"
+    heaviest = parameters_in_words(members[int(np.argmax(weights))])
+    return f"the average of ({heaviest}) and the {min(BASE, len(members))} best on public rows, half and half"
+
+
+def average_of(members: Sequence[Answers], weights: Sequence[float]) -> Answers:
     """Return what the average of these models answers for public rows, fold by fold."""
     return [
-        FoldAnswers(one[0].test, one[0].y, *_mean([each.output for each in one], [each.labels for each in one]))
+        FoldAnswers(
+            one[0].test, one[0].y, *_mean([each.output for each in one], [each.labels for each in one], weights)
+        )
         for one in zip(*members, strict=True)
     ]
 
 
-def _mean(outputs: Sequence[Array], labels: Sequence[list[Any] | None]) -> tuple[Array, list[Any] | None]:
+def _mean(
+    outputs: Sequence[Array], labels: Sequence[list[Any] | None], weights: Sequence[float]
+) -> tuple[Array, list[Any] | None]:
     """Return mean answers (r,) or (r, k) and their labels; a label that a model does not know has probability 0."""
     first = labels[0]
     alike = all(each == first and np.shape(out) == np.shape(outputs[0]) for each, out in _pairs(labels, outputs))
     if first is None or alike:
-        return np.mean(np.asarray(outputs), axis=0), first
+        return np.average(np.asarray(outputs), axis=0, weights=weights), first
     known = sorted({label for each in labels for label in each or ()})
     total = np.zeros((len(outputs[0]), len(known)))
-    for each, out in _pairs(labels, outputs):
+    for (each, out), weight in zip(_pairs(labels, outputs), weights, strict=True):
         columns = out if np.ndim(out) == 2 else np.column_stack([1 - out, out])
-        total[:, [known.index(label) for label in each or ()]] += columns
-    return total / len(outputs), known
+        total[:, [known.index(label) for label in each or ()]] += weight * columns
+    return total, known
 
 
 def _pairs(labels: Sequence[list[Any] | None], outputs: Sequence[Array]) -> Iterator[tuple[list[Any] | None, Array]]:
     return zip(labels, outputs, strict=True)
 
 
-def averaged(models: Sequence[Any], loss: NamedLoss) -> Any:
+def averaged(models: Sequence[Any], weights: Sequence[float], loss: NamedLoss) -> Any:
     """Return the average of trained models: scikit-learn's voting ensemble, or an ``Average`` of other models.
 
     Trained again, as a clone is, the ensemble trains its members. If the training of a member raised, it is returned.
+    One model is its own average.
     """
+    if len(models) == 1:
+        return models[0]
     if failed := [model for model in models if isinstance(model, Exception)]:
         return failed[0]
     labels = [np.asarray(model.classes_).tolist() if loss.uses_labels else None for model in models]
     estimators = all(hasattr(model, "get_params") and hasattr(model, "fit") for model in models)
     if not estimators or labels.count(labels[0]) < len(labels):
-        return Average(models, labels)
+        return Average(models, labels, weights)
     from sklearn.ensemble import VotingClassifier, VotingRegressor
     from sklearn.preprocessing import LabelEncoder
     from sklearn.utils import Bunch
 
     named = [(f"model_{place}", model) for place, model in enumerate(models)]
-    voting = VotingClassifier(named, voting="soft") if loss.uses_labels else VotingRegressor(named)
+    some: Any = {"weights": list(weights)}
+    voting = VotingClassifier(named, voting="soft", **some) if loss.uses_labels else VotingRegressor(named, **some)
     voting.estimators_, voting.named_estimators_ = list(models), Bunch(**dict(named))
     if loss.uses_labels:
         voting.le_ = LabelEncoder().fit(models[0].classes_)
@@ -114,10 +151,11 @@ class Average:
     Args:
         models: trained.
         labels: of each in the order of its probabilities; None of a model of numbers.
+        weights: of each; they sum to 1.
     """
 
-    def __init__(self, models: Sequence[Any], labels: Sequence[list[Any] | None]) -> None:
-        self.estimators_, self._labels = list(models), list(labels)
+    def __init__(self, models: Sequence[Any], labels: Sequence[list[Any] | None], weights: Sequence[float]) -> None:
+        self.estimators_, self._labels, self.weights = list(models), list(labels), list(weights)
         if labels[0] is not None:
             self.classes_ = np.array(sorted({label for each in labels for label in each or ()}))
         for name in ("n_features_in_", "feature_names_in_"):
@@ -126,11 +164,13 @@ class Average:
 
     def predict_proba(self, X: Any) -> Array:
         """Return mean probabilities (n, k)."""
-        mean = _mean([np.asarray(model.predict_proba(X)) for model in self.estimators_], self._labels)[0]
+        answers = [np.asarray(model.predict_proba(X)) for model in self.estimators_]
+        mean = _mean(answers, self._labels, self.weights)[0]
         return mean if mean.ndim == 2 else np.column_stack([1 - mean, mean])
 
     def predict(self, X: Any) -> Array:
         """Return mean numbers (n,), or the labels with the largest mean probability."""
         if hasattr(self, "classes_"):
             return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
-        return np.asarray(np.mean([np.asarray(model.predict(X)).reshape(-1) for model in self.estimators_], axis=0))
+        answers = [np.asarray(model.predict(X)).reshape(-1) for model in self.estimators_]
+        return np.asarray(np.average(answers, axis=0, weights=self.weights))

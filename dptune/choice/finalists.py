@@ -6,11 +6,12 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import IO, Any
 from weakref import finalize
 
 from dptune._checks import attempt
-from dptune.choice.averages import averaged
+from dptune.choice.averages import BASE, Group, averaged
 from dptune.choice.workers import told
 from dptune.losses.named import NamedLoss
 from dptune.privacy.observed import Losses
@@ -67,8 +68,7 @@ class Finalists:
 
     Args:
         train: places of configurations -> their models in this order; of a failed training its exception.
-        m: number of configurations; averages have the places after them.
-        groups: the configurations of each average.
+        groups: the configurations of each candidate, and their weights.
         loss: what averages are for.
         lasting: whether ``train`` returns the same model again, such as that of a checkpoint.
     """
@@ -76,36 +76,33 @@ class Finalists:
     def __init__(
         self,
         train: Callable[[Sequence[int]], Iterable[Any]],
-        m: int,
-        groups: Sequence[tuple[int, ...]],
+        groups: Sequence[Group],
         loss: NamedLoss,
         *,
         lasting: bool,
     ) -> None:
-        self._train, self._m, self._groups, self._loss = train, m, groups, loss
+        self._train, self._groups, self._loss = train, groups, loss
         self._lasting, self._kept, self._failed = lasting, KeptModels(), list[str]()
-
-    def members(self, place: int) -> tuple[int, ...]:
-        """Return the places of the configurations whose models a candidate needs."""
-        return (place,) if place < self._m else self._groups[place - self._m]
+        self._member = lru_cache(BASE + 1)(self._single)  # averages of single configurations share BASE members
 
     def asked(self, places: Sequence[int], ask: Callable[[Any], Losses | None]) -> Iterator[tuple[int, Losses | None]]:
         """Yield each place and its private losses; None where the training failed, which is public."""
-        averages = [place for place in places if place >= self._m]
-        others = () if self._lasting else (j for place in averages for j in self.members(place))
-        singles = list(dict.fromkeys((*(place for place in places if place < self._m), *others)))
+        averages = [place for place in places if len(self._groups[place]) > 1]
+        alone = {j: place for place in places if place not in averages for j in self._groups[place]}
+        others = () if self._lasting else (j for place in averages for j in self._groups[place])
+        singles = list(dict.fromkeys((*alone, *others)))
         models = iter(self._train(singles)) if singles else iter(())
         for j in singles:
-            losses = self._next(j, models, ask if j in places else None)
-            if j in places:
-                yield j, losses
+            losses = self._next(j, models, ask if j in alone else None)
+            if j in alone:
+                yield alone[j], losses
         for place in averages:
             yield place, self._losses(self.model(place), ask)
 
     def model(self, place: int) -> Any:
         """Return a candidate's model, or the exception of its training."""
-        models = [self._single(j) for j in self.members(place)]
-        return models[0] if place < self._m else averaged(models, self._loss)
+        group = self._groups[place]
+        return averaged([self._member(j) for j in group], list(group.values()), self._loss)
 
     def warn_of_failures(self, warn: Callable[[str], object]) -> None:
         """Print a public line if finalists could not be trained."""

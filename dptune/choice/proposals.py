@@ -24,21 +24,28 @@ import numpy.typing as npt
 
 import dptune
 from dptune._checks import at_least, text
-from dptune.choice.averages import MEMBERS, averages_in_words, check_averages, with_averages
+from dptune.choice.averages import (
+    Group,
+    averages_in_words,
+    check_averages,
+    in_words,
+    parameters_of,
+    with_averages,
+)  # fmt: skip
 from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
 from dptune.choice.kept_losses import KeptLosses
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.places import AskLoss, as_it_is, asker_of
-from dptune.choice.public import rounded
+from dptune.choice.public import rounded, weight_of
 from dptune.choice.workers import told
 from dptune.errors import InputError
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data
 from dptune.privacy.places import Places
-from dptune.results import check_start, left_in_words, parameters_in_words
+from dptune.results import check_start, left_in_words
 
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # PublicChoice's
@@ -66,9 +73,10 @@ class ChoiceOptions:
         candidates: how many configurations are cross-validated at most; default 200.
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: whether only the plan is made and returned; no private row is read, and nothing is stored or charged.
-        averages: whether averages of what the best 3, 10, 30 and half of the configurations predict are candidates,
-            too. Then the model may be a voting ensemble; ``params["members"]`` lists its configurations. For losses of
-            probabilities or numbers. Default False.
+        averages: whether the candidates are averages of what configurations predict: of the best 3, 10, 30 and half,
+            and of each one with the best 10. Their loss is smaller, but the model is a voting ensemble;
+            ``params["members"]`` and ``["weights"]`` list its configurations. For losses of probabilities or numbers.
+            Default False.
     """
 
     data: Data | Callable[[], Data] | Places
@@ -191,10 +199,7 @@ class Choice:
         """Return the verdict, the parameters, what public rows predicted, the budget left and the next step."""
         if self.outlook is not None:
             return str(self.outlook)
-        words = parameters_in_words(self.params) or "the only configuration"
-        if MEMBERS in self.params:
-            words = f"the average of the {len(self.params[MEMBERS])} best configurations on public rows"
-        return str(self.selection.summary(words, left=self.left))
+        return str(self.selection.summary(in_words(self.params), left=self.left))
 
     def __str__(self) -> str:
         return self.summary()
@@ -210,6 +215,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
+    weight = weight_of(options.public_weight)
     if options.averages:
         check_averages(as_loss(options.loss), given=options.public_losses is not None)
     people: Any = {"groups": options.groups, "n": options.n, "budget": options.budget}
@@ -227,7 +233,6 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
-    groups: list[tuple[int, ...]] = []
     proposed = _digest(candidates, default, loss)
     about = _about(candidates, default, proposed, proposals.told)
     check_affordable(privatizer.ledger, name, options.mu, about)
@@ -239,24 +244,26 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     *losses, again = as_losses([*evaluated, again], as_loss(loss))
     refuse_unseeded(losses[twice], again)
     public, default = _matrix(losses, default, warn, needed=options.default is not None)
+    singles, about = public, _about(candidates, default, proposed, proposals.told)  # without a default that failed
+    groups: list[Group] = [{j: 1.0} for j in range(len(candidates))]
     if options.averages:
-        public, groups = with_averages(public, evaluated, as_loss(loss))
+        public, groups = with_averages(public, evaluated, default, as_loss(loss), weight)
+        default = None if default is None else 0
     found = hashlib.sha256(proposed.encode() + rounded(public)).hexdigest()[:12]
     settings: Any = {setting: getattr(options, setting) for setting in SETTINGS}
-    about = _about(candidates, default, proposed, proposals.told)  # without a default that failed
     name = name or f"{proposals.kind} {found}"
     choice = dptune.PublicChoice(
         public, privatizer, name=name, default_place=default, loss=loss, about=about, prevalence=_prevalence(options),
         **settings,
     )  # fmt: skip
-    if groups and choice.to_train:
-        say(averages_in_words(public, len(candidates)))
+    if options.averages and choice.to_train:
+        say(averages_in_words(singles, public))
     say(proposals.excluded + choice.announcement)
     if asks is None:
         return Choice({}, None, None, name, outlook=choice.outlook)
     finalists = Finalists(
         lambda places: trainer.models([candidates[j] for j in places]),
-        len(candidates), groups, as_loss(loss), lasting=trainer.lasting,
+        groups, as_loss(loss), lasting=trainer.lasting,
     )  # fmt: skip
     try:
         selection = choice.choose_each(finalists.asked(choice.to_train, asks.losses))
@@ -265,8 +272,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     model = finalists.model(selection.index)
     if isinstance(model, Exception):
         raise model
-    chosen = [dict(candidates[j].parameters) for j in finalists.members(selection.index)]
-    params = {MEMBERS: chosen} if selection.index >= len(candidates) else chosen[0]
+    params = parameters_of(groups[selection.index], [each.parameters for each in candidates])
     ledger = privatizer.ledger
     kept = {"ledger": ledger.dataset, "identity": ledger.identity, "charged": (ledger.span(name) or ("",))[0][:10]}
     return Choice(params, selection, model, name, left_in_words(ledger), kept)

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 import dptune
 import dptune_optuna
 from choice_tools import privatizer
-from dptune.choice.averages import Average, average_of, averaged, groups_of
+from dptune.choice.averages import Average, average_of, averaged, groups_of, with_averages
 from dptune.choice.crossval import FoldAnswers, as_losses, cross_validated_answers, losses_of, public_folds
 from dptune.losses.named import as_loss
 from dptune_sklearn import PrivateSearch
@@ -45,12 +45,12 @@ LOSS = {"regression": "mse", "two": "log_loss", "three": "brier"}
 
 
 @pytest.mark.parametrize("kind", LOSS)
-@pytest.mark.parametrize("front", ["sklearn", "optuna"])
+@pytest.mark.parametrize(("front", "place"), [("sklearn", 1), ("sklearn", 4), ("optuna", 1), ("optuna", 6)])
 def test_an_average_is_chosen_and_leaves_as_a_voting_ensemble(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, front: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, front: str, place: int
 ) -> None:
-    """Six configurations, and the average of the best three, the seventh, which is always chosen."""
-    monkeypatch.setattr(dptune.PublicChoice, "_chosen", staticmethod(lambda made: 6))
+    """The default, the average of the best three of six, and that of each one with all six."""
+    monkeypatch.setattr(dptune.PublicChoice, "_chosen", staticmethod(lambda made: place))
     X, y = people(kind)
     A, b, X_val, y_val = X[:PUBLIC_ROWS], y[:PUBLIC_ROWS], X[PUBLIC_ROWS:], y[PUBLIC_ROWS:]
     model, strength = estimator(kind)
@@ -62,17 +62,19 @@ def test_an_average_is_chosen_and_leaves_as_a_voting_ensemble(
         common |= {"ledger": payer, "public": (A, b), "data": dptune.Rows(X_val, y_val, like=A), "progress": False}
         made = dptune_optuna.choose(study, model, default={strength: 1e-4}, **common)
         found, params, selection = made.model, made.params, made.selection
-        assert "Chosen: the average of the 3 best configurations" in made.summary()
+        words = "the average of the 3 best configurations" if place == 1 else f"the average of ({strength} = "
+        assert f"Chosen: {words}" in made.summary()
     else:
         search = PrivateSearch(GridSearchCV(model, {strength: STRENGTHS}), ledger=payer.ledger, name="x", **common)
         search.fit(A, b, X_val=X_val, y_val=y_val)
         found, params, selection = search.best_estimator_, search.best_params_, search.selection_
-    assert selection.index == 6
-    assert len(params["members"]) == 3
+    assert selection.index == place
+    assert sum(params["weights"]) == pytest.approx(1)
+    assert sorted(params["weights"]) == pytest.approx([1 / 3] * 3 if place == 1 else [1 / 12] * 5 + [7 / 12])
     assert isinstance(found, VotingRegressor if kind == "regression" else VotingClassifier)
     members = [clone(model).set_params(**each).fit(A, b) for each in params["members"]]
     method = "predict" if kind == "regression" else "predict_proba"
-    expected = np.mean([getattr(one, method)(X_val) for one in members], axis=0)
+    expected = np.average([getattr(one, method)(X_val) for one in members], axis=0, weights=params["weights"])
     for leaves in (found, pickle.loads(pickle.dumps(found)), clone(found).fit(A, b)):
         np.testing.assert_allclose(getattr(leaves, method)(X_val), expected, atol=1e-12)
         assert (leaves.predict(X_val) == found.predict(X_val)).all()
@@ -90,11 +92,14 @@ def test_public_losses_of_an_average_are_those_of_mean_answers(kind: str) -> Non
     folds = public_folds(X, y, cv=3, loss=loss)
     models = [clone(model).set_params(**{strength: value}) for value in STRENGTHS[:3]]
     answers = [cross_validated_answers(one.fit, X, y, folds, loss, {}) for one in models]
-    found = losses_of(average_of(answers), loss)
+    weights = [0.5, 0.3, 0.2]
+    found = losses_of(average_of(answers, weights), loss)
     for fit, test in folds:
         trained = [clone(one).fit(X.iloc[fit], y[fit]) for one in models]
         expected = loss(
-            y[test], averaged(trained, loss).__getattribute__(loss.output)(X.iloc[test]), labels=classes(trained)
+            y[test],
+            averaged(trained, weights, loss).__getattribute__(loss.output)(X.iloc[test]),
+            labels=classes(trained),
         )
         np.testing.assert_allclose(found[test], expected, atol=1e-9)
     failed = ValueError("no")
@@ -109,9 +114,25 @@ def test_groups_are_the_best_that_did_not_fail() -> None:
     public = np.arange(80.0)[:, None] + np.zeros((80, 12))
     public[[0, 5], 3] = np.nan
     groups = groups_of(public[::-1])
-    assert [len(group) for group in groups] == [3, 10, 30, 39]
-    assert groups[0] == (78, 77, 76)
-    assert groups_of(public[:7]) == [(1, 2), (1, 2, 3)]
+    assert [len(group) for group in groups] == [3, 10, 30, 39, *[10] * 10, *[11] * 68]
+    assert all(sum(group.values()) == pytest.approx(1) for group in groups)
+    assert groups[0] == dict.fromkeys((78, 77, 76), 1 / 3)
+    assert groups[4][78] == pytest.approx(0.55)
+    assert groups[14] == {67: 0.5, **dict.fromkeys((78, 77, 76, 75, 73, 72, 71, 70, 69, 68), 0.05)}
+    assert [list(group) for group in groups_of(public[:4])] == [[1, 2, 3], [1, 2, 3], [2, 1, 3], [3, 1, 2]]
+
+
+def test_the_default_stays_one_configuration_and_comes_first() -> None:
+    """Answers are numbers, y is 0: the loss of an average is the square of the mean answer."""
+    answers = [[FoldAnswers(np.arange(20), np.zeros(20), np.full(20, level), None)] for level in (3.0, 1.0, 2.0)]
+    loss = as_loss("mse")
+    public = np.array([losses_of(each, loss) for each in answers])
+    for default in (None, 0):
+        found, groups = with_averages(public, answers, default, loss)
+        assert len(found) == len(groups)
+        expected = [sum(weight * answers[j][0].output[0] for j, weight in group.items()) ** 2 for group in groups]
+        np.testing.assert_allclose(found[:, 0], expected)
+        assert (groups[0] == {0: 1.0}) == (default == 0)
 
 
 class Unlike:
@@ -126,7 +147,7 @@ class Unlike:
 
 def test_models_with_other_labels_are_averaged_over_all_labels() -> None:
     loss, X = as_loss("log_loss"), np.zeros((4, 1))
-    found = averaged([Unlike("a", "b"), Unlike("b", "c")], loss)
+    found = averaged([Unlike("a", "b"), Unlike("b", "c")], [0.5, 0.5], loss)
     assert isinstance(found, Average)
     assert found.classes_.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(found.predict_proba(X), [[0.125, 0.5, 0.375]] * 4)
@@ -135,11 +156,13 @@ def test_models_with_other_labels_are_averaged_over_all_labels() -> None:
         [FoldAnswers(np.arange(4), np.array(list("abcc")), one.predict_proba(X), one.classes_.tolist())]
         for one in found.estimators_
     ]
-    np.testing.assert_allclose(losses_of(average_of(answers), loss), -np.log([0.125, 0.5, 0.375, 0.375]))
-    same = averaged([Unlike("a", "b")] * 2, loss)
+    np.testing.assert_allclose(losses_of(average_of(answers, [0.5, 0.5]), loss), -np.log([0.125, 0.5, 0.375, 0.375]))
+    uneven = averaged([Unlike("a", "b"), Unlike("b", "c")], [0.75, 0.25], loss)
+    np.testing.assert_allclose(uneven.predict_proba(X), [[0.1875, 0.625, 0.1875]] * 4)
+    same = averaged([Unlike("a", "b")] * 2, [0.5, 0.5], loss)
     np.testing.assert_allclose(same.predict_proba(X), [[0.25, 0.75]] * 4)
     error = ValueError("training raised")
-    assert averaged([found, error], loss) is error
+    assert averaged([found, error], [0.5, 0.5], loss) is error
 
 
 @pytest.mark.parametrize(
