@@ -1,8 +1,8 @@
 """How often is "better" false? `python -m benchmarks.public.calibration [--runs 400]`.
 
 Made-up losses of candidates that are no better than the default in the mean, where a verdict is most easily wrong, and
-the real code path: :func:`dptune.select` with ``public=``, its defaults, a ledger on disk, unseeded noise. Each run has
-new people. "Better" is false here if the uncut mean difference of these people is not above 0.
+the real code path: :func:`dptune.select` with ``public_losses=``, its defaults, a ledger on disk, unseeded noise. Each
+run has new people. "Better" is false here if the uncut mean difference of these people is not above 0.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def run(family: Family, n: int, budget: dptune.Budget, seed: int) -> tuple[bool,
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", budget)
         privatizer = dptune.LossPrivatizer(ledger, n=n)
-        made = dptune.select(private, privatizer, name="choice", public_losses=public, default_place=0)
+        made = dptune.select(
+            private, privatizer, name="choice", public_losses=public, default_place=0, even_if_hopeless=True
+        )
     D = private[0] - private[made.index]
     said = made.verdict == "better"
     if (gain := made.improvement) is None:

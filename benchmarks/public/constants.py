@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.data import Array
 from benchmarks.public.measure import BUDGETS, EXACT, rivals
-from benchmarks.public.tables import AGE, ONE, Table, slots, stored
+from benchmarks.public.tables import ANSWER, ONE, Table, slots, stored
 from benchmarks.report import machine, markdown
 from dptune.choice import planning, public
 from dptune.choice.public import Law, PublicLosses, centred, prior
@@ -59,6 +59,7 @@ class Planned:
     """A choice with the package's defaults, among finalists.
 
     Attributes:
+        public, plan: all public losses, and the plan.
         V: public losses (s, rows); L private ones (s, n).
         judge: mean losses of the judge's people (s,).
         near: how many are near ones.
@@ -66,6 +67,8 @@ class Planned:
         law: of the choice.
     """
 
+    public: PublicLosses
+    plan: planning.ChoicePlan
     V: Array
     L: Array
     judge: Array
@@ -74,30 +77,45 @@ class Planned:
     eta: float
     law: Law
 
+    @property
+    def chosen(self) -> Array:
+        """The law of the choice (s,)."""
+        return self.law(self.sums * self.eta / (4 * self.r) - np.log(prior(self.V, self.plan.public_weight)))
 
-def planned(table: Table, n: int, budget: str, weight: float = 1.0) -> Planned:
+    @property
+    def sums(self) -> Array:
+        """The people's sums of centred losses, cut to the radius (s,)."""
+        return np.clip(centred(self.L, self.near), -self.r, self.r).sum(axis=1)
+
+
+def planned(table: Table, n: int, budget: str, weight: float = 1.0, share: float | None = None) -> Planned:
     """Return the choice as a fresh ledger plans it."""
     losses, stated = PublicLosses.of(table.public, None), BUDGETS[budget]
     rest = Allowance(stated.mu, stated.mu, (), stated if stated.stated_epsilon is not None else None)
-    wanted = planning.Wanted(mu=None, public_weight=weight, estimate_share=None, finalists=None)
+    wanted = planning.Wanted(mu=None, public_weight=weight, estimate_share=share, finalists=None)
     plan = planning.plan(losses, rest, wanted, n=n, default=0, weight=1 / n)
     kept = list(plan.finalists)
     L = np.nan_to_num(table.private[kept, :n].astype(float), nan=losses.high).clip(losses.low, losses.high)
-    return Planned(losses.clipped[kept], L, table.judge[kept], plan.near, plan.radius, plan.eta, plan.law)
+    V, judge = losses.clipped[kept], table.judge[kept]
+    return Planned(losses, plan, V, L, judge, plan.near, plan.radius, plan.eta, plan.law)
 
 
 def expected(table: Table, n: int, budget: str, weight: float = 1.0) -> float:
     """Return the judge's loss after a choice, by its exact law."""
     made = planned(table, n, budget, weight)
-    odds = np.log(prior(made.V, weight))
-    exponents = np.clip(centred(made.L, made.near), -made.r, made.r).sum(axis=1) * made.eta / (4 * made.r)
-    return float(made.law(exponents - odds) @ made.judge)
+    return float(made.chosen @ made.judge)
+
+
+def without_noise(table: Table, n: int, budget: str, weight: float) -> float:
+    """Return the judge's loss of the finalist with the smallest sum of cut losses: what noise does not explain."""
+    made = planned(table, n, budget, weight)
+    return float(made.judge[made.sums.argmin()])
 
 
 def collected(folder: Path) -> Tables:
     """Return the losses of the splits, collected where ``folder`` lacks them."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = list(itertools.product(slots(), SPLITS, (ONE, AGE)))
+    wanted = list(itertools.product(slots(), SPLITS, (ONE, ANSWER)))
     return {(task, split, form): stored(folder, task, split, form) for task, split, form in tqdm(wanted, mininterval=5)}
 
 
@@ -113,7 +131,7 @@ def row(tables: Tables) -> list[str]:
         for place in PLACES:
             ratio = expected(table, *place) / rivals(table, *place)[EXACT]
             logs[form, place][task].append(math.log(ratio))
-    return [mean(logs[form, place].values()) for form in (ONE, AGE) for place in PLACES]
+    return [mean(logs[form, place].values()) for form in (ONE, ANSWER) for place in PLACES]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Rules of the finalists, and averages, in expectation: `python -m benchmarks.public.expected [--splits 0 1 100 101]`.
+"""Singles, averages and weights in expectation: `python -m benchmarks.public.expected [--splits 0 1 100 101]`.
 
 One population, and public rows from the lowest 35% of the column that best predicts the answer. The law of a choice is
 exact, so no noise is drawn. A cell is the judge's loss over that of the exact choice among all single candidates, as a
@@ -25,7 +25,7 @@ import optuna
 from tqdm import tqdm
 
 from benchmarks.data import Array
-from benchmarks.public.constants import expected
+from benchmarks.public.constants import expected, without_noise
 from benchmarks.public.measure import BUDGETS, DELTA, read
 from benchmarks.public.tables import ANSWER, AVERAGES, ONE, Table, slots, stored
 from benchmarks.report import DOCS, machine, markdown
@@ -34,13 +34,15 @@ from dptune.choice import planning
 
 KEPT = "public_expected.jsonl"
 PLACES = [(300, "epsilon = 1"), (1000, "epsilon = 1"), (1000, "epsilon = 4")]
-WEIGHTS = (0.1, 0.01)
-OURS, NEAR, WITH = "defaults", "without far finalists", "`averages=True`"
+WEIGHT, FAMILY_WEIGHTS = 0.1, (0.1, 0.01)
+OURS, WITH, LOW, BOTH, QUIET = "defaults", "averages", "weight", "averages, weight", "weight, without noise"
 NAMES = {
     "cv": "cross-validation on public rows alone (epsilon 0)",
     **{f"average {size}": f"average of the {size} best on public rows (epsilon 0)" for size in AVERAGES[1:3]},
-    NEAR: NEAR, OURS: f"**{OURS}**", **{f"weight {w}": f"`public_weight={w}`" for w in WEIGHTS}, WITH: WITH,
-    f"{WITH} {WEIGHTS[0]}": f"{WITH}, `public_weight={WEIGHTS[0]}`", "exact": "exact choice among singles and averages",
+    "average half": "average of the best half on public rows (epsilon 0)",
+    OURS: "**defaults**", WITH: "**`averages=True`**", LOW: f"`public_weight={WEIGHT}`",
+    QUIET: f"`public_weight={WEIGHT}`, exact choice among its cut finalists",
+    BOTH: f"`averages=True`, `public_weight={WEIGHT}`", "exact": "exact choice among singles and averages",
 }  # fmt: skip
 RHOS, PEOPLE, EPSILONS, SEEDS = (1.0, 0.5, 0.0, -1.0), (100, 300, 1000), (0.5, 1.0, 4.0), 3
 
@@ -48,17 +50,16 @@ RHOS, PEOPLE, EPSILONS, SEEDS = (1.0, 0.5, 0.0, -1.0), (100, 300, 1000), (0.5, 1
 def ways(table: Table, n: int, budget: str) -> dict[str, float]:
     """Return the judge's losses of each way to choose over that of the exact choice among single candidates."""
     low, high = table.clip
-    averages = table.with_averages()
-    V, L, both = (
+    averages, both = table.with_averages(), table.joined()
+    V, L, joined = (
         np.nan_to_num(losses.astype(float), nan=high).clip(low, high).mean(axis=1)
-        for losses in (table.public, table.private[:, :n], averages.private[:, :n])
+        for losses in (table.public, table.private[:, :n], both.private[:, :n])
     )
-    found = {"cv": table.judge[V.argmin()], "exact": averages.judge[both.argmin()], OURS: expected(table, n, budget)}
-    found |= {f"average {size}": averages.judge[len(V) + place] for place, size in enumerate(AVERAGES)}
-    with patch.object(planning, "FAR_FROM", math.inf):
-        found[NEAR] = expected(table, n, budget)
-    found |= {f"weight {w}": expected(table, n, budget, w) for w in WEIGHTS}
-    found |= {WITH: expected(averages, n, budget), f"{WITH} {WEIGHTS[0]}": expected(averages, n, budget, WEIGHTS[0])}
+    found = {"cv": table.judge[V.argmin()], "exact": both.judge[joined.argmin()]}
+    found |= {f"average {size}": both.judge[len(V) + place] for place, size in enumerate(AVERAGES)}
+    found |= {OURS: expected(table, n, budget), LOW: expected(table, n, budget, WEIGHT)}
+    found |= {WITH: expected(averages, n, budget), BOTH: expected(averages, n, budget, WEIGHT)}
+    found[QUIET] = without_noise(table, n, budget, WEIGHT)
     return {way: float(loss / table.judge[L.argmin()]) for way, loss in found.items()}
 
 
@@ -86,7 +87,10 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, str]:
 
 def readme(results: list[dict[str, Any]]) -> str:
     """Return README's table: by how much the loss lies above that of the exact choice, in the mean."""
-    named = {"cv": "cross-validation, epsilon 0", "average 30": "average of the 30 best, epsilon 0", OURS: "**dptune**"}
+    named = {
+        "cv": "cross-validation, ε = 0", "average 30": "average of the 30 best, ε = 0", OURS: "**dptune**",
+        WITH: "**dptune**, averages",
+    }  # fmt: skip
     rows = []
     for form, moved in ((ONE, ""), (ANSWER, "moved: ")):
         cells = dict(zip(NAMES, rows_of(results, form), strict=True))
@@ -127,10 +131,11 @@ def families() -> str:
                     with patch.dict(BUDGETS, stated):
                         with patch.object(planning, "FAR_FROM", math.inf):
                             found.append(expected(made, n, budget))
-                        found += [expected(made, n, budget, weight) for weight in (1.0, *WEIGHTS)]
+                        found += [expected(made, n, budget, weight) for weight in (1.0, *FAMILY_WEIGHTS)]
                     kept.append([(usual - loss) / (usual - best) for loss in found])
                 rows.append([f"{rho:g}", str(n), f"{epsilon:g}", *(f"{share:.2f}" for share in np.mean(kept, axis=0))])
-    head = ["correlation", "n", "epsilon", "cross-validation", NEAR, OURS, *(f"`public_weight={w}`" for w in WEIGHTS)]
+    weights = [f"`public_weight={w}`" for w in FAMILY_WEIGHTS]
+    head = ["correlation", "n", "epsilon", "cross-validation", "without far finalists", OURS, *weights]
     return markdown(head, rows)
 
 

@@ -1,15 +1,16 @@
 """What each way to choose ends with, on the tables of :mod:`benchmarks.public.tables`.
 
-"dptune" is :func:`dptune.select` with ``public=``, as a user calls it: its defaults, a clip read off the public rows, a
-ledger on disk, unseeded noise. The other ways are given the task's true range of a loss; private ones among random
-candidates by the exact law of the better mechanism, in expectation: permute-and-flip for a budget in (epsilon, delta),
-the exponential mechanism for one in GDP.
+"dptune" is :func:`dptune.select` with ``public_losses=``, as a user calls it: its defaults, a clip read off the public
+rows, a ledger on disk, unseeded noise. The other ways are given the task's true range of a loss. Private ones among
+random candidates are in expectation, by the exact law of the better mechanism: permute-and-flip for a budget in
+(epsilon, delta), the exponential mechanism for one in GDP.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -52,9 +53,9 @@ class Cell:
     draw: int
 
 
-def cells(tasks: list[str], splits: int, form: str) -> Iterator[Cell]:
+def cells(tasks: list[str], splits: list[int], form: str) -> Iterator[Cell]:
     """The benchmark's cells, split by split."""
-    for split in range(splits):
+    for split in splits:
         for task in tasks:
             for n in PEOPLE:
                 for budget in BUDGETS:
@@ -68,13 +69,17 @@ def measure(cell: Cell, table: Table) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", BUDGETS[cell.budget])
         privatizer = dptune.LossPrivatizer(ledger, n=cell.n)
-        made = dptune.select(list(private), privatizer, name="choice", public_losses=table.public, default_place=0)
+        made = dptune.select(
+            list(private), privatizer, name="choice", public_losses=table.public, default_place=0, even_if_hopeless=True
+        )
         low, high = privatizer.interval.low, privatizer.interval.high
     found: dict[str, Any] = {**asdict(cell), "loss": float(table.judge[made.index]), "verdict": made.verdict}
     if (gain := made.improvement) is not None:
         D = np.clip(private[0], low, high) - np.clip(private[made.index], low, high)  # (n,)
         cut = np.clip(D, -gain.radius, gain.radius)
         half = gain.value - gain.interval()[0]
+        least, grows = gain.at_least, math.copysign(1.0, gain.value)
+        found["said"] = abs(gain.value - cut.mean()) <= half if least is None else bool(grows * D.mean() >= least)
         found |= {"improvement": gain.value, "half": half, "true": float(D.mean()), "cut": float(cut.mean())}
         found["unclipped"] = float((private[0] - private[made.index]).mean())
     return found

@@ -14,7 +14,7 @@ from benchmarks.frontier.methods import TPE
 from benchmarks.public import picture, searches
 from benchmarks.public.measure import BUDGETS, CV, DEFAULT, EXACT, EXACT_ALL, OURS, PEOPLE, RANDOM, read
 from benchmarks.public.results import Key, Results
-from benchmarks.public.tables import AGE, ONE
+from benchmarks.public.tables import ANSWER, ONE
 
 NAMES = {
     DEFAULT: "the library's default", CV: "cross-validation on public rows alone (epsilon 0)",
@@ -66,7 +66,7 @@ def shifted(found: Results, people: Iterable[int] = PEOPLE) -> str:
     lines = ["| n | budget | way to choose | loss over the exact choice among TPE's trials |", "|---|---|---|---|"]
     for n in people:
         for budget in BUDGETS:
-            key = (AGE, n, budget)
+            key = (ANSWER, n, budget)
             limits = found.limits(key)
             lines += [
                 f"| {n} | {budget} | {name} | {_words(found.ratio(key, way, limits))} |"
@@ -77,12 +77,12 @@ def shifted(found: Results, people: Iterable[int] = PEOPLE) -> str:
 
 
 def verdicts(found: Results) -> str:
-    """How often "better" is said, and is false; how often the interval holds the mean difference."""
+    """How often "better" is said, and is false; how often interval and words hold for the mean difference."""
     lines = [
-        "| population | n | budget | better | in half of runs | but is not | holds the cut mean | holds the mean |",
-        "|---|---|---|---|---|---|---|---|",
+        "| population | n | budget | better | in half of runs | but is not | holds the cut mean | the mean | words |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for form in (ONE, AGE):
+    for form in (ONE, ANSWER):
         for n in PEOPLE:
             for budget in BUDGETS:
                 if rows := found.rows[form, n, budget]:
@@ -96,7 +96,8 @@ def verdicts(found: Results) -> str:
                     which = "one" if form == ONE else "another"
                     lines.append(
                         f"| {which} | {n} | {budget} | {np.mean(better):.0%} | {often} of {len(by)} | "
-                        f"{sum(false)} of {len(rows)} | {_holds(told, 'cut'):.1%} | {_holds(told, 'true'):.1%} |"
+                        f"{sum(false)} of {len(rows)} | {_holds(told, 'cut'):.1%} | {_holds(told, 'true'):.1%} | "
+                        f"{np.mean([one['said'] for one in told]):.1%} |"
                     )
     return "\n".join(lines)
 

@@ -36,6 +36,7 @@ from benchmarks.frontier.people import (
     rows,
 )  # fmt: skip
 from benchmarks.mixed_space import suggest
+from dptune.choice.averages import SIZES, groups_of
 
 TRIALS, FOLDS, LOWEST = 100, 5, 0.35
 ONE, AGE, ANSWER = FORMS = ("one", "age", "answer")
@@ -44,7 +45,7 @@ COVARIATE = {  # the people's column of AGE
     "nasscds": "ageOFocc", "cps1988": "experience", "gpa2": "sat", "adult": "age", "credit-data": "Age",
     "flchain": "age",
 }  # fmt: skip
-AVERAGES = (3, 10, 30, 0.5)  # of the best on public rows: so many, or a part of all
+AVERAGES = (*SIZES, "half")  # of the best on public rows; they are the first averages of a table
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Table:
         judge: (m,) mean losses of the judge's people.
         clip: the task's public range of a loss.
         constant: mean loss of the judge's people under a constant prediction.
-        averages: the same of the averages of AVERAGES, by predictions; None: nothing is known of them.
+        averages: the same of the averages that `averages=True` makes candidates; None: nothing is known of them.
     """
 
     public: Array
@@ -68,10 +69,14 @@ class Table:
     averages: Table | None = None
 
     def with_averages(self) -> Table:
-        """Return the table with the averages as further candidates."""
+        """Return the table of the default and the averages, among which `averages=True` chooses."""
+        return self.joined(slice(1))
+
+    def joined(self, singles: slice = slice(None)) -> Table:
+        """Return the table of single candidates and the averages."""
         if self.averages is None:
             raise ValueError("nothing is known of averages")
-        parts = (np.concatenate([getattr(of, name) for of in (self, self.averages)]) for name in CANDIDATES)
+        parts = (np.concatenate([getattr(self, name)[singles], getattr(self.averages, name)]) for name in CANDIDATES)
         return Table(*parts, self.clip, self.constant)
 
 
@@ -173,9 +178,11 @@ def table(task: str, split: int, form: str, kept: dict[str, Any]) -> Table:
 
     public, asked = kept["public"].astype(float), kept["asked"].astype(float)
     singles = losses(public, asked, None)
-    best = np.argsort(np.nan_to_num(singles.public, nan=full.clip[1]).clip(*full.clip).mean(axis=1), kind="stable")
-    members = [best[: k if k >= 1 else int(k * len(best))] for k in AVERAGES]
-    means = losses(*(np.array([each[of].mean(axis=0) for of in members]) for each in (public, asked)), None)
+    groups = groups_of(np.where(np.isfinite(singles.public), singles.public.clip(*full.clip), np.nan))
+    weights = np.zeros((len(groups), len(public)))
+    for row, group in zip(weights, groups, strict=True):
+        row[list(group)] = list(group.values())
+    means = losses(*(np.tensordot(weights, np.nan_to_num(each), 1) for each in (public, asked)), None)
     return losses(public, asked, means)
 
 

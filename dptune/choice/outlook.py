@@ -39,6 +39,11 @@ from dptune.results import NoiseLaw
 
 FEW, HEAVY = 0.01, 0.25  # tails are heavy if 1% of the rows have so much of the loss; normal squared errors: .09
 
+ASSUMES = (
+    "Assumes: private people are like the public rows. For another region, age group or year averages=True helps, or "
+    "for one model public_weight=0.1."
+)
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -62,6 +67,7 @@ class Outlook:
         recorded: the day on which the choice was charged, if the ledger has its answer.
         tails: what helps where few public rows have most of the loss; "" elsewhere.
         report: what a report with the share that is kept will be worth; "" if none is kept, or labels are not two.
+        assumes: what the plan takes for granted of the private people, and what to set if it is not true; "" if set.
     """
 
     people: int
@@ -81,6 +87,7 @@ class Outlook:
     recorded: str = ""
     tails: str = ""
     report: str = ""
+    assumes: str = ""
 
     @property
     def shows(self) -> float | None:
@@ -97,6 +104,7 @@ class Outlook:
             self._expects(),
             self.tails,
             self.report and f"Report: {self.report}.",
+            self.assumes,
             self.risk,
             f"Recorded: on {self.recorded}; the answer of {self.name!r} is returned, and nothing is charged."
             if self.recorded
@@ -145,6 +153,7 @@ def outlook(
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,
         plan.mu, (public.low, public.high), **details,
         hopeless=hopeless(public, plan, n=n, weight=weight, default=default),
+        assumes=ASSUMES if plan.public_weight == 1 else "",
     )  # fmt: skip
 
 

@@ -264,24 +264,25 @@ def estimate_radius(
 
     Who is chosen is the one whose rare large losses few rows have shown; a few wild finalists do not count.
     """
-    radii = [_radius(public, default, j, sigma, weight) for j in (chosen, *near) if j != default]
-    return max(radii[0], float(np.quantile(radii, TYPICAL, method="lower")))
+    radii = _radii(public, default, [j for j in (chosen, *near) if j != default], sigma, weight)
+    return max(float(radii[0]), float(np.quantile(radii, TYPICAL, method="lower")))
 
 
-def _radius(public: PublicLosses, default: int, j: int, sigma: float, weight: float) -> float:
-    """Return one candidate's smallest r whose bias on public rows is small compared with the noise.
+def _radii(public: PublicLosses, default: int, others: list[int], sigma: float, weight: float) -> Vector:
+    """Return each candidate's smallest r (k,) whose bias on public rows is small compared with the noise.
 
     ``sigma`` is the noise's standard deviation for differences in an interval of width 1, ``weight`` the public weight.
 
     The bias of the mean difference, plus two standard errors, is at most BIAS of the noise: a tail that few public rows
     show counts, too. If no r is small enough, or public rows are too few, no public row is cut.
     """
-    D = public.clipped[default] - public.clipped[j]  # (N,)
-    largest = float(np.abs(D).max()) or public.largest
-    rows = len(D) * min(weight, 1.0)
-    for step in range(1, RADIUS_STEPS if rows else 0):
+    D = public.clipped[default] - public.clipped[others]  # (k, N)
+    largest = np.abs(D).max(axis=1)
+    found = largest = np.where(largest > 0, largest, public.largest)
+    rows = D.shape[1] * min(weight, 1.0)
+    for step in range(RADIUS_STEPS - 1, 0, -1) if rows else ():
         r = largest * step / RADIUS_STEPS
-        over = D - np.clip(D, -r, r)
-        if abs(over.mean()) + 2 * over.std() / math.sqrt(rows) <= BIAS * 2 * r * sigma:
-            return r
-    return largest
+        over = D - np.clip(D, -r[:, None], r[:, None])
+        fits = np.abs(over.mean(axis=1)) + 2 * over.std(axis=1) / math.sqrt(rows) <= BIAS * 2 * r * sigma
+        found = np.where(fits, r, found)
+    return found

@@ -60,9 +60,16 @@ class PairedEstimate(Estimate):
         return abs(self.value - self.predicted) > far
 
     @property
-    def at_least(self) -> bool:
-        """Return whether people gain, and public rows say that the cut hides a part of it."""
-        return self.verdict == "better" and self.beyond > 0
+    def at_least(self) -> float | None:
+        """Return by how much the uncut mean improves or rises at least; None: the interval is of cut differences alone.
+
+        Cutting mostly understates, and more so where populations differ. So the end of the interval that is nearer to 0
+        holds without the cut, too, unless public rows say that the cut hides the opposite.
+        """
+        low, high = self.interval()
+        if self.verdict == "better" and self.beyond >= 0:
+            return low
+        return -high if self.verdict == "worse" and self.beyond <= 0 else None
 
     def __str__(self) -> str:
         low, high = self.interval()
@@ -147,7 +154,7 @@ class Selection:
         if (gain := self.improvement) is not None:
             lines.append(
                 f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}"
-                f"{'; without the cut it is larger on public rows: read at least.' if gain.at_least else '.'}"
+                f"{'' if gain.at_least is None else f'; without the cut read at least {gain.at_least:.3g}'}."
             )
             if gain.surprising:
                 lines.append(_causes(gain))

@@ -141,11 +141,16 @@ def test_a_surprise_counts_the_sampling_of_both_groups(tmp_path: Path) -> None:
     assert gain.beyond == pytest.approx((PUBLIC[0] - PUBLIC[found.index] - cut).mean())
 
 
-@pytest.mark.parametrize(("value", "beyond", "said"), [(1.0, 0.1, True), (1.0, -0.1, False), (-1.0, 0.1, False)])
-def test_an_improvement_that_the_cut_hides_in_part_is_read_as_at_least(value: float, beyond: float, said: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "beyond", "least"),
+    [(1.0, 0.1, 0.804), (1.0, 0.0, 0.804), (1.0, -0.1, None), (-1.0, 0.1, None), (-1.0, -0.1, 0.804), (0.1, 0.1, None)],
+)
+def test_without_the_cut_one_end_of_the_interval_is_stated(value: float, beyond: float, least: float | None) -> None:
     gain = PairedEstimate(value, 0.1, True, radius=2.0, predicted=1.0, sampling=0.1, beyond=beyond)
     found = Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=9)
-    assert ("larger on public rows: read at least." in found.summary()) is said
+    said = re.search(r"is cut at \+-2(.*)\.\n", found.summary())
+    assert said is not None
+    assert said[1] == ("" if least is None else f"; without the cut read at least {least}")
 
 
 @pytest.mark.parametrize("value", [-1.0, 3.0])
