@@ -27,7 +27,7 @@ from tqdm import tqdm
 from benchmarks.data import Array
 from benchmarks.public.constants import expected, without_noise
 from benchmarks.public.measure import BUDGETS, DELTA, read
-from benchmarks.public.tables import ANSWER, AVERAGES, ONE, Table, slots, stored
+from benchmarks.public.tables import ANSWER, AVERAGES, FORMS, ONE, Table, slots, stored
 from benchmarks.report import DOCS, machine, markdown
 from dptune import Budget
 from dptune.choice import planning
@@ -50,7 +50,7 @@ RHOS, PEOPLE, EPSILONS, SEEDS = (1.0, 0.5, 0.0, -1.0), (100, 300, 1000), (0.5, 1
 def ways(table: Table, n: int, budget: str) -> dict[str, float]:
     """Return the judge's losses of each way to choose over that of the exact choice among single candidates."""
     low, high = table.clip
-    averages, both = table.with_averages(), table.joined()
+    both = table.joined()
     V, L, joined = (
         np.nan_to_num(losses.astype(float), nan=high).clip(low, high).mean(axis=1)
         for losses in (table.public, table.private[:, :n], both.private[:, :n])
@@ -58,7 +58,8 @@ def ways(table: Table, n: int, budget: str) -> dict[str, float]:
     found = {"cv": table.judge[V.argmin()], "exact": both.judge[joined.argmin()]}
     found |= {f"average {size}": both.judge[len(V) + place] for place, size in enumerate(AVERAGES)}
     found |= {OURS: expected(table, n, budget), LOW: expected(table, n, budget, WEIGHT)}
-    found |= {WITH: expected(averages, n, budget), BOTH: expected(averages, n, budget, WEIGHT)}
+    found[WITH] = expected(table.with_averages(), n, budget)
+    found[BOTH] = expected(table.with_averages(WEIGHT), n, budget, WEIGHT)
     found[QUIET] = without_noise(table, n, budget, WEIGHT)
     return {way: float(loss / table.judge[L.argmin()]) for way, loss in found.items()}
 
@@ -142,6 +143,7 @@ def families() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 100, 101])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=[ONE, ANSWER], help="of benchmarks.public.tables")
     parser.add_argument("--tables", type=Path, default=Path("out/public"), help="folder of collected losses")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
@@ -149,7 +151,7 @@ def main() -> None:
     path = asked.out / "results" / KEPT
     results = read(path)
     done = {(one["task"], one["split"], one["form"], one["n"], one["budget"]) for one in results}
-    wanted = [(task, split, form) for split in asked.splits for form in (ANSWER, ONE) for task in slots()]
+    wanted = [(task, split, form) for split in asked.splits for form in asked.forms for task in slots()]
     asked.tables.mkdir(parents=True, exist_ok=True)
     for task, split, form in tqdm(wanted, mininterval=5):
         missing = [place for place in PLACES if (task, split, form, *place) not in done]

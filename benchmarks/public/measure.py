@@ -79,7 +79,7 @@ def measure(cell: Cell, table: Table) -> dict[str, Any]:
         cut = np.clip(D, -gain.radius, gain.radius)
         half = gain.value - gain.interval()[0]
         least, grows = gain.at_least, math.copysign(1.0, gain.value)
-        found["said"] = abs(gain.value - cut.mean()) <= half if least is None else bool(grows * D.mean() >= least)
+        found["said"] = bool(abs(gain.value - cut.mean()) <= half if least is None else grows * D.mean() >= least)
         found |= {"improvement": gain.value, "half": half, "true": float(D.mean()), "cut": float(cut.mean())}
         found["unclipped"] = float((private[0] - private[made.index]).mean())
     return found

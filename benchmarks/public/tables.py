@@ -12,7 +12,7 @@ the number whose ranks best predict the answer, on 900 rows that are used for no
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ COVARIATE = {  # the people's column of AGE
     "nasscds": "ageOFocc", "cps1988": "experience", "gpa2": "sat", "adult": "age", "credit-data": "Age",
     "flchain": "age",
 }  # fmt: skip
+WEIGHTS = (1.0, 0.1)  # of a public row
 AVERAGES = (*SIZES, "half")  # of the best on public rows; they are the first averages of a table
 
 
@@ -58,7 +59,7 @@ class Table:
         judge: (m,) mean losses of the judge's people.
         clip: the task's public range of a loss.
         constant: mean loss of the judge's people under a constant prediction.
-        averages: the same of the averages that `averages=True` makes candidates; None: nothing is known of them.
+        averages: the same of the averages that `averages=True` makes candidates, by the weight of a public row.
     """
 
     public: Array
@@ -66,17 +67,16 @@ class Table:
     judge: Array
     clip: tuple[float, float]
     constant: float
-    averages: Table | None = None
+    averages: dict[float, Table] = field(default_factory=dict)
 
-    def with_averages(self) -> Table:
+    def with_averages(self, weight: float = 1.0) -> Table:
         """Return the table of the default and the averages, among which `averages=True` chooses."""
-        return self.joined(slice(1))
+        return self.joined(slice(1), weight)
 
-    def joined(self, singles: slice = slice(None)) -> Table:
+    def joined(self, singles: slice = slice(None), weight: float = 1.0) -> Table:
         """Return the table of single candidates and the averages."""
-        if self.averages is None:
-            raise ValueError("nothing is known of averages")
-        parts = (np.concatenate([getattr(self, name)[singles], getattr(self.averages, name)]) for name in CANDIDATES)
+        averages = self.averages[weight]
+        parts = (np.concatenate([getattr(self, name)[singles], getattr(averages, name)]) for name in CANDIDATES)
         return Table(*parts, self.clip, self.constant)
 
 
@@ -169,21 +169,20 @@ def table(task: str, split: int, form: str, kept: dict[str, Any]) -> Table:
     ]
     full, n = Trained(model, people, train), len(private)
 
-    def losses(public: Array, asked: Array, averages: Table | None) -> Table:
+    def losses(public: Array, asked: Array) -> Table:
         V = np.concatenate([half.of_predictions(public[:, fold], train[fold]) for half, fold in halves], axis=1)
         L = full.of_predictions(asked, np.concatenate([private, judge]))
-        return Table(
-            V, L[:, :n].astype(np.float32), L[:, n:].mean(axis=1), full.clip, float(kept["constant"]), averages
-        )
+        return Table(V, L[:, :n].astype(np.float32), L[:, n:].mean(axis=1), full.clip, float(kept["constant"]))
 
     public, asked = kept["public"].astype(float), kept["asked"].astype(float)
-    singles = losses(public, asked, None)
-    groups = groups_of(np.where(np.isfinite(singles.public), singles.public.clip(*full.clip), np.nan))
-    weights = np.zeros((len(groups), len(public)))
-    for row, group in zip(weights, groups, strict=True):
-        row[list(group)] = list(group.values())
-    means = losses(*(np.tensordot(weights, np.nan_to_num(each), 1) for each in (public, asked)), None)
-    return losses(public, asked, means)
+    singles = losses(public, asked)
+    for weight in WEIGHTS:
+        groups = groups_of(np.where(np.isfinite(singles.public), singles.public.clip(*full.clip), np.nan), weight)
+        shares = np.zeros((len(groups), len(public)))
+        for row, group in zip(shares, groups, strict=True):
+            row[list(group)] = list(group.values())
+        singles.averages[weight] = losses(*(np.tensordot(shares, np.nan_to_num(each), 1) for each in (public, asked)))
+    return singles
 
 
 def stored(folder: Path, task: str, split: int, form: str) -> Table:

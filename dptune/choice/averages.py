@@ -19,7 +19,7 @@ from dptune.losses.named import NamedLoss
 from dptune.results import parameters_in_words
 
 SIZES = (3, 10, 30)  # members of an average, in addition to half of the candidates
-BASE = 10  # best configurations, with whose average each configuration is averaged, half and half
+BASE = 10  # best configurations, with whose average each configuration is averaged
 MEMBERS, WEIGHTS = "members", "weights"  # the parameters that list the configurations of an average, and their weights
 Group: TypeAlias = dict[int, float]  # place of each member -> its weight; they sum to 1
 
@@ -39,25 +39,27 @@ def check_averages(loss: NamedLoss, *, given: bool) -> None:
         )
 
 
-def groups_of(public: Matrix) -> list[Group]:
+def groups_of(public: Matrix, weight: float = 1.0) -> list[Group]:
     """Return the averages, by losses (m, N) that are NaN for what failed.
 
-    First those of the best on public rows, then that of each configuration, the best first, with the BASE best ones.
+    First those of the best on public rows, then that of each configuration, the best first, with the BASE best ones:
+    half and half, and with a public ``weight`` w as 1 to sqrt(w), since then the best are less likely to be good.
     """
     usable = np.flatnonzero(np.isfinite(public).all(axis=1))
     order = usable[np.argsort(public[usable].mean(axis=1), kind="stable")].tolist()
     sizes = sorted({size for size in (*SIZES, len(order) // 2) if 2 <= size <= len(order)})
     best = [dict.fromkeys(order[:size], 1 / size) for size in sizes]
-    base = dict.fromkeys(order[:BASE], 0.5 / len(order[:BASE]))
-    return [*best, *({j: 0.5 + base.get(j, 0.0)} | {k: w for k, w in base.items() if k != j} for j in order)]
+    own = 1 / (1 + min(weight, 1.0) ** 0.5)
+    base = dict.fromkeys(order[:BASE] if weight else (), (1 - own) / len(order[:BASE]))
+    return [*best, *({j: own + base.get(j, 0.0)} | {k: w for k, w in base.items() if k != j} for j in order)]
 
 
 def with_averages(
-    public: Matrix, answers: Sequence[Any], default: int | None, loss: NamedLoss
+    public: Matrix, answers: Sequence[Any], default: int | None, loss: NamedLoss, weight: float
 ) -> tuple[Matrix, list[Group]]:
     """Return the public losses (k, N) of the default, which comes first, and of the averages, and all members."""
     first: list[Group] = [] if default is None else [{default: 1.0}]
-    groups = groups_of(public)
+    groups = groups_of(public, weight)
     means = [losses_of(average_of([answers[j] for j in group], list(group.values())), loss) for group in groups]
     return np.vstack([*(public[j : j + 1] for group in first for j in group), *means]), first + groups
 
@@ -82,7 +84,7 @@ def in_words(params: Mapping[str, Any]) -> str:
     if len(set(weights)) == 1:
         return f"the average of the {len(members)} best configurations on public rows"
     heaviest = parameters_in_words(members[int(np.argmax(weights))])
-    return f"the average of ({heaviest}) and the {min(BASE, len(members))} best on public rows, half and half"
+    return f"the average of ({heaviest}) and the {min(BASE, len(members))} best on public rows"
 
 
 def average_of(members: Sequence[Answers], weights: Sequence[float]) -> Answers:

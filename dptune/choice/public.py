@@ -26,7 +26,7 @@ import numpy.typing as npt
 from numpy.polynomial.legendre import leggauss
 
 from dptune._arrays import Mask, Matrix, Vector
-from dptune._checks import attempt, kind
+from dptune._checks import attempt, kind, positive
 from dptune.errors import InputError
 
 Law = Callable[[Vector], Vector]  # law of a choice: probabilities (s,) from exponents (s,)
@@ -224,6 +224,11 @@ def distances(losses: Matrix) -> Vector:
     error = apart.std(axis=1) / losses.shape[1] ** 0.5
     far = np.full(len(losses), np.inf)  # worse by the same amount for every row
     return np.where(apart.mean(axis=1) > 0, np.divide(apart.mean(axis=1), error, out=far, where=error > 0), 0.0)
+
+
+def weight_of(public_weight: float) -> float:
+    """Return the weight of a public row: 0 or a positive number."""
+    return 0.0 if public_weight == 0 else positive("public_weight", public_weight)
 
 
 def weighed(z: Vector, weight: float) -> Vector:

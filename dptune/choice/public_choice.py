@@ -34,7 +34,7 @@ from dptune._numbers import rounded_up
 from dptune.choice import planning
 from dptune.choice.outlook import FuturePeople, Outlook, heavy_tails, hopeless, outlook
 from dptune.choice.payer import Meaning, explained
-from dptune.choice.public import PublicLosses, prior, scales
+from dptune.choice.public import PublicLosses, prior, scales, weight_of
 from dptune.choice.result import IMPROVEMENT, INDEX, OLD, PairedEstimate, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
@@ -113,7 +113,7 @@ class PublicChoice:
         self.default = None if default_place is None else self._place(default_place)
         asked = planning.Wanted(
             mu=None if mu is None else positive("mu", mu),
-            public_weight=0.0 if public_weight == 0 else positive("public_weight", public_weight),
+            public_weight=weight_of(public_weight),
             estimate_share=None if estimate_share is None else share("estimate_share", estimate_share),
             finalists=None if finalists is None else at_least("finalists", finalists, 2),
             report_share=0.0 if report_share is None else share("report_share", report_share),

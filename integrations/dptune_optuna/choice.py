@@ -107,7 +107,7 @@ def choose(
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: only make the plan, and return a ``Choice`` that prints it. No private row is read (``data`` may be
             None, with ``n``); nothing is stored or charged.
-        averages: whether averages of the best 3, 10, 30 and half are candidates, too; see
+        averages: whether the candidates are averages of what configurations predict; see
             :class:`dptune.choice.proposals.ChoiceOptions`.
         n_jobs: number of processes, or workers of the active joblib backend, that train; -1 all cores, None 1 outside
             ``joblib.parallel_config``. ``train`` must pickle. Private rows stay in this process.

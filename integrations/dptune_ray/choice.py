@@ -112,7 +112,7 @@ def choose(
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: only make the plan, and return a ``Choice`` that prints it. No private row is read (``data`` may be
             None, with ``n``); nothing is stored or charged.
-        averages: whether averages of the best 3, 10, 30 and half are candidates, too; see
+        averages: whether the candidates are averages of what configurations predict; see
             :class:`dptune.choice.proposals.ChoiceOptions`.
         metric, mode: by which results are ranked; default the experiment's.
         task_options: Ray's options of a task, such as ``num_gpus``.

@@ -76,8 +76,8 @@ class PrivateSearch(WrappedEstimator):
         mu: GDP price of the choice; default what is neither spent nor planned by other runs.
         report_share: instead of ``mu``: the share of mu^2 that the choice leaves for :meth:`report`.
         public_weight, estimate_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
-        averages: whether averages of the best 3, 10, 30 and half are candidates, too. If one is chosen,
-            ``best_estimator_`` is a voting ensemble, and ``best_params_["members"]`` lists its members.
+        averages: whether the candidates are averages: of the best 3, 10, 30 and half, and of each one with the best 10.
+            Then ``best_estimator_`` is a voting ensemble, and ``best_params_["members"]`` lists its members.
         n_jobs: number of processes that train candidates; default that of the search. Private rows stay in this one.
         random_state: a whole number. It seeds whatever has no seed, so that a rerun proposes the same candidates.
         name: of the choice in the ledger. Default the class of the search and a digest of the candidates and their

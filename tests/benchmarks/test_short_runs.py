@@ -24,7 +24,8 @@ from benchmarks.outsourced import __main__ as outsourced
 from benchmarks.public.constants import expected
 from benchmarks.public.expected import NAMES, family, ways
 from benchmarks.public.measure import CV, DEFAULT, EXACT, RANDOM, Cell, measure, rivals
-from benchmarks.public.tables import TRIALS, Table
+from benchmarks.public.shares import expects
+from benchmarks.public.tables import TRIALS, WEIGHTS, Table
 from benchmarks.space_tasks import KINDS, space_task
 from dptune import Float
 from dptune.federated.settings import FTSSettings
@@ -84,12 +85,19 @@ def test_a_run_is_a_call_of_select_and_its_interval_is_about_these_people() -> N
     assert told[EXACT] <= told[RANDOM] <= told[DEFAULT]
 
 
+def test_a_larger_share_of_the_estimate_says_better_more_often() -> None:
+    points = [expects(table(), 300, "epsilon = 1", share) for share in (0.02, 0.1, 0.4)]
+    assert points == sorted(points, key=lambda point: point[1])
+    assert points[0][0] <= points[-1][0]
+
+
 def test_ways_in_expectation_are_ratios_to_the_exact_choice() -> None:
     singles = table()
     parts = (losses[TRIALS - 4 : TRIALS] for losses in (singles.public, singles.private, singles.judge))
-    found = ways(replace(singles, averages=Table(*parts, singles.clip, singles.constant)), 300, "epsilon = 4")
+    averages = Table(*parts, singles.clip, singles.constant)
+    found = ways(replace(singles, averages=dict.fromkeys(WEIGHTS, averages)), 300, "epsilon = 4")
     assert set(NAMES) <= found.keys()
-    assert all(1 - 1e-9 <= found[way] < 1.5 for way in ("exact", "defaults", "without far finalists"))
+    assert all(1 - 1e-9 <= found[way] < 1.5 for way in ("exact", "defaults", "averages", "weight, without noise"))
     upside_down = family(-1.0, 1000, 0)
     usual = float(np.median(upside_down.judge))
     assert expected(upside_down, 1000, "epsilon = 4") < 0.7 * usual  # far finalists save it

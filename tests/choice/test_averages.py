@@ -119,6 +119,11 @@ def test_groups_are_the_best_that_did_not_fail() -> None:
     assert groups[0] == dict.fromkeys((78, 77, 76), 1 / 3)
     assert groups[4][78] == pytest.approx(0.55)
     assert groups[14] == {67: 0.5, **dict.fromkeys((78, 77, 76, 75, 73, 72, 71, 70, 69, 68), 0.05)}
+    for weight, own in ((0.25, 2 / 3), (1.0, 0.5), (9.0, 0.5), (0.0, 1.0)):
+        (first, *_, last) = groups_of(public[::-1], weight)[4:]
+        assert last[0] == pytest.approx(own) if 0 in last else last[1] == pytest.approx(own)
+        assert sum(first.values()) == pytest.approx(1)
+        assert len(last) == (11 if weight else 1)
     assert [list(group) for group in groups_of(public[:4])] == [[1, 2, 3], [1, 2, 3], [2, 1, 3], [3, 1, 2]]
 
 
@@ -128,7 +133,7 @@ def test_the_default_stays_one_configuration_and_comes_first() -> None:
     loss = as_loss("mse")
     public = np.array([losses_of(each, loss) for each in answers])
     for default in (None, 0):
-        found, groups = with_averages(public, answers, default, loss)
+        found, groups = with_averages(public, answers, default, loss, 1.0)
         assert len(found) == len(groups)
         expected = [sum(weight * answers[j][0].output[0] for j, weight in group.items()) ** 2 for group in groups]
         np.testing.assert_allclose(found[:, 0], expected)
