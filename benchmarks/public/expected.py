@@ -25,7 +25,7 @@ import optuna
 from tqdm import tqdm
 
 from benchmarks.data import Array
-from benchmarks.public.constants import expected, without_noise
+from benchmarks.public.constants import PLACES, expected, without_noise
 from benchmarks.public.measure import BUDGETS, DELTA, read
 from benchmarks.public.tables import ANSWER, AVERAGES, FORMS, ONE, Table, slots, stored
 from benchmarks.report import DOCS, machine, markdown
@@ -33,7 +33,6 @@ from dptune import Budget
 from dptune.choice import planning
 
 KEPT = "public_expected.jsonl"
-PLACES = [(300, "epsilon = 1"), (1000, "epsilon = 1"), (1000, "epsilon = 4")]
 WEIGHT, FAMILY_WEIGHTS = 0.1, (0.1, 0.01)
 OURS, WITH, LOW, BOTH, QUIET = "defaults", "averages", "weight", "averages, weight", "weight, without noise"
 NAMES = {
