@@ -40,8 +40,8 @@ from dptune.results import NoiseLaw
 FEW, HEAVY = 0.01, 0.25  # tails are heavy if 1% of the rows have so much of the loss; normal squared errors: .09
 
 ASSUMES = (
-    "Assumes: private people are like the public rows. For another region, age group or year give public_weight=0.1, "
-    "and averages=True if the model may be an ensemble."
+    "Assumes: one population. For another region, age group or year give public_weight=0.1 and, if possible, "
+    "averages=True."
 )
 
 
