@@ -27,13 +27,12 @@ from benchmarks.public.constants import Place, planned
 from benchmarks.public.measure import EXACT_ALL, read, rivals
 from benchmarks.public.tables import ONE, Table, slots, stored
 from benchmarks.report import DOCS, machine, markdown
-from dptune.choice.planning import estimate_radius
+from dptune.choice.planning import radii_of, typical
 
 KEPT = "public_shares.jsonl"
 PLACES: list[Place] = [(300, "epsilon = 1"), (1000, "epsilon = 1"), (300, "epsilon = 4"), (1000, "epsilon = 4")]
 DEFAULTS = "defaults"
 SHARES: dict[str, float | None] = {DEFAULTS: None, **{f"{share:.0%}": share for share in (0.02, 0.05, 0.1, 0.2, 0.4)}}
-RARE = 1e-4  # probability of a finalist below which its verdict does not count
 Point = tuple[float, float]  # loss over the exact choice, probability of "better"
 
 
@@ -42,10 +41,13 @@ def expects(table: Table, n: int, budget: str, share: float | None) -> Point:
     made = planned(table, n, budget, share=share)
     losses = np.nan_to_num(table.private[0, :n].astype(float), nan=made.public.high)
     losses = losses.clip(made.public.low, made.public.high)
-    chosen, says, near = made.chosen, 0.0, made.plan.finalists[: made.near]
-    for place, p, L in zip(made.plan.finalists, chosen, made.L, strict=True):
-        if place and p > RARE:
-            r = estimate_radius(made.public, 0, place, near, made.plan.noise(1 / n).sigma, 1.0)
+    chosen, says, places = made.chosen, 0.0, made.plan.finalists
+    radii = radii_of(made.public, 0, [place for place in places if place], made.plan.noise(1 / n).sigma, 1.0)
+    own = dict(zip((place for place in places if place), radii, strict=True))
+    near = [own[place] for place in places[: made.near] if place]
+    for place, p, L in zip(places, chosen, made.L, strict=True):
+        if place:  # nothing is estimated for the default
+            r = typical(np.array([own[place], *near]))
             noise = made.plan.noise(2 * r / n)
             says += p * noise.below(float(np.clip(losses - L, -r, r).mean()) - noise.quantile(0.975))
     return float(chosen @ made.judge), says

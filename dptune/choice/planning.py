@@ -264,11 +264,15 @@ def estimate_radius(
 
     Who is chosen is the one whose rare large losses few rows have shown; a few wild finalists do not count.
     """
-    radii = _radii(public, default, [j for j in (chosen, *near) if j != default], sigma, weight)
+    return typical(radii_of(public, default, [j for j in (chosen, *near) if j != default], sigma, weight))
+
+
+def typical(radii: Vector) -> float:
+    """Return the first radius, or that of TYPICAL of all if larger."""
     return max(float(radii[0]), float(np.quantile(radii, TYPICAL, method="lower")))
 
 
-def _radii(public: PublicLosses, default: int, others: list[int], sigma: float, weight: float) -> Vector:
+def radii_of(public: PublicLosses, default: int, others: list[int], sigma: float, weight: float) -> Vector:
     """Return each candidate's smallest r (k,) whose bias on public rows is small compared with the noise.
 
     ``sigma`` is the noise's standard deviation for differences in an interval of width 1, ``weight`` the public weight.
