@@ -1,9 +1,8 @@
 """What private searches end with on the benchmark's tasks: `python -m benchmarks.public.searches [--splits 6]`.
 
-TPE on noisy scores, mu = 1 and .25: on all tasks in the form AGE, and on the kernel machines
-of one population, whose other searches stand in `<out>/results/frontier.jsonl`. The same simulation as
-:mod:`benchmarks.frontier`: the package's algorithms, seeded noise, the task's true range of a loss. What stands in
-`<out>/results/public_searches.jsonl` is not run again.
+TPE on noisy scores, mu = 1 and .25, on the kernel machines of one population. Its other searches stand in
+`<out>/results/frontier.jsonl`. The same simulation as :mod:`benchmarks.frontier`: the package's algorithms, seeded
+noise, the task's true range of a loss. What stands in `<out>/results/public_searches.jsonl` is not run again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from benchmarks.frontier.methods import METHODS, TPE
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.tasks import Known
 from benchmarks.public.measure import PEOPLE, read
-from benchmarks.public.tables import AGE, ONE, rows_of, slots
+from benchmarks.public.tables import ONE, rows_of, slots
 from benchmarks.report import DOCS
 
 KEPT, MUS = "public_searches.jsonl", (1.0, 0.25)
@@ -36,12 +35,11 @@ Place = tuple[str, int, str, int, float, str]
 def places(splits: int) -> Iterator[Place]:
     """The runs, split by split."""
     for split in range(splits):
-        for form in (ONE, AGE):
-            for task in slots():
-                if form == AGE or task.startswith("kernel"):
-                    for n in PEOPLE:
-                        for mu in MUS:
-                            yield task, split, form, n, mu, TPE
+        for task in slots():
+            if task.startswith("kernel"):
+                for n in PEOPLE:
+                    for mu in MUS:
+                        yield task, split, ONE, n, mu, TPE
 
 
 @lru_cache(1)

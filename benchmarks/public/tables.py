@@ -4,9 +4,9 @@ A split of a task has 300 public rows, 1,000 private people and the judge's peop
 five-fold cross-validated loss of the public rows: 100 trials of TPE, then 99 random ones. For every configuration a
 file keeps what the models predict, so that every way to choose, and every average, is compared on the same models.
 
-In a *form* that is not ONE the public rows are drawn from the lowest 35% of one column, and the private people and the
-judge's from the rest. The column of AGE is mostly age: there public ranks stay roughly right. The column of ANSWER is
-the number whose ranks best predict the answer, on 900 rows that are used for nothing else: there models extrapolate.
+In the form ANSWER the public rows are drawn from the lowest 35% of one column, and the private people and the judge's
+from the rest, so that models extrapolate. It is the number whose ranks best predict the answer, on 900 rows that are
+used for nothing else.
 """
 
 from __future__ import annotations
@@ -39,12 +39,7 @@ from benchmarks.mixed_space import suggest
 from dptune.choice.averages import SIZES, groups_of
 
 TRIALS, FOLDS, LOWEST = 100, 5, 0.35
-ONE, AGE, ANSWER = FORMS = ("one", "age", "answer")
-COVARIATE = {  # the people's column of AGE
-    "propublica-recidivism": "age", "healthinsurance": "age", "monica": "age", "benefits": "age",
-    "nasscds": "ageOFocc", "cps1988": "experience", "gpa2": "sat", "adult": "age", "credit-data": "Age",
-    "flchain": "age",
-}  # fmt: skip
+ONE, ANSWER = FORMS = ("one", "answer")
 WEIGHTS = (1.0, 0.1)  # of a public row
 AVERAGES = (*SIZES, "half")  # of the best on public rows; they are the first averages of a table
 
@@ -114,8 +109,7 @@ def rows_of(people: People, split: int, form: str) -> tuple[Array, Array, Array]
     X, y = frame(people)
     left = np.random.default_rng([81]).permutation(len(y))[RESERVED:]
     rng = np.random.default_rng([82, split])
-    column = COVARIATE[people.name] if form == AGE else predictive(people)
-    covariate = np.nan_to_num(X[column].to_numpy(dtype=float)[left])
+    covariate = np.nan_to_num(X[predictive(people)].to_numpy(dtype=float)[left])
     order = left[np.argsort(covariate + 1e-6 * rng.random(len(covariate)))]  # ties are broken at random
     cut = max(N_TRAIN, int(LOWEST * len(order)))
     drawn = rng.permutation(order[cut:])[: N_PRIVATE + MOST_TEST]

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from benchmarks.data import Array
 from benchmarks.public.constants import TABLES, collected, mean, planned
 from benchmarks.public.measure import EXACT, PEOPLE, rivals
-from benchmarks.public.tables import AGE, ONE, Table
+from benchmarks.public.tables import ANSWER, ONE, Table
 from benchmarks.report import machine, markdown
 from dptune.choice import planning, public
 from dptune.choice.public import distances, law, prior
@@ -81,7 +81,7 @@ def main() -> None:
     rows = []
     for named in tqdm(LAWS, mininterval=5):
         row = []
-        for form in (ONE, AGE):
+        for form in (ONE, ANSWER):
             for n in PEOPLE:
                 logs: dict[str, list[float]] = {}
                 for (task, _, of), table in tables.items():
