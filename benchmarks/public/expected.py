@@ -86,16 +86,16 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def readme(results: list[dict[str, Any]]) -> str:
-    """Return README's table: by how much the loss lies above that of the exact choice, in the mean."""
+    """Return README's table: by how much the mean loss lies above the exact choice's, in one population / another."""
     named = {
         "cv": "cross-validation, ε = 0", "average 30": "average of the 30 best, ε = 0", OURS: "**dptune**",
         WITH: "**dptune**, averages",
     }  # fmt: skip
+    cells = [dict(zip(NAMES, rows_of(results, form), strict=True)) for form in (ONE, ANSWER)]
     rows = []
-    for form, moved in ((ONE, ""), (ANSWER, "moved: ")):
-        cells = dict(zip(NAMES, rows_of(results, form), strict=True))
-        for way, name in named.items():
-            rows.append([moved + name, *(f"{float(cell.split(',')[0]) - 1:.1%}" for cell in cells[way][1:])])
+    for way, name in named.items():
+        above = [[f"{float(cell.split(',')[0]) - 1:.1%}" for cell in of[way][1:]] for of in cells]
+        rows.append([name, *map(" / ".join, zip(*above, strict=True))])
     return markdown(["way", *(f"{n:,}, {budget.replace('epsilon', 'ε')}" for n, budget in PLACES)], rows)
 
 

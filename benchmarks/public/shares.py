@@ -83,19 +83,21 @@ def draw(results: list[dict[str, Any]], folder: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MultipleLocator
 
     colours = dict(zip(PLACES, ("#cf222e", "#0969da", "#9a6700", "#1a7f37"), strict=True))
     with plt.rc_context({"font.size": 9.5, "svg.hashsalt": "shares"}):
         figure, axis = plt.subplots(figsize=(4.4, 4.4), layout="constrained")
         for place, points in frontiers(results).items():
             curve = [points[share] for share in SHARES if share != DEFAULTS]
-            axis.plot(*np.array(curve).T, ".-", color=colours[place], label=f"{place[0]:,} people, {place[1]}")
+            axis.plot(*np.array(curve).T, ".-", color=colours[place], label=f"{place[0]:,}, {place[1]}")
             axis.plot(*points[DEFAULTS], "o", color=colours[place], markersize=9, fillstyle="none")
         axis.plot([], [], "o", color="black", markersize=9, fillstyle="none", label="defaults")
+        axis.xaxis.set_major_locator(MultipleLocator(0.005))
         axis.set_xlabel("test loss over the exact choice")
         axis.set_ylabel('probability of "better"')
         axis.set_ylim(0, 1)
-        figure.legend(frameon=False, loc="outside lower center", ncols=2)
+        figure.legend(frameon=False, loc="outside lower center", ncols=2, title="people, budget")
         figure.savefig(folder / "shares.svg", metadata={"Date": None})
         plt.close(figure)
 
