@@ -42,8 +42,8 @@ def check_averages(loss: NamedLoss, *, given: bool) -> None:
 def groups_of(public: Matrix, weight: float = 1.0) -> list[Group]:
     """Return the averages, by losses (m, N) that are NaN for what failed.
 
-    First those of the best on public rows, then that of each configuration, the best first, with the BASE best ones:
-    half and half, and with a public ``weight`` w as 1 to sqrt(w), since then the best are less likely to be good.
+    First those of the best on public rows, then that of each configuration with the BASE best ones: half and half.
+    With a public ``weight`` w it is 1 to sqrt(w), since then the best ones are less likely to be good.
     """
     usable = np.flatnonzero(np.isfinite(public).all(axis=1))
     order = usable[np.argsort(public[usable].mean(axis=1), kind="stable")].tolist()
