@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 import dptune
 from cli_tools import invoke
+from dptune._statement import large_delta
 from dptune._store import AskedQuestion
 from dptune.choice.figure import draw_finalists, draw_improvement
 from dptune.choice.outlook import Outlook
@@ -27,11 +28,13 @@ from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.figures import draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.registry import About, record
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.results import Estimate, NoiseLaw, improvement_in_words, left_in_words
 from dptune.search.answer import Recommendation, RunFacts
 from dptune.search.outlook import forecast
+from dptune.training import join
 from reading import holds, numbers
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -219,6 +222,30 @@ def test_a_plan_says_how_many_people_would_show_what_public_rows_expect() -> Non
         line = next(each for each in str(plan).splitlines() if each.startswith("Public rows expect"))
         often = round(100 * norm.cdf(expected / sigma - norm.ppf(0.975)))
         holds(line, expected, often, 95, math.ceil(100 * (norm.ppf(0.975) + norm.ppf(0.95)) * sigma / expected))
+
+
+def test_a_joint_statement_has_the_sum_or_the_largest() -> None:
+    ledgers = [dptune.PrivacyLedger(f"{mu}.db", dptune.Budget.gdp(mu), dataset=str(mu)) for mu in (1.0, 2.0)]
+    for disjoint, whole in ((False, math.hypot(1, 2)), (True, 2.0)):
+        stated = join(ledgers, disjoint=disjoint, delta=DELTA)
+        data: Any = stated.to_dict()
+        assert (data["disjoint"], data["delta"], len(data["parts"])) == (disjoint, DELTA, 2)
+        assert data["epsilon"] == pytest.approx(epsilon(whole), rel=1e-3)
+        holds(next(text for name, text in stated.rows() if name == "Guarantee"), epsilon(whole), DELTA)
+    holds(large_delta(0.3, 4)[0], 0.3, 1, 0.25)
+    assert large_delta(0.2, 4) == ()
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-7])
+def test_a_conversion_has_its_numbers(delta: float) -> None:
+    def lines(*asked: str) -> list[str]:
+        return invoke("convert", *asked, "--delta", str(delta)).splitlines()
+
+    holds(lines("--mu", "0.7")[0], 0.7, epsilon(0.7, delta), delta)
+    mu = brentq(lambda mu: epsilon(mu, delta) - 3, 0.1, 5)
+    holds(lines("--epsilon", "3")[0], mu, 3, delta)
+    gaussian, eta = 2 * math.sqrt(0.7), bounded_range_from_mu(2 * math.sqrt(0.3))
+    holds(lines("--mu", "2", "--choice-share", "0.3")[-1], 2, gaussian, eta, composed_epsilon(gaussian, eta, delta))
 
 
 def test_a_raised_budget_is_printed_in_mu() -> None:
