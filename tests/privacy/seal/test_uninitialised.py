@@ -81,5 +81,5 @@ def test_a_ray_process_of_a_choice_is_made_safe_before_it_reads_rows(monkeypatch
     written = []
     monkeypatch.setattr(choice, "write_memory_of_cmaes", lambda: written.append("choice"))
     with pytest.raises(InputError, match="results must be"):
-        choice.choose(None, None, loss="log_loss", data=written.clear, ledger="none.db")
+        choice.choose(None, len, loss="log_loss", data=written.clear, ledger="none.db")
     assert written
