@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from cli_tools import invoke
-from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, report
+from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, report, select
 from dptune.cli import app
 from dptune.search import VALUES
 
@@ -43,6 +43,8 @@ def test_reports_are_printed_and_the_examples_of_each_help_text_run() -> None:
     assert invoke("report", "ledger.db", "--format", "markdown") == f"{found.to_markdown()}\n"
     assert json.loads(invoke("report", "ledger.db", "--format", "json")) == found.to_dict()
     assert "table of true class and score bin of a final model (1)" in invoke("certificate", "ledger.db")
+    for quarter in ("q1.db", "q2.db"):  # of the example of `compare`
+        select(rng.random((3, n)), PrivacyLedger(quarter, Budget.gdp(mu=1.0)), clip=(0, 1))
     for name in typer.main.get_command(app).commands:
         shown = " ".join(invoke(name, "--help").replace("│", " ").split())
         example = re.search(rf"Example: dptune ({name}\b.*?)(?= ╭| Options|$)", shown)

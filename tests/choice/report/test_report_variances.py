@@ -74,7 +74,7 @@ def test_intervals_are_as_wide_as_the_noise_of_2000_draws(kind: str, by: Groups 
         codes = with_groups(codes, rng.integers(2, size=N), plan.cells_of_a_group, plan.sizes)
     exact = query.mean(People.of(N, None, None), codes)
     sigma = query.diameter / (MU * N)
-    names = {"two": OF_TWO, "three": NAMES, "numbers": OF_NUMBERS}[kind]
+    names = {"two": OF_TWO if by is None else NAMES, "three": NAMES, "numbers": OF_NUMBERS}[kind]
 
     def metrics(value: Any) -> dict[str, Any]:
         found = Report.of(plan, value, sigma)
