@@ -1,6 +1,7 @@
 """Only released values and public facts reach MLflow, on the pages that docs/optuna.md names."""
 
 import csv
+import io
 import math
 import re
 import sys
@@ -14,7 +15,7 @@ from mlflow import MlflowClient
 import dptune
 from dptune.privacy.noise import SeededNoise
 from dptune_mlflow import MLflowCallback, log_run
-from dptune_mlflow.run import MLflowRun
+from dptune_mlflow.run import MLflowRun, _table
 from dptune_optuna import CentredSampler
 from harness import (
     FRONTS,
@@ -217,3 +218,15 @@ def test_the_page_runs(tmp_path, where):
     exec(code.replace("sqlite:///mlflow.db", where["tracking_uri"]), known)
     parent = runs_in(where)[1]
     assert {name for name in parent.data.metrics if f"`{name}`" not in section} == set()
+
+
+def test_the_table_of_releases_is_that_of_the_charges(tmp_path):
+    one = open_privatizer(tmp_path)
+    for key, mu in (("1", 0.3), ("2", 0.2)):
+        one.observe("x", np.zeros(N))
+        one.release(one.mean_query("x", mu), scope="a", key=key)
+    charges = one.ledger.charges()
+    for row, charge in zip(csv.DictReader(io.StringIO(_table(charges))), charges, strict=True):
+        said = charge.description
+        assert (row["run"], row["release"], row["what"]) == ("a", charge.key, said["statistic"])
+        assert [float(row[name]) for name in ("mu", "sigma", "value")] == [said["mu"], said["sigma"], *charge.value]

@@ -74,6 +74,7 @@ def test_each_cell_of_a_report_is_its_metric(tmp_path: Path) -> None:
             )
     holds(data["notes"][0].partition(": ")[2], 0.5, 400)
     assert (data["n"], data["mu"], data["unknown"]) == (400, 0.5, 0)
+    assert (data["classes"], data["positive"]) == ([0, 1], 1)
     assert data["sigma_of_a_count"] == pytest.approx(400 * charged(mine)["sigma"])
     roc, calibration, confusion = made.plot().axes
     area, curve = made.roc_auc_score, made.calibration_curve()

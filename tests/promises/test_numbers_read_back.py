@@ -321,6 +321,7 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
     assert list(left.lines[0].get_ydata()) == pytest.approx(list(V.mean(axis=1)[order]))
     assert list(left.lines[1].get_ydata()) == pytest.approx([V[default].mean()] * 2)
     assert left.lines[2].get_ydata()[0] == pytest.approx(V[found.index].mean())
+    assert left.lines[2].get_xdata()[0] == 1 + list(order).index(found.index)
     draw_improvement(right, ledger.charges("svc"))
     bars = [each.lines[2][0].get_segments()[0][:, 0] for each in right.containers]
     wide = float(norm.ppf(0.975)) * spread

@@ -111,6 +111,10 @@ def test_a_search_has_scikit_learns_answer(fast_path: Path, kind: str) -> None:
     default, chosen = clone(model).fit(rows, Y, **options), mine.best_estimator_
     plain = np.asarray(private) if isinstance(private, np.matrix) else private
     assert mine.selection_.improvement is not None
+    charges = mine.ledger.charges(mine.name_)
+    for name, wanted in {"mu": "mu", "sigma": "sigma", "what": "statistic"}.items():
+        assert mine.released_[name] == [charge.description[wanted] for charge in charges]
+    assert mine.released_["value"] == [charge.value for charge in charges]
     agrees(mine.selection_.improvement, default, chosen, plain)
     if not options and "cat" not in kind:  # a report trains without them
         accuracy = mine.report(rows, Y, X_val=private, y_val=Y_VAL).accuracy_score
