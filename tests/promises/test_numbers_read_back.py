@@ -303,7 +303,7 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
     assert found.index != best or outlook.noise.sigma == pytest.approx(gain.sigma)
     holds(lines[0], gain.value, 95, gain.value - half, gain.value + half)
     holds(lines[1], 4, 2.5)
-    holds(lines[2].replace("+-", ""), cut.mean(), r)
+    holds(lines[2].replace("+-", ""), cut.mean(), r, *[gain.value - half] * (gain.beyond >= 0))
     holds(lines[-2], math.sqrt(3**2 - 2.5**2), 3)
     holds(lines[-1], N, N)
     stored = found.to_dict()["improvement"]
