@@ -12,12 +12,15 @@ these name.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -178,7 +181,7 @@ def _check(arrays: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _SKIPPED = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "_abc_impl", "__slots__"}
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def fingerprint(*things: object) -> str | None:
@@ -195,6 +198,7 @@ def _digest(things: Iterable[object]) -> str:
 class _Digest:
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
+        self._open = set[int]()  # modules whose parts are being read
         self._seen = dict[int, tuple[int, object]]()  # the objects, too: a number of one that is gone is used again
 
     def add(self, each: Any) -> None:
@@ -235,7 +239,7 @@ class _Digest:
         module = each.__name__ if isinstance(each, ModuleType) else str(each.__module__)
         top = module.partition(".")[0]
         self._write(module, getattr(each, "__qualname__", ""), getattr(sys.modules.get(top), "__version__", ""))
-        if isinstance(each, BuiltinFunctionType | ModuleType) or _installed(module, top):
+        if isinstance(each, BuiltinFunctionType | ModuleType) or _installed(module):
             return
         if isinstance(each, type):
             parts = {name: part for name, part in vars(each).items() if name not in _SKIPPED}
@@ -246,13 +250,21 @@ class _Digest:
         self._all("function", each.__code__, each.__defaults__, each.__kwdefaults__, cells, *self._of_globals(each))
 
     def _of_globals(self, function: FunctionType) -> Iterable[object]:
-        """Return the names that a function's code uses of its module, and their values."""
-        names = _names(function.__code__)
-        for name in names & function.__globals__.keys():
-            value = function.__globals__[name]
-            own = isinstance(value, ModuleType) and not _installed(value.__name__, value.__name__.partition(".")[0])
-            read = sorted(names & vars(value).keys()) if own else ()
-            yield name, value, [(part, vars(value)[part]) for part in read]
+        """Return the names that a function's code uses of its module, or imports, and their values, in order."""
+        names, imported = _names(function.__code__)
+        values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
+        values |= {name: import_module(name) for name in imported}
+        return [(name, values[name], self._of_module(values[name], names)) for name in sorted(values)]
+
+    def _of_module(self, module: Any, names: set[str]) -> list[object]:
+        """Return what these names are in a module that is no library's, and in modules within it."""
+        if not isinstance(module, ModuleType) or _installed(module.__name__) or id(module) in self._open:
+            return []
+        self._open.add(id(module))
+        parts = [(name, vars(module)[name]) for name in sorted(names & vars(module).keys())]
+        found: list[object] = [(name, part, self._of_module(part, names)) for name, part in parts]
+        self._open.discard(id(module))
+        return found
 
     def _object(self, each: Any) -> None:
         if isinstance(each, CodeType):
@@ -275,12 +287,24 @@ def _listed(items: Any) -> list[Any]:
     return list(items or ())
 
 
-def _names(code: CodeType) -> set[str]:
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+def _names(code: CodeType) -> tuple[set[str], set[str]]:
+    """Return the names in a function's code, and the modules that it imports."""
+    names = set(code.co_names)
+    imported, package = set[str](), ""
+    for each in dis.get_instructions(code):
+        if each.opname == "IMPORT_NAME":
+            package = str(each.argval)
+            imported.add(package)
+        elif each.opname == "IMPORT_FROM" and attempt(find_spec, f"{package}.{each.argval}", failed=None):
+            imported.add(f"{package}.{each.argval}")  # a module, and no value of the package
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            names, imported = (old | new for old, new in zip((names, imported), _names(inner), strict=True))
+    return names, imported
 
 
-def _installed(module: str, top: str) -> bool:
+def _installed(module: str) -> bool:
+    top = module.partition(".")[0]
     if top == "dptune" or top.startswith("dptune_") or top in sys.stdlib_module_names:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

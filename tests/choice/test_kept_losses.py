@@ -2,6 +2,9 @@
 
 import contextlib
 import logging
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -199,6 +202,45 @@ def test_private_search_and_objectives_keep_theirs(ledger, study, fits):
     for trained in (M + 2, 2):
         again(study, objective, ledger, public=None, name="objective")
         assert fits() == trained
+
+
+USES = {
+    "from steps import scaled as one": "one(X)",
+    "import steps": "steps.scaled(X)",
+    "import package.inner": "package.inner.scaled(X)",
+    "from package import inner": "inner.scaled(X)",
+    "from package import inner as two": "two.scaled(X)",
+    "import steps as three": "list(map(lambda x: three.scaled(x), X))",
+}
+
+
+def test_a_digest_is_the_same_in_each_process_and_follows_imports(tmp_path):
+    """Code in another file counts, however it is imported, in a module or in a function; the order of sets does not."""
+    uses = [*enumerate(USES.items())]
+    program = [
+        "from dptune.choice.kept_losses import fingerprint",
+        "A, B, C, D = 1, {'a', 'b'}, 'x', 2.0",
+        *(f"def inside_{k}(X):\n    {line}; return A, B, C, D, {use}" for k, (line, use) in uses),
+        *(f"print(fingerprint(inside_{k}, {{'x', 'y', 'z'}}))" for k, _ in uses),
+        *USES,
+        *(f"def outside_{k}(X):\n    return A, B, C, D, {use}" for k, (_, use) in uses),
+        *(f"print(fingerprint(outside_{k}, {{'x', 'y', 'z'}}))" for k, _ in uses),
+    ]
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "run.py").write_text("\n".join(program))
+
+    def digests(seed, factor):
+        for file in ("steps.py", "package/inner.py"):
+            (tmp_path / file).write_text(f"FACTOR = {factor}\ndef scaled(X):\n    return FACTOR * X\n")
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, env=environment, capture_output=True, check=True)
+        return run.stdout.decode().split()
+
+    first = digests(1, 2)
+    assert [len(each) for each in first] == [64] * 2 * len(USES)
+    assert digests(2, 2) == first
+    assert not set(digests(1, 3)) & set(first)
 
 
 @pytest.mark.parametrize("unreadable", [threading.Lock(), {"a": [threading.Lock()]}, (one for one in ())])
