@@ -257,7 +257,7 @@ class _Digest:
         return [(name, values[name], self._of_module(values[name], names)) for name in sorted(values)]
 
     def _of_module(self, module: Any, names: set[str]) -> list[object]:
-        """Return what these names are in a module that is no library's, and in modules within it."""
+        """Return what these names are in a module outside of libraries, and in modules within it."""
         if not isinstance(module, ModuleType) or _installed(module.__name__) or id(module) in self._open:
             return []
         self._open.add(id(module))
