@@ -1,4 +1,4 @@
-"""How often is "better" false? `python -m benchmarks.public.calibration [--runs 400]`.
+"""How often is "better" false? `python -m benchmarks.public.calibration [--runs 40]`.
 
 Made-up losses of candidates that are no better than the default in the mean, where a verdict is most easily wrong, and
 the real code path: :func:`dptune.select` with ``public_losses=``, its defaults, a ledger on disk, unseeded noise. Each
@@ -77,7 +77,7 @@ def run(family: Family, n: int, budget: dptune.Budget, seed: int) -> tuple[bool,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=40)
     asked = parser.parse_args()
     quiet()
     rows = []

@@ -1,4 +1,4 @@
-"""Singles, averages and weights in expectation: `python -m benchmarks.public.expected [--splits 0 1 100 101]`.
+"""Singles, averages and weights in expectation: `python -m benchmarks.public.expected [--splits 100 101]`.
 
 One population, and public rows from the lowest 35% of the column that best predicts the answer. The law of a choice is
 exact, so no noise is drawn. A cell is the judge's loss over that of the exact choice among all single candidates, as a
@@ -141,7 +141,7 @@ def families() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 100, 101])
+    parser.add_argument("--splits", type=int, nargs="+", default=[100, 101])
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=[ONE, ANSWER], help="of benchmarks.public.tables")
     parser.add_argument("--tables", type=Path, default=Path("out/public"), help="folder of collected losses")
     parser.add_argument("--out", type=Path, default=DOCS)
