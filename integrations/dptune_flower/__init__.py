@@ -18,7 +18,7 @@ Client, with ``agent=7`` in its node's configuration (``flower-supernode --node-
 
 Private people at several places, a choice or a report by all of them: :mod:`dptune_flower.places`.
 
-docs/federated.md says what is promised, and what Flower adds to those who must be trusted.
+docs/federated.md and docs/places.md say what is promised, and what Flower adds to those who must be trusted.
 """
 
 from dptune_flower.client import answer, best

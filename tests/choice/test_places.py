@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,29 @@ def test_a_person_with_several_rows_is_one_person_at_a_place(tmp_path: Path) -> 
 
 def test_a_place_that_breaks_at_any_call_is_refused_or_waited_for(tmp_path: Path) -> None:
     contract.waits_and_resumes(made, tmp_path)
+
+
+@pytest.mark.parametrize("flow", contract.FLOWS)
+def test_a_trusted_process_that_dies_at_any_call_charges_and_draws_once(tmp_path: Path, flow: str) -> None:
+    """17 kills: before a charge nothing is stored as charged, after it the next process draws under the same charge."""
+    whole = contract.privatizer(tmp_path / "whole", contract.WHOLE, NoNoise())
+    contract.FLOWS[flow](whole, contract.WHOLE)
+    for method, calls in contract.CALLS[flow].items():
+        for at in range(1, calls + 1):
+            places, folder = made(contract.PARTS), tmp_path / f"{method} {at}"
+            if (child := os.fork()) == 0:
+                last = contract.Killed(places.places[4], method, at, lambda: os._exit(9))
+                places.places = (*places.places[:4], last)
+                contract.FLOWS[flow](contract.privatizer(folder, places, NoNoise()), places)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+            p = contract.privatizer(folder, made(contract.PARTS), NoNoise())
+            waiting = [charge for charge in p.ledger.charges() if charge.value is None]
+            assert len(waiting) == (method == "answer")
+            contract.FLOWS[flow](p, p.places)
+            answers = [(charge.key, charge.value) for charge in p.ledger.charges()]
+            assert answers == [(charge.key, charge.value) for charge in whole.ledger.charges()]
+            assert p.ledger.spent() == whole.ledger.spent()
 
 
 @pytest.mark.parametrize("odd", contract.ODD)

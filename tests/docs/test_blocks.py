@@ -56,7 +56,8 @@ ALONE = "docs/centred.md#without-a-framework"
 SELECTION = "docs/centred.md#one-of-many-models-paid-once"
 PRUNING, PRIVATE = "docs/pruning.md", "docs/optuna.md#a-private-search"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
-       "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/report.md", "docs/tutorial_sklearn.md",
+       "docs/tutorial_optuna.md", "docs/federated.md", "docs/ldp.md", "docs/places.md", "docs/report.md",
+       "docs/tutorial_sklearn.md",
        "docs/cli.md#look-at-a-ledger", "docs/cli.md#a-record-to-sign",
        "docs/cli.md#certificates", ALONE, SELECTION, PRUNING, PRIVATE,
        "docs/next_quarter.md", "docs/no_public_rows.md", "docs/postgresql.md"}  # fmt: skip
@@ -231,7 +232,23 @@ def test_the_page_on_local_privacy_runs() -> None:
     assert known["ledger"].remaining("me") == 0
 
 
-def test_the_first_screen_of_the_federated_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_places_choose_and_report_on_their_page(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = ROWS["X_val"], ROWS["y_val"]
+    parts = {"north": slice(0, 150), "south": slice(150, 400)}
+    names = {f"{one}_{name}": rows[part].copy() for name, part in parts.items() for one, rows in (("X", X), ("y", y))}
+    study = optuna.create_study(study_name="models", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_float("C", 1e-4, 1.0, log=True), n_trials=4)
+
+    def train(trial: Any, X: Any, y: Any) -> Any:
+        return LogisticRegression(C=trial.params["C"]).fit(X, y)
+
+    known = {"dptune": dptune, "dptune_optuna": dptune_optuna, "study": study, "train": train, **names}
+    run("docs/places.md", {**known, "X_train": TRAIN[0], "y_train": TRAIN[1]}, only=slice(1))
+    printed = capsys.readouterr().out
+    assert all(words in printed for words in ("one private choice", "place = north", "2 places", "one patient"))
+
+
+def test_the_agents_of_the_federated_page_run(capsys: pytest.CaptureFixture[str]) -> None:
     space = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
     names = {"dptune": dptune, "optuna": optuna, "DPFTSSampler": DPFTSSampler, "space": space}
     study = run("docs/federated.md", names, only=slice(1))["study"]

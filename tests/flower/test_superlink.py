@@ -1,4 +1,4 @@
-"""The example runs over a real SuperLink with three SuperNodes, which are processes on this machine's loopback."""
+"""The examples run over a real SuperLink with three SuperNodes, which are processes on this machine's loopback."""
 
 import os
 import shutil
@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr")
+from dptune import PrivacyLedger
 from dptune.ledger import PlanLedger
 
 BIN = Path(sys.executable).parent
-APP = Path(__file__).parents[2] / "examples" / "flower"
+APPS = Path(__file__).parents[2] / "examples"
 AGENTS, ROUNDS, PATIENCE = 3, 2, 600.0  # each question starts a Python process at each node
 
 
@@ -55,12 +56,13 @@ def wait_for(port: int) -> None:
     pytest.fail("the SuperLink does not answer")
 
 
-def test_the_example_makes_its_rounds_over_a_superlink(tmp_path: Path) -> None:
+def run_app(tmp_path: Path, app: str, node_config: str) -> str:
+    """Run an app with three nodes; return what its server printed."""
     port, loopback = free_port(), ("--insecure", "--host", "127.0.0.1", "--port")
     (tmp_path / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     )
-    shutil.copytree(APP, tmp_path / "app")
+    shutil.copytree(APPS / app, tmp_path / "app")
     config = f'folder="{tmp_path}" timeout={PATIENCE}'
     with ExitStack() as stack:
         link = ("flower-superlink", *loopback, str(port), "--disable-runtime-dependency-installation")
@@ -69,9 +71,20 @@ def test_the_example_makes_its_rounds_over_a_superlink(tmp_path: Path) -> None:
         run = stack.enter_context(process(tmp_path, "run", "flwr", "run", "app", "--stream", "--run-config", config))
         for agent in range(AGENTS):  # after the app was sent: it waits for them
             node = ("flower-supernode", *loopback, str(free_port()), "--superlink", f"127.0.0.1:{port}")
-            stack.enter_context(process(tmp_path, f"node{agent}", *node, "--node-config", f"agent={agent}"))
+            stack.enter_context(process(tmp_path, f"node{agent}", *node, "--node-config", f"{node_config}={agent}"))
         assert run.wait(PATIENCE) == 0, (tmp_path / "run.log").read_text()
-    said = (tmp_path / "run.log").read_text()
+    return (tmp_path / "run.log").read_text()
+
+
+def test_patients_at_three_places_choose_over_a_superlink(tmp_path: Path) -> None:
+    said = run_app(tmp_path, "flower_places", "place")
+    assert all(words in said for words in ("one private choice", "3 places", "one patient", "n = 1500")), said
+    assert "NOT PRIVATE" not in said
+    assert [charge.value is not None for charge in PrivacyLedger(tmp_path / "patients.db").charges()] == [True, True]
+
+
+def test_the_example_makes_its_rounds_over_a_superlink(tmp_path: Path) -> None:
+    said = run_app(tmp_path, "flower", "agent")
     assert f"{ROUNDS} of {ROUNDS} releases" in said, said
     assert "NOT PRIVATE" not in said
     assert PlanLedger(tmp_path / "hospitals.db").count() == ROUNDS

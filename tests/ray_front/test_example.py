@@ -38,6 +38,7 @@ def here(fast_path, monkeypatch):
     ("example", "says"),
     [
         ("choose_ray", "epsilon"),
+        ("choose_ray_places", "3 places"),
         ("checkpoints_ray", "epsilon"),
         ("gibo_ray", "epsilon"),
         # nothing but one class and its plan is its own; in Optuna it runs in tests/test_examples.py

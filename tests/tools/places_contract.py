@@ -183,7 +183,7 @@ def waits_and_resumes(make: Callable[[Parts], dptune.Places], folder: Path) -> N
 
 
 class Killed:
-    """A place that is killed when its k-th call of a method is sent."""
+    """A place; when its k-th call of a method is sent, ``kill`` ends it or this process."""
 
     def __init__(self, place: Any, method: str, at: int, kill: Callable[[], None]) -> None:
         self.place, self.name, self._method, self._at, self._kill = place, place.name, method, at, kill
