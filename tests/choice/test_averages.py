@@ -17,10 +17,11 @@ from sklearn.model_selection import GridSearchCV
 import dptune
 import dptune_optuna
 from choice_tools import privatizer
-from dptune.choice.averages import Average, average_of, averaged, groups_of, with_averages
+from dptune.choice.averages import Average, average_of, averaged, averages_in_words, groups_of, with_averages
 from dptune.choice.crossval import FoldAnswers, as_losses, cross_validated_answers, losses_of, public_folds
 from dptune.losses.named import as_loss
 from dptune_sklearn import PrivateSearch
+from reading import holds
 
 PUBLIC_ROWS, ROWS = 90, 300
 STRENGTHS = [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0]
@@ -190,3 +191,8 @@ def test_what_has_no_average_is_refused_before_anything_is_charged(
     with pytest.raises(dptune.InputError, match=f"{words}.*Nothing was charged"):
         choose(**{"loss": "log_loss", **settings})
     assert payer.ledger.spent() == 0
+
+
+def test_the_words_about_averages_have_their_numbers() -> None:
+    losses = np.array([[0.5, 0.5], [0.4, 0.4], [np.nan, np.nan], [0.3, 0.3], [0.35, 0.35]])
+    holds(averages_in_words(losses[:3], losses[3:]), 0.3, 0.4)

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch
+from dptune.privacy.mechanism import odds_for
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
 
@@ -176,3 +177,7 @@ def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
     assert (chosen.index, chosen.method, chosen.default) == (3, "exponential selection", 0)
     assert "No default" not in chosen.summary()
     assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
+
+
+def test_the_default_has_ten_times_the_odds_of_all_others_together() -> None:
+    assert odds_for(2, 5) == [1.0, 1.0, 40.0, 1.0, 1.0]

@@ -130,6 +130,8 @@ def test_bars_of_generations_are_two_deviations_of_the_surrogate() -> None:
     model.fit([Group(each.points, each.values, each.sigma) for each in made])
     places = np.concatenate([each.points[: each.new] for each in made])
     apart = [model.difference(x, np.array([0.5])) for x in places]
+    for x, (mean, deviation) in zip(places, apart, strict=True):
+        assert run.algorithm.value(x) == pytest.approx(mean + deviation)  # an upper estimate
     segments = np.array([each[:, 1] for each in bar.lines[2][0].get_segments()])
     wanted = [[mean - 1.96 * deviation, mean + 1.96 * deviation] for mean, deviation in apart]
     assert segments == pytest.approx(np.array(wanted), abs=1e-9)
