@@ -241,7 +241,7 @@ class _Tasks:
         No task runs while a model is asked about private rows, in silence: what tasks print is public and shown.
         """
         if self._checkpoints is not None:
-            return self._each(_model, candidates, "load finalists", 1)
+            return self._each(_model, candidates, "load finalists", 1, own=len(candidates) == 1)
         return self._each(_model, candidates, "train finalists on all public rows", self._at_once())
 
     def _at_once(self) -> int:
@@ -250,8 +250,14 @@ class _Tasks:
         asked |= {"CPU": self._options["num_cpus"], "GPU": self._options.get("num_gpus")}
         return max(1, int(min((has.get(name, 0.0) / each for name, each in asked.items() if each), default=1)))
 
-    def _each(self, function: Any, candidates: Sequence[Candidate], what: str, at_once: int) -> Iterator[Any]:
-        """Yield the tasks' results in order; when one is asked for, all tasks of its batch have ended."""
+    def _each(
+        self, function: Any, candidates: Sequence[Candidate], what: str, at_once: int, *, own: bool = True
+    ) -> Iterator[Any]:
+        """Yield the tasks' results in order; when one is asked for, all tasks of its batch have ended.
+
+        Args:
+            own: whether a model owns its arrays. Those of a finalist that is only asked, as a copy, stay in the store.
+        """
         remote = ray.remote(function).options(**self._options)
         m = len(candidates)
         quarters = {m * k // 4 for k in (1, 2, 3, 4)}
@@ -264,7 +270,7 @@ class _Tasks:
                     if mark in quarters:
                         _logger.info(f"{what}: {mark} of {m}")
             while calls:
-                yield _result(calls.pop(0))  # no name here, so that a model goes when its reader drops it
+                yield _result(calls.pop(0), own)  # no name here, so that a model goes when its reader drops it
 
     def _at(self, one: Candidate) -> Any:
         """Return a task's second argument: the configuration, or its checkpoint and the configuration."""
@@ -275,13 +281,13 @@ class _Tasks:
         return self._checkpoints[one.row], dict(one.parameters)
 
 
-def _result(call: Any) -> Any:
+def _result(call: Any, own: bool) -> Any:
     try:
         result = ray.get(call)
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
         return cause if isinstance(cause, Exception) else error
-    return result.model() if isinstance(result, _Packed) else result
+    return result.model(own) if isinstance(result, _Packed) else result
 
 
 def _losses(training: bytes, at: Any) -> Any:
@@ -293,7 +299,7 @@ def _model(training: bytes, at: Any) -> Any:
 
 
 class _Packed:
-    """A model without its arrays, and these: arrays of Ray's object store are read-only, so each is copied, once."""
+    """A model without its arrays, and these: in Ray's object store they are read-only, and a model may train on."""
 
     def __init__(self, model: Any) -> None:
         self.arrays: list[npt.NDArray[np.uint8]] = []
@@ -302,5 +308,5 @@ class _Packed:
     def _add(self, array: Any) -> None:
         self.arrays.append(np.frombuffer(array.raw(), dtype=np.uint8))
 
-    def model(self) -> Any:
-        return cloudpickle.loads(self.rest, buffers=[bytearray(each) for each in self.arrays])
+    def model(self, own: bool) -> Any:
+        return cloudpickle.loads(self.rest, buffers=[bytearray(each) if own else each for each in self.arrays])
