@@ -1,7 +1,7 @@
 """Memory of a choice among checkpoints of Tune: 64 of 100 MB, in units of a model, above what was there before.
 
 Each trial saves an array of this size, and ``load`` reads it. A thread adds up the memory of this process and of all
-processes that it has started (proportional set size, which counts shared pages once), twice a second.
+processes that it has started, 20 times a second. Proportional set sizes count shared pages once.
 """
 
 from __future__ import annotations
