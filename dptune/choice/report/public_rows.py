@@ -16,6 +16,7 @@ from dptune._checks import attempt, shown
 from dptune.choice.report.cells import Asked
 from dptune.choice.report.refits import scores_of_refits
 from dptune.errors import InputError
+from dptune.losses.models import how_to_wrap
 from dptune.losses.named import Output
 
 FEWEST = 20  # public rows
@@ -44,8 +45,11 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
     """Return how to call a model: for probabilities, else decision values, else labels; a regressor for numbers.
 
     Raises:
-        InputError: it has no ``predict``, or ``positive`` is not one of its two labels.
+        InputError: it has no ``predict``, is a native booster or a PyTorch module, or ``positive`` is not one of its
+            two labels.
     """
+    if wrap := how_to_wrap(model):
+        raise InputError(f"this {type(model).__name__} does not say its labels. {wrap} Nothing was charged.")
     classes = getattr(model, "classes_", None)
     if classes is None:
         if positive is not None:

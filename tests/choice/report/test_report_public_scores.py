@@ -137,7 +137,8 @@ def test_ordinary_models_are_what_fit_makes(kind: str) -> None:
 
 
 def test_an_average_of_a_choice_is_what_fit_makes() -> None:
-    model = averaged([LogisticRegression(C=C).fit(X, Y) for C in (0.1, 1.0, 10.0)], as_loss("log_loss"))
+    models = [LogisticRegression(C=C).fit(X, Y) for C in (0.1, 1.0, 10.0)]
+    model = averaged(models, [0.5, 0.3, 0.2], as_loss("log_loss"))
     assert len(public_scores(model, how_to_ask(model), PUBLIC, None, 5).scores) == len(Y)
 
 

@@ -98,6 +98,16 @@ class Foreign:
         return MODEL.predict_proba(X)
 
 
+class Booster:
+    """Looks like a native booster of LightGBM: its probabilities look like the answers of a regression."""
+
+    def current_iteration(self) -> int:
+        return 3
+
+    def predict(self, X: Any) -> Any:
+        return MODEL.predict_proba(X)[:, 1]
+
+
 TABLE = np.concatenate([PUBLIC[0], PRIVATE[0]]), np.concatenate([PUBLIC[1], PRIVATE[1]])
 KEEPS = LogisticRegression().fit(*PUBLIC)
 KEEPS.kept = PRIVATE[0]
@@ -125,6 +135,7 @@ def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
         ({"model": RIDGE, "public": ANSWERS, "threshold": 0.5}, "threshold= goes"),
         ({"model": RIDGE, "public": ANSWERS, "positive": 1}, "no classes_"),
         ({"model": Foreign()}, "scores="),
+        ({"model": Booster()}, r"Wrap it: dptune\.losses\.models\.BoosterModel\(model, labels="),
         ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private.* through public: "),
         ({"data": lambda: (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
         ({"model": KEEPS}, "can reach the private.* through model: kept"),
