@@ -44,12 +44,12 @@ def test_each_field_of_a_result_of_ray_is_in_the_table() -> None:
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning", "ignore:`optuna.terminator`")
 def test_each_attribute_and_column_of_a_search_is_in_the_table() -> None:
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 2)), columns=["a", "b"])
-    y, model, grid, law = (X.a > 0).astype(int), LogisticRegression(), {"C": [1.0, 2.0]}, {"C": uniform(0.1, 1.0)}
+    y, model, grid, law = np.arange(80) % 2, LogisticRegression(), {"C": [1.0, 2.0]}, {"C": uniform(0.1, 1.0)}
     searches: list[Any] = [
         GridSearchCV(model, grid, cv=2, return_train_score=True),
-        RandomizedSearchCV(model, law, n_iter=2, cv=2),
-        HalvingGridSearchCV(model, grid, cv=2),
-        HalvingRandomSearchCV(model, law, cv=2),
+        RandomizedSearchCV(model, law, n_iter=2, cv=2, random_state=0),
+        HalvingGridSearchCV(model, grid, cv=2, min_resources=40, random_state=0),
+        HalvingRandomSearchCV(model, law, cv=2, min_resources=40, random_state=0),
     ]
     attributes, columns = set[str](), set[str]()
     for search in searches:
@@ -59,7 +59,7 @@ def test_each_attribute_and_column_of_a_search_is_in_the_table() -> None:
     assert columns <= table("columns of `cv_results_`").keys()
     wrapped = pytest.importorskip("optuna_integration").OptunaSearchCV
     space = {"C": optuna.distributions.FloatDistribution(0.1, 1.0)}
-    attributes |= learned(wrapped(model, space, n_trials=2, cv=2).fit(X, y))
+    attributes |= learned(wrapped(model, space, n_trials=2, cv=2, random_state=0).fit(X, y))
     assert attributes <= table("attributes of a fitted search").keys()
 
 
