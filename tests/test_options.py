@@ -170,7 +170,7 @@ def test_every_option_of_a_front_end_arrives(monkeypatch: pytest.MonkeyPatch, fr
     monkeypatch.setattr(module, "choose_among", lambda _, __, options, *more, **how: seen.append(options))
     if front == "dptune_ray":
         monkeypatch.setattr(module, "_ranked", lambda *about, **how: [SimpleNamespace(place=0, checkpoint=None)])
-        results: Any = type("Results", (list,), {"experiment_path": "x"})([SimpleNamespace(config={})])
+        results: Any = type("Results", (list,), {"experiment_path": "x"})([SimpleNamespace(config={}, error=None)])
     else:
         results = study_of(CS)
     module.choose(results, train, **given)
