@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from io import StringIO
 from numbers import Integral
 from pickle import PicklingError
@@ -88,11 +89,10 @@ def workers_of(n_jobs: int | None) -> int:
         )
     if n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules):
         return 1
-    try:
-        import joblib
-        import sklearn.utils.parallel  # noqa: F401 - trainings in workers need it
-    except ImportError:
-        raise MissingExtra('n_jobs= needs scikit-learn and its joblib: pip install "dptune[sklearn]".') from None
+    if find_spec("sklearn") is None:
+        raise MissingExtra('n_jobs= needs scikit-learn and its joblib: pip install "dptune[sklearn]".')
+    import joblib
+
     return int(joblib.effective_n_jobs(n_jobs))
 
 
