@@ -128,3 +128,19 @@ def test_a_space_and_its_distributions_are_each_other() -> None:
     space = to_space(known)
     assert space is not None
     assert to_distributions(space) == known
+
+
+def test_candidates_of_two_sets_of_public_rows_are_refused(fast_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(160, 2))
+    y = (X[:, 0] > 0).astype(int)
+    halves = [(X[part].copy(), y[part].copy()) for part in (slice(0, 40), slice(40, 80))]
+
+    def objective(trial: Any) -> None:
+        model = LogisticRegression(C=trial.params["C"]).fit(*halves[0])
+        dptune_optuna.candidate(trial, model, held_out=halves[trial.params["C"] > 1])
+
+    ledger = open_ledger(fast_path)
+    about: dict[str, Any] = {"loss": "log_loss", "data": (X[80:].copy(), y[80:].copy()), "progress": False}
+    with pytest.raises(dptune.InputError, match="different public rows"):
+        dptune_optuna.choose(study_of(slice(0, 1)), objective, ledger=ledger, **about)
+    assert ledger.spent() == 0

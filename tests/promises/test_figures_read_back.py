@@ -93,10 +93,15 @@ def test_each_cell_of_a_report_is_its_metric(tmp_path: Path) -> None:
 def test_a_regressions_figure_has_its_intervals_and_quantiles(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(700, 3))
+    X[300:, 0] += 1.5  # the private answers have another mean
     y = X @ [1.0, -2.0, 0.5] + rng.standard_t(4, size=700)
-    made = report(silent(tmp_path), Ridge().fit(X[:300], y[:300]), (X[300:], y[300:]), public=(X[:300], y[:300]))
+    ridge = Ridge().fit(X[:300], y[:300])
+    made = report(silent(tmp_path), ridge, (X[300:], y[300:]), public=(X[:300], y[:300]))
     residuals, bars = made.plot().axes
     r2 = made.metrics["r2_score"]
+    cut = np.clip(ridge.predict(X[300:]) - y[300:], -made.ranges.most, made.ranges.most)
+    answers = np.clip(y[300:], made.ranges.middle - made.ranges.reach, made.ranges.middle + made.ranges.reach)
+    assert r2.value == pytest.approx(1 - (cut**2).mean() / answers.var(), abs=0.01)
     holds(bars.get_title().partition("R²")[2], *(round(each, 2) for each in (r2.value, *r2.interval)))
     others = [each for name, each in made.metrics.items() if name != "r2_score"]
     for lines, ends in zip(bars.collections, ("population", "interval"), strict=True):
