@@ -137,8 +137,8 @@ def wrapper_of(model: object) -> type[BoosterModel] | type[TorchModel] | None:
     """Return the adapter of a native booster or a PyTorch module; None for other models."""
     if hasattr(model, "inplace_predict") or hasattr(model, "current_iteration"):
         return BoosterModel
-    torch = sys.modules.get("torch")  # without it no model is a module
-    return TorchModel if torch is not None and isinstance(model, torch.nn.Module) else None
+    nn = getattr(sys.modules.get("torch"), "nn", None)  # without it no model is a module
+    return TorchModel if nn is not None and isinstance(model, nn.Module) else None
 
 
 def as_model(model: Any, loss: NamedLoss, X: Any, y: Any) -> Any:
