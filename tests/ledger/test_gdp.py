@@ -185,3 +185,11 @@ def test_there_and_back_never_gives_more_than_was_paid(mu: float) -> None:
     eta = bounded_range_from_mu(mu)
     assert mu_from_bounded_range(eta) <= mu
     assert mu_from_bounded_range(eta) == pytest.approx(mu, rel=1e-9)
+
+
+def test_choices_and_pure_releases_add_up_in_their_own_limits() -> None:
+    spent = Spent().plus(None, 0.25, 0.5).plus(None, 0.5, 0.25)
+    assert (spent.choices, spent.pure, spent.gaussian) == (0.75, 0.75, 0.0)
+    assert spent.admits_choice(0.25, 1.0)
+    assert not spent.admits_choice(0.26, 1.0)
+    assert not spent.admits_pure(0.26, 1.0)

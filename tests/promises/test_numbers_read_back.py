@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,8 +23,11 @@ from dptune._statement import large_delta
 from dptune._store import AskedQuestion
 from dptune.choice.figure import draw_finalists, draw_improvement
 from dptune.choice.outlook import Outlook
+from dptune.choice.payer import Meaning
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.recorded import recorded_choices, side_by_side
+from dptune.choice.result import PairedEstimate, Selection
+from dptune.errors import BudgetPlanned
 from dptune.figures import draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
@@ -329,3 +332,21 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
         np.array([[cut.mean() - wide, cut.mean() + wide], [gain.value - half, gain.value + half]]), rel=1e-6
     )
     plt.close("all")
+
+
+def test_refusals_and_words_about_a_choice_have_their_numbers() -> None:
+    holds(str(BudgetPlanned(0.4, 2.0, ("a", "b"))), 2, 0.4)
+    assert Meaning({"n": 2}).differences({"asked": {"n": 1}}) == "n (1, now 2)"
+    found = Selection(1, 9, None, 1.5, "m", True, finalists=4, default=0, people=5)
+    holds(found.summary().splitlines()[0], 1, 4, 1.5)
+    for value in (0.1, 0.9):
+        gain = PairedEstimate(value, 0.01, True, radius=2.0, predicted=0.5, sampling=0.01)
+        assert gain.surprising
+        assert ("overfitted" in replace(found, improvement=gain).summary()) == (value < 0.5)
+    ledger, default = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(0.01)), int(np.argmax(V.mean(axis=1)))
+    privatizer = dptune.LossPrivatizer(ledger, n=N)
+    with pytest.raises(dptune.InputError) as refused:
+        dptune.PublicChoice(V, privatizer, name="svc", default_place=default)
+    needed, often, most = numbers(str(refused.value))[:3]
+    assert often == 95
+    assert most <= V[default].mean() < needed
