@@ -166,6 +166,7 @@ class Torch(SimpleNamespace):
 
     state = 0
     cuda = SimpleNamespace(is_initialized=lambda: False)
+    nn = SimpleNamespace(Module=type("Module", (), {}))
 
     def get_rng_state(self) -> int:
         return self.state
