@@ -189,6 +189,9 @@ class StoredLosses:
     def combine(self, points: tuple[str, ...], weights: Matrix, people: slice = slice(None)) -> Matrix:
         """Return G = W L for the people of a slice: (p, m) times (m, people), as float64; the middle is not in L."""
         slots = np.array([self._slot[point] for point in points])  # (m,)
+        if len(slots) <= 2:  # a difference is the same whichever blocks have its rows
+            rows = [self.blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK, people] for slot in slots]
+            return np.asarray(weights @ np.array(rows, dtype=np.float64))
         total = np.zeros((len(weights), len(range(*people.indices(self.people.n)))))
         for index in np.unique(slots // _ROWS_PER_BLOCK):
             mine = slots // _ROWS_PER_BLOCK == index

@@ -155,6 +155,19 @@ def test_sums_of_any_split_are_equal_and_one_person_moves_them_little(query: Any
     assert moved <= query.clip.diameter / 200 * (1 + 1e-9)
 
 
+def test_a_difference_is_equal_wherever_its_rows_are_stored() -> None:
+    """A process that chooses holds 70 finalists in two blocks; a place that is asked for two has one block."""
+    L = np.random.default_rng(0).uniform(size=(70, 50))
+    query = MeanQuery(("69", "0"), np.array([[1.0, -1.0]]), Interval(-1.0, 1.0), 1.0)
+    sums = []
+    for held in (range(70), (69, 0)):
+        store = StoredLosses(People.of(50, None, None), Interval(0.0, 1.0), np.float32)
+        for j in held:
+            store.add(str(j), store.clean(L[j]))
+        sums.append(store.sums(query, Grid.of(50, query)).tolist())
+    assert sums[0] == sums[1]
+
+
 WRONG: dict[str, Any] = {
     "no places": lambda: dptune.Places([]),
     "one name twice": lambda: dptune.Places([dptune.Place("a", contract.WHOLE)] * 2),
