@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy.typing as npt
 
-from dptune._checks import text
+from dptune._checks import readable, text
 from dptune.choice.payer import rows_of
 from dptune.errors import InputError, ObjectiveRefused, PrivacyError
 from dptune.losses.estimator import EstimatorLosses
@@ -27,6 +27,7 @@ from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data, losses_function, private_losses
 from dptune.privacy.observed import Losses
 from dptune.privacy.places import Answer, ModelToAsk, PlaceQuestion, Places
+from dptune.privacy.seal.reachable import refuse_reachable
 from dptune.privacy.stored_losses import People
 
 
@@ -67,6 +68,18 @@ ITSELF = partial(as_it_is, None)
 def asker_of(recipe: Any, data: Any, rows: int) -> Asker:
     """Return what asks models about ``data=``: the rows of this process, or places."""
     return AtPlaces(recipe, data) if isinstance(data, Places) else recipe.open(data, rows, "")
+
+
+def refuse_reaching(inputs: object, data: Any) -> None:
+    """Refuse inputs of a training that reach the private rows, of which none is read.
+
+    Raises:
+        InputError: they do; workers and tasks would get the rows.
+    """
+    if data is None or isinstance(data, Places):
+        return
+    held = (data,) if callable(data) else (data.X, data.y) if isinstance(data, Rows) else tuple(data)
+    readable("X or y", partial(refuse_reachable, partial(as_it_is, inputs)), *held)
 
 
 class AtPlaces:

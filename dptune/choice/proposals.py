@@ -37,7 +37,7 @@ from dptune.choice.finalists import Finalists
 from dptune.choice.kept_losses import KeptLosses
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
-from dptune.choice.places import AskLoss, as_it_is, asker_of
+from dptune.choice.places import AskLoss, as_it_is, asker_of, refuse_reaching
 from dptune.choice.public import rounded, weight_of
 from dptune.choice.workers import told
 from dptune.errors import InputError
@@ -230,6 +230,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         )
     like = options.public[0] if isinstance(options.data, Places) and options.public else None
     recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
+    refuse_reaching(trainer.inputs, options.data)
     asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name

@@ -234,6 +234,7 @@ def unseeded(trial):
         ({"cv": KFold(2).split(PUBLIC[0][:10])}, "in a test fold"),
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
         ({"data": (PUBLIC[0], PUBLIC[1])}, "can reach the private data"),
+        ({"data": (PUBLIC[0], PUBLIC[1]), "dry_run": True}, "can reach the private data"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_charged(tmp_path, about, says):
