@@ -27,7 +27,7 @@ from dptune.choice.payer import Meaning
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.choice.result import PairedEstimate, Selection
-from dptune.errors import BudgetPlanned
+from dptune.errors import BudgetPlanned, CapReached
 from dptune.figures import draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
@@ -336,6 +336,7 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
 
 def test_refusals_and_words_about_a_choice_have_their_numbers() -> None:
     holds(str(BudgetPlanned(0.4, 2.0, ("a", "b"))), 2, 0.4)
+    holds(str(CapReached(0.5, 0.25, 2.0)), 0.5, 0.25, 2)
     assert Meaning({"n": 2}).differences({"asked": {"n": 1}}) == "n (1, now 2)"
     found = Selection(1, 9, None, 1.5, "m", True, finalists=4, default=0, people=5)
     holds(found.summary().splitlines()[0], 1, 4, 1.5)
