@@ -45,6 +45,7 @@ KNOWN = {  # file -> how many of them, and why none can make a test fail that is
     "audits/test_kill_minus_nine.py": (4, "a kill may come at any time"),
     "audits/test_users_cap.py": (1, "a lock that is held is not waited for"),
     "federated/test_transport.py": (4, LATE),
+    "flower/test_flower_places.py": (1, NEVER),
     "flower/test_superlink.py": (4, WAITING),
     "ledger/test_one_file.py": (1, NEVER),
     "ledger/test_outages.py": (3, "a pause between two acts, which may take any time"),

@@ -75,7 +75,7 @@ class LocalRay:
             raise ValueError(name)
         return SimpleNamespace(name=name, call=SimpleNamespace(remote=self.running[name].call))
 
-    def get(self, reference: Any) -> Any:
+    def get(self, reference: Any, timeout: float | None = None) -> Any:
         return reference
 
     def kill(self, actor: SimpleNamespace) -> None:
