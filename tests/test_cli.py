@@ -244,11 +244,23 @@ WRONG = {  # command -> what its error names
     "plan --n 0 --clip 0 3": "n must",
     "plan --n 9 --prevalence .5": "--report",
     "plan --n 9 --report": "--prevalence",
-    "plan --n 9 --report --prevalence .5 --loss hinge": "neither",
     "plan --n 9 --report --prevalence 1": "prevalence must",
     "plan --n 9 --report --prevalence .5 --groups 99": "groups must",
     "plan --n 9 --report --prevalence .5 --auc .5": "auc must",
 }
+IDLE = {  # command -> its options that would do nothing
+    "convert --dp-sgd 1 .01 10": ["--choice-share .1"],
+    "plan --n 9 --report --prevalence .5": [
+        "--clip 0 3", "--loss hinge", "--trials 5", "--dimensions 2", "--default", "--delta 1e-6",
+    ],
+    "plan --n 9 --loss hinge": ["--prevalence .5", "--groups 1", "--auc .7", "--delta 1e-6"],
+    "certificate ledger.db --verify paper.json": [
+        "--delta 1e-6", "--format json", "--values", "--registry about.toml",
+    ],
+    "certificate ledger.db --registry about.toml": ["--format json", "--values"],
+    "raise-budget ledger.db --mu 5": ["--delta 1e-6"],
+    "report ledger.db": ["--dark"],
+}  # fmt: skip
 
 
 def test_a_mistake_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +269,8 @@ def test_a_mistake_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) ->
     of_a_plan()
     with contextlib.closing(sqlite3.connect("study.db")) as connection:
         connection.execute("CREATE TABLE trials (number INTEGER)")
-    for command, words in WRONG.items():
+    idle = {f"{command} {each}": f"{each.split()[0]} would do nothing" for command in IDLE for each in IDLE[command]}
+    for command, words in {**WRONG, **idle}.items():
         monkeypatch.setattr(sys, "argv", ["dptune", *command.split()])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -12,7 +12,7 @@ from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
 from dptune.choice.outlook import choice_forecast
 from dptune.choice.report.forecast import AREA, Expected
-from dptune.cli.shared import DELTA, Contents, Listing, app, print_contents
+from dptune.cli.shared import DELTA, Contents, Listing, app, print_contents, refuse_idle
 from dptune.errors import InputError
 from dptune.ledger import approximate
 from dptune.ledger.gdp import Budget
@@ -24,6 +24,7 @@ from dptune.training.profiles import epsilon_of
 
 @app.command()
 def convert(
+    context: typer.Context,
     mu: Annotated[float | None, typer.Option(help="GDP budget")] = None,
     epsilon: Annotated[float | None, typer.Option(help="epsilon at delta that a GDP budget is to promise")] = None,
     delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
@@ -41,6 +42,7 @@ def convert(
     if sum(stated is not None for stated in (mu, epsilon, dp_sgd)) != 1:
         raise typer.BadParameter(f"give one of --mu, --epsilon and --dp-sgd. {_NO_BRIDGE}")
     if dp_sgd is not None:
+        refuse_idle(context, "with --dp-sgd", "choice_share")
         cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
         typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_NO_BRIDGE}")
         return
@@ -80,6 +82,7 @@ TYPICAL = {"log_loss": 4.0, "hinge": 3.0, "brier": 2.0, "zero_one": 1.0}  # typi
 
 @app.command()
 def plan(
+    context: typer.Context,
     n: Annotated[int, typer.Option(help="number of private people, as --n 400")],
     clip: Annotated[
         tuple[float, float] | None, typer.Option(help="public range of one loss: low high, as --clip 0 3")
@@ -110,11 +113,15 @@ def plan(
     if mu is not None and epsilon is not None:
         raise InputError("give one of --mu and --epsilon.")
     budget = budget_of(mu, epsilon, delta) if epsilon is not None else Budget.gdp(1.0 if mu is None else mu)
-    if report != (prevalence is not None) or (report and (clip is not None or loss is not None)):
-        raise InputError("a report needs --report and --prevalence, such as 0.09, and neither --clip nor --loss.")
-    if report and prevalence is not None:
+    if epsilon is None:
+        refuse_idle(context, "without --epsilon", "delta")
+    if report:
+        refuse_idle(context, "with --report", "clip", "loss", "trials", "dimensions", "default")
+        if prevalence is None:
+            raise InputError("a report needs --prevalence, the expected share of the positive label, such as 0.09.")
         _print_report(Expected(n, budget.mu, prevalence, groups, auc), format)
         return
+    refuse_idle(context, "without --report", "prevalence", "groups", "auc")
     if (clip is None) == (loss is None):
         raise InputError("give one of --clip low high and --loss NAME.")
     if loss is not None and loss not in TYPICAL:

@@ -29,6 +29,7 @@ from dptune.cli.shared import (
     delta_of,
     open_any,
     print_contents,
+    refuse_idle,
     releases_of,
     show_contents,
 )
@@ -68,6 +69,7 @@ def audit(
 
 @app.command()
 def certificate(
+    context: typer.Context,
     ledger: Ledger,
     delta: Delta = None,
     format: Listing = Listing.text,
@@ -83,6 +85,10 @@ def certificate(
 
     Example: dptune certificate ledger.db --delta 1e-5
     """
+    if verify is not None:
+        refuse_idle(context, "with --verify", "delta", "format", "values", "registry")
+    if registry is not None:
+        refuse_idle(context, "with --registry", "format", "values")
     opened = open_any(ledger)
     if verify is not None:
         _verify(opened, verify)
@@ -199,6 +205,7 @@ def compare(
 
 @app.command()
 def raise_budget(
+    context: typer.Context,
     ledger: Ledger,
     mu: Annotated[float | None, typer.Option(help="the new GDP budget, in all")] = None,
     epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
@@ -210,6 +217,8 @@ def raise_budget(
     """
     if (mu is None) == (epsilon is None):
         raise typer.BadParameter("give one of --mu and --epsilon.")
+    if epsilon is None:
+        refuse_idle(context, "without --epsilon", "delta")
     opened = PrivacyLedger(ledger)
     opened.raise_budget(budget_of(mu, epsilon, delta))
     typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.mu, 6)} in all")
@@ -234,6 +243,7 @@ def plot(
 
 @app.command()
 def report(
+    context: typer.Context,
     ledger: Ledger,
     name: Annotated[str | None, typer.Option(help="of the report; default the only one of the ledger")] = None,
     format: Format = Format.text,
@@ -244,6 +254,8 @@ def report(
 
     Example: dptune report ledger.db --out report.png
     """
+    if out is None:
+        refuse_idle(context, "without --out", "dark")
     stored = stored_report(PrivacyLedger(ledger), name)
     if format is Format.json:
         typer.echo(json.dumps(stored.to_dict(), indent=2))

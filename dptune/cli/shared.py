@@ -58,6 +58,19 @@ def options(
     """Differentially private hyperparameter tuning: ledgers and budgets."""
 
 
+def refuse_idle(context: typer.Context, where: str, *names: str) -> None:
+    """Refuse options, by names of parameters, that were given where they would do nothing.
+
+    Raises:
+        InputError: one of them was given.
+    """
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InputError(f"{options} would do nothing {where}. Leave out {options}.")
+
+
 # ---- ledgers ----------------------------------------------------------------------------------------------
 
 AnyLedger = CentralLedger | UserLedger

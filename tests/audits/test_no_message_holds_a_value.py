@@ -94,8 +94,8 @@ PUBLIC = """
     noise_multipliers main SelectionPlan
 """  # settings, released values and public rows only
 ELSEWHERE = """
-    Exchange.publish Federation LossPrivatizer.choose_clip TableQuery TableQuery.mean dptune_ray.choose
-    dptune_ray.repeat_and_select
+    Exchange.publish Federation LossPrivatizer.choose_clip RayPlace TableQuery TableQuery.mean
+    dptune_ray.choose dptune_ray.repeat_and_select
 """  # what needs a cluster of Ray, is called with what these already refuse, or reads after the charge
 
 

@@ -210,6 +210,13 @@ def cases(folder: Path) -> dict[str, Case]:
             {"one": LOSSES},
             "one",
         ),
+        "dptune.PublicChoice.choose_each": Case(
+            lambda one: dptune.PublicChoice(PUBLIC_LOSSES, shared, name=next(NAMES), mu=0.01).choose_each(
+                [(0, LOSSES), (1, one)]
+            ),
+            {"one": LOSSES},
+            "one",
+        ),
         "dptune.report": Case(reported, {**rows, "like": X_TRAIN, "by": None}, "X y like by", slow=True),
         "dptune.report: its settings": Case(
             lambda **o: reported(X, Y, **o),
