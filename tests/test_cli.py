@@ -343,7 +343,7 @@ def test_recorded_choices_are_compared_without_a_charge() -> None:
         assert (said["improvement"], said["predicted"]) == ((gain.value, gain.predicted) if gain else (None, None))
         assert said["interval"] == (list(gain.interval()) if gain else None)
     assert (printed[3]["verdict"], printed[3]["candidates"], printed[3]["improvement"]) == ("no default", 5, None)
-    assert len({said["configurations"] for said in printed}) == 3
+    assert len({said["list"] for said in printed}) == 3
     table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in invoke("compare", *places).splitlines()]
     rows = {row[0]: row[1:] for row in table if row}
     assert rows["verdict"] == [said["verdict"] for said in printed]

@@ -18,7 +18,7 @@ def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
         ledger, people: name of the data set, and number of its people.
         choice, charged: name of the choice, and day of its charge.
         chosen, candidates: place of the chosen candidate, from 0, and number of all.
-        configurations: digest of what was proposed; candidates of equal digests have equal places.
+        list: digest of the candidates' public losses in their order; equal digests are equal lists of candidates.
         verdict: "better", "worse", "not distinguishable", "the default" or "no default".
         improvement, interval: over the default, and its 95% interval; None if nothing was estimated.
         predicted: the improvement that public rows predicted.
@@ -54,7 +54,7 @@ def _choice(ledger: PrivacyLedger, name: str, made: Mapping[str, Charge]) -> dic
         "charged": (ledger.span(name) or ("", ""))[0][:10],
         "chosen": index,
         "candidates": asked["candidates"],
-        "configurations": asked.get("configurations") or asked.get("public losses") or asked.get("points"),
+        "list": asked.get("public losses") or asked.get("points"),
         "verdict": gain.verdict if gain is not None else "the default" if kept else "no default",
         "improvement": None if gain is None else gain.value,
         "interval": None if gain is None else list(gain.interval()),
@@ -71,8 +71,8 @@ def side_by_side(choices: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str
 def _facts(choices: list[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     for fact in ("ledger", "choice", "charged", "people"):
         yield fact, [str(each[fact]) for each in choices]
-    proposed = list(dict.fromkeys(each["configurations"] for each in choices))
-    lists = [proposed.index(each["configurations"]) + 1 for each in choices]
+    proposed = list(dict.fromkeys(each["list"] for each in choices))
+    lists = [proposed.index(each["list"]) + 1 for each in choices]
     yield "candidates", [f"{each['candidates']} (list {i})" for i, each in zip(lists, choices, strict=True)]
     yield "chosen", [f"candidate {each['chosen']}" for each in choices]
     yield "verdict", [each["verdict"] + ("" if each["private"] else " (NOT PRIVATE)") for each in choices]

@@ -198,7 +198,7 @@ def compare(
     }
     title = (
         "Each verdict is about the people of its own ledger, and each interval about the privacy noise.\n"
-        "Places of candidates can be compared within one list: equal configurations in equal order."
+        "Candidates of equal numbers are equal within one list: the same public losses in the same order."
     )
     print_contents(Contents(title, {"private": True, "rows": side_by_side(named)}, "rows"))
 

@@ -2,9 +2,10 @@
 
 import optuna
 import pytest
-from test_public_study import chosen, study_of
+from test_public_study import CS, chosen, study_of
 
 import dptune
+from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune_optuna.choice import CHOICE, choices_of
 from harness import open_ledger
 
@@ -37,3 +38,19 @@ def test_a_changed_study_under_an_old_name_is_refused(tmp_path):
         "The study's answers are in its user_attrs: 'dptune:choice/2026-11-28/abc/logit'."
     ]
     assert open_ledger(tmp_path).spent() == pytest.approx(0.5)
+
+
+def test_choices_have_one_list_only_if_equal_places_are_equal_candidates(tmp_path):
+    """Another default of the list, as in the next quarter, does not change it; another order or averages do."""
+    made = {
+        "q1": {"default": {"C": 1e-4}},
+        "q2": {"default": {"C": 1.0}},
+        "other order": {"study": study_of(values=range(len(CS)))},
+        "averages": {"averages": True},
+    }
+    for quarter, about in made.items():
+        ledger = dptune.PrivacyLedger(tmp_path / f"{quarter}.db", dptune.Budget.gdp(50.0))
+        chosen(tmp_path, **{"ledger": ledger, "default": {"C": 1e-4}, **about})
+        made[quarter] = recorded_choices(ledger)[0]
+    rows = {row[""]: [row[quarter] for quarter in made] for row in side_by_side(made)}
+    assert [cell.split("list ")[1] for cell in rows["candidates"]] == ["1)", "1)", "2)", "3)"]
