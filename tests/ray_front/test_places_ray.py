@@ -36,7 +36,9 @@ def test_places_of_ray_pass_the_contract(places: dptune.Places, tmp_path: Path) 
     contract.waits_and_resumes(lambda _: dptune.Places(places.places), tmp_path)
 
 
-@pytest.mark.parametrize("flow", contract.FLOWS)
+@pytest.mark.parametrize(
+    "flow", [pytest.param(each, marks=[] if each == "single" else pytest.mark.slow) for each in contract.FLOWS]
+)
 def test_an_actor_that_is_killed_at_each_border_changes_no_release(
     places: dptune.Places, tmp_path: Path, flow: str
 ) -> None:
