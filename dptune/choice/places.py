@@ -22,6 +22,7 @@ from dptune._checks import readable, text
 from dptune.choice.payer import rows_of
 from dptune.errors import InputError, ObjectiveRefused, PrivacyError
 from dptune.losses.estimator import EstimatorLosses
+from dptune.losses.examples import as_rows
 from dptune.losses.named import NamedLoss
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data, losses_function, private_losses
@@ -74,12 +75,24 @@ def refuse_reaching(inputs: object, data: Any) -> None:
     """Refuse inputs of a training that reach the private rows, of which none is read.
 
     Raises:
-        InputError: they do; workers and tasks would get the rows.
+        InputError: they do, and workers and tasks would get the rows; or ``data`` has another form.
     """
-    if data is None or isinstance(data, Places):
+    if isinstance(data, Places):
+        for place in data.places:
+            if isinstance(place, Place):
+                place.refuse_reaching(inputs)
         return
-    held = (data,) if callable(data) else (data.X, data.y) if isinstance(data, Rows) else tuple(data)
-    readable("X or y", partial(refuse_reachable, partial(as_it_is, inputs)), *held)
+    if data is None:
+        return
+    try:
+        rows = None if callable(data) else as_rows(data)
+    except ObjectiveRefused as error:
+        mistake = str(error)
+    else:
+        held = (data,) if rows is None else (rows.X, rows.y)
+        readable("X or y", partial(refuse_reachable, partial(as_it_is, inputs)), *held)
+        return
+    raise InputError(mistake)
 
 
 class AtPlaces:
@@ -180,6 +193,16 @@ class Place:
         self._data = data
         self._people = People.of(n if groups is not None or n is not None else rows_of(data), groups, None)
         self._opened: tuple[Any, Asker] | None = None
+
+    def refuse_reaching(self, inputs: object) -> None:
+        """Refuse inputs of a training, in the process of this place, that reach its rows, of which none is read."""
+        try:
+            refuse_reaching(inputs, self._data)
+        except InputError as error:
+            mistake = f"at the place {self.name!r}: {error}"
+        else:
+            return
+        raise InputError(mistake)
 
     def ready(self, recipe: Recipe | None, models: Sequence[Any]) -> Callable[[], int]:
         """Return what tries models out on public facts, and returns the number of people."""

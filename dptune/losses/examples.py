@@ -108,7 +108,7 @@ class PrivateExamples:
         """Return the given examples; read them if that needs no model."""
         with self._loading, nullcontext() if self._loaded is not None else silence():
             if self._loaded is None:
-                data = _as_rows(_load(self._data) if callable(self._data) else self._data)
+                data = as_rows(_load(self._data) if callable(self._data) else self._data)
                 _check(data, self._rows)
                 self._refuse(data)
                 self._loaded = data
@@ -156,7 +156,8 @@ def _load(loader: Callable[[], Data]) -> Data:
     )
 
 
-def _as_rows(data: Any) -> Rows:
+def as_rows(data: Any) -> Rows:
+    """Return the examples of ``data=``; nothing of them is read."""
     examples = Rows(*data) if isinstance(data, tuple | list) and len(data) == 2 else data
     if isinstance(examples, Rows):
         return examples

@@ -233,8 +233,7 @@ def _checked(asked: PlaceQuestion, n: int, answer: Any) -> Whole | None:
         return None
     most = n << asked.grid.bits
     least = 0 if isinstance(asked.query, TableQuery) else -most
-    slack = n  # a person's examples are rounded one by one
-    inside = all(least <= each <= most + slack for each in answer.sums)
+    inside = all(least <= each <= most for each in answer.sums)  # as they are of every n people
     return np.array(answer.sums, dtype=np.int64) if inside else None
 
 

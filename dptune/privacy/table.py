@@ -90,12 +90,13 @@ class TableQuery:
     def sums(self, people: People, codes: Vector, grid: Grid) -> Whole:
         """Return the people in each cell of each block, in steps of the grid, from their examples' codes (rows,).
 
-        A person with several examples is a share in the cell of each; a weighted person counts less than 1.
+        A person with several examples is a share in the cell of each, rounded down: all shares together are at most 1.
+        A weighted person counts less than 1.
         """
         shares = np.ones(people.n) if people.relative_weights is None else people.relative_weights
         if people.of_row is not None:
             shares = (shares / np.bincount(people.of_row, minlength=people.n))[people.of_row]
-        whole = grid.whole(shares).astype(np.int64)
+        whole = np.floor(shares * 2.0**grid.bits).astype(np.int64)
         sums = [np.zeros(size, dtype=np.int64) for size in self.sizes]
         for each, cells in zip(sums, _cells(codes, self.sizes), strict=True):
             np.add.at(each, cells, whole)

@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 import dptune
 import places_contract as contract
 from dptune.errors import InputError, PlaceUnavailable, PrivacyError
+from dptune.privacy.places import PlaceQuestion
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
 from dptune.privacy.stored_losses import Grid, People, StoredLosses
+from dptune.privacy.table import TableQuery
 from noises import CannedNoise, NoNoise
 
 
@@ -166,6 +169,18 @@ def test_a_difference_is_equal_wherever_its_rows_are_stored() -> None:
             store.add(str(j), store.clean(L[j]))
         sums.append(store.sums(query, Grid.of(50, query)).tolist())
     assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 19, 1013])
+def test_people_whose_rows_all_share_one_cell_are_no_odd_answer(rows: int) -> None:
+    """Shares are rounded down: 19 shares of 1/19, each rounded to the nearest step, are more than one person."""
+    asker = SimpleNamespace(losses=lambda _: np.zeros(5 * rows))
+    recipe = SimpleNamespace(open=lambda *_: asker)
+    place = dptune.Place("a", lambda: contract.WHOLE, groups=np.repeat(range(5), rows))
+    query, grid = TableQuery((np.eye(3),), 1.0, "cells", "made up"), Grid.of(5)
+    first, *others = dptune.Places([place]).sums(PlaceQuestion(query, recipe, ("a model",), None, np.float64, grid))
+    assert others == [0, 0]
+    assert 0 <= (5 << grid.bits) - first < 5 * rows
 
 
 WRONG: dict[str, Any] = {

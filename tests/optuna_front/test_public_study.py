@@ -235,6 +235,8 @@ def unseeded(trial):
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
         ({"data": (PUBLIC[0], PUBLIC[1])}, "can reach the private data"),
         ({"data": (PUBLIC[0], PUBLIC[1]), "dry_run": True}, "can reach the private data"),
+        ({"data": {"X": PUBLIC[0]}, "n": ROWS, "dry_run": True}, "must be .X, y., Rows.*got dict"),
+        ({"data": dptune.Places([dptune.Place("a", PUBLIC)]), "dry_run": True}, "at the place 'a'.* can reach"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_charged(tmp_path, about, says):

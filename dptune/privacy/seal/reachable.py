@@ -104,7 +104,14 @@ def _attributes(each: Any) -> dict[str, Any]:
 def _keeps_its_own(each: Any) -> bool:
     """Return whether an object is a sampler, study or objective: they hold private data and never return them."""
     package = type(each).__module__.partition(".")[0]
-    return package in ("dptune", "dptune_optuna", "dptune_ray", "dptune_sklearn", "optuna", "ray")
+    return type(each).__module__ != "dptune.losses.rows" and package in (
+        "dptune",
+        "dptune_optuna",
+        "dptune_ray",
+        "dptune_sklearn",
+        "optuna",
+        "ray",
+    )
 
 
 def _entries(each: Any) -> Iterable[tuple[str, Any]]:

@@ -71,6 +71,7 @@ REACHING: dict[str, Callable[[Any], Any]] = {
     "its call": ByName(),
     "partial": functools.partial(with_a_default, rows=X_VAL),
     "a view of y": closing_over(Y_VAL[:3]),
+    "its Rows": closing_over(Rows(X_VAL, Y_VAL)),
     "an attribute of a module": lambda trial: MODULE.rows,
 }
 
