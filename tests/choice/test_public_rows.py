@@ -63,6 +63,14 @@ def test_the_simulated_radius_protects_who_loses_much() -> None:
     assert mean[:10].mean() < mean[10:].mean()
 
 
+def test_the_simulated_radius_leaves_room_for_people_who_differ_more() -> None:
+    """All public rows differ by nearly the same, and private people may differ more."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=300)
+    public = PublicLosses.of(0.5 + 0.2 * np.array([signs, -signs, signs, -signs]), None)
+    r = planning.simulated_radius(public, 300, 3.0, 1.0, public.order, law)
+    assert r >= 1.25 * np.abs(centred(public.clipped, public.m)).max() > 0
+
+
 def test_equal_candidates_are_finalists_once_each(tmp_path: Path) -> None:
     """Near the best are 60 candidates of three kinds: each kind is there before the second of any."""
     kinds = np.repeat(losses(6, N, 1), 3, axis=0)
