@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
 from dptune._checks import attempt, column_names, kind, share, shown
+from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
 from dptune.privacy.seal.reachable import way_to
 
@@ -125,9 +126,9 @@ def _length(rows: Any) -> int:
 
 
 def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:
-    """Refuse private rows that training, or another object, can reach; places do so themselves."""
+    """Refuse private rows that training, or another object, can reach; places in other processes do so themselves."""
     if isinstance(private.rows, Places):
-        return
+        return refuse_reaching({**others, **vars(training)}, private.rows)
     of_training = {
         "X": training.X,
         "y": training.y,

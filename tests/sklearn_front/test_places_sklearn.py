@@ -1,6 +1,7 @@
 """PrivateSearch asks private people at several places, as it asks those of one process."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,3 +59,27 @@ def test_a_search_and_its_report_ask_places(tmp_path: Path) -> None:
         search.fit(X, y, data=places, X_val=X)
     with pytest.raises(dptune.InputError, match=r"must be dptune\.Places"):
         search.fit(X, y, data=(X, y))
+
+
+def test_rows_of_a_place_train_nothing(tmp_path: Path) -> None:
+    X, y = RNG.normal(size=(60, 2)), np.arange(60) % 2
+    places, trained = dptune.Places([dptune.Place("here", (X, y))]), list[int]()
+
+    class Counted(LogisticRegression):
+        def fit(self, X: Any, y: Any) -> Any:
+            trained.append(len(X))
+            return super().fit(X, y)
+
+    model = Counted().fit(X.copy(), y.copy())
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(1.0))
+    search = PrivateSearch(GridSearchCV(Counted(), {"C": [0.1, 1.0]}), ledger=ledger, loss="log_loss")
+    for call in (
+        lambda: search.fit(X, y, data=places),
+        lambda: search.fit(X[:40], y.copy(), data=places),
+        lambda: dptune.report(model, ledger, data=places, public=(X, y)),
+        lambda: dptune.report(model, ledger, data=places, held_out=(X, y)),
+    ):
+        with pytest.raises(dptune.InputError, match=r"at the place 'here': .* can reach the private"):
+            call()
+    assert trained == [60]
+    assert ledger.facts("plan") == {}

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, nothing_charged, real, shown, text
 from dptune._checks import positive as positive_number
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
-from dptune.choice.places import Asker, AtPlaces, Sent, asker_of, with_like
+from dptune.choice.places import Asker, AtPlaces, Sent, asker_of, refuse_reaching, with_like
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import given_rows, how_to_ask, public_scores
@@ -129,7 +129,9 @@ def _prepared(
         raise InputError("held_out= rows have the model's own scores: omit scores=. Nothing was charged.")
     rows = given_rows(public, held_out)
     reaches = partial(_itself, model=model, public=public, held_out=held_out, scores=scores)
-    if not isinstance(data, Places):  # refuses public rows that hold private ones
+    if isinstance(data, Places):  # refuses public rows that hold private ones
+        refuse_reaching({"model": model, "public=": public, "held_out=": held_out, "scores=": scores}, data)
+    else:
         data = with_like(data, rows[0])  # one object, which is read once
         PrivateExamples(reaches, data, privatizer.rows).load()
     asked = how_to_ask(model, positive)
