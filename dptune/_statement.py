@@ -150,6 +150,11 @@ class Statement:
         return self.to_text()
 
 
+def counted(releases: int) -> str:
+    """Return a number of releases in words."""
+    return "1 release" if releases == 1 else f"{releases} releases"
+
+
 def priced(epsilon: float, delta: float, private: bool, for_whom: str) -> str:
     """Return an epsilon at a delta in words, also where no finite epsilon exists."""
     return f"epsilon = {rounded_up(epsilon)} at delta = {rounded_up(delta, 6)}, {for_whom}" if private else NOTHING

@@ -145,15 +145,16 @@ class Selection:
             left: what is left of the ledger's budget, in words.
         """
         among = f"{self.finalists} finalists" if self.finalists else f"{self.candidates} candidates"
+        price = f"at most {self.cost}" if self.index == self.default else self.cost  # what was planned
         lines = [
             "" if self.private else SEEDED,
             self.recorded and f"Recorded answer, from {self.recorded}. {OLD}",
             self._verdict_in_words(),
-            f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} ({self.cost}).",
+            f"Chosen: {chosen or f'candidate {self.index}'}, by one private choice among {among} ({price}).",
         ]
         if (gain := self.improvement) is not None:
             lines.append(
-                f"Public rows predicted {gain.predicted:.3g}. Each person's difference is cut at +-{gain.radius:.3g}"
+                f"Public rows predicted {_predicted(gain)}. Each person's difference is cut at +-{gain.radius:.3g}"
                 f"{'' if gain.at_least is None else f'; without the cut read at least {gain.at_least:.3g}'}."
             )
             if gain.surprising:
@@ -181,6 +182,13 @@ class Selection:
         if self.improvement is not None:
             selection["improvement"] = {**asdict(self.improvement), "interval": list(self.improvement.interval())}
         return selection
+
+
+def _predicted(gain: PairedEstimate) -> str:
+    """Return what public rows predicted, in the verdict's direction or with its own."""
+    if gain.value >= 0:
+        return f"{gain.predicted:.3g}"
+    return f"{'a rise' if gain.predicted < 0 else 'an improvement'} of {abs(gain.predicted):.3g}"
 
 
 def _causes(gain: PairedEstimate) -> str:

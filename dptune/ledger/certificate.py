@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from dptune._statement import Statement, priced
+from dptune._statement import Statement, counted, priced
 from dptune._store import AskedQuestion
 from dptune.errors import InputError, LedgerError
 from dptune.ledger.approximate import Limits
@@ -91,9 +91,9 @@ def certificate(
 
 def _spent(ledger: Certified, stated: Statement, releases: int) -> str:
     if not isinstance(ledger, PrivacyLedger):
-        return f"{releases} releases"
+        return counted(releases)
     epsilon = Limits.of(cost_of(ledger.charges()[:releases])).epsilon(stated.delta)
-    return priced(epsilon, stated.delta, stated.private, f"in {releases} releases")
+    return priced(epsilon, stated.delta, stated.private, f"in {counted(releases)}")
 
 
 def _released(asked: Sequence[AskedQuestion], *, values: bool) -> Iterator[dict[str, Any]]:
@@ -138,9 +138,8 @@ def page(data: Mapping[str, Any]) -> str:
 
 def _question(row: Mapping[str, Any]) -> str:
     days = " to ".join(dict.fromkeys(filter(None, (row["first"], row["last"]))))
-    count = f"{row['releases']} releases" if row["releases"] > 1 else "1 release"
     words = f"{row['study']}: {row['question']}" if row["study"] else row["question"]
-    return f"{words} ({', '.join(filter(None, (count, days)))}){_values(row.get('values', {}))}"
+    return f"{words} ({', '.join(filter(None, (counted(row['releases']), days)))}){_values(row.get('values', {}))}"
 
 
 def _values(values: Mapping[str, Sequence[float] | None]) -> str:

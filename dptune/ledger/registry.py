@@ -16,7 +16,7 @@ from typing import Any
 
 from dptune._checks import shown, text
 from dptune._numbers import rounded_up
-from dptune._statement import Statement
+from dptune._statement import Statement, counted
 from dptune.errors import InputError
 from dptune.ledger.plan_ledger import TRUSTED_SERVER
 from dptune.ledger.risk import Risk
@@ -176,12 +176,12 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
 
 
 def _implementation(statement: Statement, project: About) -> dict[str, Any]:
-    used = "; ".join(f"{name} ({count} releases)" for name, count in statement.mechanisms) or "none so far"
+    used = "; ".join(f"{name} ({counted(count)})" for name, count in statement.mechanisms) or "none so far"
     epsilon = rounded_up(statement.epsilon)
     delta = rounded_up(statement.delta, 6)
     return {
         "preprocessing_and_hyperparameter_tuning": f"Hyperparameters were tuned under differential privacy, and the "
-        f"tuning is accounted for in full: all {statement.releases} releases that the ledger holds, and what was "
+        f"tuning is accounted for in full: the ledger's {counted(statement.releases)}, and what was "
         f"chosen from them, cost together at most epsilon = {epsilon} at delta = {delta}, the parameters above. Each "
         f"was charged durably before private rows were read for it. Preparation and settings: {project.preparation}",
         "mechanisms": f"{used}. Noise: {statement.noise}. Software: dptune {statement.versions.get('dptune', '')}. "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dptune._numbers import finite, rounded_up
-from dptune._statement import NOTHING, Rows, Statement, large_delta
+from dptune._statement import NOTHING, Rows, Statement, counted, large_delta
 from dptune.errors import LedgerError
 from dptune.ledger import approximate
 from dptune.ledger.approximate import Limits
@@ -131,7 +131,7 @@ def budget_statement(
         guarantee=(
             *promised,
             ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.divided)),
-            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=cost.divided)} in {releases} releases"),
+            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=cost.divided)} in {counted(releases)}"),
             *_divided(filter),
         ),
         numbers={
@@ -216,7 +216,7 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
 def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int, places: int) -> Rows:
     """Return remarks on raises of the budget, on failures and on places."""
     acts = "; ".join(
-        f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {each['releases']} releases"
+        f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {counted(each['releases'])}"
         for each in raises
     )
     failed = f"{failures} evaluations failed, for everybody"

@@ -159,6 +159,10 @@ def test_without_the_cut_one_end_of_the_interval_is_stated(value: float, beyond:
     said = re.search(r"is cut at \+-2(.*)\.\n", found.summary())
     assert said is not None
     assert said[1] == ("" if least is None else f"; without the cut read at least {least}")
+    predicted = re.search(r"Public rows predicted (.*?)\. ", found.summary())
+    assert predicted is not None
+    assert predicted[1] == ("an improvement of 1" if value < 0 else "1")  # the verdict is about a rise
+    assert "(at most mu=1)" in replace(found, index=0, improvement=None).summary()  # nothing was estimated
 
 
 @pytest.mark.parametrize("value", [-1.0, 3.0])

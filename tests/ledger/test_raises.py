@@ -29,7 +29,7 @@ def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: Pri
     assert (second["from"], second["to"]["mu"]) == (first["to"], 3.0)
     text = ledger.statement(delta=1e-5).to_text()
     assert "Raised         from mu = 1 at 20" in text
-    assert "after 1 releases; from mu = 1.667 at 20" in text
+    assert "after 1 release; from mu = 1.667 at 20" in text
     assert "if no released value could have led to a larger one" in text
     assert "mu = 3 GDP" in text
 

@@ -30,7 +30,7 @@ def test_a_record_validates_and_fills_the_field_on_tuning(used: PrivacyLedger, a
     epsilon = deployment["privacy_loss"]["privacy_parameters"]["epsilon"]
     assert 0 <= epsilon - used.budget.epsilon(1e-5) < 1e-3, "rounded up"
     tuning = deployment["implementation"]["preprocessing_and_hyperparameter_tuning"]
-    assert "accounted for in full: all 3 releases" in tuning
+    assert "accounted for in full: the ledger's 3 releases" in tuning
     assert "The search space is customary." in tuning
     assert deployment["administrative"]["status"] == "Draft"
 

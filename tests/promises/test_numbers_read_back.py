@@ -210,8 +210,10 @@ def test_a_question_has_its_first_and_last_day_and_its_number_of_releases() -> N
     mark = {"ledger": "x", "seq": 3, "hash": "h"}
     stand_in: Any = SimpleNamespace(mark=lambda: mark, asked=lambda rows: asked[:rows])
     stated = of_gdp().ledger.statement(delta=DELTA)
-    for rows, first, last in ((3, days[0], days[2]), (2, days[0], days[1])):
-        (row,) = certificate.certificate(stand_in, stated, rows=rows, values=True)["released"]
+    for rows, first, last in ((3, days[0], days[2]), (2, days[0], days[1]), (1, days[0], days[0])):
+        data = certificate.certificate(stand_in, stated, rows=rows, values=True)
+        assert "1 releases" not in str(data) + certificate.page(data)
+        (row,) = data["released"]
         assert row == {
             "study": "s", "question": "a mean", "releases": rows, "first": first, "last": last,
             "values": {str(i): [float(i)] for i in range(rows)},

@@ -4,7 +4,7 @@ For residual r, |r| <= R after clipping, and answer y, v = (y - m) / S clipped t
 
     u - 1/2, u^2 - 1/2 with u = |r| / R;  a 1;  |r| in 8 bins;  v / 2, v^2 - 1/2;  (prediction, r) in 4 x 6 bins.
 
-R, m, S and all bins come from cross-validated public rows. Sums have less noise than sums of binned counts, as a
+R, m, S and all bins come from public rows. Sums have less noise than sums of binned counts, as a
 person adds at most 1 to each. Because of the halves, subgroups cost nothing: two people of different groups are as
 close as two of one group. A person whose prediction failed has |r| = R and v = 0; with subgroups, they are left out.
 """

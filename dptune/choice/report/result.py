@@ -121,8 +121,8 @@ class Report:
             f"one release of mu = {rounded_up(self.mu)} GDP (replacing all records of one person, n = {self.n} public)"
         )
         notes = [promise if self.private else f"NOT PRIVATE, as noise was seeded: {promise}"]
-        notes.append("the first interval covers the privacy noise, for the metric of these people")
-        notes.append("the second also covers their sampling from a population")
+        notes.append("the 95% interval of noise is about the metric of these people")
+        notes.append("that of noise and sampling is about the population of which they are a sample")
         if isinstance(self.results, Residuals):
             notes.append(f"residuals beyond {self.results.ranges.most:.4g} count as {self.results.ranges.most:.4g}")
             return notes + self._left_out()
@@ -130,8 +130,8 @@ class Report:
         notes.append("tables and curves are the nearest ones without negative counts")
         if isinstance(self.results, BinaryTable):
             notes.append(
-                f"{self.results.bins.count} score bins, chosen from cross-validated public rows; the spread of scores "
-                "within a bin is that of public rows"
+                f"{self.results.bins.count} score bins, chosen from public rows that did not train the model which "
+                "scored them; the spread of scores within a bin is theirs"
             )
             if self.results.probabilities:
                 notes.append("brier_score_loss is of the positive label alone, from 0 to 1")

@@ -101,6 +101,7 @@ def test_a_model_that_fit_does_not_make_needs_held_out_rows(tmp_path: Path, kind
     assert mine.ledger.charges() == []
     assert mine.ledger.fact("report", "plan") is None
     found = report(mine, model, held_out=HELD_OUT)
+    assert not any("cross-validated" in note for note in found.notes())
     bins, own = found.plan.bins[0], model.predict_proba(HELD_OUT[0])[:, 1]
     counts = [np.bincount(bins.of(own[HELD_OUT[1] == label]), minlength=bins.count) for label in (0, 1)]
     assert np.array_equal(bins.table, counts)
