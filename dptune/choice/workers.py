@@ -66,8 +66,7 @@ def in_order(
     workers = workers_of(n_jobs)
     if workers == 1:
         for each in arguments:
-            yield _attempted(None, function, *each)
-            tick()
+            yield _ended(tick, function, *each)  # no name holds a model while it is asked
         return
     seen: dict[Any, Any] = {}  # the warnings that were shown
     size = workers * (1 if few else BATCH)
@@ -113,6 +112,12 @@ def _parallel(
             f"a training cannot be sent to another process ({error}). Use n_jobs=1, or "
             'joblib.parallel_config(backend="threading"). Nothing was charged.'
         ) from None
+
+
+def _ended(tick: Callable[[], object], function: Callable[..., Any], *arguments: Any) -> Any:
+    result = _attempted(None, function, *arguments)
+    tick()
+    return result
 
 
 def _attempted(home: tuple[str, int] | None, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -74,6 +74,13 @@ def test_results_prints_and_warnings_come_in_order(capsys, n_jobs, backend, few)
     assert len(ticks) == 5
 
 
+def test_a_training_that_was_read_has_been_counted():
+    """So a progress bar is full when the last model was read, though nothing asks for another one."""
+    ticks = []
+    read = in_order(len, [("ab",), ("abc",)], 1, tick=lambda: ticks.append(1))
+    assert [(next(read), len(ticks)) for _ in range(2)] == [(2, 1), (3, 2)]
+
+
 def test_no_more_models_exist_than_there_are_workers():
     begun, read = [], in_order(lambda place: begun.append(place), [(place,) for place in range(6)], 2, few=True)
     with joblib.parallel_config("threading"):
