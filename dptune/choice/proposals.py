@@ -230,7 +230,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         )
     like = options.public[0] if isinstance(options.data, Places) and options.public else None
     recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
-    refuse_reaching(trainer.inputs, options.data)
+    refuse_reaching((trainer.inputs, getattr(loss, "function", None)), options.data)
     asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name

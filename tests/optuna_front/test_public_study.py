@@ -16,6 +16,7 @@ from sklearn.model_selection import KFold
 import dptune
 import dptune_optuna
 from dptune.choice import public_choice
+from dptune.losses.named import NamedLoss
 from dptune.privacy.noise import SeededNoise
 from dptune_optuna.choice import CHOICE, choices_of, parameters_of, ranked
 from harness import open_ledger, stored, transcript
@@ -235,6 +236,7 @@ def unseeded(trial):
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
         ({"data": (PUBLIC[0], PUBLIC[1])}, "can reach the private data"),
         ({"data": (PUBLIC[0], PUBLIC[1]), "dry_run": True}, "can reach the private data"),
+        ({"loss": NamedLoss("own", lambda y, out: (y - out) * PEOPLE[1][0]), "dry_run": True}, "can reach the private"),
         ({"data": {"X": PUBLIC[0]}, "n": ROWS, "dry_run": True}, "must be .X, y., Rows.*got dict"),
         ({"data": dptune.Places([dptune.Place("a", PUBLIC)]), "dry_run": True}, "at the place 'a'.* can reach"),
     ],
