@@ -245,7 +245,8 @@ class Workers:
             (function, self._training, study, one.parameters, self._number(one), _attributes(trials, one.row))
             for one in candidates
         ]
-        with tqdm(total=len(candidates), desc=what, disable=not self._progress) as bar:
+        shown = self._progress and len(candidates) > 1  # averages load checkpoints one by one
+        with tqdm(total=len(candidates), desc=what, disable=not shown) as bar:
             yield from in_order(_called, calls, self._n_jobs, few=few, tick=bar.update)
 
 

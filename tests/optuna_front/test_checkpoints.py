@@ -61,6 +61,22 @@ def test_checkpoints_of_trials_are_candidates_and_nothing_is_trained(tmp_path, c
     assert "1 of 6 configurations could not be trained on public rows and drop out: FileNotFoundError" in caplog.text
 
 
+def test_a_checkpoint_that_averages_load_has_no_bar_of_its_own(tmp_path, capfd):
+    def objective(trial):
+        model = LogisticRegression(C=trial.suggest_float("C", 1e-3, 1e3, log=True))
+        dptune_optuna.candidate(trial, "net", held_out=PUBLIC, load=lambda _: model.fit(PUBLIC[0][:30], PUBLIC[1][:30]))
+        return 0.0
+
+    study = optuna.create_study(study_name="nets", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=6)
+    capfd.readouterr()
+    dptune_optuna.choose(
+        study, objective, ledger=open_ledger(tmp_path), loss="log_loss", data=PEOPLE, averages=True, progress=True
+    )
+    said = capfd.readouterr().err
+    assert ("0/7" in said, "0/1 " in said) == (True, False)
+
+
 def test_a_changed_checkpoint_is_no_old_answer(tmp_path):
     """Nothing but the files changes: their public losses are not taken from those that were kept."""
     (files := tmp_path / "files").mkdir()
