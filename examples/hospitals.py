@@ -1,4 +1,4 @@
-"""Five hospitals choose together, for one price a patient: rows stay where they are. Run: hospitals.py FOLDER"""
+"""Five hospitals choose together, for one price a patient: rows stay where they are."""
 
 import sys
 
@@ -9,6 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import dptune
 from dptune_optuna import choose
 
+folder = sys.argv[1] if len(sys.argv) > 1 else "."
 rng = np.random.default_rng(0)
 
 
@@ -33,7 +34,7 @@ def objective(trial):  # an ordinary study, on public rows only
 
 study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0), study_name="model")
 study.optimize(objective, n_trials=15)
-ledger = dptune.PrivacyLedger(f"{sys.argv[1]}/hospitals.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
+ledger = dptune.PrivacyLedger(f"{folder}/hospitals.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 asked = {"data": places, "public": public, "ledger": ledger}
 choice = choose(study, train, loss="log_loss", default={"rate": 1.0, "leaves": 32}, report_share=0.4, **asked)
 print(choice.summary(), dptune.report(choice.model, by=places, **asked).to_markdown(), sep="\n")

@@ -63,3 +63,9 @@ def test_an_example_is_short_and_has_files_of_its_own() -> None:
     named = [name for text in texts.values() for name in set(re.findall(r"[\w]+\.db", text))]
     assert len(named) > 8
     assert sorted(named) == sorted(set(named))
+
+
+def test_the_folder_of_an_example_may_be_left_out() -> None:
+    files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.py")}
+    bare = {name for name, text in files.items() if "sys.argv[1]" in text and "if len(sys.argv) > 1 else" not in text}
+    assert bare == set()

@@ -249,7 +249,7 @@ def known_row(database: Database) -> dict[str, Any]:
     row = stored_row(database)
     if row is None:
         remedy = "check the path" if database.missing else "what lies there holds none; check the path"
-        raise LedgerError(f"no ledger exists at {database.name}: {remedy}. To create a ledger, give budget= or plan=.")
+        raise LedgerError(f"no ledger exists at {database.name}: {remedy}. In Python, budget= or plan= creates it.")
     return row
 
 
