@@ -223,8 +223,8 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     levels = list(by.people) if isinstance(by, Places) else attempt(_levels, X, by, failed=None)
     if levels is None:
         raise InputError(
-            "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of data=; "
-            f"got {kind(by)}. The column must hold text or numbers, and no missing value. Nothing was charged."
+            "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of "
+            f"data=; got {kind(by)}. The column must hold text or numbers, and no missing value. Nothing was charged."
         )
     if not 2 <= len(levels) <= MOST_GROUPS:
         raise InputError(
