@@ -9,8 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import dptune
 from dptune_optuna import choose
 
-folder = sys.argv[1] if len(sys.argv) > 1 else "."
-rng = np.random.default_rng(0)
+rng, folder = np.random.default_rng(0), sys.argv[1] if len(sys.argv) > 1 else "."
 
 
 def rows(n, age=0.0):  # made-up patients; hospitals differ in size and in their patients' age
@@ -37,5 +36,5 @@ study.optimize(objective, n_trials=15)
 ledger = dptune.PrivacyLedger(f"{folder}/hospitals.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 asked = {"data": places, "public": public, "ledger": ledger}
 choice = choose(study, train, loss="log_loss", default={"rate": 1.0, "leaves": 32}, report_share=0.4, **asked)
-print(choice.summary(), dptune.report(choice.model, by=places, **asked).to_markdown(), sep="\n")
-print(ledger.statement(delta=1e-5))
+report = dptune.report(choice.model, by=places, **asked)
+print(choice.summary(), report.to_markdown(), ledger.statement(delta=1e-5), sep="\n")
