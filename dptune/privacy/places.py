@@ -141,7 +141,7 @@ class Places:
         places: a :class:`dptune.Place` each, or one of a front end. Their number of people is asked for once.
 
     Raises:
-        InputError: there are none, or two have one name.
+        InputError: the list is empty, or two places have the same name.
         PlaceUnavailable: a place is away.
     """
 

@@ -219,7 +219,7 @@ def test_a_mistake_names_the_place_and_costs_nothing(tmp_path: Path) -> None:
         dptune.LossPrivatizer(p.ledger, places=usual, n=3)
     assert p.ledger.count() == 0
     shared = contract.Line(1.0)
-    shared.rows = contract.PARTS["place 0"][0][0]  # type: ignore[attr-defined]
+    shared.rows = contract.PARTS["place 0"][0][0]
     with pytest.raises(InputError, match="shares memory"):
         contract.choice(p, usual, [*contract.MODELS[:4], shared])
 

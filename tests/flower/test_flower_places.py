@@ -70,7 +70,7 @@ class Nodes:
 
 
 def made(parts: contract.Parts) -> dptune.Places:
-    return places_of(Nodes(parts), list(parts), timeout=600.0)  # type: ignore[arg-type]
+    return places_of(Nodes(parts), list(parts), timeout=600.0)
 
 
 def test_places_of_flower_release_what_one_does(tmp_path: Path) -> None:
@@ -97,30 +97,30 @@ def test_a_mistake_is_shown_and_errors_of_private_rows_stay_at_the_node(tmp_path
 )
 def test_a_node_that_answers_something_else_is_not_added(tmp_path: Path, said: dict[str, Any]) -> None:
     nodes = Nodes(contract.PARTS)
-    places = places_of(nodes, list(contract.PARTS), timeout=600.0)  # type: ignore[arg-type]
+    places = places_of(nodes, list(contract.PARTS), timeout=600.0)
     true, noise = nodes.reply, NoNoise()
 
     def spoiled(message: Message) -> Message:
         spoils = message.metadata.dst_node_id == 3 and message.content["dptune"]["act"] == "answer"
         return Message(RecordDict({"dptune": ConfigRecord(said)}), reply_to=message) if spoils else true(message)
 
-    nodes.reply = spoiled  # type: ignore[method-assign]
+    nodes.reply = spoiled
     p = contract.privatizer(tmp_path, places, noise)
     with pytest.raises(dptune.errors.PlaceUnavailable, match="charged and waits"):
         contract.choice(p, places)
     assert noise.seen == []
-    nodes.reply = true  # type: ignore[method-assign]
+    nodes.reply = true
     contract.choice(p, places)
     assert len(noise.seen) == 2
 
 
 def test_a_place_that_is_not_connected_is_named() -> None:
     with pytest.raises(dptune.errors.PlaceUnavailable, match="nowhere"):
-        places_of(Nodes(contract.PARTS), ["place 0", "nowhere"], timeout=0.0)  # type: ignore[arg-type]
+        places_of(Nodes(contract.PARTS), ["place 0", "nowhere"], timeout=0.0)
 
 
 def test_a_message_that_leaves_a_place_is_small(tmp_path: Path) -> None:
     nodes = Nodes(contract.PARTS)
-    places = places_of(nodes, list(contract.PARTS), timeout=600.0)  # type: ignore[arg-type]
+    places = places_of(nodes, list(contract.PARTS), timeout=600.0)
     contract.choice(contract.privatizer(tmp_path, places), places)
     assert max(nodes.replies) < 1000  # bytes: five sums, a digest and a number of people
