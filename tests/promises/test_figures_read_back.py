@@ -131,12 +131,15 @@ def test_bars_of_generations_are_two_deviations_of_the_surrogate() -> None:
     bar = next(each for each in axes.containers if getattr(each, "has_yerr", False))
     generations = [each for each in ledger.charges("s") if each.key.startswith(GENERATION)]
     made = [Generation.from_note(c.note, np.array(c.value), c.description["sigma"]) for c in generations]
-    model = GroupedRegression(1, memory=100)
-    model.fit([Group(each.points, each.values, each.sigma) for each in made])
+    groups = [Group(each.points, each.values, each.sigma) for each in made]
+    followed, drawn = GroupedRegression(1, memory=100), GroupedRegression(1, memory=100)
+    for count in range(len(groups)):
+        followed.fit(groups[: count + 1])  # as the run: each fit starts where the last one ended
+    drawn.fit(groups)
     places = np.concatenate([each.points[: each.new] for each in made])
-    apart = [model.difference(x, np.array([0.5])) for x in places]
-    for x, (mean, deviation) in zip(places, apart, strict=True):
-        assert run.algorithm.value(x) == pytest.approx(mean + deviation)  # an upper estimate
+    for x in places:
+        assert run.algorithm.value(x) == pytest.approx(sum(followed.difference(x, np.array([0.5]))))  # an upper estimate
+    apart = [drawn.difference(x, np.array([0.5])) for x in places]
     segments = np.array([each[:, 1] for each in bar.lines[2][0].get_segments()])
     wanted = [[mean - 1.96 * deviation, mean + 1.96 * deviation] for mean, deviation in apart]
     assert segments == pytest.approx(np.array(wanted), abs=1e-9)
