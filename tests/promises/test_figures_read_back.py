@@ -137,9 +137,10 @@ def test_bars_of_generations_are_two_deviations_of_the_surrogate() -> None:
         followed.fit(groups[: count + 1])  # as the run: each fit starts where the last one ended
     drawn.fit(groups)
     places = np.concatenate([each.points[: each.new] for each in made])
+    middle = np.array([0.5])
     for x in places:
-        assert run.algorithm.value(x) == pytest.approx(sum(followed.difference(x, np.array([0.5]))))  # an upper estimate
-    apart = [drawn.difference(x, np.array([0.5])) for x in places]
+        assert run.algorithm.value(x) == pytest.approx(sum(followed.difference(x, middle)))  # an upper estimate
+    apart = [drawn.difference(x, middle) for x in places]
     segments = np.array([each[:, 1] for each in bar.lines[2][0].get_segments()])
     wanted = [[mean - 1.96 * deviation, mean + 1.96 * deviation] for mean, deviation in apart]
     assert segments == pytest.approx(np.array(wanted), abs=1e-9)
