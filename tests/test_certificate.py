@@ -64,7 +64,7 @@ def test_a_page_of_each_kind_of_ledger_says_what_a_signer_asks(kind: str) -> Non
     make, protects, question = KINDS[kind]
     ledger = make()
     stated = ledger.statement() if kind == "users" else ledger.statement(delta=1e-6)
-    printed = invoke("certificate", LEDGER, "--delta", "1e-6")
+    printed = invoke("certificate", LEDGER, *(() if kind == "users" else ("--delta", "1e-6")))
     paper, annex = printed.split("Annex for the accountant")
     assert len(paper.splitlines()) <= 60
     assert max(map(len, printed.splitlines())) <= 98
@@ -135,7 +135,7 @@ def edit(change: Callable[[Any], None]) -> None:
 @pytest.mark.parametrize("delta", ["1e-4", "1e-6"])
 def test_an_untouched_paper_matches_its_ledger(kind: str, delta: str) -> None:
     KINDS[kind][0]()
-    write("--delta", delta)
+    write(*(() if kind == "users" else ("--delta", delta)))
     code, said = verified()
     assert code == 0, said
     assert "paper.json matches the ledger" in said
@@ -236,3 +236,27 @@ def test_what_is_no_paper_is_refused_in_one_line(text: str | None, monkeypatch: 
     monkeypatch.setattr(sys, "argv", ["dptune", "certificate", "--verify", "paper.json", LEDGER])
     with pytest.raises(SystemExit, match=r"^dptune: paper.json is not a certificate. Write one by .*$"):
         main()
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "says"),
+    [
+        (lambda: release(0), "certificate paper.json --verify ledger.db", "ledger.db is a ledger: give `dptune certifica"),
+        (users, "certificate ledger.db --delta 1e-6", "--delta would do nothing for users' own devices"),
+        (users, "statement ledger.db --delta 1e-6", "--delta would do nothing for users' own devices"),
+    ],
+)
+def test_swapped_files_and_an_idle_delta_are_named(make, arguments, says, monkeypatch: pytest.MonkeyPatch) -> None:
+    make()
+    write()
+    monkeypatch.setattr(sys, "argv", ["dptune", *arguments.split()])
+    with pytest.raises(SystemExit, match=f"^dptune: {says}"):
+        main()
+
+
+def test_training_rows_are_not_said_to_be_unprotected_where_a_ledger_protects_them() -> None:
+    """Somebody whose people trained privately reads no advice to do so."""
+    release(0)
+    for command in ("certificate", "statement"):
+        said = " ".join(invoke(command, LEDGER).split())
+        assert "the rows that train, unless a training ledger protects them (docs/training.md)" in said

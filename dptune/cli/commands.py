@@ -89,10 +89,10 @@ def certificate(
         refuse_idle(context, "with --verify", "delta", "format", "values", "registry")
     if registry is not None:
         refuse_idle(context, "with --registry", "format", "values")
-    opened = open_any(ledger)
     if verify is not None:
-        _verify(opened, verify)
+        _verify(ledger, verify)
         return
+    opened = open_any(ledger)
     if isinstance(opened, UserLedger) and (values or registry is not None):
         raise InputError(
             f"this ledger belongs to users' own devices: it has no {'values to show' if values else 'registry record'}."
@@ -106,10 +106,12 @@ def certificate(
     typer.echo(json.dumps(data, indent=2) if format is Listing.json else certificates.page(data))
 
 
-def _verify(opened: AnyLedger, path: Path) -> None:
+def _verify(ledger: str, path: Path) -> None:
     """Print whether a paper matches the ledger; exit with 1 if not."""
-    paper = certificates.read_paper(path)
-    differences, later = certificates.compare(paper, opened, _statement(opened, paper["delta"]))
+    paper = certificates.read_paper(path)  # first, in case the two are swapped
+    opened = open_any(ledger)
+    stated = _statement(opened, None if isinstance(opened, UserLedger) else paper["delta"])
+    differences, later = certificates.compare(paper, opened, stated)
     rows = paper["ledger"]["seq"]
     if differences:
         typer.echo("\n  ".join([f"{path} does NOT match the ledger {opened.identity}:", *differences]))
@@ -159,7 +161,11 @@ def statement(
 
 
 def _statement(opened: AnyLedger, delta: float | None) -> Statement:
-    return opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
+    if not isinstance(opened, UserLedger):
+        return opened.statement(delta=delta_of([opened], delta))
+    if delta is not None:
+        raise InputError("--delta would do nothing for users' own devices: their epsilon is pure. Leave out --delta.")
+    return opened.statement()
 
 
 @app.command()

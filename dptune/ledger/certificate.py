@@ -177,6 +177,8 @@ def read_paper(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         kept = False
     if not kept:
+        if path.is_file() and path.read_bytes().startswith(b"SQLite format 3"):
+            raise InputError(f"{path} is a ledger: give `dptune certificate {path} --verify paper.json`.")
         raise InputError(f"{path} is not a certificate. Write one by `dptune certificate ledger.db --format json`.")
     return dict(paper)
 

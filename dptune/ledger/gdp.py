@@ -116,9 +116,9 @@ def probability(name: str, value: object) -> float:
     """Return a number strictly between 0 and 1 as a float, or refuse it by name."""
     if real(value) == 0:
         raise InputError(
-            f"{name} must lie strictly between 0 and 1; got 0. For pure differential privacy give a tiny one, as "
-            "1e-12. A choice and its estimate that have all of an epsilon up to 2 are pure. Then the statement's row "
-            "Divided has their epsilon at delta = 0."
+            f"{name} must lie strictly between 0 and 1; got 0. For pure differential privacy give 1e-12 and an epsilon "
+            "of at most 2, and let one choice have all of it. The choice and its estimate are then pure: the "
+            "statement's row Divided has their epsilon at delta = 0."
         )
     number = positive(name, value)
     if number >= 1:

@@ -196,7 +196,7 @@ class Places:
         return total
 
     def _each(self, send: Callable[[AnyPlace], Callable[[], T]], remedy: str) -> tuple[list[T], str]:
-        """Send to all places, and wait for each; return the answers and a public mistake, "" if there is none.
+        """Send to all places, and wait for each; return the answers and a place's public mistake, or "".
 
         Another error of a place may quote private values: it is not shown.
         """

@@ -45,7 +45,7 @@ class PlaceHost:
 
 
 class RayPlace:
-    """A place whose rows are read by an actor. Ray restarts the actor up to five times; it holds nothing but its rows.
+    """A place whose rows an actor reads. Ray restarts the actor up to five times; the rows are all that it holds.
 
     Args:
         name: public name of the place.
