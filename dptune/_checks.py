@@ -50,11 +50,15 @@ def real(value: Any) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy scalar as Python's number, also in a tuple; everything else as it is."""
-    if type(value) is tuple:
-        return tuple(plain(each) for each in value)
-    as_numbers = (whole(value), real(value))
-    return next((number for number in as_numbers if number is not None), value)
+    """Return a NumPy scalar as Python's, also in tuples, lists and dictionaries; everything else as it is."""
+    if type(value) is dict:
+        return {name: plain(each) for name, each in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(map(plain, value))
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) not in _scalar_types(("AllInteger", "Float")) | {numpy.bool_, numpy.str_}:
+        return value
+    return float(value) if isinstance(value, numpy.floating) else value.item()
 
 
 def tupled(value: Any) -> Any:

@@ -241,7 +241,11 @@ def test_what_is_no_paper_is_refused_in_one_line(text: str | None, monkeypatch: 
 @pytest.mark.parametrize(
     ("make", "arguments", "says"),
     [
-        (lambda: release(0), "certificate paper.json --verify ledger.db", "ledger.db is a ledger: give `dptune certifica"),
+        (
+            lambda: release(0),
+            "certificate paper.json --verify ledger.db",
+            "ledger.db is a ledger: give `dptune certifica",
+        ),
         (users, "certificate ledger.db --delta 1e-6", "--delta would do nothing for users' own devices"),
         (users, "statement ledger.db --delta 1e-6", "--delta would do nothing for users' own devices"),
     ],

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import math
+import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 
 import dptune
+import dptune_optuna
 from dptune import InputError
 from dptune._checks import at_least, between, check, check_fields, plain, positive, real, share, whole
 from dptune._numbers import rounded_down, rounded_up
@@ -25,6 +31,7 @@ from dptune.privacy.query import Interval
 from dptune.search.algorithms.centred_plan import plan_centred
 from dptune.search.algorithms.gibo_plan import plan_gibo
 from dptune.search.algorithms.values import plan_values
+from dptune_sklearn import PrivateSearch
 from planning import planned
 
 
@@ -43,7 +50,60 @@ def test_a_number_of_every_kind_becomes_pythons_and_a_look_alike_is_none() -> No
     for value in (math.nan, -np.float32("inf"), 10**400, np.longdouble("1e4000")):
         assert real(value) is None
     assert plain((np.int8(1), (np.float32(0.5), "a"), None, True)) == (1, (0.5, "a"), None, True)
-    assert [type(plain(kind(1))) for kind in (np.int8, np.float32)] == [int, float]
+    for kind in (np.int8, np.float32, np.longdouble, np.bool_, np.str_):
+        assert "np." not in repr(plain({"a": [kind(1), (kind("0"),)]}))
+    assert repr(plain(np.float64("nan"))) == "nan"
+
+
+def some_rows(rows: slice) -> tuple[Any, Any]:
+    X = np.random.default_rng(0).normal(size=(160, 2))
+    return X[rows].copy(), (X[rows, 0] > 0).astype(int)
+
+
+PUBLIC, PEOPLE = some_rows(slice(80)), some_rows(slice(80, None))
+SPACE = {"C": np.array([0.1, 1.0]), "solver": np.array(["lbfgs"]), "fit_intercept": np.array([True, False])}
+
+
+def searched(averages: bool) -> list[Any]:
+    options: Any = {"loss": "log_loss", "averages": averages, "default": {"C": np.float64(0.5)}, "mu": np.float32(0.5)}
+    search = PrivateSearch(GridSearchCV(LogisticRegression(), SPACE), ledger=payer(), **options)
+    plan = search.plan(*PUBLIC, n=80)
+    search.fit(*PUBLIC, X_val=PEOPLE[0], y_val=PEOPLE[1])
+    return [plan, search.best_params_, search.selection_, search.best_score_, search.released_, search.ledger.charges()]
+
+
+def studied() -> list[Any]:
+    study = optuna.create_study()
+    study.optimize(lambda trial: trial.suggest_categorical("C", [*SPACE["C"]]), n_trials=8)
+    about: Any = {"ledger": payer(), "loss": "log_loss", "data": PEOPLE, "public": PUBLIC, "progress": False}
+    choice = dptune_optuna.choose(study, LogisticRegression(), default={"C": np.float64(3)}, averages=True, **about)
+    return [choice, choice.params, study.user_attrs]
+
+
+def reported(model: Any, answers: Any) -> list[Any]:
+    pairs = [(X, answers(X, y)) for X, y in (PUBLIC, PEOPLE)]
+    people = dptune.LossPrivatizer(payer(), n=80)
+    report = dptune.report(model.fit(*pairs[0]), people, data=pairs[1], public=pairs[0])
+    return [report.to_dict(), report.metrics]
+
+
+def payer() -> dptune.PrivacyLedger:
+    return dptune.PrivacyLedger(f"{tempfile.mkdtemp()}/ledger.db", dptune.Budget.gdp(np.float32(1.0)))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        partial(searched, False),
+        partial(searched, True),
+        studied,
+        partial(reported, LogisticRegression(), lambda X, y: y),
+        partial(reported, Ridge(), lambda X, y: X[:, 0]),
+    ],
+)
+def test_what_is_printed_or_stored_has_plain_numbers(made: Callable[[], list[Any]], own_folder: Path) -> None:
+    for each in made():
+        assert not re.search(r".{0,60}\bnp\.", repr(each))
 
 
 @dataclass(frozen=True)

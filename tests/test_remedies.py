@@ -103,7 +103,10 @@ CASES: dict[str, tuple[Call, str]] = {
         choose(lambda trial, X, y: Probabilities(), loss="hinge"),
         'Give loss="log_loss" or "zero_one"',
     ),
-    "a probability of 0": (lambda ledger: dptune.Budget.approximate_dp(1.0, 0), "give 1e-12 and an epsilon of at most 2.* pure"),
+    "a probability of 0": (
+        lambda ledger: dptune.Budget.approximate_dp(1.0, 0),
+        "give 1e-12 and an epsilon of at most 2.* pure",
+    ),
     "a statement at 0": (lambda ledger: ledger.statement(delta=0.0), "the statement's row Divided has their epsilon"),
     "groups of other rows": (choose(groups=np.arange(59)), "data= must have 59 rows each, as n= or groups= says"),
     "a model that is not fitted": (

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dptune._arrays import Array, Matrix
+from dptune._checks import plain
 from dptune.choice.crossval import Answers, FoldAnswers, losses_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
@@ -24,6 +25,11 @@ MEMBERS, WEIGHTS = "members", "weights"  # the parameters that list the configur
 Group: TypeAlias = dict[int, float]  # place of each member -> its weight; they sum to 1
 
 
+def have_average(loss: NamedLoss) -> bool:
+    """Return whether answers for a loss have an average."""
+    return loss.output != "decision_function" and (loss.output != "predict" or not loss.uses_labels)
+
+
 def check_averages(loss: NamedLoss, *, given: bool) -> None:
     """Refuse a loss of answers that have no average, and public losses that were ``given`` without answers."""
     if given:
@@ -31,7 +37,7 @@ def check_averages(loss: NamedLoss, *, given: bool) -> None:
             "averages=True needs what models predict for public rows: give cv= instead of public_losses=. "
             "Nothing was charged."
         )
-    if loss.output == "decision_function" or (loss.output == "predict" and loss.uses_labels):
+    if not have_average(loss):
         what = "decision values of unlike scales" if loss.output == "decision_function" else "predicted labels"
         raise InputError(
             f"averages=True needs probabilities or numbers, and {loss.name} is a loss of {what}. Give log_loss or "
@@ -66,7 +72,7 @@ def with_averages(
 
 def parameters_of(group: Group, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parameters of what is chosen: of one configuration its own, of an average those of all members."""
-    chosen = [dict(configurations[j]) for j in group]
+    chosen = [plain(dict(configurations[j])) for j in group]
     return chosen[0] if len(chosen) == 1 else {MEMBERS: chosen, WEIGHTS: list(group.values())}
 
 

@@ -105,9 +105,9 @@ class Finalists:
         return averaged([self._member(j) for j in group], list(group.values()), self._loss)
 
     def warn_of_failures(self, warn: Callable[[str], object]) -> None:
-        """Print a public line if finalists could not be trained."""
+        """Print a public line if finalists failed."""
         if self._failed:
-            warn(f"{len(self._failed)} finalists could not be trained and drop out: {self._failed[0]}")
+            warn(f"{len(self._failed)} finalists failed on public rows and drop out: {self._failed[0]}")
 
     def _single(self, j: int) -> Any:
         if j in self._kept:

@@ -39,10 +39,8 @@ from dptune.results import NoiseLaw
 
 FEW, HEAVY = 0.01, 0.25  # tails are heavy if 1% of the rows have so much of the loss; normal squared errors: .09
 
-ASSUMES = (
-    "Assumes: one population. For another region, age group or year give public_weight=0.1 and, if possible, "
-    "averages=True."
-)
+ASSUMES = "Assumes: one population. For another region, age group or year give public_weight=0.1{}."
+UNCHECKED = "Not checked: whether a training can reach the private rows, as a dry run does not call data=."
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,7 @@ class Outlook:
         tails: what helps where few public rows have most of the loss; "" elsewhere.
         report: what a report with the share that is kept will be worth; "" if none is kept, or labels are not two.
         assumes: what the plan takes for granted of the private people, and what to set if it is not true; "" if set.
+        unchecked: what a dry run could not check; "" if nothing.
     """
 
     people: int
@@ -88,6 +87,7 @@ class Outlook:
     tails: str = ""
     report: str = ""
     assumes: str = ""
+    unchecked: str = ""
 
     @property
     def shows(self) -> float | None:
@@ -105,6 +105,7 @@ class Outlook:
             self.tails,
             self.report and f"Report: {self.report}.",
             self.assumes,
+            self.unchecked,
             self.risk,
             f"Recorded: on {self.recorded}; the answer of {self.name!r} is returned, and nothing is charged."
             if self.recorded
@@ -153,8 +154,14 @@ def outlook(
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,
         plan.mu, (public.low, public.high), **details,
         hopeless=hopeless(public, plan, n=n, weight=weight, default=default),
-        assumes=ASSUMES if plan.public_weight == 1 else "",
+        assumes=ASSUMES.format("") if plan.public_weight == 1 else "",
     )  # fmt: skip
+
+
+def in_front(plan: Outlook, *, average: bool, unread: bool) -> Outlook:
+    """Return a front end's plan: whether candidates could be averages, and whether a dry run has a loader as data."""
+    assumes = ASSUMES.format(" and averages=True" if average else "") if plan.assumes else ""
+    return replace(plan, assumes=assumes, unchecked=UNCHECKED if unread else "")
 
 
 def heavy_tails(public: PublicLosses, j: int, loss: NamedLoss | None) -> str:

@@ -28,6 +28,7 @@ from dptune.choice.averages import (
     Group,
     averages_in_words,
     check_averages,
+    have_average,
     in_words,
     parameters_of,
     with_averages,
@@ -35,11 +36,11 @@ from dptune.choice.averages import (
 from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
 from dptune.choice.kept_losses import KeptLosses
-from dptune.choice.outlook import Outlook, future_people
+from dptune.choice.outlook import Outlook, future_people, in_front
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.places import AskLoss, as_it_is, asker_of, refuse_reaching
 from dptune.choice.public import rounded, weight_of
-from dptune.choice.workers import told
+from dptune.choice.workers import NoCheckpoint, failures, told
 from dptune.errors import InputError
 from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
@@ -259,9 +260,14 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     )  # fmt: skip
     if options.averages and choice.to_train:
         say(averages_in_words(singles, public))
-    say(proposals.excluded + choice.announcement)
-    if asks is None:
-        return Choice({}, None, None, name, outlook=choice.outlook)
+    if choice.to_train or asks is None:
+        average = not options.averages and have_average(as_loss(loss))
+        plan = in_front(choice.outlook, average=average, unread=asks is None and callable(options.data))
+        say(f"{proposals.excluded}{plan}")
+        if asks is None:
+            return Choice({}, None, None, name, outlook=plan)
+    else:
+        say(proposals.excluded + choice.announcement)
     finalists = Finalists(
         lambda places: trainer.models([candidates[j] for j in places]),
         groups, as_loss(loss), lasting=trainer.lasting,
@@ -366,23 +372,20 @@ def _matrix(
     """
     failed = {place: each for place, each in enumerate(evaluated) if isinstance(each, Exception)}
     if default in failed and needed:
-        raise InputError(f"the default= could not be trained on public rows: {told(failed[default])}")
+        saved = not isinstance(failed[default], NoCheckpoint)
+        what = "the default= failed on public rows" if saved else "no trial with a checkpoint has the default="
+        raise InputError(f"{what}. Nothing was charged. {told(failed[default])}")
+    why = failures(list(failed.values()), len(evaluated))
     if len(evaluated) - len(failed) < 2:
-        raise InputError(
-            f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows, and a choice needs "
-            f"two or more. Nothing was charged. The first failed with: {told(next(iter(failed.values())))}"
-        )
+        raise InputError(f"a choice needs two configurations or more. Nothing was charged. {why}")
     if default in failed:
         default = None
         warn(
-            "What is searched could not be trained as it was given, so the choice is compared with nothing. Give "
-            "default=, the parameters that you use today."
+            "What is searched failed as it was given, so the choice is compared with nothing. Give default=, the "
+            "parameters that you use today."
         )
     if failed:
-        warn(
-            f"{len(failed)} of {len(evaluated)} configurations could not be trained on public rows and drop out: "
-            f"{told(next(iter(failed.values())))}"
-        )
+        warn(why)
     rows = {len(np.asarray(each)) for place, each in enumerate(evaluated) if place not in failed}
     if len(rows) > 1:
         raise InputError(

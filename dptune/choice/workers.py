@@ -32,9 +32,23 @@ class TrainingFailed(Exception):
     """A failed training: its error and traceback as text, which travels whatever the error holds."""
 
 
+class NoCheckpoint(InputError):
+    """A trial has no checkpoint, so it is not a candidate."""
+
+
 def told(error: Exception) -> str:
     """Return a public error in words."""
-    return str(error) if isinstance(error, TrainingFailed) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, TrainingFailed | NoCheckpoint) else f"{type(error).__name__}: {error}"
+
+
+def failures(errors: Sequence[Exception], of: int) -> str:
+    """Return in words how many of the candidates failed, and the first error of each kind; "" if none did."""
+    unsaved: list[Exception] = [each for each in errors if isinstance(each, NoCheckpoint)]
+    kinds = {
+        "trials have no checkpoint and are not candidates": unsaved,
+        "configurations failed on public rows and drop out": [each for each in errors if each not in unsaved],
+    }
+    return " ".join(f"{len(each)} of {of} {words}: {told(each[0])}" for words, each in kinds.items() if each)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from dptune.choice.finalists import KeptModels
 from dptune.choice.kept_losses import unkept
 from dptune.choice.proposals import Candidate, ChoiceOptions
 from dptune.choice.public_training import PublicTraining, held_out_losses, is_estimator
-from dptune.choice.workers import in_order, workers_of
+from dptune.choice.workers import NoCheckpoint, in_order, workers_of
 from dptune.losses.models import as_model
 from dptune.losses.named import as_loss
 
@@ -84,10 +85,11 @@ def candidate(
         held_out: (X, y), public rows that the model was not trained on, the same for all trials.
         rows: (X, y), public rows: the estimator is cross-validated and trained on them.
         load: with ``held_out``: ``model`` is the path of a checkpoint, and ``load(model)`` returns the trained model.
-            Write the line where the objective begins, so that :func:`choose` trains nothing.
+            Write the line before the training, so that :func:`choose` trains nothing.
 
     Raises:
-        InputError: not exactly one of ``held_out`` and ``rows`` is given, or a path comes without ``load``.
+        InputError: not exactly one of ``held_out`` and ``rows`` is given, a path comes without ``load``, or a
+            checkpoint that is loaded was written in this trial.
 
     Example, one added line::
 
@@ -102,8 +104,30 @@ def candidate(
         raise dptune.InputError("candidate(trial, path, ...) needs load=, the function that loads a model from a path.")
     if load is not None and held_out is None:
         raise dptune.InputError("candidate(trial, path, load=...) needs held_out=(X, y): a loaded model is trained.")
+    if load is not None and _written_since(getattr(trial, "datetime_start", None), model):
+        raise dptune.InputError(
+            "candidate(trial, path, load=...) comes after the training, which has just written the checkpoint: choose "
+            "would train again. Write this line before the training. Nothing was charged."
+        )
     if isinstance(trial, CandidateTrial):
-        raise Handed(model if load is None else load(model), pair, held_out is not None, load is not None)
+        raise Handed(model if load is None else _loaded(load, model), pair, held_out is not None, load is not None)
+
+
+def _written_since(begun: datetime | None, path: Any) -> bool:
+    """Return whether a file, or one in a folder, was written since then; False for what is not a path."""
+    if begun is None or not isinstance(path, str | os.PathLike):
+        return False
+    files = [path, *(os.path.join(folder, name) for folder, _, names in os.walk(os.fspath(path)) for name in names)]
+    return any(os.path.isfile(file) and os.path.getmtime(file) > begun.timestamp() for file in files)
+
+
+def _loaded(load: Callable[[Any], Any], path: Any) -> Any:
+    try:
+        return load(path)
+    except Exception as error:
+        if isinstance(path, str | os.PathLike) and not os.path.exists(path):
+            raise NoCheckpoint(f"{type(error).__name__}: {error}") from None
+        raise
 
 
 @dataclass(frozen=True)

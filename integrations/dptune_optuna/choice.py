@@ -54,7 +54,7 @@ UNNAMED = "no-name-"  # prefix of Optuna's random names for studies without a na
 
 def choose(
     study: optuna.Study,
-    train: Any,
+    train: Any = None,
     *,
     data: Data | Callable[[], Data] | dptune.Places,
     loss: str | NamedLoss,
@@ -122,6 +122,11 @@ def choose(
     """
     if not isinstance(study, optuna.Study):
         raise dptune.InputError(f"study must be an optuna.Study; got {type(study).__name__}. Nothing was charged.")
+    if train is None:
+        raise dptune.InputError(
+            "choose(study, train, ...) needs train: the study's objective, which calls dptune_optuna.candidate, a "
+            "function train(trial, X, y) -> model, or an estimator such as SVC(). Nothing was charged."
+        )
     workers_of(n_jobs)
     trials = ranked(study)
     allowed = [trial for trial in trials if not _breaks_a_constraint(trial)]

@@ -35,9 +35,10 @@ import numpy as np
 import numpy.typing as npt
 import ray
 from ray import cloudpickle, tune
+from ray.tune.result import AUTO_RESULT_KEYS
 
 import dptune
-from dptune._checks import users_function
+from dptune._checks import attempt, real, users_function
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
     Candidate,
@@ -135,8 +136,13 @@ def choose(
     experiment = Path(results.experiment_path).name if isinstance(results, tune.ResultGrid) else ""
     name = None if UNNAMED.search(experiment) else experiment
     if (train is None) == (load is None):
-        raise dptune.InputError("give either train, a function or an estimator, or load=. Nothing was charged.")
+        raise dptune.InputError(
+            "choose(results, train, ...) needs either train, a function (config, X, y) -> model or an estimator "
+            "such as SVC(), or load=, a function checkpoint -> model. Nothing was charged."
+        )
     found = _ranked(results, metric, mode, saved=load is not None)
+    if load is None and (having := sum(one.checkpoint is not None for one in found)):
+        _logger.info(f"{having} of {len(found)} trials have a checkpoint: with load= in place of train nothing trains.")
     kept = [one for one in found if load is None or one.checkpoint is not None]
     if not kept:
         raise dptune.InputError(
@@ -185,12 +191,30 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
         found.append(min(finite, key=lambda each: each.value))
     found = [one for one in found if math.isfinite(one.value) and results[one.place].error is None]
     if not found:
-        raise dptune.InputError(f"no result of the experiment has a finite {metric!r}. Nothing was charged.")
+        names = dict.fromkeys(name for one in results for name in _names(one.metrics or {}))
+        known = ", ".join(map(repr, [*names][:10])) or "nothing"
+        raise dptune.InputError(
+            f"no result of the experiment has a finite {metric!r}. Finite is {known}. Nothing was charged."
+        )
     return sorted(found, key=lambda one: one.value)
 
 
 def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:
-    return float((metrics or {}).get(metric, math.nan))
+    """Return a metric, NaN if there is none; of a nested dictionary by Tune's name for it, such as ``eval/loss``."""
+    found = metrics or {}
+    if metric in found:
+        return attempt(float, found[metric], failed=math.nan)
+    outer, _, inner = metric.partition("/")
+    return _number(found[outer], inner) if isinstance(found.get(outer), Mapping) else math.nan
+
+
+def _names(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield Tune's names of the finite numbers that a trial reported."""
+    for name, value in metrics.items():
+        if isinstance(value, Mapping) and name != "config":
+            yield from (f"{name}/{inner}" for inner in _names(value))
+        elif real(value) is not None and name not in AUTO_RESULT_KEYS:
+            yield name
 
 
 def _loader(load: Callable[..., Any]) -> Callable[[tuple[Any, Any]], Any]:

@@ -1,6 +1,8 @@
 """A trial hands a model over, or the path of its checkpoint."""
 
+import os
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +60,36 @@ def test_checkpoints_of_trials_are_candidates_and_nothing_is_trained(tmp_path, c
     choice = dptune_optuna.choose(study, objective, **about)
     assert len(trained) == 6
     assert choice.model.C == choice.params["C"] in trained[1:]
-    assert "1 of 6 configurations could not be trained on public rows and drop out: FileNotFoundError" in caplog.text
+    assert "1 of 6 trials have no checkpoint and are not candidates: FileNotFoundError" in caplog.text
+    (files / "1").write_bytes(b"")
+    about |= {"ledger": tmp_path / "other.db", "budget": dptune.Budget.gdp(1.0)}
+    dptune_optuna.choose(study, objective, mu=0.5, **about)
+    assert "1 of 6 configurations failed on public rows and drop out: EOFError" in caplog.text
+    with pytest.raises(dptune.InputError, match=r"no trial with a checkpoint has the default=\. Nothing was charged\."):
+        dptune_optuna.choose(study, objective, default={"C": 1.5}, name="c", **about)
+
+
+@pytest.mark.parametrize("made", ["net", "net/epoch/net", None])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_line_after_the_training_is_refused(tmp_path, made, late):
+    """A checkpoint that was written since the trial began means that the objective trains before it hands over."""
+
+    def objective(trial):
+        C = trial.suggest_float("C", 1e-3, 1e3, log=True)
+        if made is not None:
+            file = tmp_path / made
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            began = trial.datetime_start.timestamp()
+            os.utime(file, (0, began + (1 if late else -1)))
+        load = {"held_out": PUBLIC, "load": lambda _: LogisticRegression(C=C).fit(*PUBLIC)}
+        dptune_optuna.candidate(trial, 3 if made is None else tmp_path / "net", **load)
+        return C
+
+    study = optuna.create_study(study_name="nets")
+    for trial in (study.ask(), optuna.trial.FixedTrial({"C": 1.0})):
+        with pytest.raises(dptune.InputError, match="after the training") if made and late else nullcontext():
+            objective(trial)
 
 
 def test_a_checkpoint_that_averages_load_has_no_bar_of_its_own(tmp_path, capfd):

@@ -161,8 +161,10 @@ def test_candidates_are_the_best_distinct_trials(tmp_path, caplog):
     choice = chosen(tmp_path, study, train, mu=0.5, default={"C": 1e-3})
     assert choice.params["C"] in (1.0, 1e-3)
     assert choice.selection.candidates == 4
-    assert "1 of 4 configurations could not be trained on public rows and drop out: ValueError: no conv" in caplog.text
-    with pytest.raises(dptune.InputError, match="default= could not be trained on public rows: ValueError: no conv"):
+    assert "1 of 4 configurations failed on public rows and drop out: ValueError: no conv" in caplog.text
+    with pytest.raises(
+        dptune.InputError, match=r"default= failed on public rows\. Nothing was charged\. ValueError: no conv"
+    ):
         chosen(tmp_path, study, train, default={"C": 10.0}, name="other")
     assert chosen(tmp_path, study, logit, candidates=3, name="three", mu=0.1).selection.candidates == 3
 
@@ -223,12 +225,13 @@ def unseeded(trial):
         ({"study": lambda: optuna.create_study()}, "no completed trial with a finite value"),
         ({"study": lambda: study_of([{"C": 1.0}] * 2, [0.1, 0.2])}, "two configurations or more; got 1"),
         ({"train": lambda trial, X: None}, "it takes 2"),
+        ({"train": None}, r"needs train: the study's objective, which calls dptune_optuna\.candidate, a function"),
         ({"public": None}, r"needs public=\(X, y\)"),
         (
             {"train": lambda trial: 0.5, "public": None},
-            "6 of 6 configurations could not be trained.*did not hand a model over",
+            "6 of 6 configurations failed.*did not hand a model over",
         ),
-        ({"train": lambda trial, X, y: 1 / 0}, "6 of 6 .*Nothing was charged.*ZeroDivisionError: division by zero"),
+        ({"train": lambda trial, X, y: 1 / 0}, "Nothing was charged.*6 of 6 .*ZeroDivisionError: division by zero"),
         ({"train": unseeded, "public": None}, r"different public rows.*random_state"),
         ({"data": lambda: PEOPLE}, "Give n="),
         ({"default": [1.0]}, "must be a dict"),

@@ -152,17 +152,24 @@ def test_averages_and_a_dry_run_need_no_training_either(results, tmp_path, caplo
     assert found.model.predict_proba(HELD_OUT[0]).shape == (ROWS, 2)
 
 
+def test_training_in_place_of_loading_is_said(results, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "dptune_ray")
+    with pytest.raises(dptune.InputError, match="2 of 2 configurations failed"):
+        chosen(tmp_path, results, load=None, train=lambda config, X, y: 1 / 0, candidates=2)
+    assert "60 of 63 trials have a checkpoint: with load= in place of train nothing trains" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ({"train": load}, "give either train"),
-        ({"load": None}, "give either train"),
+        ({"train": load}, "needs either train"),
+        ({"load": None}, "needs either train"),
         ({"load": 3}, "load must be a function of a checkpoint; got 3"),
         ({"load": lambda a, b, c: None}, "it takes 3 arguments"),
         ({"metric": "unsaved"}, r"no trial has a checkpoint: report it by tune\.report"),
         ({"public": None}, r"load needs public=\(X, y\), public rows on which no trial was trained"),
         ({"default": {"trial": NO_CHECKPOINT[0]}}, "no trial with a checkpoint has the configuration default="),
-        ({"load": lambda checkpoint: 1 / 0}, "could not be trained.*ZeroDivisionError"),
+        ({"load": lambda checkpoint: 1 / 0}, "failed on public rows.*ZeroDivisionError"),
         ({"load": lambda checkpoint: Loaded(PEOPLE[0].sum())}, "can reach the private data"),
     ],
 )

@@ -16,6 +16,7 @@ import dptune
 import dptune_optuna
 import dptune_ray
 from dptune.privacy.noise import SeededNoise
+from dptune_ray.choice import _ranked
 from ray_harness import folder_bytes, found, object_store_bytes, open_ledger
 
 pytestmark = pytest.mark.ray
@@ -48,7 +49,8 @@ def results(cluster, tmp_path_factory):
         if config["C"] == FAILS:
             tune.report({"loss": 0.0})
             raise ValueError("it reported the best loss, and crashed")
-        tune.report({"loss": abs(np.log(config["C"]))})
+        loss = abs(np.log(config["C"]))
+        tune.report({"loss": loss, "eval": {"loss": 1 / loss, "per": {"row": -loss}, "kind": "hinge"}})
 
     once = {"reuse_actors": True, "max_concurrent_trials": 1}  # starting a process takes longer than the trials
     run = tune.RunConfig(name="experiment", storage_path=str(tmp_path_factory.mktemp("results")), verbose=0)
@@ -119,6 +121,11 @@ def test_ray_s_backend_of_joblib_makes_the_choice_of_one_process(cluster, tmp_pa
     assert found[0] == found[1]
 
 
+def test_a_metric_of_a_nested_dictionary_has_tunes_name(results):
+    orders = [[one.place for one in _ranked(results, name, "min", saved=False)] for name in ("loss", "eval/per/row")]
+    assert orders[0] == orders[1][::-1] == [one.place for one in _ranked(results, "eval/loss", "max", saved=False)]
+
+
 def a_mistake(config, X, y):
     raise ZeroDivisionError("a public mistake")
 
@@ -128,8 +135,11 @@ def a_mistake(config, X, y):
     [
         ({"results": [1, 2]}, "what Tuner.fit"),
         ({"mode": "sideways"}, 'give metric= and mode="min" or "max"'),
-        ({"metric": "no"}, "finite 'no'"),
-        ({"train": a_mistake}, "could not be trained.*ZeroDivisionError: a public mistake"),
+        ({"metric": "no"}, "finite 'no'. Finite is 'loss', 'eval/loss', 'eval/per/row'. Nothing"),
+        ({"metric": "eval"}, "finite 'eval'"),
+        ({"metric": "eval/kind"}, "finite 'eval/kind'"),
+        ({"train": None}, "needs either train, a function"),
+        ({"train": a_mistake}, "failed on public rows.*ZeroDivisionError: a public mistake"),
         ({"data": PUBLIC}, "can reach the private data"),
     ],
 )

@@ -351,7 +351,7 @@ def test_what_cannot_be_trained_drops_out_publicly(fast_path):
 @pytest.mark.filterwarnings("always::sklearn.exceptions.FitFailedWarning", "ignore:One or more of the test scores")
 def test_what_cannot_be_cross_validated_drops_out_publicly(fast_path):
     half = grid(space={"C": [0.1, 1.0, -1.0]}, refit=False)
-    with pytest.warns(FitFailedWarning, match="1 of 4 configurations could not be trained on public rows"):
+    with pytest.warns(FitFailedWarning, match="1 of 4 configurations failed on public rows"):
         search = search_in(fast_path, half, mu=1.0).fit(*PUBLIC, **VAL)
     assert search.best_params_ != {"C": -1.0}
     with pytest.warns(FitFailedWarning, match="compared with nothing. Give default="):

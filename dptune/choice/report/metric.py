@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from dptune._arrays import Matrix, Vector
+from dptune._checks import plain
 
 Range = tuple[float, float]
 
@@ -45,6 +46,10 @@ class Metric:
     value: float
     interval: Range
     population: Range
+
+    def __post_init__(self) -> None:
+        for name in ("value", "interval", "population"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
 
     def __float__(self) -> float:
         return self.value
