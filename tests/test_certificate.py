@@ -258,7 +258,7 @@ def test_swapped_files_and_an_idle_delta_are_named(make, arguments, says, monkey
         main()
 
 
-def test_training_rows_are_not_said_to_be_unprotected_where_a_ledger_protects_them() -> None:
+def test_training_rows_may_be_protected_by_a_training_ledger() -> None:
     """Somebody whose people trained privately reads no advice to do so."""
     release(0)
     for command in ("certificate", "statement"):
