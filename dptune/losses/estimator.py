@@ -183,10 +183,7 @@ class _Asked:
 
     def losses(self) -> Vector:
         """Run steps 2 to 5 of :func:`estimator_losses`; every error raised here is private."""
-        everybody = np.arange(len(self._table))
-        output, failing = _without_bad_rows(
-            lambda rows: self._ask_of(partial(self._table.take, everybody[rows]), len(everybody[rows])), self._refused()
-        )
+        output, failing = _without_bad_rows(self._ask_rows, self._refused())
         if output is None:
             return np.full(len(failing), np.nan)
         answers, unknown = self._examples.read_as(self._labels)
@@ -224,6 +221,11 @@ class _Asked:
             if self._ask_of(made_up, 1) is None:
                 refused |= rows
         return refused
+
+    def _ask_rows(self, rows: Indices | slice) -> Array | None:
+        if isinstance(rows, slice):
+            return self._ask_of(self._table.everybody, len(self._table))
+        return self._ask_of(partial(self._table.take, rows), len(rows))
 
     def _ask(self, rows: Any, m: int) -> Array | None:
         """Return the model's answers for m rows, or None if it fails."""

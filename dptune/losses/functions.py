@@ -91,10 +91,10 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
         InputError: shapes that do not fit, or eps outside (0, 1).
     """
     eps = _inside_0_1("log_loss: eps", eps)
-    codes, p, valid = labels_and_proba(y, proba, labels)
+    codes, p = labels_and_proba(y, proba, labels)
     chosen = p[np.arange(len(p)), codes]  # (n,)
     with np.errstate(all="ignore"):
-        return np.where(valid, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
+        return np.where(_valid(codes, p), -np.log(np.clip(chosen, eps, 1.0)), np.nan)
 
 
 def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
@@ -103,11 +103,11 @@ def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any])
     Within [0, 1] for two labels and [0, 2] for more, like scikit-learn's. Arguments and errors as `log_loss`.
     Source: Brier (1950).
     """
-    codes, p, valid = labels_and_proba(y, proba, labels)
+    codes, p = labels_and_proba(y, proba, labels)
     truth = np.eye(p.shape[1])[codes]  # (n, k)
     with np.errstate(all="ignore"):
         loss = np.square(p - truth).sum(axis=1) / (2 if p.shape[1] == 2 else 1)
-    return np.where(valid, loss, np.nan)
+    return np.where(_valid(codes, p), loss, np.nan)
 
 
 def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
@@ -151,8 +151,8 @@ def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vec
         return np.asarray(rho(a - b), dtype=np.float64)
 
 
-def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]) -> tuple[Indices, Vector, Mask]:
-    """Return codes (n,) of y, proba as (n, k), and where both are valid (n,)."""
+def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]) -> tuple[Indices, Vector]:
+    """Return codes (n,) of y, and proba as (n, k)."""
     codes = label_codes(y, labels)
     p = _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
@@ -164,7 +164,11 @@ def labels_and_proba(y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[An
             "per label in the order of `labels`; for two labels also (n,), which is P(labels[1])."
         )
     _same_length(codes, p, "proba")
-    return codes, p, (codes >= 0) & np.isfinite(p.T, order="C").all(axis=0)  # row by row it takes ten times as long
+    return codes, p
+
+
+def _valid(codes: Indices, p: Vector) -> Mask:
+    return (codes >= 0) & np.isfinite(p.T, order="C").all(axis=0)  # row by row it takes ten times as long
 
 
 def _rows_of_numbers(array: Array, k: int) -> Vector:
@@ -211,13 +215,12 @@ def label_codes(y: npt.ArrayLike | Coded, labels: Sequence[Any], name: str = "y"
 
 def _number_codes(values: Vector, index: dict[Any, int]) -> Indices:
     """Return the codes (n,) of numbers (n,), as :class:`_Codes` gives them one by one."""
-    known = sorted(said for said in index if isinstance(said, float))
-    codes = np.where(np.isnan(values), index.get(None, -1), -1).astype(np.intp)
-    if known:
-        places = np.minimum(np.searchsorted(known, values), len(known) - 1)  # NaN comes last
-        codes_of = np.array([index[said] for said in known])
-        codes = np.where(np.array(known)[places] == values, codes_of[places], codes)
-    return codes
+    small = np.min_scalar_type(-len(index) - 1).type
+    codes = np.full(len(values), -1, dtype=small)
+    for said, code in index.items():
+        if isinstance(said, float | None):
+            codes += (np.isnan(values) if said is None else values == said) * small(code + 1)
+    return codes.astype(np.intp)
 
 
 _PLAIN = frozenset((bool, int, float, str, bytes, type(None)))  # equal values of these types are equivalent

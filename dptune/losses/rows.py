@@ -75,6 +75,10 @@ class ParsedRows:
         """Return a copy of the rows of these indices, which the model may change."""
         raise NotImplementedError
 
+    def everybody(self) -> Any:
+        """Return a copy of all rows, in the same layout as :meth:`take`, so that answers are rounded in the same way."""
+        return self.take(np.arange(len(self)))
+
     def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         """Return one public row: the first of ``like``, or zeros; with ``odd`` (NaN, inf) in these columns."""
         raise NotImplementedError
@@ -100,6 +104,9 @@ class _Numbers(ParsedRows):
 
     def take(self, rows: Indices) -> Array:
         return self._values[rows]  # indexed by an array: a copy
+
+    def everybody(self) -> Array:
+        return self._values.copy(order="K")  # three times as fast as an index
 
     def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Array:
         row = self._example.copy()

@@ -93,10 +93,10 @@ class TableQuery:
         A person with several examples is a share in the cell of each, rounded down: all shares together are at most 1.
         A weighted person counts less than 1.
         """
-        shares = np.ones(people.n) if people.relative_weights is None else people.relative_weights
+        shares = np.ones(1) if people.relative_weights is None else people.relative_weights
         if people.of_row is not None:
             shares = (shares / np.bincount(people.of_row, minlength=people.n))[people.of_row]
-        whole = np.floor(shares * 2.0**grid.bits).astype(np.int64)
+        whole = np.floor(shares * 2.0**grid.bits).astype(np.int64)  # (rows,), or (1,) if all are equal
         sums = [np.zeros(size, dtype=np.int64) for size in self.sizes]
         for each, cells in zip(sums, _cells(codes, self.sizes), strict=True):
             np.add.at(each, cells, whole)
@@ -125,12 +125,12 @@ def _cells(codes: Vector, sizes: Sequence[int]) -> list[Indices]:
     """Return the cell of each example in every block (rows,); the last one if the code is invalid."""
     with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
         valid = (codes >= 0) & (codes < math.prod(sizes)) & (codes == np.floor(codes))
-        left = np.where(valid, codes, 0.0).astype(np.int64)
+        left = np.where(valid, codes, float(math.prod(sizes) - 1)).astype(np.intp)
     cells = []
-    for size in reversed(sizes):
-        cells.append(np.where(valid, left % size, size - 1).astype(np.intp))
+    for size in reversed(sizes[1:]):
+        cells.append(left % size)
         left //= size
-    return cells[::-1]
+    return [left, *reversed(cells)]
 
 
 def _largest_distance(block: Matrix) -> float:

@@ -15,7 +15,7 @@ is read from them. Two biases are subtracted from the area under the ROC curve:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -61,6 +61,12 @@ class BinaryTable:
         """Return the counts (2, B), moved to the nearest table without negative entries and with the same sum."""
         return nonnegative(self.cells.counts, float(self.cells.counts.sum())).reshape(2, -1)
 
+    def with_noise(self, noise: Matrix) -> BinaryTable:
+        """Return the same table with other noise; if its sum is ``total``, the spread within bins stays."""
+        other = replace(self, noise=noise)
+        other.__dict__["ahead"] = self.ahead
+        return other
+
     # ---- decisions -------------------------------------------------------------------------------
 
     def at(self, threshold: float) -> Decisions:
@@ -69,11 +75,11 @@ class BinaryTable:
         On an edge of the bins that is exact up to the noise; inside a bin its people are divided as the public rows
         are.
         """
-        above = [float(np.mean(np.asarray(points) > threshold)) for points in self.bins.points]
-        on_edge = np.searchsorted(self.bins.edges, threshold, side="left")
         if threshold in self.bins.edges:
-            above = [float(b > on_edge) for b in range(self.bins.count)]
-        return Decisions(self.cells, np.array(above))
+            above = np.arange(self.bins.count) > self.bins.edges.index(threshold)
+        else:
+            above = np.mean(np.asarray(self.bins.points) > threshold, axis=1)
+        return Decisions(self.cells, np.asarray(above, dtype=np.float64))
 
     @cached_property
     def decisions(self) -> Decisions:
@@ -103,9 +109,10 @@ class BinaryTable:
 
     def area(self) -> float:
         """Return the area under the ROC curve alone, without intervals; NaN if the noise hides a class."""
-        numerator, pairs = self._area()
+        numerator, pairs = self._area
         return min(max(numerator / pairs, 0.0), 1.0) if pairs > 0 else math.nan
 
+    @cached_property
     def _area(self) -> tuple[float, float]:
         """Return the numerator and the number of pairs n_0 n_1."""
         c0, c1 = self._counts
@@ -121,7 +128,7 @@ class BinaryTable:
     @cached_property
     def roc_auc_score(self) -> Metric:
         """Area under the ROC curve: the chance that a positive person has a larger score than a negative one."""
-        numerator, pairs = self._area()
+        numerator, pairs = self._area
         if pairs <= 0:
             return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
         n0, n1 = self._counts.sum(axis=1)
@@ -160,7 +167,7 @@ class BinaryTable:
     @property
     def area_misfit(self) -> float:
         """Standard deviation of the area's bias, over tables and models; infinite if noise hides a class."""
-        _, pairs = self._area()
+        _, pairs = self._area
         return math.sqrt(self._misfit) / pairs if pairs > 0 else math.inf
 
     @property
@@ -172,7 +179,7 @@ class BinaryTable:
     @property
     def area_error(self) -> float:
         """Standard error of the area by noise and by what is not read within bins; infinite if noise hides a class."""
-        _, pairs = self._area()
+        _, pairs = self._area
         variance = float(self._area_variance(np.array(self.area()))) + self._unread
         return math.sqrt(variance) / pairs if pairs > 0 else math.inf
 

@@ -53,7 +53,7 @@ class Asked:
         if self.output == "decision_function":
             scores = _vector(answers)
         else:
-            codes, scores, _ = labels_and_proba(y, answers, labels=labels)
+            codes, scores = labels_and_proba(y, answers, labels=labels)
             if self.positive is not None:
                 return codes, scores[:, self.positive]
         return codes, scores if self.positive != 0 else -scores

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -271,17 +272,21 @@ def best_bins(
     most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
     wanted = [bins] if bins is not None else [b for b in BINS if b <= most] or [most]
     made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
-    tried = (replace(each, on_decisions=w) for each in made for w in ON_DECISIONS)
-    return min(tried, key=lambda each: _expected_error(each, n, sigma))
+    tried = (each for bins in made for each in _with_errors(bins, n, sigma))
+    return min(tried, key=itemgetter(0))[1]
 
 
-def _expected_error(bins: Bins, n: int, sigma: float) -> tuple[float, float]:
-    """Return the excess of the area's bias over its limit, and the summed standard errors of four metrics.
+def _with_errors(bins: Bins, n: int, sigma: float) -> Iterator[tuple[tuple[float, float], Bins]]:
+    """Yield the bins with each part for decisions, after the expected error: the excess of the area's bias over its
+    limit, and the summed standard errors of four metrics.
 
     The n people are spread like the public rows.
     """
     counts = np.asarray(bins.table)
     table = BinaryTable(bins, counts * n / counts.sum(), bins.noise(sigma), total=float(n))
-    error = table.area_error
-    over = max(_MISFITS * table.area_misfit - _OF_ERROR * error, 0.0) if math.isfinite(error) else math.inf
-    return over, error + table.decisions.error
+    for w in ON_DECISIONS:
+        divided = replace(bins, on_decisions=w)
+        table = table.with_noise(divided.noise(sigma))
+        error = table.area_error
+        over = max(_MISFITS * table.area_misfit - _OF_ERROR * error, 0.0) if math.isfinite(error) else math.inf
+        yield (over, error + table.decisions.error), divided
