@@ -4,6 +4,9 @@ CPU time and peak memory of one process, next to a plain program of NumPy and sc
 without privacy. Finalists are trained on public rows. Each person's log loss is centred on their median over the near
 ones and cut, and the sums decide. The losses of the finalists stay in memory in both programs. Each line is a process
 of its own, warmed up by a small run; time is the least of three runs.
+
+A line of trials is ``PrivateSearch`` of a fitted search with so many trials: it cross-validates at most 200 of them,
+and so does the plain program, which has as many finalists.
 """
 
 from __future__ import annotations
@@ -17,15 +20,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 from benchmarks.report import machine, markdown
+from dptune.choice.proposals import CANDIDATES
 
 PEOPLE = (1_000, 10_000, 100_000, 1_000_000)
 FINALISTS, PUBLIC, COLUMNS, RUNS = 40, 1_000, 10, 3
+OF_TRIALS = 10_000  # people of the lines of trials
 CHUNK = 10_000  # people whose losses the plain program centres at a time
 EPS = float(np.finfo(float).eps)
 Rows = tuple[np.ndarray, np.ndarray]
@@ -90,57 +96,95 @@ def private(data: Rows, m: int, *, reports: bool) -> object:
         )  # fmt: skip
 
 
+def searched(m: int) -> GridSearchCV:
+    """Return a search of m trials, fitted with one split; not measured."""
+    X, y = rows(PUBLIC, 1)
+    split = [(np.arange(PUBLIC // 2), np.arange(PUBLIC // 2, PUBLIC))]
+    grid = {"C": np.logspace(-3, 2, m)}
+    search = GridSearchCV(LogisticRegression(), grid, cv=split, scoring="neg_log_loss", refit=False).fit(X, y)
+    return search.set_params(cv=5)
+
+
+def trials(data: Rows, m: int) -> int:
+    """Return the number of finalists of a choice among the trials of a search."""
+    from dptune import Budget
+    from dptune_sklearn import PrivateSearch
+
+    with tempfile.TemporaryDirectory() as folder:
+        search = PrivateSearch(
+            _SEARCHES[m], ledger=Path(folder) / "ledger.db", budget=Budget.gdp(mu=1.0), loss="log_loss",
+            even_if_hopeless=True,
+        ).fit(*rows(PUBLIC, 1), X_val=data[0], y_val=data[1])  # fmt: skip
+        return int(search.selection_.finalists)
+
+
+def plain_trials(data: Rows, m: int) -> float:
+    """Without privacy: as many are cross-validated, and as many decide."""
+    public_losses(min(m, CANDIDATES))
+    return plain_choice(data, _FINALISTS[m])
+
+
 _PUBLIC: dict[int, np.ndarray] = {}
+_SEARCHES: dict[int, GridSearchCV] = {}
+_FINALISTS: dict[int, int] = {}
 PROGRAMS: dict[str, Callable[[Rows, int], object]] = {
     "choice": lambda data, m: private(data, m, reports=False),
     "plain choice": plain_choice,
     "report": lambda data, m: private(data, m, reports=True),
     "plain report": plain_report,
+    "trials": trials,
+    "plain trials": plain_trials,
 }
 
 
-def measure(program: str, n: int, m: int) -> dict[str, float]:
-    """CPU seconds, and the peak of this process's memory in MB."""
+def measure(program: str, n: int, m: int, finalists: int) -> dict[str, Any]:
+    """CPU seconds, the peak of this process's memory in MB, and what the program returned if it is a number."""
     logging.getLogger("dptune").setLevel(logging.ERROR)
     if program == "choice":
         _PUBLIC[m] = public_losses(m)
+    elif program == "trials":
+        _SEARCHES[m] = searched(m)
+    _FINALISTS[m] = finalists
     run = PROGRAMS[program]
     run(rows(1_000, 2), m)
     data, seconds = rows(n, 3), []
     for _ in range(RUNS):
         begun = time.process_time()
-        run(data, m)
+        answer = run(data, m)
         seconds.append(time.process_time() - begun)
     status = Path("/proc/self/status").read_text()
     peak = next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-    return {"seconds": min(seconds), "megabytes": peak}
+    return {"seconds": min(seconds), "megabytes": peak, "finalists": answer if isinstance(answer, int) else m}
 
 
-def apart(program: str, n: int, m: int = FINALISTS) -> dict[str, float]:
+def apart(program: str, n: int, m: int, finalists: int = FINALISTS) -> dict[str, Any]:
     """:func:`measure` in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure, program, n, m).result()
+        return pool.submit(measure, program, n, m, finalists).result()
 
 
 def line(what: str, n: int, m: int) -> list[str]:
-    ours, plain = apart(what, n, m), apart(f"plain {what}", n, m)
-    finalists = 8 * n * m / 2**20 if what == "choice" else 0.0
-    ratio = (ours["megabytes"] - finalists) / plain["megabytes"]
+    ours = apart(what, n, m)
+    plain = apart(f"plain {what}", n, m, ours["finalists"])
+    ratio = (ours["megabytes"] - 8 * n * ours["finalists"] / 2**20) / plain["megabytes"]
     times = ours["seconds"] / plain["seconds"]
     cells = [f"{ours['seconds']:.3f}", f"{plain['seconds']:.3f}", f"{times:.2f}"]
     cells += [f"{ours['megabytes']:.0f}", f"{plain['megabytes']:.0f}", f"{ratio:.2f}"]
-    shown = [what, f"{n:,}", str(m if what == "choice" else 1), *cells]
+    shown = [f"{m} trials" if what == "trials" else what, f"{n:,}", str(ours["finalists"]), *cells]
     print(" | ".join(shown), flush=True)
     return shown
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--people", nargs="+", type=int, default=PEOPLE)
-    parser.add_argument("--finalists", nargs="+", type=int, default=(10, 20, 80), help="at 100,000 people")
+    parser.add_argument("--people", nargs="*", type=int, default=PEOPLE)
+    parser.add_argument("--finalists", nargs="*", type=int, default=(10, 20, 80), help="at 100,000 people")
+    parser.add_argument("--trials", nargs="*", type=int, default=(60, 240, 1_000), help=f"at {OF_TRIALS:,} people")
     asked = parser.parse_args()
-    lines = [line(what, n, FINALISTS) for what in ("choice", "report") for n in asked.people]
+    lines = [line("choice", n, FINALISTS) for n in asked.people]
     lines += [line("choice", 100_000, m) for m in asked.finalists]
+    lines += [line("trials", OF_TRIALS, m) for m in asked.trials]
+    lines += [line("report", n, 1) for n in asked.people]
     print(json.dumps(machine()))
     head = ["", "people", "models", "CPU s", "plain", "ratio", "peak MB", "plain", "ratio, less 8 bytes a loss"]
     print(markdown(head, lines))

@@ -210,7 +210,7 @@ class _Asked:
         everywhere = slice(None)
         refused = table.unreadable.copy()
         d = table.gaps.shape[1]
-        if table.gaps.any() and fails(np.nan, everywhere):
+        if table.incomplete and fails(np.nan, everywhere):
             for columns in np.array_split(np.arange(d), min(d, COLUMNS)):  # it may impute some, and refuse others
                 gaps = table.gaps[:, columns].any(axis=1)
                 if gaps.any() and fails(np.nan, columns):

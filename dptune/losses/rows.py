@@ -14,7 +14,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,10 +66,15 @@ class ParsedRows:
 
     def __init__(self, n: int, columns: int = 0) -> None:
         self.unreadable, self.infinite = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        self.gaps = np.zeros((n, columns), dtype=bool)
+        self.gaps = np.broadcast_to(np.False_, (n, columns))  # one value in memory
 
     def __len__(self) -> int:
         return len(self.unreadable)
+
+    @cached_property
+    def incomplete(self) -> bool:
+        """Return whether any value is missing."""
+        return bool(self.gaps.any())
 
     def take(self, rows: Indices) -> Any:
         """Return a copy of the rows of these indices, which the model may change."""
@@ -119,7 +124,7 @@ class _Sparse(ParsedRows):
     """A compressed sparse matrix (n, d) of one floating-point type; missing values are not tracked by column."""
 
     def __init__(self, X: Any, like: Any) -> None:
-        super().__init__(X.shape[0], 1)
+        super().__init__(X.shape[0])
         kind = getattr(like, "dtype", np.dtype(np.float64))
         entries = X.tocoo(copy=True)
         # complex numbers, too, if one entry is not real
@@ -128,6 +133,7 @@ class _Sparse(ParsedRows):
         self._X = entries.tocsr()  # sums duplicate entries
         row = np.repeat(np.arange(X.shape[0]), np.diff(self._X.indptr))
         self.infinite[row[np.isinf(self._X.data)]] = True
+        self.gaps = np.zeros((len(self), 1), dtype=bool)
         self.gaps[row[np.isnan(self._X.data)]] = True
 
     def take(self, rows: Indices) -> Any:

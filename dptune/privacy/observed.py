@@ -110,7 +110,8 @@ class ObservedLosses(ABC):
     @property
     def squared_weights(self) -> float:
         """Return the sum of the squared weights of people in a mean; public, 1/n if all are equal."""
-        return float(self._people.weights @ self._people.weights)
+        weights = np.array(self._people.weights)
+        return float(weights @ weights)
 
     def use_clip(self, clip: tuple[float, float]) -> None:
         """Use (low, high), which the kind of loss or public rows imply, unless the user gave a range.

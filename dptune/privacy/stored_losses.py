@@ -119,7 +119,7 @@ class People:
 
 def _public_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
     if weights is None:
-        return np.full(n, 1.0 / n)
+        return np.broadcast_to(1.0 / n, n)  # one number in memory
     array = attempt(partial(np.array, dtype=np.float64), weights, failed=np.empty(0))
     if array.shape != (n,) or not (np.isfinite(array).all() and (array > 0).all()):
         raise InputError(
