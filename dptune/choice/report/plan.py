@@ -272,11 +272,11 @@ def best_bins(
     most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
     wanted = [bins] if bins is not None else [b for b in BINS if b <= most] or [most]
     made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
-    tried = (each for bins in made for each in _with_errors(bins, n, sigma))
+    tried = (each for bins in made for each in with_errors(bins, n, sigma))
     return min(tried, key=itemgetter(0))[1]
 
 
-def _with_errors(bins: Bins, n: int, sigma: float) -> Iterator[tuple[tuple[float, float], Bins]]:
+def with_errors(bins: Bins, n: int, sigma: float) -> Iterator[tuple[tuple[float, float], Bins]]:
     """Yield the bins with each part for decisions, after the expected error: the excess of the area's bias over its
     limit, and the summed standard errors of four metrics.
 

@@ -62,7 +62,7 @@ def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
     """
     if array.dtype.kind in "fiub":
         with np.errstate(all="ignore"):  # a cast of long doubles may overflow
-            return np.add(array, 0.0, dtype=np.float64), np.zeros(array.shape, dtype=bool)
+            return np.add(array, 0.0, dtype=np.float64, order="C"), np.zeros(array.shape, dtype=bool)
     cells = list(array.ravel())
     values = np.array([number(cell) for cell in cells], dtype=np.float64)
     odd = np.zeros(array.size, dtype=bool)

@@ -13,9 +13,10 @@ from scipy.stats import norm, rankdata
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.bins import Bins, edges_of
 from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
-from dptune.choice.report.plan import Groups, ReportPlan, best_bins
+from dptune.choice.report.plan import Groups, ReportPlan, best_bins, with_errors
 from dptune.choice.report.regression import Ranges
 from dptune.choice.report.result import residuals_of
+from dptune.losses.functions import label_codes
 
 RUNS = 200
 NEEDED = 0.93 - 2.5 * math.sqrt(0.07 * 0.93 / RUNS)  # 93%, seen in 200 runs
@@ -194,6 +195,24 @@ def test_more_people_and_budget_choose_more_bins() -> None:
     assert few.count < many.count
     assert 0.5 in few.edges
     assert 0.5 in many.edges
+
+
+def test_bins_that_share_a_table_have_the_errors_of_their_own() -> None:
+    scores, positive = drawn(np.random.default_rng(0), 600, 0.85, 0.375)
+    shared = Bins.at(edges_of(scores, positive, 0.5, 6), 0.5, scores, positive)
+    for (_, error), bins in with_errors(shared, 1000, 2.0):
+        counts = np.asarray(bins.table)
+        own = BinaryTable(bins, counts * 1000 / counts.sum(), bins.noise(2.0), 1000.0)
+        assert error == pytest.approx(own.area_error + own.decisions.error, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 128, 300])
+def test_the_bin_of_a_score_is_that_of_a_search(count: int) -> None:
+    scores = np.linspace(0.0, 1.0, 601)
+    bins = Bins.at(np.arange(1, count) / count, 0.5, scores, scores > 0.5)
+    assert bins.of(scores).tolist() == np.searchsorted(bins.edges, scores, side="left").tolist()
+    codes = label_codes(np.append(scores, np.nan), list(bins.edges))
+    assert codes.tolist() == [bins.edges.index(each) if each in bins.edges else -1 for each in [*scores, np.nan]]
 
 
 @pytest.mark.parametrize(("prevalence", "mu", "allowed"), [(0.12, 0.5, {3, 4}), (0.35, 0.25, {3})])
