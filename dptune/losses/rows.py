@@ -81,7 +81,7 @@ class ParsedRows:
         raise NotImplementedError
 
     def everybody(self) -> Any:
-        """Return a copy of all rows, in the same layout as :meth:`take`, so that answers are rounded in the same way."""
+        """Return a copy of all rows in the layout of :meth:`take`, so that answers are rounded in the same way."""
         return self.take(np.arange(len(self)))
 
     def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
