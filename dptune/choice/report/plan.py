@@ -277,10 +277,10 @@ def best_bins(
 
 
 def with_errors(bins: Bins, n: int, sigma: float) -> Iterator[tuple[tuple[float, float], Bins]]:
-    """Yield the bins with each part for decisions, after the expected error: the excess of the area's bias over its
-    limit, and the summed standard errors of four metrics.
+    """Yield an expected error and the bins, for each part of the budget for decisions.
 
-    The n people are spread like the public rows.
+    The error is the excess of the area's bias over its limit, then the summed standard errors of four metrics. The n
+    people are spread like the public rows.
     """
     counts = np.asarray(bins.table)
     table = BinaryTable(bins, counts * n / counts.sum(), bins.noise(sigma), total=float(n))
