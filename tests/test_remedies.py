@@ -108,6 +108,14 @@ CASES: dict[str, tuple[Call, str]] = {
         "give 1e-12 and an epsilon of at most 2.* pure",
     ),
     "a statement at 0": (lambda ledger: ledger.statement(delta=0.0), "the statement's row Divided has their epsilon"),
+    "a vector of rows": (
+        search(LogisticRegression(), "log_loss", private=(X_VAL[:, 0], Y_VAL)),
+        r"the private X has shape \(60,\); allowed: \(n, 3\), like the public rows\.",
+    ),
+    "a dict of hospitals": (
+        choose(data={"north": (X_VAL, Y_VAL)}),
+        r"dptune\.Rows\(X, y, like=\.\.\.\) or dptune\.Places",
+    ),
     "groups of other rows": (choose(groups=np.arange(59)), "data= must have 59 rows each, as n= or groups= says"),
     "a model that is not fitted": (
         choose(lambda trial, X, y: LogisticRegression(C=trial.params["C"])),
@@ -133,6 +141,7 @@ CASES: dict[str, tuple[Call, str]] = {
         lambda ledger: dptune.report(Ridge().fit(X, TWO), ledger, data=(X_VAL, TWO_VAL), public=(X, TWO)),
         "use one at a time, each under a name= of its own",
     ),
+    "rows without answers": (choose(data=X_VAL), r"and of private rows X give data=\(X, y\)\. Else give n=3"),
     "people in rows": (select(LOSSES), r"3 people would choose among 60. If people are in rows, give losses.T"),
     "people in rows, and their number": (select(LOSSES, n=60), "losses has one row for each candidate"),
     "public rows in rows": (

@@ -82,15 +82,16 @@ def rows_of(data: Any) -> int:
         if candidates > rows:
             raise InputError(
                 f"losses have shape {data.shape}, (candidates, rows): {rows} people would choose among {candidates}. "
-                f"If people are in rows, give losses.T. If not, give n={rows}. Nothing was charged."
+                f"If people are in rows, give losses.T, and of private rows X give data=(X, y). Else give n={rows}. "
+                "Nothing was charged."
             )
         return int(rows)
     answers = data[-1] if isinstance(data, tuple | list) and len(data) == 2 else getattr(data, "y", None)
     if isinstance(answers, Sized):
         return readable("the private rows", len, answers)
     raise InputError(
-        "the number of private rows is unknown. Give n= where data= is a function that loads them, or data=(X, y) or "
-        "dptune.Rows(X, y, like=...). Nothing was charged."
+        "the number of private rows is unknown. Give n= where data= is a function that loads them, or data=(X, y), "
+        "dptune.Rows(X, y, like=...) or dptune.Places. Nothing was charged."
     )
 
 

@@ -48,7 +48,7 @@ def failures(errors: Sequence[Exception], of: int) -> str:
         "trials have no checkpoint and are not candidates": unsaved,
         "configurations failed on public rows and drop out": [each for each in errors if each not in unsaved],
     }
-    return " ".join(f"{len(each)} of {of} {words}: {told(each[0])}" for words, each in kinds.items() if each)
+    return "\n".join(f"{len(each)} of {of} {words}: {told(each[0])}" for words, each in kinds.items() if each)
 
 
 @dataclass(frozen=True)

@@ -267,7 +267,8 @@ def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
     """Return an array (n, ...); rows of lists are read one by one, so that a wrong length spoils only its row."""
     if isinstance(X, np.ndarray) and (X.ndim > 1 or X.dtype.kind != "O"):
         if X.ndim < 2 or shape not in (None, X.shape[1:]):
-            raise InputError(f"X has shape {X.shape}; allowed: (n, {', '.join(map(str, shape or ('d',)))})")
+            wanted = ", ".join(map(str, shape or ("d",)))
+            raise InputError(f"the private X has shape {X.shape}; allowed: (n, {wanted}), like the public rows.")
         return X
     shape = (d,) if shape is None and d is not None else shape
     if shape is None:

@@ -49,7 +49,7 @@ class ObservedLosses(ABC):
         self._clip = None if clip is None else Interval.of(clip)
         self._clip_given = clip is not None
         if places is not None and not (isinstance(places, Places) and n is groups is person_weights is None):
-            raise InputError("places= must be dptune.Places, which know their people; give no n=, groups= or weights.")
+            raise InputError("dptune.Places know their people: give no n=, groups= or weights. Nothing was charged.")
         self.places = places
         self._people = People.of(n if places is None else places.n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n

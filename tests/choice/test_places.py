@@ -215,7 +215,7 @@ def test_a_mistake_names_the_place_and_costs_nothing(tmp_path: Path) -> None:
     for data in (None, contract.WHOLE, made(contract.PARTS)):
         with pytest.raises(InputError, match=r"must be the dptune\.Places"):
             dptune.select(np.ones((2, p.n)) if data is None else contract.MODELS, p, data=data, loss="log_loss", mu=1.0)
-    with pytest.raises(InputError, match="which know their people"):
+    with pytest.raises(InputError, match="Places know their people: give no n="):
         dptune.LossPrivatizer(p.ledger, places=usual, n=3)
     assert p.ledger.count() == 0
     shared = contract.Line(1.0)

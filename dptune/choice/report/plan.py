@@ -248,7 +248,7 @@ def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:
     differing += ["by"] if (plan.by and asdict(plan.by)) != (other.by and asdict(other.by)) else []
     differing += ["threshold"] if [b.threshold for b in plan.bins] != [b.threshold for b in other.bins] else []
     close = len(plan.seen) == len(other.seen) and np.allclose(plan.seen, other.seen, rtol=1e-5, atol=1e-8)
-    return differing if close else [*differing, "the model"]
+    return differing if close else [*differing, "the model or its public rows"]
 
 
 def best_bins(
