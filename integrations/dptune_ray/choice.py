@@ -181,7 +181,7 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
     analysis = results._experiment_analysis
     metric, mode = metric or analysis.default_metric, mode or analysis.default_mode
     if metric is None or mode not in ("min", "max"):
-        raise dptune.InputError('give metric= and mode="min" or "max": the experiment was run without them.')
+        raise dptune.InputError(f'give metric= and mode="min" or "max"; there are {metric!r} and {mode!r}.')
     sign = 1.0 if mode == "min" else -1.0
     found = list[_Ranked]()
     for place, one in enumerate(results):

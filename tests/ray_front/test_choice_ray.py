@@ -134,7 +134,7 @@ def a_mistake(config, X, y):
     ("about", "says"),
     [
         ({"results": [1, 2]}, "what Tuner.fit"),
-        ({"mode": "sideways"}, 'give metric= and mode="min" or "max"'),
+        ({"mode": "sideways"}, """give metric= and mode="min" or "max"; there are 'loss' and 'sideways'"""),
         ({"metric": "no"}, "finite 'no'. Finite is 'loss', 'eval/loss', 'eval/per/row'. Nothing"),
         ({"metric": "eval"}, "finite 'eval'"),
         ({"metric": "eval/kind"}, "finite 'eval/kind'"),
