@@ -235,7 +235,7 @@ class Workers:
         return self._training.evidence, own
 
     def losses(self, candidates: Sequence[Candidate]) -> Iterator[Any]:
-        found = self._each(_losses, candidates, "cross-validate on public rows")
+        found = self._each("losses", candidates, "cross-validate on public rows")
         for one, each in zip(candidates, found, strict=True):
             if not isinstance(each, _Evaluated):
                 yield each
@@ -255,18 +255,16 @@ class Workers:
         kept = [self._number(one) for one in candidates]
         if all(number in self._models for number in kept):
             return map(self._models.get, kept)
-        return self._each(_model, candidates, "train finalists on all public rows", few=True)
+        return self._each("model", candidates, "train finalists on all public rows", few=True)
 
     def _number(self, one: Candidate) -> int:
         return len(self._study.get_trials(deepcopy=False)) if one.row is None else one.row
 
-    def _each(
-        self, function: Callable[..., Any], candidates: Sequence[Candidate], what: str, *, few: bool = False
-    ) -> Iterator[Any]:
+    def _each(self, method: str, candidates: Sequence[Candidate], what: str, *, few: bool = False) -> Iterator[Any]:
         trials = self._study.get_trials(deepcopy=False)
         study: Any = self._study if workers_of(self._n_jobs) == 1 else _Facts.of(self._study)
         calls = [
-            (function, self._training, study, one.parameters, self._number(one), _attributes(trials, one.row))
+            (method, self._training, study, one.parameters, self._number(one), _attributes(trials, one.row))
             for one in candidates
         ]
         shown = self._progress and len(candidates) > 1  # averages load checkpoints one by one
@@ -302,16 +300,6 @@ def _attributes(trials: Sequence[FrozenTrial], row: int | None) -> dict[str, Any
     return {} if row is None else deepcopy(trials[row].user_attrs)
 
 
-def _called(
-    function: Callable[..., Any], training: Any, study: optuna.Study | _Facts, params: Any, number: int, attrs: Any
-) -> Any:
+def _called(method: str, training: Any, study: optuna.Study | _Facts, params: Any, number: int, attrs: Any) -> Any:
     known = study.study() if isinstance(study, _Facts) else study
-    return function(training, CandidateTrial(params, number, attrs, known))
-
-
-def _losses(training: PublicTraining | _Objective, trial: CandidateTrial) -> Any:
-    return training.losses(trial)
-
-
-def _model(training: PublicTraining | _Objective, trial: CandidateTrial) -> Any:
-    return training.model(trial)
+    return getattr(training, method)(CandidateTrial(params, number, attrs, known))
