@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs promises test test-site test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel clean
+.PHONY: help demo docs promises test test-site test-torch test-flower test-oldest check audit audit-core audit-ray audit-flower audit-outside test-wheel clean
 
 help:  ## print this list; `make -C benchmarks` prints that of the benchmarks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -57,6 +57,9 @@ $(VENV)-flower/.installed: pyproject.toml
 
 test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment of its own: Flower pins much (300 MB)
 	PYTHONPATH=tests/tools $(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
+
+audit-flower: $(VENV)-flower/.installed  ## kill -9 of Flower's clients, server app and SuperLink, 20 each (most of an hour)
+	DPTUNE_KILLS=20 PYTHONPATH=tests/tools $(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower/test_kill.py
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
 SMOKE := tests/test_cli.py tests/promises/test_statement.py tests/privacy/test_noise.py tests/ledger/test_connection.py \

@@ -223,7 +223,7 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
     """But a public model, which is copied before it is asked or sent; large finalists wait in temporary files."""
     allowed = {
         "losses/steady.py": {"pickle"},
-        "choice/finalists.py": {"pickle"},
+        "choice/kept_models.py": {"pickle"},
         "choice/workers.py": {"joblib", "pickle"},  # trains in parallel; the error of what cannot be sent
         "integrations/dptune_flower/places.py": {"pickle"},  # models go to the rows
     }

@@ -60,7 +60,7 @@ class MemoryLedger(PrivacyLedger):
         self._paid: dict[tuple[str, str], Any] = {}
         self._facts: dict[str, object] = {}
 
-    def bind_people(self, n: int) -> None:
+    def check_people(self, n: int) -> None:
         """Take any number."""
 
     def check(self, mu: float, *, releases: int = 1) -> None:

@@ -192,7 +192,7 @@ class FreeLedger(PrivacyLedger):
     def __init__(self) -> None:
         self.paid: dict[tuple[str, str], SimpleNamespace] = {}
 
-    def bind_people(self, n: int) -> None:
+    def check_people(self, n: int) -> None:
         """Accept any number of people."""
 
     def find(self, scope: str, key: str) -> Any:

@@ -209,7 +209,7 @@ def _losses_of_finalists(
     """Yield the private losses of finalists, one after the other; drop a candidate whose public training fails."""
     own = loss is None and data is None
     if callable(candidates):
-        asker: Asker | None = asker_of(AskLoss(loss, candidates), data, privatizer.rows)
+        asker: Asker | None = asker_of(AskLoss(loss, candidates), data, privatizer.rows, trains=True)
         each: Iterator[tuple[int, Any]] = ((j, j) for j in choice.to_train)
     else:
         asker = None if own else asker_of(AskLoss(loss), data, privatizer.rows)

@@ -25,7 +25,6 @@ from dptune.choice.planning import (
     usual_share,
 )  # fmt: skip
 from dptune.choice.public import PublicLosses
-from dptune.errors import BudgetMismatch
 from dptune.ledger import schema
 from dptune.ledger.approximate import Limits
 from dptune.ledger.connection import Database, stored_row
@@ -232,11 +231,13 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
 class FutureLedger:
     """A plan's view of a ledger that does not exist yet: nothing is spent."""
 
-    private, n = True, None
+    private = True
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self._filter = filter_of(budget, pair=is_pair(budget), stored=None)
+
+    def check_people(self, n: int) -> None: ...
 
     def fact(self, scope: str, name: str) -> None: ...
 
@@ -275,8 +276,7 @@ class FuturePeople:
     def __init__(self, ledger: Any, n: int, clip: tuple[float, float] | None) -> None:
         self.ledger, self.n, self._clip = ledger, n, clip
         self.largest_weight = self.squared_weights = 1 / n
-        if ledger.n not in (None, n):
-            raise BudgetMismatch(f"the ledger protects {ledger.n} people, and n is {n}. Nothing was charged.")
+        ledger.check_people(n)
 
     @property
     def knows_clip(self) -> bool:

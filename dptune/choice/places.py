@@ -18,7 +18,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy.typing as npt
 
-from dptune._checks import readable, text
+from dptune._checks import attempt, readable, text
+from dptune.choice.kept_models import KeptModels
 from dptune.choice.payer import rows_of
 from dptune.errors import InputError, ObjectiveRefused, PrivacyError
 from dptune.losses.estimator import EstimatorLosses
@@ -27,8 +28,8 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data, losses_function, private_losses
 from dptune.privacy.observed import Losses
-from dptune.privacy.places import Answer, ModelToAsk, PlaceQuestion, Places
-from dptune.privacy.seal.reachable import refuse_reachable
+from dptune.privacy.places import Answer, Load, ModelToAsk, PlaceQuestion, Places
+from dptune.privacy.seal.reachable import refuse_reachable, way_to
 from dptune.privacy.stored_losses import People
 
 
@@ -66,9 +67,18 @@ def as_it_is(inputs: object, model: Any) -> Any:
 ITSELF = partial(as_it_is, None)
 
 
-def asker_of(recipe: Any, data: Any, rows: int) -> Asker:
-    """Return what asks models about ``data=``: the rows of this process, or places."""
-    return AtPlaces(recipe, data) if isinstance(data, Places) else recipe.open(data, rows, "")
+def asker_of(recipe: Any, data: Any, rows: int, *, trains: bool = False) -> Asker:
+    """Return what asks models about ``data=``: the rows of this process, or places.
+
+    ``trains`` says that a training follows, before which places are asked for their people and rows.
+    """
+    if not isinstance(data, Places):
+        opened: Asker = recipe.open(data, rows, "")
+        return opened
+    places = AtPlaces(recipe, data, rows)
+    if trains:
+        places.check()
+    return places
 
 
 def refuse_reaching(inputs: object, data: Any) -> None:
@@ -96,18 +106,20 @@ def refuse_reaching(inputs: object, data: Any) -> None:
 
 
 class AtPlaces:
-    """Lets places ask models."""
+    """Lets places, of n people in all, ask models, of which this process has one at a time in memory."""
 
-    def __init__(self, recipe: Any, places: Places) -> None:
-        self._function, self._places = recipe.function, places
+    def __init__(self, recipe: Any, places: Places, n: int) -> None:
+        self._function, self._places, self._n = recipe.function, places, n
         self._recipe = replace(recipe, function=partial(as_it_is, recipe.function))
-        places.ready(self._recipe, ())
+        self._kept = KeptModels()
 
-    def check(self, model: Any) -> None:
-        self._places.ready(self._recipe, (model,))
+    def check(self, *models: Any) -> None:
+        self._places.ready(self._recipe, [partial(ITSELF, model) for model in models], self._n)
 
     def losses(self, argument: Any) -> ModelToAsk:
-        return ModelToAsk(self._recipe, self._function(argument))
+        place = len(self._kept)
+        self._kept.put(place, self._function(argument))
+        return ModelToAsk(self._recipe, partial(self._kept.get, place))
 
 
 class Sent:
@@ -204,7 +216,15 @@ class Place:
             return
         raise InputError(mistake)
 
-    def ready(self, recipe: Recipe | None, models: Sequence[Any]) -> Callable[[], int]:
+    def shares_rows(self, other: object) -> bool:
+        """Return whether another place has the same loader, or rows in the same memory."""
+        if not isinstance(other, Place):
+            return False
+        rows = attempt(as_rows, self._data, failed=None)
+        held = (self._data,) if rows is None else (rows.X, rows.y)
+        return way_to(partial(as_it_is, other._data), *held) is not None
+
+    def ready(self, recipe: Recipe | None, models: Sequence[Load]) -> Callable[[], int]:
         """Return what tries models out on public facts, and returns the number of people."""
         return partial(self._ready, recipe, models)
 
@@ -212,17 +232,16 @@ class Place:
         """Return what computes this place's sum for a charged question."""
         return partial(self._answer, asked)
 
-    def _ready(self, recipe: Recipe | None, models: Sequence[Any]) -> int:
+    def _ready(self, recipe: Recipe | None, models: Sequence[Load]) -> int:
         if recipe is not None:
             asker = self._asker(recipe)
-            for model in models:
-                if model is not None:
-                    asker.check(model)
+            for load in models:
+                asker.check(load())
         return self._people.n
 
     def _answer(self, asked: PlaceQuestion) -> Answer:
         asker = self._asker(asked.recipe)
-        return asked.answer(self._people, (_losses_of(asker, model) for model in asked.models))
+        return asked.answer(self._people, (_losses_of(asker, load) for load in asked.models))
 
     def _asker(self, recipe: Recipe) -> Asker:
         """Return what asks about the rows, which are read once for all models of a recipe."""
@@ -239,9 +258,9 @@ class Place:
         return f"Place({self.name!r}, n={self._people.n})"
 
 
-def _losses_of(asker: Asker, model: Any) -> Losses | None:
+def _losses_of(asker: Asker, load: Load | None) -> Losses | None:
     """Return the losses of a model; None if its training failed, or if it cannot be asked after all."""
     try:
-        return None if model is None else asker.losses(model)
+        return None if load is None else asker.losses(load())
     except InputError:
         return None

@@ -232,12 +232,12 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     like = options.public[0] if isinstance(options.data, Places) and options.public else None
     recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
     refuse_reaching((trainer.inputs, getattr(loss, "function", None)), options.data)
-    asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
     proposed = _digest(candidates, default, loss)
     about = _about(candidates, default, proposed, proposals.told)
-    check_affordable(privatizer.ledger, name, options.mu, about)
+    rerun = check_affordable(privatizer.ledger, name, options.mu, about)
+    asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows, trains=not rerun)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
     known = KeptLosses(privatizer.ledger, as_loss(loss), None if asks is None else trainer.evidence(candidates))
     evaluated, twice, again = (given, 0, given[0]) if given is not None else known.evaluated(
@@ -313,8 +313,8 @@ def as_parameters(default: object) -> Parameters:
     return default
 
 
-def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None, about: Meaning) -> None:
-    """Refuse a choice that cannot begin, unless it may be a rerun of one that the ledger has.
+def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None, about: Meaning) -> bool:
+    """Return whether a choice may be a rerun of one that the ledger has; refuse a new one that cannot begin.
 
     Args:
         name: name of the choice; None if its proposals identify it.
@@ -325,9 +325,11 @@ def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float |
     proposed = about.asked.get("configurations")
     plans = (plan.get("asked", {}) for plan in ledger.facts(PLAN).values() if isinstance(plan, dict))
     known = [asked["configurations"] for asked in plans if "configurations" in asked]
-    if not (ledger.count(name) if name is not None else proposed in known or (known and proposed is None)):
-        with explained(ledger, about, mu):
-            check_start(ledger, name or "choice", mu)
+    if ledger.count(name) if name is not None else proposed in known or (known and proposed is None):
+        return True
+    with explained(ledger, about, mu):
+        check_start(ledger, name or "choice", mu)
+    return False
 
 
 def key_of(parameters: Parameters) -> str:

@@ -187,6 +187,7 @@ class DurableLedger:
         private: bool,
         note: Mapping[str, object] | None,
         quota: Quota | None = None,
+        people: int | None = None,
         described: Callable[[], Mapping[str, object]] = dict,
     ) -> Charge:
         """Insert a charge in one transaction at the price that ``admit`` returns, or find an existing one.
@@ -211,6 +212,8 @@ class DurableLedger:
                 raise PlanComplete(
                     f"the run {scope!r} has made the {quota.count} releases of this kind that it planned."
                 )
+            if people is not None:
+                self._bind(connection, people)
             row["mu"] = admit(head)
             row["description"] |= described()
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
@@ -303,7 +306,7 @@ class DurableLedger:
     @property
     @repeated
     def n(self) -> int | None:
-        """Return the number of protected units, public; None until a privatizer has stated it."""
+        """Return the number of protected units, public; None before the first charge, or until it is stated."""
         with self._transaction(write=False) as (connection, _):
             return (entries.fact(connection, WHOLE, "n") or {}).get("is")
 
@@ -314,11 +317,16 @@ class DurableLedger:
         Raises:
             BudgetMismatch: the ledger protects another number of units.
         """
-        people: object = self.n
-        if people is None:
-            with self._transaction(write=True) as (connection, _):
-                people = entries.fixed(connection, WHOLE, "n", lambda: int(n))
-        self._refuse_mismatch("n", int(n), people)
+        with self._transaction(write=True) as (connection, _):
+            self._bind(connection, int(n))
+
+    def check_people(self, n: int) -> None:
+        """Refuse another number of protected units than the recorded one; if there is none yet, record none."""
+        stored = self.n
+        self._refuse_mismatch("n", int(n), int(n) if stored is None else stored)
+
+    def _bind(self, connection: sa.Connection, n: int) -> None:
+        self._refuse_mismatch("n", n, entries.fixed(connection, WHOLE, "n", lambda: n))
 
     def _refuse_mismatch(self, name: str, value: object, stored: object, *, more: str = "") -> None:
         """Refuse arguments that differ from those at creation; None is not compared."""
@@ -326,8 +334,8 @@ class DurableLedger:
             return
         unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
         raise BudgetMismatch(
-            f"this ledger has {name}={shown(stored)}, not {shown(value)}; it was fixed when the ledger was made. "
-            f"Open it as it was made, or make a ledger of its own for other people's data.{unused}{more}"
+            f"this ledger has {name}={shown(stored)}, not {shown(value)}; it is fixed when the ledger is made or "
+            f"first charged. Open it as it was, or make a ledger of its own for other people's data.{unused}{more}"
         )
 
     def planned_after(self, other: DurableLedger) -> bool:

@@ -78,6 +78,7 @@ class PrivacyLedger(BudgetLedger):
         private: bool = True,
         note: Mapping[str, object] | None = None,
         quota: Quota | None = None,
+        people: int | None = None,
     ) -> Charge:
         """Charge one release, durably, before any data is read, or find its existing charge.
 
@@ -89,6 +90,7 @@ class PrivacyLedger(BudgetLedger):
             private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
             note: public JSON data to keep with the charge.
             quota: how many charges of a kind the scope may make.
+            people: number of protected units, which the first charge fixes.
 
         Returns:
             The charge; its ``value`` is set if the release was made before.
@@ -98,6 +100,7 @@ class PrivacyLedger(BudgetLedger):
             PlanComplete: the quota is used; nothing was written.
             LedgerError: another ledger lies in this one's place.
             KeyConflict: the key was used for another question.
+            BudgetMismatch: the ledger protects another number of units; nothing was written.
         """
         mu = positive("mu, a charge's price,", event.mu)
         eta = 0.0
@@ -134,6 +137,7 @@ class PrivacyLedger(BudgetLedger):
             private=private,
             note=note,
             quota=quota,
+            people=people,
             described=lambda: fixes,
         )
 

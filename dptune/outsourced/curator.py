@@ -110,7 +110,7 @@ class OutsourcedCurator:
         self._folder = Path(place("the curator's own folder", folder))
         self._noise = noise_source(noise)
         self.private = is_private(self._noise)
-        ledger.bind_people(self.n)
+        ledger.check_people(self.n)  # the first charge fixes it
 
     # ---- the table ---------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class OutsourcedCurator:
         event = self.event(mu)
         digest = self._digest(event)
         note = {"rows": self.n}
-        charge = self.ledger.charge(_SCOPE, key, event, digest=digest, private=self.private, note=note)
+        charge = self.ledger.charge(_SCOPE, key, event, digest=digest, private=self.private, note=note, people=self.n)
         if charge.value is None:
             charge = self._draw_and_record(charge, event.sigma)
         data, shown = self._kept(charge)

@@ -51,10 +51,10 @@ class ObservedLosses(ABC):
         if places is not None and not (isinstance(places, Places) and n is groups is person_weights is None):
             raise InputError("dptune.Places know their people: give no n=, groups= or weights. Nothing was charged.")
         self.places = places
-        self._people = People.of(n if places is None else places.n, groups, person_weights)
+        self._people = People.of(n if places is None else ledger.n or places.n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
         self._start()
-        ledger.bind_people(self.n)
+        ledger.check_people(self.n)  # the first charge fixes it
 
     def _start(self) -> None:
         self._lock = ForkSafeLock()
@@ -63,7 +63,7 @@ class ObservedLosses(ABC):
 
     def _empty(self) -> StoredLosses | HeldAtPlaces:
         if self.places is not None:
-            return HeldAtPlaces(self.places, self.interval, self.dtype)
+            return HeldAtPlaces(self.places, self.n, self.interval, self.dtype)
         return StoredLosses(self._people, self.interval, self.dtype)
 
     @abstractmethod

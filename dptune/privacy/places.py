@@ -13,19 +13,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from dptune._arrays import Vector
 from dptune._checks import at_least, text
-from dptune.errors import InputError, PlaceUnavailable
+from dptune.errors import BudgetMismatch, InputError, PlaceUnavailable
 from dptune.privacy.query import Interval, Query
 from dptune.privacy.seal.private import PerExampleLosses, reveal, without_frames, without_traceback
 from dptune.privacy.stored_losses import Grid, People, StoredLosses, Whole
 from dptune.privacy.table import TableQuery
 
 T = TypeVar("T")
+Load = Callable[[], Any]  # returns a model, which was kept in memory or in a file: one is loaded at a time
 _NOTHING = "Nothing was charged for this release."
 _WAITS = "The release is charged and waits: run the same call again when the place is there. It costs nothing more."
 
@@ -36,11 +38,11 @@ class ModelToAsk:
 
     Attributes:
         recipe: how to ask, for the place: the loss, or the cells of a report. Public.
-        model: trained on public rows; None if its training failed.
+        load: returns the model, trained on public rows.
     """
 
     recipe: Any
-    model: Any
+    load: Load
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +51,15 @@ class PlaceQuestion:
 
     Attributes:
         query: the sum of which function.
-        recipe, models: the models of the query's points, in their order, and how to ask them; see :class:`ModelToAsk`.
+        recipe: how to ask; see :class:`ModelToAsk`.
+        models: load the models of the query's points, in their order; None for a model whose training failed.
         clip, dtype: range of a loss, and how losses are kept; None for a table.
         grid: on which people are added.
     """
 
     query: Query | TableQuery
     recipe: Any
-    models: tuple[Any, ...]
+    models: tuple[Load | None, ...]
     clip: Interval | None
     dtype: Any
     grid: Grid
@@ -122,10 +125,11 @@ class AnyPlace(Protocol):
         """Return its public name."""
         ...
 
-    def ready(self, recipe: Any, models: Sequence[Any]) -> Callable[[], int]:
+    def ready(self, recipe: Any, models: Sequence[Load]) -> Callable[[], int]:
         """Send models, which are only tried out on public facts; the result waits for the number of people.
 
-        The wait raises InputError for a public mistake: a model or rows that do not fit.
+        The wait raises InputError for a public mistake: a model or rows that do not fit. Without a recipe it only
+        counts people.
         """
         ...
 
@@ -138,11 +142,14 @@ class Places:
     """The places of private people, in a public order: ``data=`` of a choice, a ``select`` or a report.
 
     Args:
-        places: a :class:`dptune.Place` each, or one of a front end. Their number of people is asked for once.
+        places: a :class:`dptune.Place` each, or one of a front end. A recorded answer is read without asking them.
+
+    Attributes:
+        names: of the places.
+        people: their numbers, by name. Each place is asked once, when a number is first needed.
 
     Raises:
-        InputError: the list is empty, or two places have the same name.
-        PlaceUnavailable: a place is away.
+        InputError: the list is empty, or two places have the same name, or the same rows in the memory of this process.
     """
 
     def __init__(self, places: Sequence[AnyPlace]) -> None:
@@ -150,33 +157,54 @@ class Places:
         if not isinstance(places, list | tuple) or not all(hasattr(one, each) for one in places for each in methods):
             raise InputError("places must be a list of places, such as dptune.Place(name, (X, y)).")
         self.places: tuple[AnyPlace, ...] = tuple(places)
-        names = [text("the name of a place", each.name) for each in self.places]
-        if not names or len(set(names)) < len(names):
+        self.names = [text("the name of a place", each.name) for each in self.places]
+        if not self.names or len(set(self.names)) < len(self.names):
             raise InputError("places must be one or more, each with a name of its own: its people are counted once.")
-        counts = self._counts(None, ())
-        self.people = {name: at_least("the people of a place", n, 1) for name, n in zip(names, counts, strict=True)}
+        for one, other in combinations(self.places, 2):
+            if getattr(one, "shares_rows", lambda _: False)(other):
+                raise InputError(
+                    f"the places {one.name!r} and {other.name!r} have the same rows, whose people would be counted "
+                    "twice. Give each place its own rows. Nothing was charged."
+                )
+
+        self._people: dict[str, int] | None = None
+
+    @property
+    def people(self) -> dict[str, int]:
+        if self._people is None:
+            self._people = self._counts(None, ())
+        return self._people
 
     @property
     def n(self) -> int:
         """Return the number of people at all places; public."""
         return sum(self.people.values())
 
-    def ready(self, recipe: Any, models: Sequence[Any]) -> None:
+    def ready(self, recipe: Any, models: Sequence[Load], n: int) -> None:
         """Make sure, before a charge, that every place is there with its people, and can ask these models.
 
         Raises:
             InputError: a model or the rows of a place do not fit.
             PlaceUnavailable: a place is away, or its number of people has changed.
+            BudgetMismatch: the places have not n people.
         """
-        for (name, n), now in zip(self.people.items(), self._counts(recipe, models), strict=True):
-            if now != n:
-                raise PlaceUnavailable(f"the place {name!r} had {n} people, and has another number now. {_NOTHING}")
+        now = self._counts(recipe, models)
+        self._people = self._people or now
+        for name, before in self._people.items():
+            if now[name] != before:
+                raise PlaceUnavailable(
+                    f"the place {name!r} had {before} people, and has another number now. {_NOTHING}"
+                )
+        if self.n != n:
+            raise BudgetMismatch(
+                f"the places have {self.n} people, and the ledger protects {n}: other people need another. {_NOTHING}"
+            )
 
-    def _counts(self, recipe: Any, models: Sequence[Any]) -> list[int]:
+    def _counts(self, recipe: Any, models: Sequence[Load]) -> dict[str, int]:
         counts, mistake = self._each(lambda place: place.ready(recipe, models), _NOTHING)
         if mistake:
             raise InputError(mistake)
-        return counts
+        return {name: at_least("the people of a place", n, 1) for name, n in zip(self.names, counts, strict=True)}
 
     def sums(self, asked: PlaceQuestion) -> Whole:
         """Return the sum over all people of a charged question.
@@ -214,7 +242,7 @@ class Places:
         return answers, mistake
 
     def __repr__(self) -> str:
-        return f"Places({self.people})"
+        return f"Places({', '.join(map(repr, self.names))})"
 
 
 def _outcome(call: Callable[..., Any], *given: Any) -> Any:
@@ -238,10 +266,10 @@ def _checked(asked: PlaceQuestion, n: int, answer: Any) -> Whole | None:
 
 
 class HeldAtPlaces:
-    """The points of a privatizer whose losses are at places: it stores their models only."""
+    """The points of a privatizer whose losses are at places, of n people in all: it knows only where models are."""
 
-    def __init__(self, places: Places, clip: Interval, dtype: Any) -> None:
-        self._places, self._clip, self._dtype = places, clip, dtype
+    def __init__(self, places: Places, n: int, clip: Interval, dtype: Any) -> None:
+        self._places, self._n, self._clip, self._dtype = places, n, clip, dtype
         self._models: dict[str, ModelToAsk | None] = {}
         self._tried: set[str] = set()
 
@@ -264,26 +292,27 @@ class HeldAtPlaces:
     def ready(self, points: Sequence[str]) -> None:
         """Let every place try out the models that it has not tried yet."""
         new = [point for point in points if point not in self._tried]
-        self._places.ready(*self._models_of(new))
+        recipe, models = self._models_of(new)
+        self._places.ready(recipe, [load for load in models if load is not None], self._n)
         self._tried.update(new)
 
     def mean(self, query: Query) -> Vector:
         """Return the mean over all people, as :meth:`StoredLosses.mean` does for those of one process."""
-        grid = Grid.of(self._places.n, query)
+        grid = Grid.of(self._n, query)
         asked = PlaceQuestion(query, *self._models_of(query.points), self._clip, self._dtype, grid)
-        return grid.mean(self._places.sums(asked), 1 / self._places.n)
+        return grid.mean(self._places.sums(asked), 1 / self._n)
 
-    def _models_of(self, points: Sequence[str]) -> tuple[Any, tuple[Any, ...]]:
-        """Return the models of points, None for one that failed, and how they are asked."""
+    def _models_of(self, points: Sequence[str]) -> tuple[Any, tuple[Load | None, ...]]:
+        """Return how models are asked, and what loads the models of points; None for one that failed."""
         models = [self._models[point] for point in points]
         recipes = {id(each.recipe): each.recipe for each in models if each is not None}
         if len(recipes) > 1:
             raise InputError("the models of one question must be asked for one loss. Nothing was charged.")
-        return next(iter(recipes.values()), None), tuple(each and each.model for each in models)
+        return next(iter(recipes.values()), None), tuple(None if each is None else each.load for each in models)
 
 
 def table_mean(places: Places, query: TableQuery, model: ModelToAsk) -> Vector:
     """Return a table's map of all people, as :meth:`TableQuery.mean` does for those of one process."""
     grid = Grid.of(places.n)
-    asked = PlaceQuestion(query, model.recipe, (model.model,), None, np.float64, grid)
+    asked = PlaceQuestion(query, model.recipe, (model.load,), None, np.float64, grid)
     return query.mean_of(places.sums(asked), grid, 1 / places.n)

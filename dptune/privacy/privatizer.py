@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dptune.privacy.mechanism import GaussianMechanism, Mechanism
 from dptune.privacy.noise import NoiseSource, is_private
 from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
-from dptune.privacy.places import HeldAtPlaces, ModelToAsk, Places, table_mean
+from dptune.privacy.places import HeldAtPlaces, ModelToAsk, table_mean
 from dptune.privacy.query import Box, MeanQuery, Query
 from dptune.privacy.seal.private import without_frames
 
@@ -177,16 +177,19 @@ class LossPrivatizer(ObservedLosses):
         """
         how = GaussianMechanism(self._noise)
         sensitivity = query.diameter * self.largest_weight
+        places: Any = self.places
+        if isinstance(read, ModelToAsk) and places is None:
+            self.checked(read)  # refuses it
 
         def statistic() -> Vector:
             if isinstance(read, ModelToAsk):
-                return table_mean(self._at_places(), query, read)
+                return table_mean(places, query, read)
             codes = read()
             checked = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
             return query.mean(self._people, self._values(checked))
 
-        if isinstance(read, ModelToAsk) and not self._answered(scope, key):
-            self._at_places().ready(read.recipe, ())
+        if isinstance(read, ModelToAsk) and not self.answered(scope, key):
+            places.ready(read.recipe, (), self.n)
         return self._release(query, how, sensitivity, statistic, scope=scope, key=key, note=note)
 
     def _release(
@@ -207,9 +210,11 @@ class LossPrivatizer(ObservedLosses):
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}/{self._people.weights_digest()}"
         private = self.private
-        if self.places is not None:
+        if self.places is not None and not self.answered(scope, key):
             note = {**(note or {}), "places": self.places.people}
-        charge = self.ledger.charge(scope, key, event, digest=digest, private=private, note=note, quota=quota)
+        charge = self.ledger.charge(
+            scope, key, event, digest=digest, private=private, note=note, quota=quota, people=self.n
+        )
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(statistic(), scale) + level)
         value = np.array(charge.value, dtype=np.float64)
@@ -225,20 +230,16 @@ class LossPrivatizer(ObservedLosses):
         """Refuse a query about points that are not stored, or places that are away, unless its answer is recorded."""
         with self._lock:
             stored = all(point in self._held for point in points)
-        if (stored and self.places is None) or self._answered(scope, key):
+        if (stored and self.places is None) or self.answered(scope, key):
             return
         if not stored:
             raise self._missing(points)
         self.ready(points)
 
-    def _answered(self, scope: str, key: str) -> bool:
+    def answered(self, scope: str, key: str) -> bool:
+        """Return whether the ledger has the answer of a release."""
         charge = self.ledger.find(scope, key)
         return charge is not None and charge.value is not None
-
-    def _at_places(self) -> Places:
-        if self.places is None:
-            raise InputError("a model to ask needs a LossPrivatizer(ledger, places=...), whose places have rows.")
-        return self.places
 
     def _mean(self, query: Query) -> Vector:
         if not all(point in self._held for point in query.points):

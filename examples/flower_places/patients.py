@@ -40,4 +40,4 @@ def main(grid, context):
 @client.query()
 def query(message, context):
     number = context.node_config["place"]
-    return answer_at(message, dptune.Place(NAMES[number], rows(300 + 200 * number, 2 + number)))
+    return answer_at(message, lambda: dptune.Place(NAMES[number], rows(300 + 200 * number, 2 + number)))

@@ -11,11 +11,11 @@ Client, in the node that has the rows of a place::
 
     @client.query()
     def query(message, context):
-        return answer_at(message, dptune.Place("north", load_rows()))
+        return answer_at(message, lambda: dptune.Place("north", load_rows()))
 
-Guarantee: that of :mod:`dptune.privacy.places`. Models travel as pickles, so a place runs what its server sends: it
-trusts the server's code, as it does with every Flower app. What a place sends are sums over its people, without noise.
-Flower's SuperLink reads them and is a part of the trusted server.
+Guarantee: that of :mod:`dptune.privacy.places`. Errors of loading rows stay at the node. Models travel as pickles, so a
+place runs what its server sends: it trusts the server's code, as it does with every Flower app. What a place sends are
+sums over its people, without noise. Flower's SuperLink reads them and is a part of the trusted server.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from flwr.serverapp import Grid
 
 import dptune
 from dptune.errors import InputError, PlaceUnavailable
-from dptune.privacy.places import Answer, PlaceQuestion
+from dptune.privacy.places import Answer, Load, PlaceQuestion
 from dptune.privacy.seal.silence import silence
 from dptune_flower.server import ABOUT
 
@@ -50,33 +51,37 @@ def places_of(grid: Grid, names: Sequence[str], *, timeout: float) -> dptune.Pla
     Raises:
         PlaceUnavailable: a place is not connected in time. Nothing was charged.
     """
-    until, nodes = time.monotonic() + timeout, dict[str, int]()
-    while missing := [name for name in names if name not in nodes]:
-        new = [node for node in grid.get_node_ids() if node not in nodes.values()]
-        asked = [_message(node, WHO, None) for node in new]
-        for reply in grid.send_and_receive(asked, timeout=timeout) if asked else ():
-            if not reply.has_error() and (name := reply.content[ABOUT].get("name")) in names:
-                nodes.setdefault(str(name), reply.metadata.src_node_id)
+    until, found = time.monotonic() + timeout, dict[str, FlowerPlace]()
+    while missing := [name for name in names if name not in found]:
         if time.monotonic() > until:
             raise PlaceUnavailable(f"the places {missing} are not connected. Nothing was charged.")
-        time.sleep(0.0 if len(nodes) == len(names) else _LOOK)
-    return dptune.Places([FlowerPlace(grid, name, nodes[name], timeout) for name in names])
+        known = {place.node for place in found.values()}
+        asked = [_message(node, WHO, None) for node in grid.get_node_ids() if node not in known]
+        for reply in grid.send_and_receive(asked, timeout=timeout) if asked else ():
+            said = {} if reply.has_error() else reply.content[ABOUT]
+            if (name := said.get("name")) in missing:
+                found.setdefault(name, FlowerPlace(grid, name, reply.metadata.src_node_id, said["n"], timeout))
+        time.sleep(0.0 if len(found) == len(names) else _LOOK)
+    return dptune.Places([found[name] for name in names])
 
 
 class FlowerPlace:
     """A place whose rows are at a node of Flower; made by :func:`places_of`."""
 
-    def __init__(self, grid: Grid, name: str, node: int, timeout: float) -> None:
-        self.name, self._grid, self._node, self._timeout = name, grid, node, timeout
+    def __init__(self, grid: Grid, name: str, node: int, n: int, timeout: float) -> None:
+        self.name, self.node, self._grid, self._n, self._timeout = name, node, grid, n, timeout
 
-    def ready(self, recipe: Any, models: Sequence[Any]) -> Callable[[], int]:
+    def ready(self, recipe: Any, models: Sequence[Load]) -> Callable[[], int]:
         """Send models to try out; the result waits for the number of people."""
-        wait = self._send(READY, (recipe, tuple(models)))
+        if recipe is None:
+            return lambda: self._n
+        wait = self._send(READY, (recipe, [_in_bytes(load) for load in models]))
         return lambda: int(wait()["n"])
 
     def answer(self, asked: PlaceQuestion) -> Callable[[], Answer]:
         """Send a charged question; the result waits for the sums."""
-        wait = self._send(ANSWER, asked)
+        models = tuple(load and _in_bytes(load) for load in asked.models)
+        wait = self._send(ANSWER, replace(asked, models=models))
 
         def answer() -> Answer:
             said = wait()
@@ -85,7 +90,7 @@ class FlowerPlace:
         return answer
 
     def _send(self, act: str, sent: Any) -> Callable[[], Any]:
-        (identifier,) = self._grid.push_messages([_message(self._node, act, sent)])
+        (identifier,) = self._grid.push_messages([_message(self.node, act, sent)])
         return partial(self._reply, identifier)
 
     def _reply(self, identifier: str) -> Any:
@@ -101,18 +106,29 @@ class FlowerPlace:
         return said
 
 
-def answer_at(message: Message, place: dptune.Place) -> Message:
-    """Return a place's reply to a server's message; errors of the private rows stay at the node."""
+def _in_bytes(load: Load) -> Load:
+    """Return what loads a model from its bytes: a place has one model at a time."""
+    return partial(pickle.loads, pickle.dumps(load()))
+
+
+def answer_at(message: Message, make: Callable[[], dptune.Place]) -> Message:
+    """Return a place's reply to a server's message; errors of the private rows stay at the node.
+
+    Args:
+        message: the server's.
+        make: returns the place, and loads its rows. What it prints or raises is not shown.
+    """
     config = message.content[ABOUT]
     with silence():
-        said = _said(str(config["act"]), pickle.loads(config["sent"]), place)
+        said = _said(str(config["act"]), config["sent"], make)
     return Message(RecordDict({ABOUT: ConfigRecord(said)}), reply_to=message)
 
 
-def _said(act: str, sent: Any, place: dptune.Place) -> dict[str, Any]:
-    if act == WHO:
-        return {"name": place.name}
+def _said(act: str, pickled: Any, make: Callable[[], dptune.Place]) -> dict[str, Any]:
     try:
+        place, sent = make(), pickle.loads(pickled)
+        if act == WHO:
+            return {"name": place.name, "n": place.ready(None, ())()}
         if act == READY:
             return {"n": place.ready(*sent)()}
         answer = place.answer(sent)()

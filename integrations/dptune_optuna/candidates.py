@@ -19,8 +19,8 @@ from tqdm.auto import tqdm
 
 import dptune
 from dptune.choice.crossval import Answers, cross_validated_answers, kept_folds, losses_of, public_folds
-from dptune.choice.finalists import KeptModels
 from dptune.choice.kept_losses import unkept
+from dptune.choice.kept_models import KeptModels
 from dptune.choice.proposals import Candidate, ChoiceOptions
 from dptune.choice.public_training import PublicTraining, held_out_losses, is_estimator
 from dptune.choice.workers import NoCheckpoint, in_order, workers_of

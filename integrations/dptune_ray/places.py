@@ -16,16 +16,23 @@ place's sums reach the driver, which is trusted with them, in the answers of its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import ray
 from ray import cloudpickle
 
 import dptune
 from dptune._checks import positive, text
-from dptune.privacy.places import Answer, PlaceQuestion
+from dptune.privacy.places import Answer, Load, PlaceQuestion
 from dptune.privacy.seal.silence import swallow
 from dptune_ray.actors import RESTARTS, answer_of, start
+
+_STORED = WeakKeyDictionary[
+    Load, Any
+]()  # loader of a model -> its bytes in the object store: it is sent to a node once
 
 
 class PlaceHost:
@@ -37,11 +44,22 @@ class PlaceHost:
         if not isinstance(self._place, dptune.Place) or self._place.name != name:
             raise dptune.InputError(f"the function of the place {name!r} must return dptune.Place({name!r}, ...).")
 
-    def ready(self, sent: bytes) -> int:
-        return self._place.ready(*cloudpickle.loads(sent))()
+    def ready(self, recipe: bytes, models: Sequence[Any]) -> int:
+        return self._place.ready(cloudpickle.loads(recipe), _loaders(models))()
 
-    def answer(self, sent: bytes) -> Answer:
-        return self._place.answer(cloudpickle.loads(sent))()
+    def answer(self, asked: bytes, models: Sequence[Any]) -> Answer:
+        return self._place.answer(replace(cloudpickle.loads(asked), models=_loaders(models)))()
+
+
+def _loaders(references: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what loads each model when it is asked: the actor has one at a time."""
+    return tuple(each and partial(lambda one: cloudpickle.loads(ray.get(one)), each) for each in references)
+
+
+def _stored(load: Load) -> Any:
+    if load not in _STORED:
+        _STORED[load] = ray.put(cloudpickle.dumps(load()))
+    return _STORED[load]
 
 
 class RayPlace:
@@ -60,16 +78,17 @@ class RayPlace:
         again = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         self._actor = start({**again, **options}, PlaceHost, name, make)
 
-    def ready(self, recipe: Any, models: Sequence[Any]) -> Callable[[], int]:
+    def ready(self, recipe: Any, models: Sequence[Load]) -> Callable[[], int]:
         """Send models to try out; the result waits for the number of people."""
-        return self._call("ready", (recipe, tuple(models)))
+        return self._call("ready", recipe, models)
 
     def answer(self, asked: PlaceQuestion) -> Callable[[], Answer]:
         """Send a charged question; the result waits for the sums."""
-        return self._call("answer", asked)
+        return self._call("answer", replace(asked, models=()), asked.models)
 
-    def _call(self, method: str, sent: Any) -> Callable[[], Any]:
-        reference = self._actor.call.remote(method, ray.put(cloudpickle.dumps(sent)))
+    def _call(self, method: str, sent: Any, models: Sequence[Load | None]) -> Callable[[], Any]:
+        references = [load and _stored(load) for load in models]
+        reference = self._actor.call.remote(method, cloudpickle.dumps(sent), references)
         return lambda: answer_of(reference, self._timeout)
 
     def __repr__(self) -> str:

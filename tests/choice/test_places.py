@@ -1,6 +1,7 @@
 """Private people at several places: the contract in one process, and what a place refuses."""
 
 import copy
+import gc
 import logging
 import os
 import pickle
@@ -9,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dptune
 import places_contract as contract
-from dptune.errors import InputError, PlaceUnavailable, PrivacyError
+from dptune.errors import BudgetMismatch, InputError, PlaceUnavailable, PrivacyError
 from dptune.privacy.places import PlaceQuestion
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
 from dptune.privacy.stored_losses import Grid, People, StoredLosses
@@ -178,9 +180,25 @@ def test_people_whose_rows_all_share_one_cell_are_no_odd_answer(rows: int) -> No
     recipe = SimpleNamespace(open=lambda *_: asker)
     place = dptune.Place("a", lambda: contract.WHOLE, groups=np.repeat(range(5), rows))
     query, grid = TableQuery((np.eye(3),), 1.0, "cells", "made up"), Grid.of(5)
-    first, *others = dptune.Places([place]).sums(PlaceQuestion(query, recipe, ("a model",), None, np.float64, grid))
+    first, *others = dptune.Places([place]).sums(
+        PlaceQuestion(query, recipe, (lambda: "a model",), None, np.float64, grid)
+    )
     assert others == [0, 0]
     assert 0 <= (5 << grid.bits) - first < 5 * rows
+
+
+TO_100, FROM_99, LABELS = slice(100), slice(99, None), contract.WHOLE[1].tolist()
+FRAME = pd.DataFrame(contract.WHOLE[0]), pd.Series(contract.WHOLE[1])
+
+
+def load() -> contract.Rows:
+    return contract.WHOLE
+
+
+def at_places(*parts: Any) -> dptune.Places:
+    return dptune.Places(
+        [dptune.Place(str(k), each, n=100 if callable(each) else None) for k, each in enumerate(parts)]
+    )
 
 
 WRONG: dict[str, Any] = {
@@ -188,6 +206,10 @@ WRONG: dict[str, Any] = {
     "one name twice": lambda: dptune.Places([dptune.Place("a", contract.WHOLE)] * 2),
     "no name": lambda: dptune.Place("", contract.WHOLE),
     "no number": lambda: dptune.Place("a", lambda: contract.WHOLE),
+    "one frame twice": lambda: at_places(FRAME, FRAME),
+    "one loader twice": lambda: at_places(load, load),
+    "views that overlap": lambda: at_places(*((contract.WHOLE[0][part], LABELS[part]) for part in (TO_100, FROM_99))),
+    "labels of one array": lambda: at_places(contract.WHOLE, (contract.WHOLE[0].copy(), contract.WHOLE[1])),
 }
 
 
@@ -195,6 +217,72 @@ WRONG: dict[str, Any] = {
 def test_places_that_cannot_be_are_refused(wrong: Any) -> None:
     with pytest.raises(InputError):
         wrong()
+
+
+def test_rows_of_one_table_may_be_at_two_places() -> None:
+    """Every second row of an array, of a frame and of a list."""
+    (X, y), (frame, labels) = contract.WHOLE, FRAME
+    for a, b in ((X, y), (frame.iloc, labels.iloc), (X.tolist(), y.tolist())):
+        assert at_places((a[::2], b[::2]), (a[1::2], b[1::2])).n == len(y)
+
+
+def test_recorded_answers_are_returned_while_all_places_are_away(tmp_path: Path) -> None:
+    contract.recorded_answers_need_no_place(made(contract.PARTS), tmp_path)
+
+
+def test_places_that_are_refused_fix_no_number_of_people(tmp_path: Path) -> None:
+    """A wrong table at a place is refused, and the right one, with another number of rows, can be given."""
+    for name, flow in contract.FLOWS.items():
+        X, y = contract.PARTS["place 3"][0]
+        wrong = made({**contract.PARTS, "place 3": ((X[:7, :2].copy(), y[:7].copy()), None)})
+        with pytest.raises(InputError, match="at the place 'place 3'"):
+            flow(contract.privatizer(tmp_path / name, wrong), wrong)
+        right = made(contract.PARTS)
+        p = contract.privatizer(tmp_path / name, right)
+        assert p.ledger.n is None
+        flow(p, right)
+        assert p.ledger.n == right.n
+        with pytest.raises(BudgetMismatch, match="have 187 people, and the ledger protects 200"):
+            dptune.select(contract.MODELS, contract.privatizer(tmp_path / name, few := made(
+                {**contract.PARTS, "place 3": ((X[:7].copy(), y[:7].copy()), None)}
+            )), data=few, loss="log_loss", name="other", mu=0.1)  # fmt: skip
+
+
+class Heavy(contract.Line):
+    """A model of a megabyte; ``alive`` counts them, with ``most`` of them at a time."""
+
+    alive = most = 0
+
+    def __init__(self, slope: float) -> None:
+        super().__init__(slope)
+        self.weights = np.zeros(1 << 17)
+        self._born()
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+        self._born()
+
+    @classmethod
+    def _born(cls) -> None:
+        cls.alive += 1
+        cls.most = max(cls.most, cls.alive)
+
+    def __del__(self) -> None:
+        type(self).alive -= 1
+
+
+def test_one_model_at_a_time_is_in_memory(tmp_path: Path) -> None:
+    places = made(contract.PARTS)
+    slopes = np.linspace(-1.0, 2.0, 12)
+    losses = np.random.default_rng(0).uniform(0.4, 0.6, size=(12, 60))
+    chosen = dptune.select(
+        lambda j: Heavy(slopes[j]), contract.privatizer(tmp_path, places), data=places, loss="log_loss",
+        public_losses=losses, default_place=0, mu=1.0, even_if_hopeless=True,
+    )  # fmt: skip
+    assert chosen.candidates == 12
+    gc.collect()
+    assert Heavy.alive == 0
+    assert Heavy.most <= 2
 
 
 def test_a_mistake_names_the_place_and_costs_nothing(tmp_path: Path) -> None:

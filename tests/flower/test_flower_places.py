@@ -1,5 +1,6 @@
 """Private people at several places over Flower's messages pass the contract of places: `make test-flower`."""
 
+import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Nodes:
 
         @app.query()
         def query(message: Message, context: Context) -> Message:
-            return answer_at(message, dptune.Place(name, data, groups=groups))
+            return answer_at(message, lambda: dptune.Place(name, data, groups=groups))
 
         try:
             reply = message_to_proto(app(message, Context(1, node, {}, RecordDict(), {})))
@@ -112,6 +113,14 @@ def test_a_node_that_answers_something_else_is_not_added(tmp_path: Path, said: d
     nodes.reply = true
     contract.choice(p, places)
     assert len(noise.seen) == 2
+
+
+def test_errors_of_loading_rows_stay_at_the_node() -> None:
+    def fails() -> dptune.Place:
+        raise ValueError("SECRET 41.5")
+
+    for act in ("who", "ready", "answer"):
+        assert over_flower._said(act, pickle.dumps(None), fails) == {}
 
 
 def test_a_place_that_is_not_connected_is_named() -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,10 +142,20 @@ def test_facts_and_the_number_of_people_are_fixed_by_the_first_writer(url: str, 
     assert PrivacyLedger(url).fix("s", "plan", "other") == {"T": 3, "x": [1.5, None, "a"]}
     assert ledger.fix("t", "plan", 0) == 0
     assert ledger.n is None
-    LossPrivatizer(ledger, n=10, clip=(0, 1))
-    LossPrivatizer(PrivacyLedger(url), groups=list(range(10)) * 2, clip=(0, 2))
-    refused(BudgetMismatch, "n=", lambda: LossPrivatizer(ledger, n=11, clip=(0, 1)))
-    assert PrivacyLedger(url).n == 10
+    late = LossPrivatizer(ledger, n=11, clip=(0, 1))
+    first = LossPrivatizer(PrivacyLedger(url), groups=list(range(10)) * 2, clip=(0, 2))
+    assert ledger.n is None  # the first charge fixes it
+    for people in (first, late):
+        people.observe("x", np.zeros(people.rows))
+    first.release(first.mean_query("x", 0.5), scope="s", key="1")
+    question = late.mean_query("x", 0.5)
+    refused(
+        BudgetMismatch,
+        "n=10, not 11",
+        lambda: LossPrivatizer(ledger, n=11, clip=(0, 1)),
+        lambda: late.release(question, scope="s", key="2"),
+    )
+    assert (PrivacyLedger(url).n, ledger.count()) == (10, 1)
 
 
 def test_a_new_run_may_count_on_what_is_neither_spent_nor_planned(fast_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_weaker_promise_is_stated_by_both_ledger_and_curator(tmp_path: Path) -
     assert "norm at most 0.5" in Exchange(tmp_path / "shared").table().facts.promise
     assert "norm at most 0.5" in PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0)).adjacency
     replacing = PrivacyLedger(tmp_path / "replacing.db", Budget.gdp(1.0))
-    curator(replacing, TABLE, tmp_path)
+    curator(replacing, TABLE, tmp_path).export(tmp_path / "shared of replacing", mu=0.5)
     for mismatch in (
         lambda: PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=1.0),
         lambda: curator(ledger, TABLE, tmp_path, max_change=1.0),

@@ -40,7 +40,9 @@ def test_a_bad_setting_is_refused_before_anything_is_written(ledger: PrivacyLedg
         named = {"n": "n", "ledger": "PrivacyLedger"}.get([*bad][-1], [*bad][-1])
         assert named in str(refused.value)
         assert ledger.n is None, bad
-    privatizer(n=4)
+    made = privatizer(n=4)
+    made.observe("x", [0.5] * 4)
+    made.release(made.mean_query("x", 0.5), scope="s", key="1")
     with pytest.raises(BudgetMismatch):  # the number of people is the ledger's
         privatizer(n=5)
 

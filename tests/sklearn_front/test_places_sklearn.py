@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -14,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import dptune
 from dptune_sklearn import PrivateSearch
+from places_contract import Away
 
 RNG = np.random.default_rng(0)
 
@@ -52,6 +54,10 @@ def test_a_search_and_its_report_ask_places(tmp_path: Path) -> None:
         # mu = 42: another choice or verdict, or an accuracy that is off by .02 (100 sigma), has a chance below 1e-100
         chosen.append((search.best_params_, search.selection_.verdict))
         accuracies.append(found.accuracy_score.value)
+        if k == 0:
+            away = dptune.Places([Away(name) for name in parts])
+            assert clone(search).fit(X, y, data=away).best_params_ == search.best_params_
+            assert str(search.report(X, y, data=away)) == str(found)
         assert ("Places" in str(search.statement(delta=1e-5))) == (k == 0)
     assert chosen[0] == chosen[1]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.02)

@@ -221,7 +221,7 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """
     if by is None:
         return None
-    levels = list(by.people) if isinstance(by, Places) else attempt(_levels, X, by, failed=None)
+    levels = by.names if isinstance(by, Places) else attempt(_levels, X, by, failed=None)
     if levels is None:
         raise InputError(
             "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of "

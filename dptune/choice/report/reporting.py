@@ -158,7 +158,8 @@ def _prepared(
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     ask = partial(asker_of, data=data, rows=privatizer.rows)
     asker = ask(AskCells(plan, rows[0], reaches))
-    asker.check(model)  # mistakes raise before anything is charged
+    if not privatizer.answered(name, KEY):
+        asker.check(model)  # mistakes raise before anything is charged
     if stored is None:
         stored = ledger.fix_plan(name, lambda rest: wanted.stored())
         plan = _agreed(stored, wanted, name, price, bins=number is not None)
