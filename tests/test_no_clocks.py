@@ -46,7 +46,7 @@ KNOWN = {  # file -> how many of them, and why none can make a test fail that is
     "audits/test_users_cap.py": (1, "a lock that is held is not waited for"),
     "federated/test_transport.py": (4, LATE),
     "flower/test_flower_places.py": (1, NEVER),
-    "flower/test_superlink.py": (4, WAITING),
+    "flower/test_kill.py": (3, WAITING),
     "ledger/test_one_file.py": (1, NEVER),
     "ledger/test_outages.py": (3, "a pause between two acts, which may take any time"),
     "optuna_front/test_dpfts_sampler.py": (1, LATE),
@@ -61,6 +61,7 @@ KNOWN = {  # file -> how many of them, and why none can make a test fail that is
     "ray_front/test_two_nodes.py": (1, "an agent is slow, so that others overtake it"),
     "search/test_centred_run.py": (1, NEVER),
     "tools/public_functions.py": (1, LATE),
+    "tools/superlink.py": (4, WAITING),
 }
 
 
