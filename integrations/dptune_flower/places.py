@@ -50,6 +50,7 @@ def places_of(grid: Grid, names: Sequence[str], *, timeout: float) -> dptune.Pla
 
     Raises:
         PlaceUnavailable: a place is not connected in time. Nothing was charged.
+        InputError: a node cannot make its place.
     """
     until, found = time.monotonic() + timeout, dict[str, FlowerPlace]()
     while missing := [name for name in names if name not in found]:
@@ -59,8 +60,10 @@ def places_of(grid: Grid, names: Sequence[str], *, timeout: float) -> dptune.Pla
         asked = [_message(node, WHO, None) for node in grid.get_node_ids() if node not in known]
         for reply in grid.send_and_receive(asked, timeout=timeout) if asked else ():
             said = {} if reply.has_error() else reply.content[ABOUT]
+            if "mistake" in said:
+                raise InputError(f"at a node: {said['mistake']}")
             if (name := said.get("name")) in missing:
-                found.setdefault(name, FlowerPlace(grid, name, reply.metadata.src_node_id, said["n"], timeout))
+                found.setdefault(name, FlowerPlace(grid, name, reply.metadata.src_node_id, said.get("n"), timeout))
         time.sleep(0.0 if len(found) == len(names) else _LOOK)
     return dptune.Places([found[name] for name in names])
 
@@ -68,7 +71,7 @@ def places_of(grid: Grid, names: Sequence[str], *, timeout: float) -> dptune.Pla
 class FlowerPlace:
     """A place whose rows are at a node of Flower; made by :func:`places_of`."""
 
-    def __init__(self, grid: Grid, name: str, node: int, n: int, timeout: float) -> None:
+    def __init__(self, grid: Grid, name: str, node: int, n: Any, timeout: float) -> None:
         self.name, self.node, self._grid, self._n, self._timeout = name, node, grid, n, timeout
 
     def ready(self, recipe: Any, models: Sequence[Load]) -> Callable[[], int]:
@@ -133,7 +136,7 @@ def _said(act: str, pickled: Any, make: Callable[[], dptune.Place]) -> dict[str,
             return {"n": place.ready(*sent)()}
         answer = place.answer(sent)()
     except InputError as error:
-        return {"mistake": str(error)} if act == READY else {}
+        return {} if act == ANSWER else {"mistake": str(error)}
     except Exception:  # noqa: BLE001 - its text could quote a private value
         return {}
     return {"digest": answer.digest, "n": answer.n, "sums": list(answer.sums)}

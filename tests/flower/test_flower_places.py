@@ -121,6 +121,9 @@ def test_errors_of_loading_rows_stay_at_the_node() -> None:
 
     for act in ("who", "ready", "answer"):
         assert over_flower._said(act, pickle.dumps(None), fails) == {}
+    X, y = contract.WHOLE
+    with pytest.raises(dptune.InputError, match=r"at a node: .* (must|number)"):
+        made({"place 0": (lambda: (X, y), None)})
 
 
 def test_a_place_that_is_not_connected_is_named() -> None:

@@ -121,4 +121,4 @@ def test_a_superlink_that_is_killed_loses_its_run_and_no_answer(tmp_path: Path) 
             flower.wait(f"killed {name} {border}")
     with flower.up(), flower.run(" ".join(sorted({name for name, _ in kills}))) as app:
         assert app.wait(PATIENCE) == 0
-    flower.check(killed=KILLS)  # the server app goes on until it is stopped
+    flower.check(killed=KILLS)  # the server app runs until it is stopped
