@@ -213,7 +213,7 @@ class DurableLedger:
                     f"the run {scope!r} has made the {quota.count} releases of this kind that it planned."
                 )
             if people is not None:
-                self._bind(connection, people)
+                self._refuse_mismatch("n", people, entries.fixed(connection, WHOLE, "n", lambda: people))
             row["mu"] = admit(head)
             row["description"] |= described()
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
@@ -312,21 +312,13 @@ class DurableLedger:
 
     @repeated
     def bind_people(self, n: int) -> None:
-        """Record the number of protected units; refuse a number that differs from the recorded one, and write nothing.
-
-        Raises:
-            BudgetMismatch: the ledger protects another number of units.
-        """
+        """Record the number of protected units; refuse another one than the recorded one, and write nothing."""
         with self._transaction(write=True) as (connection, _):
-            self._bind(connection, int(n))
+            self._refuse_mismatch("n", int(n), entries.fixed(connection, WHOLE, "n", lambda: int(n)))
 
     def check_people(self, n: int) -> None:
         """Refuse another number of protected units than the recorded one; if there is none yet, record none."""
-        stored = self.n
-        self._refuse_mismatch("n", int(n), int(n) if stored is None else stored)
-
-    def _bind(self, connection: sa.Connection, n: int) -> None:
-        self._refuse_mismatch("n", n, entries.fixed(connection, WHOLE, "n", lambda: n))
+        self._refuse_mismatch("n", int(n), self.n or int(n))
 
     def _refuse_mismatch(self, name: str, value: object, stored: object, *, more: str = "") -> None:
         """Refuse arguments that differ from those at creation; None is not compared."""

@@ -63,9 +63,9 @@ def test_a_place_that_is_not_its_name_or_cannot_load_is_refused(cluster: Path, t
         raise ValueError("SECRET 41.5")
 
     with pytest.raises(dptune.InputError, match="must return"):
-        dptune.Places([RayPlace("north", partial(at, "south", contract.WHOLE, None), num_cpus=0)])
+        _ = dptune.Places([RayPlace("north", partial(at, "south", contract.WHOLE, None), num_cpus=0)]).n
     with pytest.raises(dptune.errors.PlaceUnavailable) as caught:
-        dptune.Places([RayPlace("north", fails, num_cpus=0)])
+        _ = dptune.Places([RayPlace("north", fails, num_cpus=0)]).n
     assert "SECRET" not in str(caught.value)
 
 
