@@ -318,7 +318,6 @@ def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float |
 
     Args:
         name: name of the choice; None if its proposals identify it.
-        about: present facts about it.
     """
     if name is not None:
         text("name", name)
