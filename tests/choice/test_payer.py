@@ -1,5 +1,6 @@
 """Every front end accepts a privatizer, a ledger, its path or its URL, and learns whose each row is."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,14 @@ def test_people_who_are_given_twice_are_refused(answer: Any, tmp_path: Path) -> 
     with pytest.raises(InputError, match="ledger must be a PrivacyLedger, its path or URL"):
         answer(3)
     assert ledger.spent() == 0
+
+
+def test_a_refused_price_names_the_latest_runs_first(tmp_path: Path) -> None:
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", BUDGET)
+    names = "one", "two", "three", "four"
+    for name in names:
+        dptune.select(DATA[0].T.repeat(2, axis=0), ledger, name=name, mu=0.49, clip=(0, 1))
+    with pytest.raises(dptune.errors.BudgetExhausted) as refused:
+        reported(ledger)
+    (listed,) = re.findall(r"Charged before: (.*?)\.", str(refused.value))
+    assert re.findall(r"'(\w+)' on ", listed) == [*reversed(names)][:3]

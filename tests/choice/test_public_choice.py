@@ -121,6 +121,8 @@ def test_the_clip_is_read_off_the_public_rows(tmp_path: Path) -> None:
     assert p.interval.low == 0.0
     finite = V[np.isfinite(V).all(axis=1)]
     assert finite.max() <= choice.clip[1] <= 2 * finite.max()
+    diverging = np.vstack([V, 1e6 * PUBLIC[:1]])  # for each row; one candidate does not widen everybody's range
+    assert dptune.PublicChoice(diverging, privatizer(tmp_path), name="y").clip == choice.clip
     known = dptune.PublicChoice(V > 0.5, privatizer(tmp_path), name="z", loss="zero_one")
     assert known.clip == (0.0, 1.0)
 

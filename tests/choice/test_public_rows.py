@@ -11,6 +11,7 @@ import pytest
 import dptune
 from choice_tools import CANDIDATES, PEOPLE, PUBLIC, N, chosen, losses, privatizer
 from dptune.choice import planning
+from dptune.choice.outlook import outlook
 from dptune.choice.public import FAR, PublicLosses, centred, distances, law, prior
 from dptune.choice.result import PairedEstimate, Selection
 from dptune.errors import BudgetMismatch
@@ -137,6 +138,8 @@ def test_a_wild_finalist_that_is_not_chosen_changes_no_verdict(tmp_path: Path) -
     assert choices[0].outlook.shows == pytest.approx(choices[1].outlook.shows, rel=0.1)  # shares may differ
     radii = [planning.estimate_radius(one.public, 0, 1, one.finalists, 0.01, 1.0) for one in choices]
     assert radii[0] == pytest.approx(radii[1], rel=0.1)
+    tame, wild = (planning.estimate_radius(choices[1].public, 0, j, (1, 2, 3, 4), 0.01, 1.0) for j in (1, 5))
+    assert wild > 3 * tame  # the chosen one counts, however tame the others are
 
 
 def test_a_surprise_counts_the_sampling_of_both_groups(tmp_path: Path) -> None:
@@ -204,6 +207,23 @@ def test_a_plan_states_how_often_the_expected_improvement_would_show(tmp_path: P
         assert f"Expected gain over cross-validation alone:{said}" in str(replace(none, gain=gain))
     for name, default in (("it shows", 5), ("no default", None)):
         assert "Public rows expect" not in str(choice_in(tmp_path / name, few(), default_place=default).outlook)
+
+
+def test_the_estimate_has_the_least_share_that_shows_what_is_expected() -> None:
+    """Half of that noise, or twice, would lead to another share."""
+    rng = np.random.default_rng(0)
+    usual = rng.gamma(2.0, 0.2, size=300)
+    public = PublicLosses.of([usual + 0.02 * j + 0.2 * rng.uniform(size=300) for j in range(6)], None)
+    wanted, rest = planning.Wanted(None, 1.0, None, None), Allowance(1.0, 1.0, ())
+    planned: list[float] = []
+    for n in (20, 30, 40, 50, 75):
+        about: dict[str, Any] = {"n": n, "weight": 1 / n, "default": 5}
+        plans = [planning.plan(public, rest, replace(wanted, estimate_share=w), **about) for w in planning.SHARES]
+        views = [outlook(public, plan, **about, name="", spends="", risk="") for plan in plans]
+        enough = [plan.share for plan, view in zip(plans, views, strict=True) if (view.expected or 0) >= view.shows]
+        planned.append(planning.plan(public, rest, wanted, **about).share)
+        assert planned[-1] == (enough or [planning.USUAL_SHARE])[0]
+    assert len(set(planned)) >= 4
 
 
 def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:

@@ -225,7 +225,11 @@ def test_the_table_of_releases_is_that_of_the_charges(tmp_path):
     for key, mu in (("1", 0.3), ("2", 0.2)):
         one.observe("x", np.zeros(N))
         one.release(one.mean_query("x", mu), scope="a", key=key)
-    charges = one.ledger.charges()
+    pair = dptune.PrivacyLedger(tmp_path / "pair.db", dptune.Budget.approximate_dp(1.0, 1e-5))
+    losses = np.random.default_rng(0).uniform(size=(3, 90))
+    dptune.select(losses[:, :40], pair, name="a", public_losses=losses[:, 40:])
+    charges = [*one.ledger.charges(), *pair.charges()]
+    assert charges[-1].mu is None  # it has a limit of its own
     for row, charge in zip(csv.DictReader(io.StringIO(_table(charges))), charges, strict=True):
         said = charge.description
         assert (row["run"], row["release"], row["what"]) == ("a", charge.key, said["statistic"])

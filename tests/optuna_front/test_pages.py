@@ -3,9 +3,10 @@
 import math
 import warnings
 
+import optuna
 import pytest
 
-from dptune_optuna.studies import SIGMA
+from dptune_optuna.studies import SIGMA, TITLE, write_note
 from harness import N, begun, ran
 
 
@@ -65,6 +66,13 @@ def test_a_name_and_a_note_of_the_users_stay(tmp_path):
     study._storage.set_study_system_attr(study._study_id, "dashboard:note_str:0", "my own words")
     study.optimize(objective, n_trials=1)
     assert note_of(study) == "my own words"
+
+
+def test_a_shorter_note_replaces_a_longer_one():
+    study = optuna.create_study()
+    for text in (f"{TITLE} {'long ' * 2000}", f"{TITLE} short", f"{TITLE} {'longer ' * 600}"):
+        write_note(study, text)
+        assert note_of(study) == text
 
 
 def test_the_dashboard_reads_the_note(tmp_path):

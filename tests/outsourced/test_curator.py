@@ -78,7 +78,7 @@ def test_a_key_always_shows_one_table_and_a_new_key_pays_for_new_noise(ledger: P
     made.export(tmp_path / "a", mu=0.5)
     curator(ledger, TABLE, tmp_path).export(tmp_path / "b", mu=0.5)  # as after a restart
     assert published(tmp_path / "a") == published(tmp_path / "b")
-    for changed in ({"scale": 2.0}, {"row_norm": 4.0}, {"middle": 1.0}, {"projection": np.eye(2) * 2}):
+    for changed in ({"scale": 2.0}, {"row_norm": 4.0}, {"middle": 1.0}, {"projection": np.eye(2)[::-1]}):
         with pytest.raises(KeyConflict):
             curator(ledger, TABLE, tmp_path, **changed).export(tmp_path / "shared", mu=0.5)
     assert ledger.spent() == pytest.approx(0.5)

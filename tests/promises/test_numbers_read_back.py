@@ -27,7 +27,7 @@ from dptune.choice.payer import Meaning
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.choice.result import PairedEstimate, Selection
-from dptune.errors import BudgetPlanned, CapReached
+from dptune.errors import BudgetExhausted, BudgetPlanned, CapReached
 from dptune.figures import draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
@@ -37,7 +37,7 @@ from dptune.local import LocalRandomizer, UserLedger
 from dptune.results import Estimate, NoiseLaw, improvement_in_words, left_in_words
 from dptune.search.answer import Recommendation, RunFacts
 from dptune.search.outlook import forecast
-from dptune.training import join
+from dptune.training import Repeats, SelectionPlan, TrainingPlan, join
 from reading import holds, numbers
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -156,6 +156,7 @@ def test_statements_certificates_and_lists_state_the_ledgers_numbers(kind: str) 
     left = {"gdp": [math.sqrt(2.5**2 - has.spent[0] ** 2), 2.5], "pure": [0, 1, DELTA]}
     if kind in left:
         holds(left_in_words(ledger), *left[kind])
+    assert left_in_words(ledger, planned=True) == left_in_words(ledger)[:-1] + ", some of it planned by this run."
 
 
 def test_a_registrys_record_and_a_local_statement_have_their_numbers() -> None:
@@ -213,6 +214,9 @@ def test_a_question_has_its_first_and_last_day_and_its_number_of_releases() -> N
     for rows, first, last in ((3, days[0], days[2]), (2, days[0], days[1]), (1, days[0], days[0])):
         data = certificate.certificate(stand_in, stated, rows=rows, values=True)
         assert "1 releases" not in str(data) + certificate.page(data)
+        days_of = " to ".join(dict.fromkeys((first, last)))
+        page = " ".join(certificate.page(data).split())
+        assert f"{rows} release{'s' * (rows > 1)}, {days_of});" in page
         (row,) = data["released"]
         assert row == {
             "study": "s", "question": "a mean", "releases": rows, "first": first, "last": last,
@@ -236,7 +240,13 @@ def test_a_joint_statement_has_the_sum_or_the_largest() -> None:
         data: Any = stated.to_dict()
         assert (data["disjoint"], data["delta"], len(data["parts"])) == (disjoint, DELTA, 2)
         assert data["epsilon"] == pytest.approx(epsilon(whole), rel=1e-3)
-        holds(next(text for name, text in stated.rows() if name == "Guarantee"), epsilon(whole), DELTA)
+        rows = dict(reversed(stated.rows()))  # the first of a name
+        holds(rows["Guarantee"], epsilon(whole), DELTA)
+        assert rows["Conditions"] == data["conditions"] in stated.to_text()
+    stated_at = {f"{delta}.db": delta for delta in (1e-6, 1e-4, 1e-5)}
+    for place, delta in stated_at.items():
+        dptune.PrivacyLedger(place, dptune.Budget.approximate_dp(1.0, delta), dataset=place)
+    assert json.loads(invoke("statement", *stated_at, "--format", "json"))["delta"] == 1e-6
     holds(large_delta(0.3, 4)[0], 0.3, 1, 0.25)
     assert large_delta(0.2, 4) == ()
 
@@ -339,6 +349,13 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
 def test_refusals_and_words_about_a_choice_have_their_numbers() -> None:
     holds(str(BudgetPlanned(0.4, 2.0, ("a", "b"))), 2, 0.4)
     holds(str(CapReached(0.5, 0.25, 2.0)), 0.5, 0.25, 2)
+    for rest, remedy in ((0.25, "Ask for less, or"), (0.0, "A finished run is read again at no cost")):
+        refusal = str(BudgetExhausted(0.5, rest, 2.0))
+        holds(refusal, 0.5, rest, 2)
+        assert ("Ask for less" in refusal, remedy in refusal) == (rest > 0, True)
+    holds(TrainingPlan(8.0, 0.5, steps=5, trainings=4), 4, 5, 8, 0.5)
+    holds(TrainingPlan(8.0, 0.5, steps=5), 5, 8, 0.5)
+    holds(SelectionPlan(Repeats.geometric(7), TrainingPlan(8.0, 0.5, steps=5), 0.3), 7, 5, 8, 0.5, 0.3)
     assert Meaning({"n": 2}).differences({"asked": {"n": 1}}) == "n (1, now 2)"
     found = Selection(1, 9, None, 1.5, "m", True, finalists=4, default=0, people=5)
     holds(found.summary().splitlines()[0], 1, 4, 1.5)

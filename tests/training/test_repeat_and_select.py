@@ -134,6 +134,13 @@ def test_failures_and_repeats_of_a_wrong_shape_are_sealed_and_never_chosen(once:
     assert math.isnan(repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP).score)
 
 
+@pytest.mark.parametrize(("odd", "counts_as"), [(math.nan, 1.0), (math.inf, 1.0), (-math.inf, 0.0)])
+def test_a_loss_that_is_no_number_never_makes_a_repeat_look_good(odd: float, counts_as: float, fast_path: Path) -> None:
+    losses, counted = (np.where(np.arange(N) % 2, each, 0.5) for each in (odd, counts_as))
+    best = repeat_and_select(lambda: ({}, "m", losses), ledgers(fast_path, times=2), clip=CLIP, noise=NoNoise())
+    assert best.score == pytest.approx(counted.mean())
+
+
 def test_ledgers_that_do_not_fit_together_are_refused(fast_path: Path) -> None:
     train, val = ledgers(fast_path)
     other = TrainingLedger(fast_path / "o.db", SelectionPlan(Repeats.poisson(5), score_mu=0.5), n=N)

@@ -102,7 +102,8 @@ def test_a_ledger_created_or_raised_after_another_ones_charge_is_late(fast_path:
     before = join([one, two], delta=DELTA)
     assert (before.late, before.warnings[2:]) == ((), ())  # the others: n is not stated yet
     late = PrivacyLedger(fast_path / "late.db", Budget.gdp(1.0), dataset="late")
-    assert join([one, two, late], delta=DELTA).late == ("late",)
+    one.charge("run", "b", GaussianRelease(0.1, 1.0, 10.0, 1, "mean"), digest="d")
+    assert join([one, two, late], delta=DELTA).late == ("late",)  # made between two charges
     two.raise_budget(Budget.gdp(2.0))
     after = join([one, two, late], delta=DELTA)
     assert after.late == ("two", "late")

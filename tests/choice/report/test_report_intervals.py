@@ -315,3 +315,14 @@ def test_a_mean_of_metrics_has_the_error_of_their_mean(correlation: float, narro
     assert found.value == pytest.approx(0.5)
     for half, ends in ((0.1, found.interval), (0.2, found.population)):
         assert ends == pytest.approx((0.5 - half / narrower, 0.5 + half / narrower))
+
+
+def test_a_populations_interval_of_a_mean_counts_common_noise_once() -> None:
+    """The noise moves both recalls together, and sampling hardly matters."""
+    together = np.array([1.0, -1.0, -1.0, 1.0])
+    cells = Cells(np.array([8e4, 2e4, 2e4, 8e4]), 1e6 * np.outer(together, together) + np.eye(4))
+    tn, fp, fn, tp = np.eye(4)
+    found = cells.macro("balanced accuracy", [(tp, tp + fn), (tn, tn + fp)])
+    one = cells.share("recall", tp, tp + fn)
+    for mean, alone in ((found.interval, one.interval), (found.population, one.population)):
+        assert mean[1] - mean[0] == pytest.approx(alone[1] - alone[0], rel=0.02)
