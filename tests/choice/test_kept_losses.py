@@ -243,6 +243,11 @@ def test_a_digest_is_the_same_in_each_process_and_follows_imports(tmp_path):
     assert not set(digests(1, 3)) & set(first)
 
 
+def test_a_digest_counts_each_default_of_a_function():
+    calls = ["a=1: a", "a=2: a", "a=1: a + a", "*, a=1: a", "*, a=2: a", "a=1, *, b=1: a", "a=1, *, b=2: a"]
+    assert len({fingerprint(eval(f"lambda {each}")) for each in calls}) == len(calls)
+
+
 @pytest.mark.parametrize("unreadable", [threading.Lock(), {"a": [threading.Lock()]}, (one for one in ())])
 def test_what_cannot_be_read_has_no_digest(unreadable):
     assert fingerprint(np.random.default_rng(0), np.arange(3), {"a": {1, 2}}, open, np.mean, KFold) is not None

@@ -160,6 +160,11 @@ def test_sums_of_any_split_are_equal_and_one_person_moves_them_little(query: Any
     assert moved <= query.clip.diameter / 200 * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("n", [1, 200, 2**22 - 1, 2**22, 2**23, 10**9])
+def test_the_sum_of_any_number_of_people_fits_its_whole_numbers(n: int) -> None:
+    assert n << Grid.of(n).bits < 2**63
+
+
 def test_a_difference_is_equal_wherever_its_rows_are_stored() -> None:
     """A process that chooses holds 70 finalists in two blocks; a place that is asked for two has one block."""
     L = np.random.default_rng(0).uniform(size=(70, 50))

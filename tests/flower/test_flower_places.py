@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import dptune
 import places_contract as contract
 from dptune_flower import answer_at, places_of
 from dptune_flower import places as over_flower
+from dptune_flower.places import _said
 from noises import NoNoise
 
 
@@ -91,6 +93,16 @@ def test_a_mistake_is_shown_and_errors_of_private_rows_stay_at_the_node(tmp_path
     with pytest.raises(dptune.InputError, match="at the place 'place 3'"):
         contract.choice(p, places)
     assert p.ledger.count() == 0
+
+
+@pytest.mark.parametrize("error", [dptune.InputError, ValueError])
+def test_only_a_public_mistake_before_the_charge_leaves_a_node(error: type[Exception]) -> None:
+    def fails(*_: Any) -> Any:
+        raise error("words")
+
+    place: Any = SimpleNamespace(ready=fails, answer=fails)
+    assert _said("ready", (None, ()), place) == ({"mistake": "words"} if error is dptune.InputError else {})
+    assert _said("answer", None, place) == {}
 
 
 @pytest.mark.parametrize(

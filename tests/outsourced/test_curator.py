@@ -49,7 +49,8 @@ def test_a_weaker_promise_is_stated_by_both_ledger_and_curator(tmp_path: Path) -
     text = ledger.statement(delta=1e-5).to_text()
     assert "changes by a vector of L2 norm at most 0.5" in text
     assert "replace all records" not in text
-    assert "norm at most 0.5" in Exchange(tmp_path / "shared").table().facts.promise
+    promise = Exchange(tmp_path / "shared").table().facts.promise
+    assert re.fullmatch("mu = 0.5 GDP: .* norm at most 0.5.*", promise)  # that of the table, not of the ledger
     assert "norm at most 0.5" in PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0)).adjacency
     replacing = PrivacyLedger(tmp_path / "replacing.db", Budget.gdp(1.0))
     curator(replacing, TABLE, tmp_path).export(tmp_path / "shared of replacing", mu=0.5)

@@ -186,6 +186,14 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger):
     refused(BudgetExhausted, "read again at no cost", lambda: values(ledger, scope="another"))
 
 
+def test_an_estimate_that_cannot_be_paid_is_refused_before_a_training(ledger):
+    run = values(ledger, trials=1)
+    run.finish("0", {"C": 1}, np.full(VALUES_RUN.n, 0.5))
+    run.privatizer.observe("x", np.full(VALUES_RUN.n, 0.5))
+    run.privatizer.release(run.privatizer.mean_query("x", ledger.remaining()), scope="another", key="all")
+    refused(BudgetExhausted, None, lambda: run.check_estimate({"C": 1}))
+
+
 def test_a_values_run_proposes_nothing_and_counts_its_values(ledger):
     """It recommends nothing before its first value."""
     run = values(ledger)
