@@ -2,7 +2,7 @@
 
 A step is everything between two batches of evaluations, with m = 25 (d + 1) points held at its end:
 
-    design      choose d + 1 points around theta (closed form, or optimised)
+    design      choose d + 1 points around theta
     posterior   append them to the factor of K, and the weights W = grad k K^-1
     query       build the question and its digest
     mean        W L in blocks of people, clip, mean: `StoredLosses.mean`
@@ -41,7 +41,7 @@ PEOPLE = (5_000, 50_000, 1_000_000)
 DIMENSIONS = (5, 10, 33)
 BATCHES = 25
 PUBLISHED = {5: 2.4, 10: 4.2, 33: 29.0}  # seconds a step, cited
-LIMITS = {5_000: 0.030, 50_000: 0.130, 1_000_000: 5.0}  # of the issue, d = 33, closed form
+LIMITS = {5_000: 0.030, 50_000: 0.130, 1_000_000: 5.0}  # of the issue, d = 33
 PARTS = ("design", "posterior", "query", "mean", "noise", "ledger")
 
 
@@ -51,7 +51,6 @@ class StepTime:
 
     n: int
     d: int
-    optimised: bool
     points: int
     seconds: dict[str, float]
     observe: float
@@ -59,10 +58,10 @@ class StepTime:
     peak_memory: float
 
 
-def measure(n: int, d: int, optimised: bool, repeats: int) -> StepTime:
+def measure(n: int, d: int, repeats: int) -> StepTime:
     """One cell. Each repeat is the last step of the same run, on a fresh algorithm with m - b points held."""
     b, rng = d + 1, np.random.default_rng(0)
-    settings = GIBOSettings(d=d, steps=BATCHES, batch=b, mu=1.0, clip=1.0, optimised=optimised, constant_mean=True)
+    settings = GIBOSettings(d=d, steps=BATCHES, batch=b, mu=1.0, clip=1.0, constant_mean=True)
     with tempfile.TemporaryDirectory() as folder:
         ledger = PrivacyLedger(str(Path(folder) / "ledger.db"), budget=Budget.gdp(mu=10.0))
         privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 3.0))
@@ -72,7 +71,7 @@ def measure(n: int, d: int, optimised: bool, repeats: int) -> StepTime:
     seconds = {part: statistics.median(lap[part] for lap in laps) for part in PARTS}
     total = statistics.median(sum(lap.values()) for lap in laps)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return StepTime(n, d, optimised, b * BATCHES, seconds, statistics.median(observed), total, peak)
+    return StepTime(n, d, b * BATCHES, seconds, statistics.median(observed), total, peak)
 
 
 def _observe(privatizer: LossPrivatizer, name: str, n: int, rng: np.random.Generator) -> float:
@@ -135,7 +134,6 @@ def table(results: list[StepTime]) -> str:
                 str(r.d),
                 f"{r.n:,}",
                 str(r.points),
-                "optimised" if r.optimised else "closed form",
                 *(f"{1e3 * r.seconds[part]:.1f}" for part in PARTS),
                 f"{1e3 * r.total:.1f}",
                 f"{1e3 * r.observe:.2f}",
@@ -145,35 +143,32 @@ def table(results: list[StepTime]) -> str:
             ]
         )
     ms = [f"{part} ms" for part in PARTS]
-    head = ["d", "n", "m", "design", *ms, "step ms", "observe ms", "peak GiB", "published / computation", "limit"]
+    head = ["d", "n", "m", *ms, "step ms", "observe ms", "peak GiB", "published / computation", "limit"]
     return markdown(head, rows)
 
 
 def _verdict(r: StepTime) -> str:
-    """The issue's limits: on the whole step at d = 33 in closed form, on memory, on the ratio at 5000 people."""
+    """The issue's limits: on the whole step at d = 33, on memory, on the ratio at 5000 people."""
     limits = []
-    if r.d == 33 and not r.optimised:
+    if r.d == 33:
         limits.append((f"{1e3 * LIMITS[r.n]:,.0f} ms", r.total <= LIMITS[r.n]))
     if r.n == 10**6:
         limits.append(("4 GB", r.peak_memory * 2**30 <= 4e9))
     if r.n == 5_000:
-        ratio = 100 if r.optimised else 1000
-        limits.append((f"{ratio}x", PUBLISHED[r.d] / (r.total - r.seconds["ledger"]) >= ratio))
+        limits.append(("1000x", PUBLISHED[r.d] / (r.total - r.seconds["ledger"]) >= 1000))
     return ", ".join(f"{what}: {'met' if met else 'NOT met'}" for what, met in limits)
 
 
 def main(out: Path, repeats: int = 7) -> str:
     """Run all cells, each in its own process; return the table."""
-    grid = [(n, d, optimised) for n in PEOPLE for d in DIMENSIONS for optimised in (False, True)]
-    results = [_in_own_process(n, d, optimised, repeats if n < 10**6 else 3) for n, d, optimised in tqdm(grid)]
+    grid = [(n, d) for n in PEOPLE for d in DIMENSIONS]
+    results = [_in_own_process(n, d, repeats if n < 10**6 else 3) for n, d in tqdm(grid)]
     save("gibo_speed", [asdict(r) for r in results], out)
     return table(results)
 
 
-def _in_own_process(n: int, d: int, optimised: bool, repeats: int) -> StepTime:
-    call = (
-        f"from benchmarks.measurements.speed import *; print(repr(asdict(measure({n}, {d}, {optimised}, {repeats}))))"
-    )
+def _in_own_process(n: int, d: int, repeats: int) -> StepTime:
+    call = f"from benchmarks.measurements.speed import *; print(repr(asdict(measure({n}, {d}, {repeats}))))"
     done = subprocess.run([sys.executable, "-c", call], check=True, capture_output=True, text=True)
     from ast import literal_eval
 

@@ -32,12 +32,12 @@ from dptune._checks import Checked, at_least, between, boolean, check, check_fie
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.algorithms.rounds import Rounds, Statistic
-from dptune.search.gp.design import Design, fit_into_cube, optimised_design, simplex_design
+from dptune.search.gp.design import Design, fit_into_cube, simplex_design
 from dptune.search.gp.kernels import RBF, Kernel, Stationary
 from dptune.search.gp.posterior import GradientPosterior
 
 START = "start"  # key of the comparison of the starting points
-POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
+UNSCALED_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 
 
 # ---- how a released gradient moves the iterate ---------------------------------------------------------------------
@@ -124,7 +124,6 @@ class GIBOSettings:
         theta0: start (d,), default the centre of the cube.
         starts, start_mu, start_clip: quasi-random points compared before step 1, the GDP price of the
             comparison and the clipping radius of the centred losses; 0 starts at theta0.
-        optimised: choose points by minimising the trace (line 3 as printed) instead of the closed form.
         constant_mean: prior mean an unknown constant instead of the paper's 0. Then W_t 1 = 0, and a person's overall
             level of loss does not use up the clipping radius.
         memory: number of past batches whose points stay in D_t; None keeps all, as printed.
@@ -143,7 +142,6 @@ class GIBOSettings:
     starts: int = field(default=0, metadata=check(at_least, 0))
     start_mu: float = 0.0
     start_clip: float = 1.0
-    optimised: bool = field(default=False, metadata=check(boolean))
     constant_mean: bool = field(default=False, metadata=check(boolean))
     memory: int | None = field(default=None, metadata=check(at_least, 0))
     average: int = field(default=1, metadata=check(at_least, 1))
@@ -235,7 +233,7 @@ class DPGIBO(Rounds):
         return self.theta0.copy() if slot == 0 else np.array(self._starts[slot])
 
     def _design(self, repeat: int) -> Design:
-        """Return the points that minimise the trace of the posterior gradient covariance at theta_t (line 3)."""
+        """Line 3: return points of small trace of the posterior gradient covariance at theta_t, in closed form."""
         if repeat not in self._designs:
             rng = np.random.default_rng([self.settings.seed, 1, self.t, repeat])
             self._designs[repeat] = self._new_design(rng)
@@ -243,12 +241,9 @@ class DPGIBO(Rounds):
 
     def _new_design(self, rng: np.random.Generator) -> Design:
         s, b = self.settings, self.batch
-        if s.optimised:
-            cost = {"starts": 1, "iterations": 30}  # from the closed form; docs/research/measurements.md has its cost
-            return optimised_design(self._posterior, self.theta, b, rng, **cost, constant_mean=s.constant_mean)
-        if not isinstance(s.kernel, Stationary):  # a random frame; the polynomial kernel has no length-scale
+        if not isinstance(s.kernel, Stationary):  # a random frame: another kernel may have no length-scale
             frame = np.linalg.qr(rng.standard_normal((s.d, s.d)))[0]
-            offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * POLYNOMIAL_RADIUS
+            offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * UNSCALED_RADIUS
             return fit_into_cube(self.theta, offsets)
         covariance = self._posterior.covariance(self.theta) if b <= s.d and len(self._posterior) else None
         return simplex_design(self.theta, s.kernel, s.noise_variance, b, rng, covariance=covariance)

@@ -66,7 +66,6 @@ def plan_gibo(
     theta0: tuple[float, ...] | None = None,
     constant_mean: bool = True,
     memory: int | None = None,
-    optimised: bool = False,
     average: int | None = None,
     monitor_share: float = 0.1,
     start_share: float = START_SHARE,
@@ -122,7 +121,6 @@ def plan_gibo(
         starts=starts,
         start_mu=facts.mu * math.sqrt(start_share),
         start_clip=START_CLIP * facts.loss_range * math.sqrt(max(starts, 1)) if start_clip is None else start_clip,
-        optimised=optimised,
         constant_mean=constant_mean,
         memory=memory if memory is not None else math.ceil((d + 1) / batch),  # they measure every direction once
         average=min(average, steps),

@@ -10,8 +10,8 @@ Guarantee: nothing here reads a private value. Points, weights and designs do no
 :mod:`~dptune.search.gp.grouped` take released values, and :mod:`~dptune.search.gp.fit` an agent's own.
 """
 
-from dptune.search.gp.design import Design, optimised_design, simplex_design
-from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
+from dptune.search.gp.design import Design, simplex_design
+from dptune.search.gp.kernels import RBF, Kernel, Matern52, Stationary
 from dptune.search.gp.posterior import GradientPosterior
 
 __all__ = [
@@ -20,8 +20,6 @@ __all__ = [
     "GradientPosterior",
     "Kernel",
     "Matern52",
-    "Polynomial2",
     "Stationary",
-    "optimised_design",
     "simplex_design",
 ]

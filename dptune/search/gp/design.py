@@ -1,8 +1,7 @@
 """The next points to learn the gradient at theta. A design costs no privacy: it depends on points only.
 
-- `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex. From
-  b = d + 2 on, pairs of opposite points measure directions one by one: b = 2d is central differences.
-- `optimised_design`: minimises the trace of the posterior gradient covariance numerically.
+It is in closed form: b points resolve the b - 1 least known directions by a regular simplex. From b = d + 2 on, pairs
+of opposite points measure directions one by one: b = 2d is central differences.
 
 Source: the criterion is line 5 of Algorithm 1 of Sopa et al., *Differentially Private Hyperparameter Tuning
 using Local Bayesian Optimization*; the closed form is ours. A regular simplex of q dimensions with vertices at distance
@@ -17,18 +16,16 @@ little noise the minimiser is (2 noise q^2 / (q^2 - 1))^(1/4), and (3/2 noise)^(
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import block_diag, helmert
-from scipy.optimize import Bounds, minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from dptune._checks import at_least, positive
 from dptune.errors import InputError
 from dptune.search.gp.kernels import Stationary
 from dptune.search.gp.points import FloatArray, as_points, as_vector
-from dptune.search.gp.posterior import GradientPosterior
 
 SHORTEST_STEP, LONGEST_STEP = 1e-4, 4.0
 
@@ -86,41 +83,6 @@ def simplex_design(
     return fit_into_cube(centre, offsets)
 
 
-def optimised_design(
-    posterior: GradientPosterior,
-    theta: ArrayLike,
-    b: int,
-    rng: np.random.Generator,
-    *,
-    starts: int = 4,
-    iterations: int = 100,
-    constant_mean: bool = False,
-) -> Design:
-    """Return b points of least trace at theta: the best of several L-BFGS-B runs inside the unit cube.
-
-    The first run starts from `simplex_design` if the kernel is stationary, the others from random clouds around theta.
-    The same rng state gives the same design. The centre is always theta (d,).
-
-    Raises:
-        InputError: theta outside the unit cube, or a setting out of range.
-    """
-    centre = _in_cube(theta, posterior.d)
-    b = at_least("b", b, 1)
-    trace_after = posterior.lookahead(centre, constant_mean=constant_mean)
-
-    scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)
-
-    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = trace_after(flat.reshape(b, -1))
-        return value / scale, gradient.ravel() / scale
-
-    options = {"maxiter": at_least("iterations", iterations, 1), "ftol": 1e-9, "gtol": 1e-9}
-    settings: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(0, 1), "options": options}
-    begun = _starts(posterior, centre, b, rng, at_least("starts", starts, 1))
-    best = min((minimize(objective, start.ravel(), **settings) for start in begun), key=lambda run: float(run.fun))
-    return Design(centre, np.clip(best.x.reshape(b, -1), 0.0, 1.0))
-
-
 def fit_into_cube(theta: FloatArray, offsets: FloatArray) -> Design:
     """Return the points theta + offsets (b, d), with theta moved inwards no further than needed to fit.
 
@@ -163,22 +125,8 @@ def _axes(scales: FloatArray, rng: np.random.Generator, covariance: ArrayLike | 
     return np.asarray(signs * vectors / np.linalg.norm(vectors / scales, axis=1, keepdims=True))
 
 
-def _starts(
-    posterior: GradientPosterior, theta: FloatArray, b: int, rng: np.random.Generator, starts: int
-) -> list[FloatArray]:
-    """Return initial candidates (b, d) in the cube: the closed form, then clouds of log-uniform radius."""
-    kernel, noise_variance, d = posterior.kernel, posterior.noise_variance, posterior.d
-    first = []
-    if isinstance(kernel, Stationary):
-        C = posterior.covariance(theta) if len(posterior) else None
-        first = [simplex_design(theta, kernel, noise_variance, b, rng, covariance=C).points]
-    radii = 10 ** rng.uniform(-2, 0, size=starts - len(first))
-    clouds = [theta + radius * rng.standard_normal((b, d)) / np.sqrt(d) for radius in radii]
-    return first + [np.clip(cloud, 0.0, 1.0) for cloud in clouds]
-
-
-def _in_cube(theta: ArrayLike, d: int | None = None) -> FloatArray:
-    centre = as_vector(theta, d).copy()
+def _in_cube(theta: ArrayLike) -> FloatArray:
+    centre = as_vector(theta).copy()
     if centre.min() < 0 or centre.max() > 1:
         raise InputError("theta must lie in the unit cube: every coordinate between 0 and 1.")
     return centre

@@ -7,15 +7,11 @@ Notation::
     s         squared distance in units of the length-scales, sum_i ((x_i - y_i) / l_i)^2
     f(s)      profile of a stationary kernel: k(x, y) = v f(s), f(0) = 1
 
-A *pullback* is the gradient in the points X of a weighted sum of kernel values. The optimiser of the design needs
-nothing else, so no (m, d, d) array is ever built.
-
 Hyperparameters must not depend on private data; fit them, if at all, on released values.
 """
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dptune._checks import Checked, between, check, positive
+from dptune._checks import Checked, check, positive
 from dptune.errors import InputError
 from dptune.search.gp.points import FloatArray, as_points, as_vector
 
@@ -41,12 +37,6 @@ class Kernel(Protocol):
 
     def gradient_covariance(self, theta: FloatArray) -> FloatArray:
         """Return the prior covariance of grad f(theta): d^2 k / dtheta dtheta' at theta' = theta, (d, d)."""
-
-    def value_pullback(self, X: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
-        """Return the gradient of sum(C * k(X, Y)) in X, (m, d), for C of shape (m, k) and Y held fixed."""
-
-    def gradient_pullback(self, theta: FloatArray, X: FloatArray, C: FloatArray) -> FloatArray:
-        """Return the gradient of sum(C * gradient(theta, X).T) in X, (m, d), for C of shape (m, d)."""
 
     def describe(self) -> Description:
         """Return the kernel as plain data that `json.dumps` accepts."""
@@ -80,10 +70,6 @@ class Stationary(ABC, Checked):
     def slope(self, s: FloatArray) -> FloatArray:
         """Return f'(s), elementwise."""
 
-    @abstractmethod
-    def curvature(self, s: FloatArray) -> FloatArray:
-        """Return f''(s), elementwise."""
-
     def scales(self, d: int) -> FloatArray:
         """Return the length-scale of each coordinate, (d,)."""
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != d:
@@ -104,19 +90,6 @@ class Stationary(ABC, Checked):
         """Return -2 v f'(0) diag(1 / l^2), (d, d)."""
         scales = self.scales(as_vector(theta).size)
         return np.asarray(np.diag(-2 * self.variance * self.slope(np.zeros(1)) / scales**2), dtype=np.float64)
-
-    def value_pullback(self, X: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
-        """Row i: sum_j C_ij 2 v f'(s_ij) (x_i - y_j) / l^2, (m, d)."""
-        M = 2 * self.variance * C * self.slope(self.squared_distances(X, Y))  # (m, k)
-        pulled = (M.sum(axis=1)[:, None] * X - M @ Y) / self.scales(X.shape[1]) ** 2
-        return np.asarray(pulled, dtype=np.float64)
-
-    def gradient_pullback(self, theta: FloatArray, X: FloatArray, C: FloatArray) -> FloatArray:
-        """Row j: -2 v f'(s) C_j / l^2 - 4 v f''(s) (C_j . r) r, with r = (theta - x_j) / l^2; (m, d)."""
-        r, s = self._offsets(theta, X)  # (m, d), (m,)
-        across = self.slope(s)[:, None] * C / self.scales(X.shape[1]) ** 2
-        along = (self.curvature(s) * np.einsum("md,md->m", C, r))[:, None] * r
-        return np.asarray(-2 * self.variance * (across + 2 * along), dtype=np.float64)
 
     def describe(self) -> Description:
         """Name, length-scale (a list if there is one per coordinate) and variance."""
@@ -147,9 +120,6 @@ class RBF(Stationary):
     def slope(self, s: FloatArray) -> FloatArray:
         return -0.5 * np.exp(-0.5 * s)
 
-    def curvature(self, s: FloatArray) -> FloatArray:
-        return 0.25 * np.exp(-0.5 * s)
-
 
 @dataclass(frozen=True)
 class Matern52(Stationary):
@@ -177,53 +147,6 @@ class Matern52(Stationary):
         t *= -5 / 6
         t *= decay
         return profile, t
-
-    def curvature(self, s: FloatArray) -> FloatArray:
-        return 25 / 12 * np.exp(-np.sqrt(5 * s))
-
-
-@dataclass(frozen=True)
-class Polynomial2(Checked):
-    """The kernel v (x.y + c)^2: losses quadratic in theta, of rank (d + 1)(d + 2) / 2.
-
-    ``constant`` is c >= 0: with c = 0 the losses have no linear or constant part. ``variance`` is v > 0, in squared
-    units of the loss.
-    """
-
-    constant: float = field(default=1.0, metadata=check(between, 0.0, sys.float_info.max))
-    variance: float = field(default=1.0, metadata=check(positive))
-
-    def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """Return v (x.y + c)^2, (m, k)."""
-        X, Y = _two_sets(X, Y)
-        return np.asarray(self.variance * (X @ Y.T + self.constant) ** 2, dtype=np.float64)
-
-    def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
-        """Return 2 v (theta.x + c) x, (d, m)."""
-        X = as_points(X)
-        t = X @ as_vector(theta, X.shape[1]) + self.constant  # (m,)
-        return np.asarray(2 * self.variance * t * X.T, dtype=np.float64)
-
-    def gradient_covariance(self, theta: FloatArray) -> FloatArray:
-        """Return 2 v (theta theta^T + (|theta|^2 + c) I), (d, d)."""
-        theta = as_vector(theta)
-        spread = (theta @ theta + self.constant) * np.eye(theta.size)
-        return np.asarray(2 * self.variance * (np.outer(theta, theta) + spread), dtype=np.float64)
-
-    def value_pullback(self, X: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
-        """Row i: sum_j C_ij 2 v (x_i.y_j + c) y_j, (m, d)."""
-        X, Y = _two_sets(X, Y)
-        return np.asarray((2 * self.variance * C * (X @ Y.T + self.constant)) @ Y, dtype=np.float64)
-
-    def gradient_pullback(self, theta: FloatArray, X: FloatArray, C: FloatArray) -> FloatArray:
-        """Row j: 2 v ((C_j.x_j) theta + (theta.x_j + c) C_j), (m, d)."""
-        t = X @ theta + self.constant  # (m,)
-        along = np.einsum("md,md->m", C, X)[:, None] * theta
-        return np.asarray(2 * self.variance * (along + t[:, None] * C), dtype=np.float64)
-
-    def describe(self) -> Description:
-        """Name, constant and variance."""
-        return {"kernel": "Polynomial2", "constant": self.constant, "variance": self.variance}
 
 
 def _two_sets(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:

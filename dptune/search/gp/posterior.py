@@ -1,7 +1,7 @@
 """The Gaussian process posterior of a gradient, as weights on losses that this code never sees.
 
 Source: Sopa et al., *Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*, Algorithm 1,
-line 6; `lookahead` is what its line 5 minimises.
+line 6.
 
 Notation::
 
@@ -9,19 +9,13 @@ Notation::
     W (d, m)   weights: the posterior mean of grad f(theta) is W y for losses y (m,) at D
     C_0 (d, d) prior covariance of grad f(theta)
     P = L^-1 grad k(D, theta) (m, d)      a = L^-1 1 (m,)          the points held, whitened
-
-and for candidates X (b, d), before anything is evaluated there::
-
-    V = L^-1 k(D, X) (m, b)               M M^T = k(X, X) + noise I - V^T V    (the Schur complement)
-    Z = M^-1 (grad k(X, theta) - V^T P)   z = M^-1 (1 - V^T a)     the candidates, whitened
-    c (d,)  coefficient of the unknown constant mean; 0 for the zero prior mean
+    V = L^-1 k(D, X) (m, b)                                        of further points X (b, d)
+    M M^T = k(X, X) + noise I - V^T V                              the Schur complement
 
 Points, weights and covariances are public: they do not depend on losses.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,7 +27,6 @@ from dptune.search.gp.kernels import Kernel
 from dptune.search.gp.points import FloatArray, as_points, as_vector
 
 LADDER = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)  # jitter, in units of the points' mean variance
-TraceAfter = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
 class GradientPosterior:
@@ -95,49 +88,6 @@ class GradientPosterior:
         """Return the posterior covariance of grad f(theta), C_0 - P^T P, in squared loss per squared unit; (d, d)."""
         P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)
         return self.kernel.gradient_covariance(as_vector(theta, self.d)) - P.T @ P
-
-    def trace(self, theta: ArrayLike, *, constant_mean: bool = False) -> float:
-        """Return the trace of `covariance`; rounding below 0 is returned as 0."""
-        return max(float(np.trace(self.covariance(theta, constant_mean=constant_mean))), 0.0)
-
-    def lookahead(self, theta: ArrayLike, *, constant_mean: bool = False) -> TraceAfter:
-        """Return a function of candidates X (b, d): the trace at theta with them appended, and its gradient (b, d).
-
-        Their jitter is held fixed, and what does not depend on them is computed once.
-
-        The trace after X is tr C_0 - |P - a c^T|^2 - |Z - z c^T|^2. With an unknown constant mean c is its
-        least-squares minimiser; since it is a minimiser, it may be held fixed when differentiating. With the new
-        weights Q = M^-T (Z - z c^T) the gradient is 2 d/dX [sum(Q W^T * k(X, all)) - sum(Q * grad k(X, theta))].
-        """
-        kernel = self.kernel
-        L = self._L
-        D = self.points
-        where = as_vector(theta, self.d).copy()
-        prior = float(np.trace(kernel.gradient_covariance(where)))
-        held = _solve(L, np.column_stack([kernel.gradient(where, D).T, np.ones(len(D))]))  # (m, d + 1)
-        P = held[:, :-1]
-        a = held[:, -1]
-        back = _solve_transposed(L, held)
-        W = back[:, :-1]  # K^-1 grad k (m, d)
-        alpha = back[:, -1]  # K^-1 1 (m,)
-
-        def trace_after(X: FloatArray) -> tuple[float, FloatArray]:
-            V, M, _ = self._extension(X)
-            right = np.column_stack([kernel.gradient(where, X).T - V.T @ P, 1 - V.T @ a])  # (b, d + 1)
-            whitened = _solve(M, right)
-            Z = whitened[:, :-1]
-            z = whitened[:, -1]
-            c = np.zeros(self.d)
-            if constant_mean and len(D) + len(X):  # argmin_c |P - a c^T|^2 + |Z - z c^T|^2
-                c = (a @ P + z @ Z) / (a @ a + z @ z)
-            Z = Z - np.outer(z, c)
-            trace = prior - float(np.sum((P - np.outer(a, c)) ** 2) + np.sum(Z**2))
-            Q = _solve_transposed(M, Z)  # (b, d)
-            old = W - np.outer(alpha, c) - _solve_transposed(L, V @ Q)  # (m, d)
-            values = kernel.value_pullback(X, np.vstack([D, X]), Q @ np.vstack([old, Q]).T)
-            return max(trace, 0.0), 2 * (values - kernel.gradient_pullback(where, X, Q))
-
-        return trace_after
 
     def _whitened(self, theta: ArrayLike, *, constant_mean: bool) -> FloatArray:
         """Return P, less its projection on a for an unknown constant mean; (m, d)."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dptune.errors import InputError
-from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
+from dptune.search.gp.kernels import RBF, Matern52
 from dptune.search.gp.posterior import GradientPosterior, stable_cholesky
 from refusals import refused
 
@@ -16,7 +16,6 @@ KERNELS = [
     RBF((0.3, 0.8, 2.0), variance=2.5),
     Matern52(0.7),
     Matern52((0.3, 0.8, 2.0), variance=0.5),
-    Polynomial2(constant=0.0, variance=3.0),
 ]
 NOISE = 1e-3
 
@@ -50,23 +49,16 @@ def test_values_and_gradient_have_a_positive_semidefinite_covariance(kernel, rng
 
 
 @every_kernel
-def test_derivatives_and_pullbacks(kernel, rng):
-    theta, X, Y, C = rng.random(D), rng.random((4, D)), rng.random((5, D)), rng.standard_normal((4, 5))
-    X[0] = Y[0] = theta
-    for argument in (theta, X, Y, C):
+def test_derivatives(kernel, rng):
+    theta, X = rng.random(D), rng.random((4, D))
+    X[0] = theta
+    for argument in (theta, X):
         argument.flags.writeable = False  # arguments are not changed
     for j, x in enumerate(X):
         gradient = differences(lambda t, x=x: kernel(t[None], x[None])[0, 0], theta)
         np.testing.assert_allclose(kernel.gradient(theta, X)[:, j], gradient, rtol=1e-6, atol=1e-8)
     mixed = [differences(lambda x, a=a: kernel.gradient(theta, x[None])[a, 0], theta) for a in range(D)]
     np.testing.assert_allclose(kernel.gradient_covariance(theta), mixed, rtol=2e-4, atol=1e-6)
-    pulled = differences(lambda x: np.sum(C * kernel(x, Y)), X)
-    np.testing.assert_allclose(kernel.value_pullback(X, Y, C), pulled, rtol=1e-6, atol=1e-8)
-    away, c = X[1:], C[1:, :D]  # at theta itself the second derivative of a Matern kernel has a kink: exact, below
-    pulled = differences(lambda x: np.sum(c * kernel.gradient(theta, x).T), away)
-    np.testing.assert_allclose(kernel.gradient_pullback(theta, away, c), pulled, rtol=1e-6, atol=1e-8)
-    at_theta = kernel.gradient_pullback(theta, np.tile(theta, (D, 1)), np.eye(D))
-    np.testing.assert_allclose(at_theta, kernel.gradient_covariance(theta), rtol=1e-13, atol=1e-14)
 
 
 def test_bad_arrays_and_settings_are_refused_by_name(rng):
@@ -76,7 +68,6 @@ def test_bad_arrays_and_settings_are_refused_by_name(rng):
     refused(InputError, "2 length-scales, but the points have 3", lambda: RBF((0.1, 0.2))(X, X))
     refused(InputError, "lengthscale", *(partial(RBF, bad) for bad in (0.0, (), (0.1, -1.0))))
     refused(InputError, "variance", lambda: Matern52(1.0, variance=0.0))
-    refused(InputError, "constant", lambda: Polynomial2(constant=-1.0))
 
 
 # ---- the posterior -------------------------------------------------------------------------------------------
@@ -102,7 +93,6 @@ def test_weights_and_covariance_equal_the_bordered_system(kernel, constant_mean,
     W, C = bordered(kernel, np.full(12, NOISE), D, theta, constant_mean)
     np.testing.assert_allclose(posterior.weights(theta, constant_mean=constant_mean), W, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(posterior.covariance(theta, constant_mean=constant_mean), C, rtol=1e-8, atol=1e-10)
-    assert posterior.trace(theta, constant_mean=constant_mean) == pytest.approx(np.trace(C), rel=1e-8)
     assert sum(posterior.jitter) == 0
     assert not constant_mean or np.abs(W.sum(axis=1)).max() < 1e-9 * np.abs(W).sum()  # a constant changes nothing
 
@@ -117,21 +107,6 @@ def test_without_points_or_with_one_and_an_unknown_mean_the_prior_remains():
         )
     one = GradientPosterior.from_points(kernel, NOISE, [[0.2, 0.3]])
     np.testing.assert_allclose(one.weights([0.5, 0.5], constant_mean=True), 0, atol=1e-15)
-
-
-@every_kernel
-@both_means
-@pytest.mark.parametrize(("m", "b"), [(0, 4), (1, 0), (7, 1), (7, 4)])
-def test_looking_ahead_is_the_trace_of_the_longer_posterior(kernel, constant_mean, m, b, rng):
-    D, X, theta = rng.random((m, 3)), rng.random((b, 3)), rng.random(3)
-    posterior = GradientPosterior.from_points(kernel, NOISE, D)
-    trace_after = posterior.lookahead(theta, constant_mean=constant_mean)
-    value, gradient = trace_after(X)
-    assert len(posterior) == m
-    expected = differences(lambda Y: trace_after(Y)[0], X)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5)
-    posterior.append(X)
-    assert value == pytest.approx(posterior.trace(theta, constant_mean=constant_mean), rel=1e-9)
 
 
 @pytest.mark.parametrize("blocks", [4, 40])
