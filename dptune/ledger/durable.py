@@ -31,7 +31,7 @@ import sqlalchemy as sa
 from dptune._checks import boolean, json_data, shown, text
 from dptune._store import AskedQuestion, Mark, behind, check_pages, damaged
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
-from dptune.ledger import entries, schema, verified
+from dptune.ledger import entries, schema
 from dptune.ledger.connection import KINDS, Database, after_a_charge, known_row, repeated, stored_row
 from dptune.ledger.entries import WHOLE, Charge, LedgerState, Quota, Row
 from dptune.ledger.events import Described
@@ -106,7 +106,7 @@ class DurableLedger:
         with self._database.transaction(write=False) as connection:
             if connection.dialect.name == "sqlite":  # a server checks its pages itself
                 check_pages(connection.exec_driver_sql, self._name)
-            return verified.follow(connection, self._row["identity"], self._name, whole=whole)
+            return entries.verified(connection, self._row["identity"], self._name, whole=whole)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, LedgerState]]:

@@ -7,7 +7,7 @@ import pytest
 
 from dptune import Budget, PrivacyLedger
 from dptune.errors import LedgerError
-from dptune.ledger import verified
+from dptune.ledger import entries
 from dptune.ledger.entries import LedgerState
 from ledger_tools import edit, pay
 
@@ -17,7 +17,7 @@ ROWS = 5
 @pytest.fixture
 def file(fast_path, monkeypatch) -> Path:
     """A ledger of ROWS charges with a mark at the last one, then one more charge."""
-    monkeypatch.setattr(verified, "EVERY", 3)
+    monkeypatch.setattr(entries, "EVERY", 3)
     ledger = PrivacyLedger(fast_path / "l.db", Budget.gdp(1.0))
     for k in range(ROWS):
         pay(ledger, f"k/{k}", 0.1)
@@ -55,7 +55,7 @@ def test_opening_reads_the_charges_after_the_mark(file, read):
 def changed(file: Path, **values: object) -> str:
     held = json.loads(mark_of(file).read_text())
     held["is"].update(values)
-    return json.dumps({"is": held["is"], "check": verified._check(held["is"])})
+    return json.dumps({"is": held["is"], "check": entries._checksum(held["is"])})
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_where_privacy_is_decided_no_file_names_an_ordinary_generator() -> None:
     found = {path.name: ordinary_generators(ast.parse(path.read_text())) for path in files}
     assert {name: names for name, names in found.items() if names} == {
         # these simulate with public values, and shuffle public rows
-        **{name: {"np.random.default_rng"} for name in ("planning.py", "binary.py", "forecast.py", "refits.py")},
+        **{name: {"np.random.default_rng"} for name in ("planning.py", "binary.py", "forecast.py", "public_rows.py")},
         "silence.py": {"random.getstate", "random.setstate", "random.seed"},  # undoes what a user's model draws
     }
     for code in ("import numpy as np\nG = np.random.default_rng()", "from random import random", "random.Random()"):

@@ -2,26 +2,40 @@
 
 A model scores its training rows better than others. So bins, their number and the spread within them come from scores
 of rows that did not train it. They are those of held-out rows or of refits, or the user's own.
+
+Refits describe the given model only if its ``fit`` on the public rows makes it again, and if fewer rows make no less
+sure a model. The first is checked. The second is extrapolated, for probabilities of two labels: regularised models that
+were trained on fewer rows have probabilities nearer to the prevalence.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logit
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
+from dptune.choice.crossval import Folds, indexable, splitter_of, taken
 from dptune.choice.report.cells import Asked
-from dptune.choice.report.refits import scores_of_refits
-from dptune.errors import InputError
+from dptune.errors import InputError, MissingExtra
 from dptune.losses.models import how_to_wrap
 from dptune.losses.named import Output
 
 FEWEST = 20  # public rows
 _SEEN = 32  # number of public rows by whose scores a model is recognised
 _ROUNDING = 1e-6  # rounding of a probability
+_REFITS = 4  # refits that show how far a model's scores move by seeds and by the order of rows
+_APART = 1.5  # a model is another one if it is this many times as far from each refit as two refits are apart
+_EQUAL = 0.02  # two scores are equal up to this distance, in their standard deviations
+_INSTEAD = (
+    "Give held_out=(X, y) in place of public=: public rows that did not train the model; its own scores are used. Or "
+    "give scores=, what models that were trained in the same way without a public row answer for it. Nothing was "
+    "charged."
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +62,10 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
         InputError: it has no ``predict``, is a native booster or a PyTorch module, or ``positive`` is not one of its
             two labels.
     """
-    if wrap := how_to_wrap(model):
-        raise InputError(f"this {type(model).__name__} does not say its labels. {wrap} Nothing was charged.")
     classes = getattr(model, "classes_", None)
     if classes is None:
+        if wrap := how_to_wrap(model):
+            raise InputError(f"this {type(model).__name__} does not say its labels. {wrap} Nothing was charged.")
         if positive is not None:
             raise InputError(
                 "positive= goes with a classifier of two labels; this model has no classes_. Nothing was charged."
@@ -117,7 +131,7 @@ def public_scores(
             raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
         numbers = _read(asked, y, given, name, "scores=")[1]
     else:
-        numbers = own if held_out else scores_of_refits(model, asked, X, y, own, cv)
+        numbers = own if held_out else _scores_of_refits(model, asked, X, y, own, cv)
         _check_finite(asked, numbers, f"refits on {name}")
     if asked.labels is not None and len(np.unique(codes)) < 2:
         raise InputError(f"{name} has one label only, so nothing can be compared. Nothing was charged.")
@@ -151,3 +165,135 @@ def _read(asked: Asked, y: Any, answers: Any, name: str, whose: str) -> tuple[In
     if asked.labels is not None and (codes < 0).any():
         raise InputError(f"{name} has labels that the model does not know: {asked.labels}. Nothing was charged.")
     return codes, scores
+
+
+# ---- refits ---------------------------------------------------------------------------------------------------------
+
+
+def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv: Any) -> Vector:
+    """Return the scores of public rows (N,), (N, k) or (N, 2) by refits of the model without them.
+
+    Args:
+        own: the model's own scores of the rows, in the same form.
+        cv: as in :func:`dptune.choice.crossval.public_folds`.
+
+    Raises:
+        InputError: ``fit`` on these rows does not make this model, or a refit fails.
+        MissingExtra: scikit-learn is not installed.
+    """
+    unfitted = _unfitted(model, asked)
+    X, y = indexable(X, y)
+
+    def without(folds: Folds) -> Vector:
+        return asked.scores(y, cross_val_predict(unfitted, X, y, cv=folds, method=asked.output))[1]
+
+    try:
+        from sklearn.model_selection import cross_val_predict
+
+        _refuse_another(model, unfitted, asked, X, y, own)
+        splitter = splitter_of(cv, y, labels=asked.labels is not None)
+        folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y)]
+        scores = without(folds)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{type(model).__name__} cannot be trained again on public=: {error} {_INSTEAD}") from None
+    if asked.output != "predict" and np.ptp(own) > 0 and np.array_equal(scores, own):
+        raise InputError(f"fit() of this {type(model).__name__} does not train it. {_INSTEAD}")
+    if asked.output != "predict_proba" or asked.positive is None:
+        return scores
+    fewer = [(_fewer(fit, after), test) for (fit, test), (_, after) in zip(folds, folds[1:] + folds[:1], strict=True)]
+    smaller = attempt(without, fewer, failed=None)  # it fails where a label is too rare
+    return scores if smaller is None else _with_all_rows(scores, smaller, folds, fewer)
+
+
+def _unfitted(model: Any, asked: Asked) -> Any:
+    """Return an estimator that ``fit`` trains as the model was trained, for all that its parameters say."""
+    try:
+        from sklearn.base import clone
+        from sklearn.frozen import FrozenEstimator
+    except ImportError:
+        raise MissingExtra('a report trains with scikit-learn: pip install "dptune[sklearn]".') from None
+    unfitted = attempt(clone, model, failed=None)
+    if unfitted is None or not hasattr(unfitted, "fit"):
+        raise InputError(f"scikit-learn cannot train this {type(model).__name__} again. {_INSTEAD}")
+    parts = [unfitted, *(unfitted.get_params() if hasattr(unfitted, "get_params") else {}).values()]
+    if any(isinstance(part, FrozenEstimator) and hasattr(part, "predict") for part in parts):
+        raise InputError(f"this {type(model).__name__} has a FrozenEstimator, which fit() does not train. {_INSTEAD}")
+    return unfitted
+
+
+def _refuse_another(model: Any, unfitted: Any, asked: Asked, X: Any, y: Any, own: Vector) -> None:
+    """Refuse a model that is farther from all refits on these rows than refits are from each other.
+
+    Refits differ in seeds and in the order of rows. They are made only if the first one is not the model.
+
+    Raises:
+        InputError: the model is another one.
+    """
+    from sklearn.base import clone
+
+    def refit(seed: int) -> Vector:
+        made, order = clone(unfitted), np.arange(len(y))
+        if seed:
+            order = np.random.default_rng(seed).permutation(order)
+            made.set_params(**{name: seed for name in made.get_params() if name.split("__")[-1] == "random_state"})
+        made.fit(taken(X, order), taken(y, order))
+        return asked.scores(y, getattr(made, asked.output)(X))[1]
+
+    first = refit(0)
+    equal = _EQUAL * float(np.std(_of_model(asked, first)))
+
+    def apart(a: Vector, b: Vector) -> float:
+        return float(np.sqrt(np.mean(np.square(_of_model(asked, a) - _of_model(asked, b)))))
+
+    if apart(own, first) <= equal:
+        return
+    others = [attempt(refit, seed, failed=None) for seed in range(1, _REFITS)]
+    refits = [first, *(each for each in others if each is not None)]
+    usual = max((apart(a, b) for a, b in combinations(refits, 2)), default=0.0)
+    nearest = min(apart(own, each) for each in refits)
+    if nearest > max(_APART * usual, equal):
+        raise InputError(
+            f"fit() on public= does not make this {type(model).__name__}: its {asked.output} differs by {nearest:.2g} "
+            f"(root mean square), that of two refits by {usual:.2g} at most. Other rows, settings or weights, "
+            f"partial_fit, a warm start, early stopping or a checkpoint do that. {_INSTEAD}"
+        )
+
+
+def _of_model(asked: Asked, scores: Vector) -> Vector:
+    """Return what the model says, without the answers in the first column of a regression."""
+    return scores if asked.labels is not None else scores[:, 1]
+
+
+def _fewer(fit: Indices, after: Indices) -> Indices:
+    """Return the rows of a fold's training without the next fold, or half of them if nothing else is left."""
+    rest = np.setdiff1d(fit, after)
+    return rest if len(rest) else fit[::2]
+
+
+def _with_all_rows(scores: Vector, smaller: Vector, folds: Folds, fewer: Folds) -> Vector:
+    """Extrapolate probabilities (N,) of models of fewer rows, and of still fewer, to a model of all rows.
+
+    On the logit scale, the standard deviation and the mean change with the number m of rows. The change is continued
+    halfway between one that is linear in m and one that is linear in 1 / m. It is left out if it differs between folds
+    by more than its size.
+    """
+    N = len(scores)
+    large, small = (logit(np.clip(each, 0.5 / N, 1 - 0.5 / N)) for each in (scores, smaller))
+    tests = [test for _, test in folds if len(test) > 1]
+    scales = np.array([[each[test].std() for test in tests] for each in (large, small)])
+    if not scales.all():
+        return scores
+    logs = np.log(scales[0] / scales[1])
+    shifts = np.array([(large - small)[test].mean() for test in tests])
+    m, less = (float(np.mean([len(fit) for fit, _ in each])) for each in (folds, fewer))
+    power = ((N - m) / (m - less) + (1 / m - 1 / N) / (1 / less - 1 / m)) / 2
+
+    def continued(change: Vector) -> float:
+        error = change.std(ddof=1) / np.sqrt(len(change)) if len(change) > 1 else np.inf
+        return power * float(change.mean()) if abs(change.mean()) > 2 * error else 0.0
+
+    scale, shift = np.exp(continued(logs)), continued(shifts)
+    if scale == 1 and shift == 0:
+        return scores
+    middle = large.mean()
+    return np.asarray(expit(middle + shift + scale * (large - middle)))
