@@ -37,7 +37,7 @@ from dptune.search.gp.kernels import RBF, Kernel, Stationary
 from dptune.search.gp.posterior import GradientPosterior
 
 START = "start"  # key of the comparison of the starting points
-UNSCALED_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
+POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 
 
 # ---- how a released gradient moves the iterate ---------------------------------------------------------------------
@@ -241,9 +241,9 @@ class DPGIBO(Rounds):
 
     def _new_design(self, rng: np.random.Generator) -> Design:
         s, b = self.settings, self.batch
-        if not isinstance(s.kernel, Stationary):  # a random frame: another kernel may have no length-scale
+        if not isinstance(s.kernel, Stationary):  # a random frame; the polynomial kernel has no length-scale
             frame = np.linalg.qr(rng.standard_normal((s.d, s.d)))[0]
-            offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * UNSCALED_RADIUS
+            offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * POLYNOMIAL_RADIUS
             return fit_into_cube(self.theta, offsets)
         covariance = self._posterior.covariance(self.theta) if b <= s.d and len(self._posterior) else None
         return simplex_design(self.theta, s.kernel, s.noise_variance, b, rng, covariance=covariance)

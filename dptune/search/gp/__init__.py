@@ -11,7 +11,7 @@ Guarantee: nothing here reads a private value. Points, weights and designs do no
 """
 
 from dptune.search.gp.design import Design, simplex_design
-from dptune.search.gp.kernels import RBF, Kernel, Matern52, Stationary
+from dptune.search.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
 from dptune.search.gp.posterior import GradientPosterior
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "GradientPosterior",
     "Kernel",
     "Matern52",
+    "Polynomial2",
     "Stationary",
     "simplex_design",
 ]

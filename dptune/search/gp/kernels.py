@@ -12,6 +12,7 @@ Hyperparameters must not depend on private data; fit them, if at all, on release
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dptune._checks import Checked, check, positive
+from dptune._checks import Checked, between, check, positive
 from dptune.errors import InputError
 from dptune.search.gp.points import FloatArray, as_points, as_vector
 
@@ -147,6 +148,39 @@ class Matern52(Stationary):
         t *= -5 / 6
         t *= decay
         return profile, t
+
+
+@dataclass(frozen=True)
+class Polynomial2(Checked):
+    """The kernel v (x.y + c)^2: losses quadratic in theta, of rank (d + 1)(d + 2) / 2.
+
+    ``constant`` is c >= 0: with c = 0 the losses have no linear or constant part. ``variance`` is v > 0, in squared
+    units of the loss.
+    """
+
+    constant: float = field(default=1.0, metadata=check(between, 0.0, sys.float_info.max))
+    variance: float = field(default=1.0, metadata=check(positive))
+
+    def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        """Return v (x.y + c)^2, (m, k)."""
+        X, Y = _two_sets(X, Y)
+        return np.asarray(self.variance * (X @ Y.T + self.constant) ** 2, dtype=np.float64)
+
+    def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
+        """Return 2 v (theta.x + c) x, (d, m)."""
+        X = as_points(X)
+        t = X @ as_vector(theta, X.shape[1]) + self.constant  # (m,)
+        return np.asarray(2 * self.variance * t * X.T, dtype=np.float64)
+
+    def gradient_covariance(self, theta: FloatArray) -> FloatArray:
+        """Return 2 v (theta theta^T + (|theta|^2 + c) I), (d, d)."""
+        theta = as_vector(theta)
+        spread = (theta @ theta + self.constant) * np.eye(theta.size)
+        return np.asarray(2 * self.variance * (np.outer(theta, theta) + spread), dtype=np.float64)
+
+    def describe(self) -> Description:
+        """Name, constant and variance."""
+        return {"kernel": "Polynomial2", "constant": self.constant, "variance": self.variance}
 
 
 def _two_sets(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -15,7 +15,7 @@ from dptune.privacy import Ball
 from dptune.privacy.noise import SeededNoise
 from dptune.search import DPGIBO, AdaGradNorm, GIBOSettings
 from dptune.search.algorithms.gibo import AdaGrad, GradientDescent
-from dptune.search.gp import RBF
+from dptune.search.gp import RBF, Polynomial2
 from noises import NoNoise
 from refusals import refused
 
@@ -162,24 +162,8 @@ def test_golden_trajectory():
 # ---- rules of conduct -----------------------------------------------------------------------------------
 
 
-class Quadratic:
-    """(x.y + 1)^2, a kernel without a length-scale."""
-
-    def __call__(self, X, Y):
-        return (X @ Y.T + 1) ** 2
-
-    def gradient(self, theta, X):
-        return 2 * (X @ theta + 1) * X.T
-
-    def gradient_covariance(self, theta):
-        return 2 * (np.outer(theta, theta) + (theta @ theta + 1) * np.eye(D))
-
-    def describe(self):
-        return {}
-
-
 def test_a_seed_determines_the_points_which_are_in_the_cube():
-    for kernel in (RBF(0.5), Quadratic()):
+    for kernel in (RBF(0.5), Polynomial2()):
         corner = {"theta0": (0.0, 1.0, 0.0), "kernel": kernel}
         one, same, other = (DPGIBO(settings(seed=seed, **corner)) for seed in (1, 1, 2))
         asked = [one.ask(slot) for slot in range(9)]  # beyond the batch: fresh designs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dptune.errors import InputError
-from dptune.search.gp.kernels import RBF, Matern52
+from dptune.search.gp.kernels import RBF, Matern52, Polynomial2
 from dptune.search.gp.posterior import GradientPosterior, stable_cholesky
 from refusals import refused
 
@@ -16,6 +16,7 @@ KERNELS = [
     RBF((0.3, 0.8, 2.0), variance=2.5),
     Matern52(0.7),
     Matern52((0.3, 0.8, 2.0), variance=0.5),
+    Polynomial2(constant=0.0, variance=3.0),
 ]
 NOISE = 1e-3
 
@@ -68,6 +69,7 @@ def test_bad_arrays_and_settings_are_refused_by_name(rng):
     refused(InputError, "2 length-scales, but the points have 3", lambda: RBF((0.1, 0.2))(X, X))
     refused(InputError, "lengthscale", *(partial(RBF, bad) for bad in (0.0, (), (0.1, -1.0))))
     refused(InputError, "variance", lambda: Matern52(1.0, variance=0.0))
+    refused(InputError, "constant", lambda: Polynomial2(constant=-1.0))
 
 
 # ---- the posterior -------------------------------------------------------------------------------------------
