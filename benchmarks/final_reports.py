@@ -50,7 +50,7 @@ from benchmarks.frontier.tables import table
 from benchmarks.report import DOCS
 from dptune.choice import Report
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.bins import Bins, edges_of
+from dptune.choice.report.cells import Bins, edges_of
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.reporting import KEY
 

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from dptune._arrays import Matrix, Vector
-from dptune.choice.report.bins import POINTS, Bins
+from dptune.choice.report.cells import POINTS, Bins
 from dptune.choice.report.metric import WHOLE, Cells, Decisions, Metric, Range, kept, nonnegative
 
 WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted

@@ -19,8 +19,7 @@ import numpy.typing as npt
 from dptune._arrays import Indices, Mask, Vector
 from dptune._checks import attempt, kind
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.bins import Bins, edges_of
-from dptune.choice.report.cells import Asked, cells_loss, column_of, in_many_classes, in_two_classes
+from dptune.choice.report.cells import Asked, Bins, cells_loss, column_of, edges_of, in_many_classes, in_two_classes
 from dptune.choice.report.public_rows import PublicScores
 from dptune.choice.report.regression import Ranges
 from dptune.errors import InputError

@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm, rankdata
 
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.bins import Bins, edges_of
+from dptune.choice.report.cells import Bins, edges_of
 from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
 from dptune.choice.report.plan import Groups, ReportPlan, best_bins, with_errors
 from dptune.choice.report.regression import Ranges

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dptune.choice import Report
-from dptune.choice.report.bins import Bins
-from dptune.choice.report.cells import with_groups
+from dptune.choice.report.cells import Bins, with_groups
 from dptune.choice.report.metric import Z_95
 from dptune.choice.report.plan import Groups, ReportPlan
 from dptune.choice.report.regression import Ranges
