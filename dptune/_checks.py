@@ -86,7 +86,7 @@ def shown(value: object) -> str:
 
     A caller may pass people's rows for a setting by mistake, so the ``repr`` of an object never appears.
     """
-    scalar = plain(value)
+    scalar = None if isinstance(value, list | dict) else plain(value)
     brief = type(scalar) in (bool, float) or (type(scalar) is int and abs(scalar) < 10**_LONG)
     return repr(scalar) if brief or (type(scalar) is str and len(scalar) <= _LONG) else kind(value)
 

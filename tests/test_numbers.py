@@ -23,7 +23,7 @@ from sklearn.model_selection import GridSearchCV
 import dptune
 import dptune_optuna
 from dptune import InputError
-from dptune._checks import at_least, between, check, check_fields, plain, positive, real, share, whole
+from dptune._checks import at_least, between, check, check_fields, plain, positive, real, share, shown, whole
 from dptune._numbers import rounded_down, rounded_up
 from dptune.local import LaplaceReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune.privacy import Ball, MeanQuery
@@ -53,6 +53,9 @@ def test_a_number_of_every_kind_becomes_pythons_and_a_look_alike_is_none() -> No
     for kind in (np.int8, np.float32, np.longdouble, np.bool_, np.str_):
         assert "np." not in repr(plain({"a": [kind(1), (kind("0"),)]}))
     assert repr(plain(np.float64("nan"))) == "nan"
+    endless: list[Any] = []
+    endless.append(endless)
+    assert shown(endless) == "a list of length 1"
 
 
 def some_rows(rows: slice) -> tuple[Any, Any]:
