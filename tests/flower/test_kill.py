@@ -29,7 +29,7 @@ OF_SERVER = [  # in order: people are counted, models tried out, and the places 
     "ready is sent 3", "ready has a reply 3", "is charged 1", "was charged 1", "answer is sent 1",
     "answer has a reply 1", "is recorded 1", "was recorded 1",
 ]  # fmt: skip
-OF_CHOICES = [("0", each) for each in OF_SERVER[9:]] + [("1", each) for each in (*OF_SERVER, OF_SERVER[-1])]
+KILLED = [*enumerate(islice(cycle((*OF_SERVER[9:], *OF_SERVER[:9])), max(KILLS, 1)))]  # each in a choice of its own
 SECRET = b"7531"
 
 
@@ -52,9 +52,9 @@ class Deployment:
                 stack.enter_context(process(self.folder, f"node{place}", *node, "--node-config", config))
             yield link.pid
 
-    def run(self, names: str = "", link: int = 0) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    def run(self, *names: int, link: int = 0) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Run the app, with choices of these names, or of 0, 1, ... until a file ends it."""
-        config = f'folder="{self.folder}" names="{names}" link={link}'
+        config = f'folder="{self.folder}" names="{" ".join(map(str, names))}" link={link}'
         return process(self.folder, "run", "flwr", "run", "app", "--stream", "--run-config", config)
 
     def arm(self, *borders: str) -> None:
@@ -100,25 +100,25 @@ def test_clients_that_are_killed_leave_one_charge_and_one_answer(tmp_path: Path)
 
 
 def test_a_server_app_that_is_killed_resumes_its_choice(tmp_path: Path) -> None:
-    flower, kills = Deployment(tmp_path), OF_CHOICES[: KILLS or 1]
+    flower = Deployment(tmp_path)
     with flower.up():
-        for name, border in kills:
+        for name, border in KILLED:
             flower.arm(f"{name} {border}")
-            with flower.run(name):
+            with flower.run(*range(max(name - 1, 0), name + 1)):  # resumes the one that was killed before
                 flower.wait(f"killed {name} {border}")
-        with flower.run(" ".join(sorted({name for name, _ in kills}))) as app:
+        with flower.run(*range(len(KILLED))) as app:
             assert app.wait(PATIENCE) == 0
-    flower.check(killed=sum(border == "is recorded 1" for _, border in kills))
+    flower.check(killed=sum(border == "is recorded 1" for _, border in KILLED))
 
 
 @pytest.mark.skipif(KILLS == 0, reason="make audit-flower")
 def test_a_superlink_that_is_killed_loses_its_run_and_no_answer(tmp_path: Path) -> None:
     """The SuperLink's memory is lost: it, its nodes and the app start again."""
-    flower, kills = Deployment(tmp_path), OF_CHOICES[:KILLS]
-    for name, border in kills:
+    flower = Deployment(tmp_path)
+    for name, border in KILLED:
         flower.arm(f"{name} {border}")
-        with flower.up() as link, flower.run(name, link):
+        with flower.up() as link, flower.run(*range(max(name - 1, 0), name + 1), link=link):
             flower.wait(f"killed {name} {border}")
-    with flower.up(), flower.run(" ".join(sorted({name for name, _ in kills}))) as app:
+    with flower.up(), flower.run(*range(len(KILLED))) as app:
         assert app.wait(PATIENCE) == 0
-    flower.check(killed=KILLS)  # the server app runs until it is stopped
+    flower.check(killed=len(KILLED))  # the server app runs until it is stopped
