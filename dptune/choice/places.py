@@ -217,12 +217,12 @@ class Place:
         raise InputError(mistake)
 
     def shares_rows(self, other: object) -> bool:
-        """Return whether another place has the same loader, or rows in the same memory."""
-        if not isinstance(other, Place):
-            return False
+        """Return whether another place has the same loader, or rows in the same memory, by one column of a frame."""
+        return isinstance(other, Place) and way_to(partial(as_it_is, other._held()), *self._held()) is not None
+
+    def _held(self) -> tuple[Any, ...]:
         rows = attempt(as_rows, self._data, failed=None)
-        held = (self._data,) if rows is None else (rows.X, rows.y)
-        return way_to(partial(as_it_is, other._data), *held) is not None
+        return (self._data,) if rows is None else (attempt(lambda: rows.X.iloc[:, :1], failed=rows.X), rows.y)
 
     def ready(self, recipe: Recipe | None, models: Sequence[Load]) -> Callable[[], int]:
         """Return what tries models out on public facts, and returns the number of people."""

@@ -324,10 +324,10 @@ class DurableLedger:
         """Refuse arguments that differ from those at creation; None is not compared."""
         if value is None or value == stored:
             return
-        unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
+        unused = "." if self.count() else " to it yet: if it was made by mistake, delete it."
         raise BudgetMismatch(
-            f"this ledger has {name}={shown(stored)}, not {shown(value)}; it is fixed when the ledger is made or "
-            f"first charged. Open it as it was, or make a ledger of its own for other people's data.{unused}{more}"
+            f"this ledger has {name}={shown(stored)}, not {shown(value)}; it is fixed when made or first charged. "
+            f"Open it as it was, or make a ledger of its own for other people's data. Nothing was charged{unused}{more}"
         )
 
     def planned_after(self, other: DurableLedger) -> bool:
