@@ -5,8 +5,8 @@ without privacy. Finalists are trained on public rows. Each person's log loss is
 ones and cut, and the sums decide. The losses of the finalists stay in memory in both programs. Each line is a process
 of its own, warmed up by a small run; time is the least of three runs.
 
-A line of trials is ``PrivateSearch`` of a fitted search with so many trials: it cross-validates at most 200 of them,
-and so does the plain program, which has as many finalists.
+A line of trials is one run of ``PrivateSearch`` of a fitted search with so many trials. It cross-validates at most 200
+of them, and so does the plain program, which has as many finalists.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dptune.choice.proposals import CANDIDATES
 
 PEOPLE = (1_000, 10_000, 100_000, 1_000_000)
 FINALISTS, PUBLIC, COLUMNS, RUNS = 40, 1_000, 10, 3
-OF_TRIALS = 10_000  # people of the lines of trials
+OF_TRIALS, RUNS_OF_TRIALS = 10_000, 1  # people of the lines of trials, and their runs
 CHUNK = 10_000  # people whose losses the plain program centres at a time
 EPS = float(np.finfo(float).eps)
 Rows = tuple[np.ndarray, np.ndarray]
@@ -148,7 +148,7 @@ def measure(program: str, n: int, m: int, finalists: int) -> dict[str, Any]:
     run = PROGRAMS[program]
     run(rows(1_000, 2), m)
     data, seconds = rows(n, 3), []
-    for _ in range(RUNS):
+    for _ in range(RUNS_OF_TRIALS if program.endswith("trials") else RUNS):
         begun = time.process_time()
         answer = run(data, m)
         seconds.append(time.process_time() - begun)

@@ -99,8 +99,7 @@ class Confusion:
     @property
     def roc_auc_score(self) -> Metric:
         """Mean over classes of the area under the ROC curve against the others: ``multi_class="ovr"``, macro."""
-        areas = [table.roc_auc_score for table in self.rest]
-        return mean_of("roc_auc_score (ovr, macro)", areas, np.eye(len(areas)), np.eye(len(areas)))
+        return mean_of("roc_auc_score (ovr, macro)", [table.roc_auc_score for table in self.rest])
 
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names."""

@@ -28,6 +28,7 @@ Range = tuple[float, float]
 
 Z_95 = 1.959964
 WHOLE = (0.0, 1.0)  # range of a share or an area
+_STEPS, _CLOSE = 100, 1e-9  # most steps towards an end of a macro average, and the last step
 
 
 @dataclass(frozen=True)
@@ -120,17 +121,40 @@ class Cells:
     def macro(self, name: str, parts: Sequence[tuple[Vector, Vector]], *, f1: bool = False) -> Metric:
         """Return the mean of shares a.x / b.x, or of 2 r / (1 + r) of each share r.
 
-        The shares' errors depend on each other, as a cell may be in several. Their correlations are those of the
-        linearised shares: the gradient of a share r is (a - r b) / b.x, times 2 / (1 + r)^2 for the second form.
+        A cell may be in several shares, so their errors depend on each other. With C the covariance of the errors
+        (a - r b).x / b.x and g the gradient of the mean, an end of an interval is the mean of the shares
+        r = v +- z C g / sqrt(g.C g). C and g are those at r itself, not at the released shares v. So the interval of
+        one share is that of :meth:`share`.
         """
-        metrics = [self.share(name, a, b) for a, b in parts]
-        values = np.array([each.value for each in metrics])
-        gradients = np.array([(a - r * b) / (b @ self.counts) for (a, b), r in zip(parts, values, strict=True)])
-        if f1:  # a correlation does not depend on the scale of a gradient
-            metrics = [each.mapped(lambda r: 2 * r / (1 + r)) for each in metrics]
-        noise = gradients @ self.noise @ gradients.T
-        people = (gradients * np.maximum(self.counts, 0.0)) @ gradients.T
-        return mean_of(name, metrics, noise, noise + people)
+        metrics = [self.share(name, *part) for part in parts]
+        if any(math.isnan(each.value) for each in metrics):
+            return Metric(name, math.nan, WHOLE, WHOLE)
+        a, b = (np.array(each) for each in zip(*parts, strict=True))  # (k, m)
+        v, whole = np.array([each.value for each in metrics]), b @ self.counts  # (k,)
+
+        def error(r: Vector) -> Matrix:
+            return np.asarray((a - r[:, None] * b) / whole[:, None])  # (k, m)
+
+        def mean(r: Vector) -> float:
+            return float(np.mean(2 * r / (1 + r) if f1 else r))
+
+        def end(sign: int, people: Matrix) -> float:
+            r = v
+            for _ in range(_STEPS):
+                spread, g = np.sqrt(r * (1 - r) / whole), 2 / (1 + r) ** 2 if f1 else np.ones_like(r)
+                C = error(r) @ self.noise @ error(r).T + people * np.outer(spread, spread)
+                r, before = np.clip(v + sign * Z_95 * (C @ g) / math.sqrt(max(float(g @ C @ g), 1e-300)), *WHOLE), r
+                if np.abs(r - before).max() < _CLOSE:
+                    break
+            return sign * max(sign * mean(r), sign * mean(v))
+
+        inner = error((v * whole + 0.5) / (whole + 1))  # not 0 where all people of a share are on one side
+        sampled = (inner * np.maximum(self.counts, 0.0)) @ inner.T
+        scale = np.sqrt(np.maximum(np.diag(sampled), 1e-300))
+        together = sampled / np.outer(scale, scale)  # correlations of people's errors
+        np.fill_diagonal(together, 1.0)
+        interval, population = ((end(-1, each), end(1, each)) for each in (0 * together, together))
+        return Metric(name, mean(v), interval, population)
 
     def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
         """Return the mean over all people of a loss in [0, 1] that is known up to its spread within a cell.
@@ -180,22 +204,18 @@ def kept(grid: Vector, apart: Vector, variance: float | Vector, value: float) ->
     return min(values), max(values)
 
 
-def mean_of(name: str, metrics: Sequence[Metric], noise: Matrix, population: Matrix) -> Metric:
-    """Return the mean of metrics whose errors have these covariances, up to the scale of each (Zou & Donner 2008)."""
+def mean_of(name: str, metrics: Sequence[Metric]) -> Metric:
+    """Return the mean of metrics whose errors are independent (Zou & Donner 2008)."""
     if any(math.isnan(each.value) for each in metrics):
         return Metric(name, math.nan, WHOLE, WHOLE)
     values = np.array([each.value for each in metrics])
     value = float(values.mean())
 
-    def combined(ranges: Sequence[Range], covariance: Matrix) -> Range:
-        scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-        correlation = covariance / np.outer(scale, scale)
-        below, above = (np.abs(values - np.array(ends)) for ends in zip(*ranges, strict=True))
-        low, high = (math.sqrt(max(float(d @ correlation @ d), 0.0)) / len(metrics) for d in (below, above))
+    def combined(ranges: Sequence[Range]) -> Range:
+        low, high = (float(np.linalg.norm(values - ends)) / len(metrics) for ends in zip(*ranges, strict=True))
         return max(value - low, 0.0), min(value + high, 1.0)
 
-    ranges = combined([m.interval for m in metrics], noise), combined([m.population for m in metrics], population)
-    return Metric(name, value, *ranges)
+    return Metric(name, value, combined([m.interval for m in metrics]), combined([m.population for m in metrics]))
 
 
 def nonnegative(counts: Vector, total: float) -> Vector:

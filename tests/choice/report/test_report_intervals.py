@@ -124,7 +124,7 @@ def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
     assert math.isnan(found.value)
     hidden = cells.share("share", np.array([0, 1.0, 0]), np.array([0, 1.0, 0]))
     assert math.isnan(hidden.value)
-    assert math.isnan(mean_of("mean", [found, hidden], np.eye(2), np.eye(2)).value)
+    assert math.isnan(mean_of("mean", [found, hidden]).value)
     assert "hides" in str(hidden)
 
 
@@ -307,14 +307,12 @@ def test_subgroups_of_a_regression_cost_no_noise() -> None:
     assert several.diameter == pytest.approx(one.diameter)
 
 
-@pytest.mark.parametrize(("correlation", "narrower"), [(0.0, math.sqrt(3)), (1.0, 1.0)])
-def test_a_mean_of_metrics_has_the_error_of_their_mean(correlation: float, narrower: float) -> None:
+def test_a_mean_of_metrics_has_the_error_of_their_mean() -> None:
     parts = [Metric("x", value, (value - 0.1, value + 0.1), (value - 0.2, value + 0.2)) for value in (0.4, 0.5, 0.6)]
-    covariance = np.full((3, 3), correlation) + (1 - correlation) * np.eye(3)
-    found = mean_of("mean", parts, covariance, covariance)
+    found = mean_of("mean", parts)
     assert found.value == pytest.approx(0.5)
     for half, ends in ((0.1, found.interval), (0.2, found.population)):
-        assert ends == pytest.approx((0.5 - half / narrower, 0.5 + half / narrower))
+        assert ends == pytest.approx((0.5 - half / math.sqrt(3), 0.5 + half / math.sqrt(3)))
 
 
 def test_a_populations_interval_of_a_mean_counts_common_noise_once() -> None:
@@ -326,3 +324,18 @@ def test_a_populations_interval_of_a_mean_counts_common_noise_once() -> None:
     one = cells.share("recall", tp, tp + fn)
     for mean, alone in ((found.interval, one.interval), (found.population, one.population)):
         assert mean[1] - mean[0] == pytest.approx(alone[1] - alone[0], rel=0.02)
+
+
+@pytest.mark.parametrize("f1", [False, True])
+@pytest.mark.parametrize("counts", [(50.0, 30.0, 90.0), (3.0, 40.0, 200.0), (40.0, 1.0, 60.0), (9.0, 0.0, 200.0)])
+def test_a_macro_average_of_equal_shares_is_the_share(counts: tuple[float, ...], f1: bool) -> None:
+    """Of one share, and of two that are the same; the noise of b.x is large in some."""
+    cells = Cells(np.array(counts), 6.0 * np.eye(3))
+    part = (np.array([1.0, 0, 0]), np.array([1.0, 1.0, 0]))
+    share = cells.share("share", *part)
+    usual = share.mapped(lambda r: 2 * r / (1 + r)) if f1 else share
+    for parts in ([part], [part, part]):
+        found = cells.macro("share", parts, f1=f1)
+        assert found.value == pytest.approx(usual.value)
+        assert found.interval == pytest.approx(usual.interval, abs=1e-6)
+        assert found.population == pytest.approx(usual.population, abs=1e-6)
