@@ -181,7 +181,7 @@ def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv:
         InputError: ``fit`` on these rows does not make this model, or a refit fails.
         MissingExtra: scikit-learn is not installed.
     """
-    unfitted = _unfitted(model, asked)
+    unfitted = _unfitted(model)
     X, y = indexable(X, y)
 
     def without(folds: Folds) -> Vector:
@@ -205,7 +205,7 @@ def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv:
     return scores if smaller is None else _with_all_rows(scores, smaller, folds, fewer)
 
 
-def _unfitted(model: Any, asked: Asked) -> Any:
+def _unfitted(model: Any) -> Any:
     """Return an estimator that ``fit`` trains as the model was trained, for all that its parameters say."""
     try:
         from sklearn.base import clone
