@@ -160,7 +160,7 @@ def test_plans_accept_numpy_scalars_and_refuse_other_types_by_name(name: str) ->
 
 def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(1.0))
-    ledger.check(np.float32(0.5), releases=np.int64(4))
+    ledger.check(np.float32(0.5))
     uses: dict[str, Callable[[Any], object]] = {
         "cap": lambda bad: UserLedger(tmp_path / "users.db", cap=bad),
         "epsilon": lambda bad: LocalRandomizer(bad, 1.0),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from dptune._checks import at_least, between, boolean, positive, text
+from dptune._checks import between, boolean, positive, text
 from dptune.errors import InputError
 from dptune.ledger import entries, schema
 from dptune.ledger.budget_ledger import FIXES, PLAN, RAISED, BudgetLedger
@@ -142,18 +141,14 @@ class PrivacyLedger(BudgetLedger):
         )
 
     @repeated
-    def check(self, mu: float, *, releases: int = 1) -> None:
+    def check(self, mu: float) -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
 
-        Args:
-            mu: price of each release.
-            releases: how many.
-
         Raises:
-            BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
+            BudgetExhausted: a release of ``mu`` does not fit.
             LedgerError: a charge cannot be written: the ledger may not be, or its disk is full.
         """
-        price = positive("mu", mu) * math.sqrt(at_least("releases", releases, 1))
+        price = positive("mu", mu)
         with self._transaction(write=True) as (connection, state):
             self.filter.price("", price, state.spent)
             _probe(connection)
