@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import dptune
-from dptune.choice import finalists
+from dptune.choice import kept_models
 from dptune_optuna import candidate, choose
 from dptune_sklearn import PrivateSearch
 
@@ -75,7 +75,7 @@ def test_another_number_of_models_is_refused_before_the_charge(ledger, count):
 @pytest.mark.parametrize("small", [0, 1 << 20])
 @pytest.mark.parametrize("averages", [False, True])
 def test_a_study_trains_each_finalist_once(monkeypatch, ledger, study, small, averages):
-    monkeypatch.setattr(finalists, "SMALL", small)
+    monkeypatch.setattr(kept_models, "SMALL", small)
     choice = choose(
         study, Watched(), ledger=ledger, public=(X, Y), mu=1.0, progress=False, averages=averages, **asked()
     )
@@ -88,7 +88,7 @@ def test_a_study_trains_each_finalist_once(monkeypatch, ledger, study, small, av
 @pytest.mark.parametrize("small", [0, 1 << 20])
 def test_the_chosen_model_is_the_one_that_was_asked(monkeypatch, ledger, study, small):
     """Without a seed, a model that is trained again is another one."""
-    monkeypatch.setattr(finalists, "SMALL", small)
+    monkeypatch.setattr(kept_models, "SMALL", small)
     Watched.unseeded, trained = True, {}
 
     def train(trial, X, y):
@@ -104,7 +104,7 @@ def test_the_chosen_model_is_the_one_that_was_asked(monkeypatch, ledger, study, 
 
 @pytest.mark.parametrize("small", [0, 1 << 20])
 def test_an_objective_with_held_out_rows_trains_each_trial_once(monkeypatch, ledger, study, small):
-    monkeypatch.setattr(finalists, "SMALL", small)
+    monkeypatch.setattr(kept_models, "SMALL", small)
 
     def objective(trial):
         model = Watched(C=trial.suggest_float("C", 1e-3, 1e3, log=True)).fit(X[:40], Y[:40])
@@ -118,7 +118,7 @@ def test_an_objective_with_held_out_rows_trains_each_trial_once(monkeypatch, led
 
 
 def test_private_search_has_one_model_at_a_time(monkeypatch, ledger):
-    monkeypatch.setattr(finalists, "SMALL", 0)
+    monkeypatch.setattr(kept_models, "SMALL", 0)
     grid = GridSearchCV(Watched(), {"C": [10.0**k for k in range(-3, 3)]})
     search = PrivateSearch(grid, ledger=ledger, loss="log_loss", mu=1.0, even_if_hopeless=True)
     search.fit(X, Y, X_val=ROWS, y_val=ANSWERS)
