@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import pickle
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 import dptune
 import places_contract as contract
 from dptune.errors import BudgetMismatch, InputError, PlaceUnavailable, PrivacyError
-from dptune.privacy.places import PlaceQuestion
+from dptune.privacy.places import HeldAtPlaces, ModelToAsk, PlaceQuestion
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
 from dptune.privacy.stored_losses import Grid, People, StoredLosses
 from dptune.privacy.table import TableQuery
@@ -163,6 +164,18 @@ def test_sums_of_any_split_are_equal_and_one_person_moves_them_little(query: Any
 @pytest.mark.parametrize("n", [1, 200, 2**22 - 1, 2**22, 2**23, 10**9])
 def test_the_sum_of_any_number_of_people_fits_its_whole_numbers(n: int) -> None:
     assert n << Grid.of(n).bits < 2**63
+
+
+def test_another_model_under_a_forgotten_name_is_tried_out_again() -> None:
+    tried: list[Any] = []
+    stand_in: Any = SimpleNamespace(ready=lambda recipe, models, n: tried.extend(each() for each in models))
+    held = HeldAtPlaces(stand_in, 9, Interval(0.0, 1.0), np.float32)
+    for model in ("one", "two"):
+        held.add("x", ModelToAsk("recipe", partial(str, model)))
+        held.ready(["x"])
+        held.ready(["x"])
+        held.drop("x")
+    assert tried == ["one", "two"]
 
 
 def test_a_difference_is_equal_wherever_its_rows_are_stored() -> None:
