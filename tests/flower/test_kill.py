@@ -30,7 +30,7 @@ OF_SERVER = [  # in order: people are counted, models tried out, and the places 
     "answer has a reply 1", "is recorded 1", "was recorded 1",
 ]  # fmt: skip
 KILLED = [*enumerate(islice(cycle((*OF_SERVER[9:], *OF_SERVER[:9])), max(KILLS, 1)))]  # each in a choice of its own
-SECRET = b"7531"
+SECRET = b"7531.25"  # digits alone are in names of runs, too
 
 
 class Deployment:

@@ -304,7 +304,7 @@ def test_a_plan_stores_and_charges_nothing_and_reads_no_private_row(fast_path, t
         assert not ledger.exists()
     search.set_params(name="mine").fit(*PUBLIC, **VAL)  # with another default than planned
     assert f"{search._ledger().runs()[0][1]}; the answer of 'mine'" in str(search.plan(*PUBLIC, n=60))
-    with pytest.raises(BudgetMismatch, match="protects 60 people, and n is 61"):
+    with pytest.raises(BudgetMismatch, match="n=60, not 61"):
         search.plan(*PUBLIC, n=61)
 
 

@@ -13,7 +13,7 @@ from flwr.serverapp import ServerApp
 import dptune
 from dptune_flower import answer_at, places_of
 
-SECRET = 7531.25  # a cell of every private row, and the answer of one person
+SECRET = 7531.25  # printed as it is: a cell of every private row, and the answer of one person
 PLACES, PATIENCE = ("north", "south"), 120.0  # seconds; the same call is repeated until it returns
 server = ServerApp()
 client = ClientApp()
