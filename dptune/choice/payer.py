@@ -16,7 +16,7 @@ from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.places import Places
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.results import left_in_words
+from dptune.results import check_start, left_in_words
 
 Payer: TypeAlias = LossPrivatizer | PrivacyLedger | str | Path
 
@@ -137,6 +137,15 @@ class Meaning:
             f"the name {name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
             "charged again), or what it had. Nothing was charged."
         )
+
+
+def check_choice(ledger: PrivacyLedger, name: str, mu: float | None, *, choice_share: float = 1.0) -> None:
+    """Refuse a choice that could not begin, or has no price where an earlier one kept what is left for a report."""
+    plans = ledger.facts(PLAN)
+    made: list[tuple[str, Any]] = [(run, plans.get(run)) for run, _ in ledger.runs()] if mu is None else []
+    if kept := tuple(run for run, plan in made if isinstance(plan, dict) and plan.get("asked", {}).get("report_share")):
+        raise BudgetPlanned(ledger.remaining(), ledger.budget.mu, kept)
+    check_start(ledger, name, mu, choice_share=choice_share)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
 from dptune.choice.kept_losses import KeptLosses
 from dptune.choice.outlook import Outlook, future_people, in_front
-from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
+from dptune.choice.payer import Meaning, Payer, check_choice, explained, privatizer_of
 from dptune.choice.places import AskLoss, as_it_is, asker_of, refuse_reaching
 from dptune.choice.public import rounded, weight_of
 from dptune.choice.workers import NoCheckpoint, failures, told
@@ -46,7 +46,7 @@ from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data
 from dptune.privacy.places import Places
-from dptune.results import check_start, left_in_words
+from dptune.results import left_in_words
 
 Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # PublicChoice's
@@ -327,7 +327,7 @@ def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float |
     if ledger.count(name) if name is not None else proposed in known or (known and proposed is None):
         return True
     with explained(ledger, about, mu):
-        check_start(ledger, name or "choice", mu)
+        check_choice(ledger, name or "choice", mu)
     return False
 
 

@@ -33,7 +33,7 @@ from dptune._checks import at_least, positive, readable, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
 from dptune.choice.outlook import FuturePeople, Outlook, heavy_tails, hopeless, outlook
-from dptune.choice.payer import Meaning, explained
+from dptune.choice.payer import Meaning, check_choice, explained
 from dptune.choice.public import PublicLosses, prior, scales, weight_of
 from dptune.choice.result import IMPROVEMENT, INDEX, OLD, PairedEstimate, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
@@ -43,7 +43,7 @@ from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import GaussianMechanism, LaplaceMechanism, NoisyMin, PermuteAndFlip
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Box, Interval, MeanQuery
-from dptune.results import check_start, risk_in_words, share_in_words
+from dptune.results import risk_in_words, share_in_words
 
 _CHANGED = (
     "the ledger's budget has changed since this choice was planned: another run was charged, or the budget was raised. "
@@ -152,7 +152,7 @@ class PublicChoice:
         )  # fmt: skip
         if stored is None:
             with explained(ledger, self._means, wanted.mu):
-                check_start(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
+                check_choice(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
                 self._rest = ledger.allowance()
                 plan = self._planned(rest=self._rest)
                 if plan.choice_mu <= 0:

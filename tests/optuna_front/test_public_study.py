@@ -262,14 +262,15 @@ def unnamed(seed):
     return study
 
 
-def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_path):
-    first, spent, calls = chosen(tmp_path, unnamed(0)), open_ledger(tmp_path).spent(), []
-    again = chosen(tmp_path, unnamed(0))
+@pytest.mark.parametrize("about", [{}, {"report_share": 0.36}], ids=["nothing left", "left for a report"])
+def test_the_same_proposals_of_a_study_without_a_name_are_the_same_choice(tmp_path, about):
+    first, spent, calls = chosen(tmp_path, unnamed(0), **about), open_ledger(tmp_path).spent(), []
+    again = chosen(tmp_path, unnamed(0), **about)
     assert again.selection == first.selection
     assert again.params == first.params
     assert open_ledger(tmp_path).spent() == spent > 0
     with pytest.raises(dptune.BudgetExhausted) as refused:
-        chosen(tmp_path, unnamed(1), lambda trial, X, y: calls.append(1))
+        chosen(tmp_path, unnamed(1), lambda trial, X, y: calls.append(1), **about)
     assert calls == []  # nothing is trained
     assert "This choice differs from 'choice " in str(refused.value)
 
