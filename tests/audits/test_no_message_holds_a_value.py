@@ -88,7 +88,7 @@ PUBLIC = """
     LDPATASampler LDPATASearch LDPMoMA LDPMoMASampler LDPMoMASearch LDPRun LDPTGP LDPTGPSampler LDPTGPSearch
     LaplaceReplies LocalStatement MLflowCallback Method Metric NoiseSource OutsourcedModeler OutsourcedModeler.tell
     POGPUCBSampler PlanLedger PrivateSampler PrivateSearch.score PrivateSearcher PublicFacts Question RayTransport
-    Released Report Risk RoundSettings Rounds Rounds.difference RunPlan SeededNoise Selection
+    Refinement Released Report Risk RoundSettings Rounds Rounds.difference RunPlan SeededNoise Selection
     SelectionSearch SpaceSearch Statement StopsEarly StopsEarly.fit StopsEarly.score SubsampledGaussian Transport
     Tuning log_run lower_bound quasi_random record stored_report to_yaml Randomizer report_public join
     noise_multipliers main SelectionPlan
