@@ -101,8 +101,10 @@ def test_only_a_public_mistake_before_the_charge_leaves_a_node(error: type[Excep
         raise error("words")
 
     place: Any = SimpleNamespace(ready=fails, answer=fails)
-    assert _said("ready", (None, ()), place) == ({"mistake": "words"} if error is dptune.InputError else {})
-    assert _said("answer", None, place) == {}
+    assert _said("ready", pickle.dumps((None, ())), lambda: place) == (
+        {"mistake": "words"} if error is dptune.InputError else {}
+    )
+    assert _said("answer", pickle.dumps(None), lambda: place) == {}
 
 
 @pytest.mark.parametrize(
