@@ -52,9 +52,10 @@ def privatizer_of(
         if (ledger.places or isinstance(data, Places)) and ledger.places is not data:
             raise InputError("data= must be the dptune.Places of this LossPrivatizer. Nothing was charged.")
         return ledger
-    people: Any = {"groups": groups} if groups is not None else {"n": rows_of(data) if n is None else n}
-    if isinstance(data, Places):
-        people = {"places": data, "groups": groups, "n": n}
+    if isinstance(data, Places):  # a recorded answer needs none of them
+        people: Any = {"places": data, "groups": groups, "n": n}
+    else:
+        people = {"groups": groups} if groups is not None else {"n": rows_of(data) if n is None else n}
     chosen = {name: value for name, value in given.items() if value is not None}
     return LossPrivatizer(ledger_of(ledger, budget), **people, **chosen)
 

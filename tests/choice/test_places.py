@@ -248,6 +248,16 @@ def test_recorded_answers_are_returned_while_all_places_are_away(tmp_path: Path)
     contract.recorded_answers_need_no_place(made(contract.PARTS), tmp_path)
 
 
+@pytest.mark.parametrize("flow", [contract.choice, contract.report])
+def test_a_ledger_as_payer_asks_no_place_for_a_recorded_answer(tmp_path: Path, flow: Any) -> None:
+    """Any noise will do: the two answers are compared."""
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(4.0))
+    first, charged = flow(ledger, made(contract.PARTS)), ledger.count()
+    assert (str(flow(ledger, contract.away())), ledger.count()) == (str(first), charged)
+    with pytest.raises(PlaceUnavailable):
+        flow(dptune.PrivacyLedger(tmp_path / "new.db", dptune.Budget.gdp(4.0)), contract.away())
+
+
 def test_places_that_are_refused_fix_no_number_of_people(tmp_path: Path) -> None:
     """A wrong table at a place is refused, and the right one, with another number of rows, can be given."""
     for name, flow in contract.FLOWS.items():
