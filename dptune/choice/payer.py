@@ -141,11 +141,12 @@ class Meaning:
 
 
 def check_choice(ledger: PrivacyLedger, name: str, mu: float | None, *, choice_share: float = 1.0) -> None:
-    """Refuse a choice that could not begin, or has no price where an earlier one kept what is left for a report."""
-    plans = ledger.facts(PLAN)
-    made: list[tuple[str, Any]] = [(run, plans.get(run)) for run, _ in ledger.runs()] if mu is None else []
-    if kept := tuple(run for run, plan in made if isinstance(plan, dict) and plan.get("asked", {}).get("report_share")):
-        raise BudgetPlanned(ledger.remaining(), ledger.budget.mu, kept)
+    """Refuse a choice that could not begin, or has no price where the last one kept what is left for a report."""
+    if mu is None and (left := ledger.remaining()) > 0:
+        latest = next((run for run, _ in ledger.runs()), name)
+        plan: Any = ledger.fact(latest, PLAN)
+        if latest != name and isinstance(plan, dict) and plan.get("asked", {}).get("report_share"):
+            raise BudgetPlanned(left, ledger.budget.mu, (latest,))
     check_start(ledger, name, mu, choice_share=choice_share)
 
 
@@ -168,14 +169,14 @@ def _reasons(error: BudgetExhausted, ledger: PrivacyLedger, meaning: Meaning, mu
     runs = ledger.runs()
     if runs:
         yield f"Charged before: {', '.join(f'{name!r} on {date}' for name, date in runs[:SHOWN])}."
-    plans = ledger.facts(PLAN)
-    made: list[tuple[str, Any]] = [(name, plans[name]) for name, _ in runs if isinstance(plans.get(name), dict)]
-    for name, plan in made:
+    plans: dict[str, Any] = {n: plan for n, plan in ledger.facts(PLAN).items() if isinstance(plan, dict)}
+    choices = [(name, plans[name]) for name, _ in runs if "asked" in plans.get(name, {})]
+    for name, plan in choices:
         if differences := meaning.differences(plan):
             yield f"This choice differs from {name!r} in {differences}."
             yield "Repeat what was run then for its recorded answer, at no cost."
             break
-        if meaning.asked and plan.get("asked", {}).get("configurations") == meaning.asked.get("configurations"):
+        if meaning.asked and plan["asked"].get("configurations") == meaning.asked.get("configurations"):
             yield f"It is the choice {name!r}: under that name its recorded answer costs nothing."
             break
     yield "To allow more for these people, raise the budget: `dptune raise-budget`. Other people need another ledger."

@@ -85,6 +85,19 @@ def test_a_plan_says_what_the_report_will_be_worth(fast_path: Path) -> None:
     assert "Report:" not in str(search_in(fast_path, 1.0, ledger=other).plan(*PUBLIC, n=250))
 
 
+def test_a_share_is_kept_from_other_choices_until_the_report(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
+    other = {"estimator": LogisticRegression(fit_intercept=False), "ledger": search.ledger}
+    with pytest.raises(dptune.errors.BudgetPlanned, match="give mu= to take of it"):
+        search_in(fast_path, 1.0, **other).fit(*PUBLIC, **PRIVATE)
+    search.report(*PUBLIC, **PRIVATE)
+    with pytest.raises(dptune.BudgetExhausted) as refused:
+        search_in(fast_path, 1.0, **other).fit(*PUBLIC, **PRIVATE)
+    assert "planned" not in str(refused.value)
+    search.ledger.raise_budget(dptune.Budget.gdp(2.0))
+    assert search_in(fast_path, 1.0, **other).fit(*PUBLIC, **PRIVATE).selection_.mu > 0
+
+
 def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:
     search = search_in(fast_path, 1000.0, report_share=0.5).fit(*PUBLIC, **PRIVATE)
     usual = DummyClassifier(strategy="most_frequent").fit(*PUBLIC)
