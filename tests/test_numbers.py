@@ -91,7 +91,7 @@ def reported(model: Any, answers: Any) -> list[Any]:
 
 
 def payer() -> dptune.PrivacyLedger:
-    return dptune.PrivacyLedger(f"{tempfile.mkdtemp()}/ledger.db", dptune.Budget.gdp(np.float32(1.0)))
+    return dptune.PrivacyLedger(f"{tempfile.mkdtemp(dir='.')}/ledger.db", dptune.Budget.gdp(np.float32(1.0)))
 
 
 @pytest.mark.parametrize(

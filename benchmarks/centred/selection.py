@@ -63,7 +63,7 @@ class MemoryLedger(PrivacyLedger):
     def check_people(self, n: int) -> None:
         """Take any number."""
 
-    def check(self, mu: float, *, releases: int = 1) -> None:
+    def check(self, mu: float) -> None:
         """Refuse nothing."""
 
     def fact(self, scope: str, name: str) -> object:

@@ -145,8 +145,8 @@ class Places:
         places: a :class:`dptune.Place` each, or one of a front end. A recorded answer is read without asking them.
 
     Attributes:
-        names: of the places.
-        people: their numbers, by name. Each place is asked once, when a number is first needed.
+        names: the places' public names.
+        people: the number of people by name. Each place is asked once, when a number is first needed.
 
     Raises:
         InputError: the list is empty, or two places have the same name, or the same rows in the memory of this process.
@@ -166,7 +166,6 @@ class Places:
                     f"the places {one.name!r} and {other.name!r} have the same rows, whose people would be counted "
                     "twice. Give each place its own rows. Nothing was charged."
                 )
-
         self._people: dict[str, int] | None = None
 
     @property
@@ -186,7 +185,7 @@ class Places:
         Raises:
             InputError: a model or the rows of a place do not fit.
             PlaceUnavailable: a place is away, or its number of people has changed.
-            BudgetMismatch: the places have not n people.
+            BudgetMismatch: the places do not have n people.
         """
         now = self._counts(recipe, models)
         self._people = self._people or now
@@ -197,7 +196,7 @@ class Places:
                 )
         if self.n != n:
             raise BudgetMismatch(
-                f"the places have {self.n} people, and the ledger protects {n}: other people need another. {_NOTHING}"
+                f"the places have {self.n} people, and the ledger protects {n}. Other people need their own. {_NOTHING}"
             )
 
     def _counts(self, recipe: Any, models: Sequence[Load]) -> dict[str, int]:

@@ -30,9 +30,8 @@ from dptune.privacy.places import Answer, Load, PlaceQuestion
 from dptune.privacy.seal.silence import swallow
 from dptune_ray.actors import RESTARTS, answer_of, start
 
-_STORED = WeakKeyDictionary[
-    Load, Any
-]()  # loader of a model -> its bytes in the object store: it is sent to a node once
+# Loader of a model -> its bytes in the object store. A model is sent to a node once.
+_STORED: WeakKeyDictionary[Load, Any] = WeakKeyDictionary()
 
 
 class PlaceHost:
