@@ -1,8 +1,8 @@
 """Private people at several places: `python -m benchmarks.measurements.places [cost|gain]`.
 
 *cost*: a choice and a report of 100,000 people in one process, and at 20 places in one process; CPU time of everything
-after the training, and what leaves a place. *gain*: three tables of people, cut into five hospitals of unlike sizes by
-age: what a hospital gains if it chooses with the others. Five draws of noise in each of three splits.
+after the training, and what leaves a place. *gain*: ten tables of people, cut into five hospitals of unlike sizes by
+age: what a hospital gains if it chooses with the others. Five draws of noise in one split of each.
 """
 
 from __future__ import annotations
@@ -24,14 +24,32 @@ from sklearn.model_selection import KFold
 
 import dptune
 from benchmarks.data import Array
-from benchmarks.frontier.people import ADULT, INSURANCE, LOANS, People, frame
+from benchmarks.frontier.people import (
+    ADULT,
+    BENEFITS,
+    CRASHES,
+    FLCHAIN,
+    INSURANCE,
+    LOANS,
+    MONICA,
+    PENSIONS,
+    RECIDIVISM,
+    WILMS,
+    People,
+    frame,
+)
 from benchmarks.report import machine, markdown
 
 Rows = tuple[Array, Array]
 PLACES, PEOPLE, FINALISTS = 20, 100_000, 40
 SIZES = np.array([100, 150, 200, 250, 300])  # people of each hospital, the youngest first
-PUBLIC, CONFIGURATIONS, SPLITS, DRAWS, EPSILON = 300, 20, 3, 5, 1.0
-TABLES: tuple[tuple[People, str], ...] = ((ADULT, "age"), (INSURANCE, "age"), (LOANS, "annual_income"))
+PUBLIC, CONFIGURATIONS, SPLITS, DRAWS, EPSILON = 300, 20, 1, 5, 1.0
+BY_AGE = (ADULT, BENEFITS, FLCHAIN, INSURANCE, MONICA, PENSIONS, RECIDIVISM, WILMS)
+TABLES: tuple[tuple[People, str], ...] = (
+    *((people, "age") for people in BY_AGE),
+    (CRASHES, "ageOFocc"),
+    (LOANS, "annual_income"),
+)
 CV, ALONE, ALL, OWN, EXACT = (
     "cross-validation of public rows alone (epsilon 0)",
     "each hospital alone, epsilon 1",
