@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from types import MethodType
 from typing import Any, NoReturn, Protocol
 
 import numpy.typing as npt
@@ -218,7 +219,12 @@ class Place:
 
     def shares_rows(self, other: object) -> bool:
         """Return whether another place has the same loader, or rows in the same memory, by one column of a frame."""
-        return isinstance(other, Place) and way_to(partial(as_it_is, other._held()), *self._held()) is not None
+        if not isinstance(other, Place):
+            return False
+        same_method = (
+            isinstance(self._data, MethodType) and self._data == other._data
+        )  # each access makes another object
+        return same_method or way_to(partial(as_it_is, other._held()), *self._held()) is not None
 
     def _held(self) -> tuple[Any, ...]:
         rows = attempt(as_rows, self._data, failed=None)

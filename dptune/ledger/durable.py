@@ -317,7 +317,7 @@ class DurableLedger:
             self._refuse_mismatch("n", int(n), entries.fixed(connection, WHOLE, "n", lambda: int(n)))
 
     def check_people(self, n: int) -> None:
-        """Refuse another number of protected units than the recorded one; if there is none yet, record none."""
+        """Refuse a number of protected units that differs from the recorded one. This call records nothing."""
         self._refuse_mismatch("n", int(n), self.n or int(n))
 
     def _refuse_mismatch(self, name: str, value: object, stored: object, *, more: str = "") -> None:

@@ -213,12 +213,20 @@ def load() -> contract.Rows:
     return contract.WHOLE
 
 
+class Base:
+    """A clinic's database."""
+
+    def load(self) -> contract.Rows:
+        return contract.WHOLE
+
+
 def at_places(*parts: Any) -> dptune.Places:
     return dptune.Places(
         [dptune.Place(str(k), each, n=100 if callable(each) else None) for k, each in enumerate(parts)]
     )
 
 
+BASE = Base()
 WRONG: dict[str, Any] = {
     "no places": lambda: dptune.Places([]),
     "one name twice": lambda: dptune.Places([dptune.Place("a", contract.WHOLE)] * 2),
@@ -226,6 +234,7 @@ WRONG: dict[str, Any] = {
     "no number": lambda: dptune.Place("a", lambda: contract.WHOLE),
     "one frame twice": lambda: at_places(FRAME, FRAME),
     "one loader twice": lambda: at_places(load, load),
+    "one method twice": lambda: at_places(BASE.load, BASE.load),
     "views that overlap": lambda: at_places(*((contract.WHOLE[0][part], LABELS[part]) for part in (TO_100, FROM_99))),
     "labels of one array": lambda: at_places(contract.WHOLE, (contract.WHOLE[0].copy(), contract.WHOLE[1])),
 }
@@ -242,6 +251,7 @@ def test_rows_of_one_table_may_be_at_two_places() -> None:
     (X, y), (frame, labels) = contract.WHOLE, FRAME
     for a, b in ((X, y), (frame.iloc, labels.iloc), (X.tolist(), y.tolist())):
         assert at_places((a[::2], b[::2]), (a[1::2], b[1::2])).n == len(y)
+    assert at_places(BASE.load, Base().load).people == {"0": 100, "1": 100}  # as stated: nothing was loaded
 
 
 def test_recorded_answers_are_returned_while_all_places_are_away(tmp_path: Path) -> None:
