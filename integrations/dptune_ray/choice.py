@@ -200,7 +200,7 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
 
 
 def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:
-    """Return a metric of a result, or NaN. The name ``eval/loss`` means the entry ``loss`` of the dictionary ``eval``."""
+    """Return a metric of a result, or NaN. The name ``eval/loss`` means ``loss`` in the dictionary ``eval``."""
     found = metrics or {}
     if metric in found:
         return attempt(float, found[metric], failed=math.nan)
