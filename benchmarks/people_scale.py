@@ -44,9 +44,14 @@ def rows(n: int, seed: int) -> Rows:
     return X, (X @ np.linspace(-1, 1, COLUMNS) + rng.normal(size=n) > 0).astype(int)
 
 
+def strengths(m: int) -> np.ndarray:
+    """Return m strengths of which public rows exclude none, so that all m models are asked."""
+    return np.logspace(-1, 0, m)
+
+
 def models(m: int) -> Iterator[LogisticRegression]:
     """Models of public rows, one at a time."""
-    return (LogisticRegression(C=C).fit(*rows(PUBLIC, 1)) for C in np.logspace(-3, 2, m))
+    return (LogisticRegression(C=C).fit(*rows(PUBLIC, 1)) for C in strengths(m))
 
 
 def log_losses(model: LogisticRegression, X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -58,7 +63,7 @@ def log_losses(model: LogisticRegression, X: np.ndarray, y: np.ndarray) -> np.nd
 def public_losses(m: int) -> np.ndarray:
     """Cross-validated losses (m, PUBLIC), common to both programs and not measured."""
     X, y = rows(PUBLIC, 1)
-    proba = [cross_val_predict(LogisticRegression(C=C), X, y, method="predict_proba") for C in np.logspace(-3, 2, m)]
+    proba = [cross_val_predict(LogisticRegression(C=C), X, y, method="predict_proba") for C in strengths(m)]
     return np.stack([-np.log(np.clip(each[np.arange(PUBLIC), y], EPS, 1.0)) for each in proba])
 
 
@@ -82,18 +87,20 @@ def plain_report(data: Rows, m: int) -> np.ndarray:
     return np.stack([np.histogram(scores[y == label], bins=16, range=(0.0, 1.0))[0] for label in (0, 1)])
 
 
-def private(data: Rows, m: int, *, reports: bool) -> object:
-    """The same with dptune, on a ledger of its own."""
+def private(data: Rows, m: int, *, reports: bool) -> int:
+    """The same with dptune, on a ledger of its own; return the number of models that were asked."""
     import dptune
 
     with tempfile.TemporaryDirectory() as folder:
         ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(mu=1.0))
         if reports:
-            return dptune.report(next(models(1)), ledger, data=data, public=rows(PUBLIC, 1))
-        return dptune.select(
+            dptune.report(next(models(1)), ledger, data=data, public=rows(PUBLIC, 1))
+            return 1
+        chosen = dptune.select(
             models(m), ledger, data=data, loss="log_loss", public_losses=_PUBLIC[m], default_place=0, finalists=m,
             even_if_hopeless=True,
         )  # fmt: skip
+        return int(chosen.finalists)
 
 
 def searched(m: int) -> GridSearchCV:
@@ -138,7 +145,7 @@ PROGRAMS: dict[str, Callable[[Rows, int], object]] = {
 
 
 def measure(program: str, n: int, m: int, finalists: int) -> dict[str, Any]:
-    """CPU seconds, the peak of this process's memory in MB, and what the program returned if it is a number."""
+    """CPU seconds, the peak of this process's memory in MB, and how many models were asked."""
     logging.getLogger("dptune").setLevel(logging.ERROR)
     if program == "choice":
         _PUBLIC[m] = public_losses(m)

@@ -42,7 +42,7 @@ def expects(table: Table, n: int, budget: str, share: float | None) -> Point:
     losses = np.nan_to_num(table.private[0, :n].astype(float), nan=made.public.high)
     losses = losses.clip(made.public.low, made.public.high)
     chosen, says, places = made.chosen, 0.0, made.plan.finalists
-    radii = radii_of(made.public, 0, [place for place in places if place], made.plan.noise(1 / n).sigma, 1.0)
+    radii = radii_of(made.public, 0, [place for place in places if place], [made.plan.noise(1 / n).sigma], 1.0)[0]
     own = dict(zip((place for place in places if place), radii, strict=True))
     near = [own[place] for place in places[: made.near] if place]
     for place, p, L in zip(places, chosen, made.L, strict=True):

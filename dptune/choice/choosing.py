@@ -207,15 +207,15 @@ def _losses_of_finalists(
     data: Data | Callable[[], Data] | Places | None,
 ) -> Iterator[tuple[int, Losses | None]]:
     """Yield the private losses of finalists, one after the other; drop a candidate whose public training fails."""
-    own = loss is None and data is None
+    own, wanted = loss is None and data is None, choice.to_train
     if callable(candidates):
         asker: Asker | None = asker_of(AskLoss(loss, candidates), data, privatizer.rows, trains=True)
-        each: Iterator[tuple[int, Any]] = ((j, j) for j in choice.to_train)
+        each: Iterator[tuple[int, Any]] = ((j, j) for j in wanted)
     else:
         asker = None if own else asker_of(AskLoss(loss), data, privatizer.rows)
         each = _counted((one for _, one in _own_losses(candidates)) if own else candidates, choice.public.m)
     for j, one in each:
-        if j not in choice.to_train:
+        if j not in wanted:
             continue
         try:
             yield j, one if asker is None else asker.losses(one)

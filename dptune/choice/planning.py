@@ -194,9 +194,9 @@ def _finalists(public: PublicLosses, said: float, wanted: Wanted) -> tuple[tuple
 def _share(public: PublicLosses, default: int, wanted: Wanted, noise: Callable[[float], NoiseLaw]) -> float:
     """Return the least share with which the improvement that public rows predict shows in 95% of runs; 0 if none."""
     best, near = rival(public, default), public.finalists(FEWEST, wanted.public_weight)
-    for share in SHARES:
-        drawn = noise(share)
-        r = estimate_radius(public, default, best, near, drawn.sigma, wanted.public_weight)
+    laws = [noise(share) for share in SHARES]
+    radii = estimate_radii(public, default, best, near, [drawn.sigma for drawn in laws], wanted.public_weight)
+    for share, drawn, r in zip(SHARES, laws, radii, strict=True):
         if public.difference(default, best, r)[0] >= 2 * r * shows(drawn):
             return share
     return 0.0
@@ -264,7 +264,15 @@ def estimate_radius(
 
     Who is chosen is the one whose rare large losses few rows have shown; a few wild finalists do not count.
     """
-    return typical(radii_of(public, default, [j for j in (chosen, *near) if j != default], sigma, weight))
+    return estimate_radii(public, default, chosen, near, [sigma], weight)[0]
+
+
+def estimate_radii(
+    public: PublicLosses, default: int, chosen: int, near: tuple[int, ...], sigmas: list[float], weight: float
+) -> list[float]:
+    """Return r of the estimate for each noise."""
+    others = [j for j in (chosen, *near) if j != default]
+    return [typical(radii) for radii in radii_of(public, default, others, sigmas, weight)]
 
 
 def typical(radii: Vector) -> float:
@@ -272,21 +280,23 @@ def typical(radii: Vector) -> float:
     return max(float(radii[0]), float(np.quantile(radii, TYPICAL, method="lower")))
 
 
-def radii_of(public: PublicLosses, default: int, others: list[int], sigma: float, weight: float) -> Vector:
-    """Return each candidate's smallest r (k,) whose bias on public rows is small compared with the noise.
+def radii_of(public: PublicLosses, default: int, others: list[int], sigmas: list[float], weight: float) -> Matrix:
+    """Return for each noise and candidate the smallest r (s, k) whose bias on public rows the noise hides.
 
-    ``sigma`` is the noise's standard deviation for differences in an interval of width 1, ``weight`` the public weight.
+    ``sigmas`` are the noise's standard deviations for differences in an interval of width 1, ``weight`` is the public
+    weight.
 
     The bias of the mean difference, plus two standard errors, is at most BIAS of the noise: a tail that few public rows
     show counts, too. If no r is small enough, or public rows are too few, no public row is cut.
     """
     D = public.clipped[default] - public.clipped[others]  # (k, N)
     largest = np.abs(D).max(axis=1)
-    found = largest = np.where(largest > 0, largest, public.largest)
+    largest = np.where(largest > 0, largest, public.largest)
+    found, noise = np.tile(largest, (len(sigmas), 1)), np.array(sigmas)[:, None]
     rows = D.shape[1] * min(weight, 1.0)
     for step in range(RADIUS_STEPS - 1, 0, -1) if rows else ():
         r = largest * step / RADIUS_STEPS
         over = D - np.clip(D, -r[:, None], r[:, None])
-        fits = np.abs(over.mean(axis=1)) + 2 * over.std(axis=1) / math.sqrt(rows) <= BIAS * 2 * r * sigma
+        fits = np.abs(over.mean(axis=1)) + 2 * over.std(axis=1) / math.sqrt(rows) <= BIAS * 2 * r * noise
         found = np.where(fits, r, found)
     return found

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._arrays import Indices, Matrix, Vector
+from dptune._arrays import Array, Indices, Matrix, Vector
 from dptune._checks import at_least, attempt, kind
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
@@ -160,8 +160,7 @@ class StoredLosses:
     def clean(self, losses: Vector) -> Vector:
         """Return each person's loss (n,) from their rows (rows,): clipped to the range, averaged, minus its middle."""
         low, high = self.interval.low, self.interval.high
-        clipped = np.clip(np.nan_to_num(losses, nan=high, posinf=high, neginf=low), low, high)
-        return self.people.means(clipped - self.interval.middle)
+        return self.people.means(_within(losses, low, high) - self.interval.middle)
 
     def add(self, point: str, row: npt.NDArray[np.floating[Any]], *, failed: bool = False) -> None:
         """Store a row (n,) of :meth:`clean` under a new name."""
@@ -186,12 +185,17 @@ class StoredLosses:
         self._unused.append(slot)
         self.failed.discard(point)
 
+    def stacked(self, points: tuple[str, ...], people: slice = slice(None)) -> Matrix:
+        """Return L for the people of a slice, (m, people), as float64; the middle is not in L."""
+        slots = [self._slot[point] for point in points]
+        rows = [self.blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK, people] for slot in slots]
+        return np.array(rows, dtype=np.float64)
+
     def combine(self, points: tuple[str, ...], weights: Matrix, people: slice = slice(None)) -> Matrix:
         """Return G = W L for the people of a slice: (p, m) times (m, people), as float64; the middle is not in L."""
+        if len(points) <= 2:  # a difference is the same whichever blocks have its rows
+            return np.asarray(weights @ self.stacked(points, people))
         slots = np.array([self._slot[point] for point in points])  # (m,)
-        if len(slots) <= 2:  # a difference is the same whichever blocks have its rows
-            rows = [self.blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK, people] for slot in slots]
-            return np.asarray(weights @ np.array(rows, dtype=np.float64))
         total = np.zeros((len(weights), len(range(*people.indices(self.people.n)))))
         for index in np.unique(slots // _ROWS_PER_BLOCK):
             mine = slots // _ROWS_PER_BLOCK == index
@@ -225,8 +229,8 @@ class StoredLosses:
         W = query.weights
         middle = query.middle if isinstance(query, MeanQuery) else 0.0
         if isinstance(query, MeanQuery) and query.centred_on:
-            L = self.combine(query.points, np.eye(W.shape[1]), people)  # (m, people)
-            return W @ (L - np.median(L[: query.centred_on], axis=0)) - middle
+            L = self.stacked(query.points, people)
+            return _times(W, L - np.median(L[: query.centred_on], axis=0)) - middle
         if query.saturate_above is None:
             weights, offset = self._with_failures(query, W)
             return self.combine(query.points, weights, people) + (offset - middle)[:, None]
@@ -244,6 +248,20 @@ class StoredLosses:
         return np.where(failed, 0.0, W + theirs[:, None] / np.sum(~failed)), offset + query.failed_above * theirs
 
 
+def _times(W: Matrix, L: Matrix) -> Matrix:
+    """Return W L; a diagonal W, as that of a choice, is not multiplied as a matrix."""
+    diagonal = np.diagonal(W)
+    if W.shape[0] == W.shape[1] and np.array_equal(W, np.diag(diagonal)):
+        return np.asarray(diagonal[:, None] * L)
+    return np.asarray(W @ L)
+
+
+def _within(values: Array, low: float, high: float) -> Array:
+    """Return values in [low, high]; NaN is the upper end."""
+    finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=high, posinf=high, neginf=low)
+    return np.asarray(np.clip(finite, low, high))
+
+
 def per_person(g: Matrix, query: Query) -> Matrix:
     """Return each person's bounded contribution minus ``query.middle``, (p, people), from the columns of g."""
     if isinstance(query, NormQuery):  # a norm that is NaN or infinite compares as too large
@@ -255,8 +273,7 @@ def clipped(g: Matrix, clip: Interval | Ball, middle: float) -> Matrix:
     """Clip each person's column of g (p, people) minus the middle; overflows become an end of the range, or zero."""
     if isinstance(clip, Interval):
         ends = replace(clip, low=clip.low - middle, high=clip.high - middle)
-        finite = np.nan_to_num(g, nan=ends.high, posinf=ends.high, neginf=ends.low)
-        return np.asarray(np.clip(finite, ends.low, ends.high))
+        return np.asarray(_within(g, ends.low, ends.high))
     norms = _norms(g)  # (people,)
     factor = np.minimum(1.0, clip.radius / np.maximum(norms, np.finfo(float).tiny))
     finite = np.isfinite(norms)

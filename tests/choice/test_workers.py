@@ -173,7 +173,13 @@ def by_sklearn(privatizer, n_jobs, way):
 
 
 @pytest.mark.parametrize(
-    ("front", "way"), [*((by_optuna, way) for way in ("train", "objective", "saved")), (by_sklearn, "")]
+    ("front", "way"),
+    [
+        (by_optuna, "train"),
+        (by_optuna, "objective"),
+        (by_sklearn, ""),
+        pytest.param(by_optuna, "saved", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 def test_every_n_jobs_and_backend_give_the_same_choice(tmp_path, caplog, front, way):

@@ -64,7 +64,15 @@ def cells_of(plan: ReportPlan, rng: Any) -> Any:
     return own
 
 
-@pytest.mark.parametrize(("kind", "by"), [("two", None), ("two", GROUPS), ("three", None), ("numbers", GROUPS)])
+@pytest.mark.parametrize(
+    ("kind", "by"),
+    [
+        ("two", None),
+        ("numbers", GROUPS),
+        pytest.param("two", GROUPS, marks=pytest.mark.slow),
+        pytest.param("three", None, marks=pytest.mark.slow),
+    ],
+)
 def test_intervals_are_as_wide_as_the_noise_of_2000_draws(kind: str, by: Groups | None) -> None:
     """And values are those without noise in the mean, whether or not the release shows the unknown people."""
     plan, rng = plan_of(kind, by), np.random.default_rng(1)
