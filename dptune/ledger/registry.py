@@ -99,7 +99,10 @@ class About:
         try:
             table = tomllib.loads(Path(path).read_text())
         except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read as TOML: {error}.") from None
+            raise InputError(
+                f"{path} cannot be read as TOML: {error}. A file about the project is wanted, such as "
+                "examples/about.toml of dptune's repository."
+            ) from None
         names = {each.name for each in fields(cls)}
         wrong = [f"it lacks {name}" for name in sorted(names - table.keys() - {"product_type", "utility"})]
         wrong += [f"it has an unknown entry {name}" for name in sorted(table.keys() - names)]

@@ -145,8 +145,8 @@ class _Asked:
         self._labels = None if self._classes is None else self._classes.tolist()
         row = table.synthetic_row()
         d = columns_of(model)
-        if d is not None and np.shape(row)[1:] not in ((), (d,)):
-            raise InputError(f"X has {np.shape(row)[1:]} columns, but this {self._name} was fitted on {d} columns")
+        if d is not None and np.shape(row)[1:2] not in ((), (d,)):  # of images (n, d, w) scikit-learn counts d
+            raise InputError(f"X has {np.shape(row)[1]} columns, but this {self._name} was fitted on {d} columns")
         output = quietly(self._method, row)
         if is_unfitted(output) and _seems_unfitted(model):
             raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")

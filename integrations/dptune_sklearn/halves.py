@@ -116,7 +116,7 @@ def given_halves(
     if len(rows) > 1 or None in rows:
         raise InputError(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
-            f"{' and '.join(map(kind, given))}. Nothing was charged."
+            f"{' and '.join(map(kind, given))}. The people of the training rows are train_groups=. Nothing was charged."
         )
     return training, Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
 

@@ -21,7 +21,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from xgboost import XGBClassifier
 
 import dptune
@@ -70,9 +70,21 @@ def with_words(category: bool) -> dict[str, Any]:
     return {"model": (make_pipeline(encoder, WEAK), space), "rows": rows, "private": private}
 
 
+def flat(X: Any) -> Any:
+    return X.reshape(len(X), -1)
+
+
+def images() -> dict[str, Any]:
+    """Return rows of shape (3, 1)."""
+    space = {f"logisticregression__{name}": values for name, values in C.items()}
+    model = make_pipeline(FunctionTransformer(flat), WEAK)
+    return {"model": (model, space), "rows": X.reshape(-1, 3, 1), "private": X_VAL.reshape(-1, 3, 1)}
+
+
 TABLE_OF_SEARCHES: dict[str, dict[str, Any]] = {
     "matrix": {"private": X_VAL.view(np.matrix)},  # which scikit-learn refuses
     **{name: {"form": form} for name, form in SPARSE.items()},
+    "images": images(),
     "splitter": {"cv": KFold(3)},
     "folds": {"cv": list(KFold(3).split(X))},
     "generator": {"cv": lambda: KFold(3).split(X)},
