@@ -116,7 +116,10 @@ CASES: dict[str, tuple[Call, str]] = {
         choose(data={"north": (X_VAL, Y_VAL)}),
         r"dptune\.Rows\(X, y, like=\.\.\.\) or dptune\.Places",
     ),
-    "groups of other rows": (choose(groups=np.arange(59)), "data= must have 59 rows each, as n= or groups= says"),
+    "groups of other rows": (
+        choose(groups=np.arange(59)),
+        "data= must have 59 rows each, as the y given, n= or",
+    ),
     "a model that is not fitted": (
         choose(lambda trial, X, y: LogisticRegression(C=trial.params["C"])),
         r"returned a LogisticRegression that is not fitted: return model.fit\(X, y\)",

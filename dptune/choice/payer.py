@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dptune._checks import readable
+from dptune._checks import positive, readable
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN, PrivacyLedger
@@ -142,6 +142,7 @@ class Meaning:
 
 def check_choice(ledger: PrivacyLedger, name: str, mu: float | None, *, choice_share: float = 1.0) -> None:
     """Refuse a choice that could not begin, or has no price where the last one kept what is left for a report."""
+    mu = None if mu is None else positive("mu", mu)
     if mu is None and (left := ledger.remaining()) > 0:
         latest = next((run for run, _ in ledger.runs()), name)
         plan: Any = ledger.fact(latest, PLAN)

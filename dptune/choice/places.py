@@ -11,7 +11,7 @@ each person's influence. It answers with a sum over its people, which only the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MethodType
@@ -82,8 +82,8 @@ def asker_of(recipe: Any, data: Any, rows: int, *, trains: bool = False) -> Aske
     return places
 
 
-def refuse_reaching(inputs: object, data: Any) -> None:
-    """Refuse inputs of a training that reach the private rows, of which none is read.
+def refuse_reaching(inputs: Mapping[str, object], data: Any) -> None:
+    """Refuse inputs of a training, by their names, that reach the private rows, of which none is read.
 
     Raises:
         InputError: they do, and workers and tasks would get the rows; or ``data`` has another form.
@@ -101,7 +101,7 @@ def refuse_reaching(inputs: object, data: Any) -> None:
         mistake = str(error)
     else:
         held = (data,) if rows is None else (rows.X, rows.y)
-        readable("X or y", partial(refuse_reachable, partial(as_it_is, inputs)), *held)
+        readable("X or y", partial(refuse_reachable, partial(dict, **inputs)), *held)
         return
     raise InputError(mistake)
 
@@ -207,7 +207,7 @@ class Place:
         self._people = People.of(n if groups is not None or n is not None else rows_of(data), groups, None)
         self._opened: tuple[Any, Asker] | None = None
 
-    def refuse_reaching(self, inputs: object) -> None:
+    def refuse_reaching(self, inputs: Mapping[str, object]) -> None:
         """Refuse inputs of a training, in the process of this place, that reach its rows, of which none is read."""
         try:
             refuse_reaching(inputs, self._data)

@@ -231,7 +231,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         )
     like = options.public[0] if isinstance(options.data, Places) and options.public else None
     recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
-    refuse_reaching((trainer.inputs, getattr(loss, "function", None)), options.data)
+    own = getattr(loss, "function", None)
+    refuse_reaching({"loss=": own, "train": trainer.inputs, "public=": options.public}, options.data)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
     proposed = _digest(candidates, default, loss)

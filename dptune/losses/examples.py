@@ -175,7 +175,7 @@ def _check(examples: Rows, rows: int) -> None:
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as n= or groups= says.")
+        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as the y given, n= or groups= says.")
     if y.ndim > 1:
         raise ObjectiveRefused(
             f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row. "

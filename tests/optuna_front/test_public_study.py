@@ -237,11 +237,17 @@ def unseeded(trial):
         ({"default": [1.0]}, "must be a dict"),
         ({"cv": KFold(2).split(PUBLIC[0][:10])}, "in a test fold"),
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
-        ({"data": (PUBLIC[0], PUBLIC[1])}, "can reach the private data"),
-        ({"data": (PUBLIC[0], PUBLIC[1]), "dry_run": True}, "can reach the private data"),
-        ({"loss": NamedLoss("own", lambda y, out: (y - out) * PEOPLE[1][0]), "dry_run": True}, "can reach the private"),
+        ({"data": (PUBLIC[0], PUBLIC[1])}, "^public=.* shares memory"),
+        ({"train": lambda trial, X, y: logit(trial, *PEOPLE), "dry_run": True}, "can reach the private data"),
+        (
+            {"loss": NamedLoss("own", lambda y, out: (y - out) * PEOPLE[1][0]), "dry_run": True},
+            "^loss=.* shares memory",
+        ),
         ({"data": {"X": PUBLIC[0]}, "n": ROWS, "dry_run": True}, "must be .X, y., Rows.*got dict"),
-        ({"data": dptune.Places([dptune.Place("a", PUBLIC)]), "dry_run": True}, "at the place 'a'.* can reach"),
+        (
+            {"data": dptune.Places([dptune.Place("a", PUBLIC)]), "dry_run": True},
+            "at the place 'a': public=.* shares memory",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_is_charged(tmp_path, about, says):

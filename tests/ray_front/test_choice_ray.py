@@ -140,7 +140,7 @@ def a_mistake(config, X, y):
         ({"metric": "eval/kind"}, "finite 'eval/kind'"),
         ({"train": None}, "needs either train, a function"),
         ({"train": a_mistake}, "failed on public rows.*ZeroDivisionError: a public mistake"),
-        ({"data": PUBLIC}, "can reach the private data"),
+        ({"data": PUBLIC}, "^public=.* shares memory"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_charged(results, tmp_path, about, says):

@@ -128,9 +128,10 @@ def _prepared(
     if held_out is not None and scores is not None:
         raise InputError("held_out= rows have the model's own scores: omit scores=. Nothing was charged.")
     rows = given_rows(public, held_out)
-    reaches = partial(_itself, model=model, public=public, held_out=held_out, scores=scores)
-    if isinstance(data, Places):  # refuses public rows that hold private ones
-        refuse_reaching({"model": model, "public=": public, "held_out=": held_out, "scores=": scores}, data)
+    given = {"model=": model, "public=": public, "held_out=": held_out, "scores=": scores}
+    reaches = partial(_itself, **given)
+    if isinstance(data, Places):
+        refuse_reaching(given, data)
     else:
         data = with_like(data, rows[0])  # one object, which is read once
         PrivateExamples(reaches, data, privatizer.rows).load()

@@ -30,11 +30,16 @@ _WORK = 10_000  # limit of NumPy's exact search for shared memory; harder cases 
 def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool = False) -> None:
     """Refuse a function from which private objects can be reached; the error depends on names and addresses only.
 
-    ``loaded`` says that ``data=`` is a function that has loaded them.
+    A partial function's keyword that ends with "=" is the name of an argument.
+
+    Args:
+        loaded: whether ``data=`` is a function that has loaded them.
     """
     if (way := way_to(function, *private)) is None:
         return
     name = way.partition(":")[0]
+    if name.endswith("="):
+        raise InputError(_told(way))
     load = "data= be a function that loads the private rows, data=load"
     load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
     raise InputError(
@@ -47,11 +52,15 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
 def refuse_shared(*private: Any, **public: Any) -> None:
     """Refuse public objects that hold memory of private ones; the error names only the way to it."""
     if (way := way_to(functools.partial(dict, **public), *private)) is not None:
-        raise InputError(
-            f"{way} shares memory with the private rows of data=, which nothing else may hold: it would show them "
-            "without noise. Give public rows, and train on public rows. If both are parts of one table, give copies: "
-            "X_train = table[:n].copy(). Nothing was charged."
-        )
+        raise InputError(_told(way))
+
+
+def _told(way: str) -> str:
+    return (
+        f"{way} shares memory with the private rows of data=, which nothing else may hold: it would show them "
+        "without noise. Give public rows, and train on public rows. If both are parts of one table, give copies: "
+        "X_train = table[:n].copy(). Nothing was charged."
+    )
 
 
 def way_to(function: Callable[..., Any], *private: Any) -> str | None:

@@ -136,9 +136,9 @@ def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
         ({"model": RIDGE, "public": ANSWERS, "positive": 1}, "no classes_"),
         ({"model": Foreign()}, "scores="),
         ({"model": Booster()}, r"Wrap it: dptune\.losses\.models\.BoosterModel\(model, labels="),
-        ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private.* through public: "),
-        ({"data": lambda: (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "can reach the private"),
-        ({"model": KEEPS}, "can reach the private.* through model: kept"),
+        ({"data": (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "^public=: an entry shares memory"),
+        ({"data": lambda: (TABLE[0][300:], TABLE[1][300:]), "public": TABLE}, "^public=: an entry shares memory"),
+        ({"model": KEEPS}, "^model=: kept.* shares memory"),
     ],
 )
 def test_a_public_mistake_costs_nothing(unspent: LossPrivatizer, settings: dict[str, Any], words: str) -> None:

@@ -173,9 +173,9 @@ def test_what_shares_memory_with_private_rows_is_refused_as_public(ledger: dptun
         "like=  ": lambda: dptune.select(
             models, privatizer, name="s", loss="mse", data=Rows(X_VAL, Y_VAL, X_VAL), public_losses=V
         ),
-        "through model": lambda: dptune.report(models[1], privatizer, data=private, public=public),
-        "through scores": lambda: dptune.report(models[0], privatizer, data=private, public=public, scores=ALL[:40, 0]),
-        "through public": lambda: dptune.report(models[0], privatizer, data=private, public=(ALL, ALL[:, 0])),
+        "model=: ": lambda: dptune.report(models[1], privatizer, data=private, public=public),
+        "scores=": lambda: dptune.report(models[0], privatizer, data=private, public=public, scores=ALL[:40, 0]),
+        "public=: ": lambda: dptune.report(models[0], privatizer, data=private, public=(ALL, ALL[:, 0])),
     }
     for says, door in doors.items():
         with pytest.raises(InputError, match=says.strip()):
