@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "a dict of hospitals": (
         choose(data={"north": (X_VAL, Y_VAL)}),
-        r"dptune\.Rows\(X, y, like=\.\.\.\) or dptune\.Places",
+        r"data= must be \(X, y\).*; got dict\. Of several places give dptune\.Places",
     ),
     "groups of other rows": (
         choose(groups=np.arange(59)),
@@ -144,7 +144,14 @@ CASES: dict[str, tuple[Call, str]] = {
         lambda ledger: dptune.report(Ridge().fit(X, TWO), ledger, data=(X_VAL, TWO_VAL), public=(X, TWO)),
         "use one at a time, each under a name= of its own",
     ),
-    "rows without answers": (choose(data=X_VAL), r"and of private rows X give data=\(X, y\)\. Else give n=3"),
+    "rows without answers": (choose(data=X_VAL), r"data= must be \(X, y\).*; got ndarray"),
+    "rows without answers, for a choice without public rows": (
+        select(X_VAL),
+        r"and of private rows X give data=\(X, y\)\. Else give n=3",
+    ),
+    "one fold": (choose(cv=1), "^cv=1 and 40 public rows: .* Nothing was charged"),
+    "more folds than rows": (choose(cv=41), "^cv=41 and 40 public rows: .* Nothing was charged"),
+    "a price below 0": (choose(mu=-1), "^mu must be a number, positive and finite; got -1"),
     "people in rows": (select(LOSSES), r"3 people would choose among 60. If people are in rows, give losses.T"),
     "people in rows, and their number": (select(LOSSES, n=60), "losses has one row for each candidate"),
     "public rows in rows": (

@@ -42,11 +42,14 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
         groups: of the public rows (N,), for splitters that need them.
 
     Raises:
-        InputError: a row is tested in no fold.
+        InputError: scikit-learn refuses the folds, or a row is tested in none.
     """
     X, y = indexable(X, y, groups)[:2]
-    splitter = splitter_of(cv, y, labels=as_loss(loss).uses_labels)
-    folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
+    try:
+        splitter = splitter_of(cv, y, labels=as_loss(loss).uses_labels)
+        folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
+    except ValueError as error:
+        raise InputError(f"cv={shown(cv)} and {len(y)} public rows: {error} Nothing was charged.") from error
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
         raise InputError(

@@ -98,7 +98,7 @@ def refuse_reaching(inputs: Mapping[str, object], data: Any) -> None:
     try:
         rows = None if callable(data) else as_rows(data)
     except ObjectiveRefused as error:
-        mistake = str(error)
+        mistake = f"{error} Of several places give dptune.Places. Nothing was charged."
     else:
         held = (data,) if rows is None else (rows.X, rows.y)
         readable("X or y", partial(refuse_reachable, partial(dict, **inputs)), *held)

@@ -216,12 +216,13 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         BudgetExhausted: the ledger has not the price left; before a model is trained.
         BudgetMismatch: the name belongs to a choice with other configurations, public losses or settings.
     """
+    loss, own = options.loss, getattr(options.loss, "function", None)
+    refuse_reaching({"loss=": own, "train": trainer.inputs, "public=": options.public}, options.data)
     weight = weight_of(options.public_weight)
     if options.averages:
-        check_averages(as_loss(options.loss), given=options.public_losses is not None)
+        check_averages(as_loss(loss), given=options.public_losses is not None)
     people: Any = {"groups": options.groups, "n": options.n, "budget": options.budget}
     privatizer = (future_people if options.dry_run else privatizer_of)(options.ledger, options.data, **people)
-    loss = options.loss
     most = at_least("candidates", options.candidates, 2)
     candidates, default = proposals.with_default(proposals.usual if options.default is None else options.default, most)
     if len(candidates) < 2:
@@ -231,8 +232,6 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         )
     like = options.public[0] if isinstance(options.data, Places) and options.public else None
     recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
-    own = getattr(loss, "function", None)
-    refuse_reaching({"loss=": own, "train": trainer.inputs, "public=": options.public}, options.data)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
     proposed = _digest(candidates, default, loss)
