@@ -45,11 +45,7 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
         InputError: scikit-learn refuses the folds, or a row is tested in none.
     """
     X, y = indexable(X, y, groups)[:2]
-    try:
-        splitter = splitter_of(cv, y, labels=as_loss(loss).uses_labels)
-        folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
-    except ValueError as error:
-        raise InputError(f"cv={shown(cv)} and {len(y)} public rows: {error} Nothing was charged.") from error
+    folds = folds_of(cv, X, y, groups, labels=as_loss(loss).uses_labels)
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
         raise InputError(
@@ -71,12 +67,20 @@ def kept_folds(cv: Any) -> Any:
     )
 
 
-def splitter_of(cv: Any, y: Any, *, labels: bool) -> Any:
-    """Return scikit-learn's splitter; a number of folds of answers that are not ``labels`` is shuffled."""
+def folds_of(cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool) -> list[tuple[Indices, Indices]]:
+    """Return scikit-learn's folds of public rows; a number of folds of answers that are not ``labels`` is shuffled.
+
+    Raises:
+        InputError: scikit-learn refuses them.
+    """
     selection = _sklearn().model_selection
-    if isinstance(cv, Integral) and not labels:
-        cv = selection.KFold(cv, shuffle=True, random_state=0)
-    return selection.check_cv(cv, y, classifier=labels)
+    try:
+        if isinstance(cv, Integral) and not labels:
+            cv = selection.KFold(cv, shuffle=True, random_state=0)
+        splitter = selection.check_cv(cv, y, classifier=labels)
+        return [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
+    except ValueError as error:
+        raise InputError(f"cv={shown(cv)} and {len(y)} public rows: {error} Nothing was charged.") from error
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
-from dptune.choice.crossval import Folds, indexable, splitter_of, taken
+from dptune.choice.crossval import Folds, folds_of, indexable, taken
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.models import how_to_wrap
@@ -183,6 +183,7 @@ def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv:
     """
     unfitted = _unfitted(model)
     X, y = indexable(X, y)
+    folds = folds_of(cv, X, y, labels=asked.labels is not None)
 
     def without(folds: Folds) -> Vector:
         return asked.scores(y, cross_val_predict(unfitted, X, y, cv=folds, method=asked.output))[1]
@@ -191,8 +192,6 @@ def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv:
         from sklearn.model_selection import cross_val_predict
 
         _refuse_another(model, unfitted, asked, X, y, own)
-        splitter = splitter_of(cv, y, labels=asked.labels is not None)
-        folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y)]
         scores = without(folds)
     except (ValueError, TypeError) as error:
         raise InputError(f"{type(model).__name__} cannot be trained again on public=: {error} {_INSTEAD}") from None

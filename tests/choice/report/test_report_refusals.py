@@ -127,6 +127,7 @@ def unspent(tmp_path_factory: pytest.TempPathFactory) -> LossPrivatizer:
         ({"public": (PUBLIC[0], PUBLIC[1] + 1)}, "does not know"),
         ({"data": (PRIVATE[0][:7], PRIVATE[1][:7])}, "400 rows"),
         ({"data": (PRIVATE[0][:, :2], PRIVATE[1])}, "columns|shape"),
+        ({"cv": 1}, "^cv=1 and 300 public rows: "),
         ({"positive": 7}, "positive="),
         ({"threshold": 50}, r"must lie in \[0, 1\)"),
         ({"by": "sex"}, "by="),
