@@ -20,7 +20,8 @@ from dptune.losses.named import NamedLoss
 from dptune.results import parameters_in_words
 
 SIZES = (3, 10, 30)  # members of an average, in addition to half of the candidates
-BASE = 10  # best configurations, with whose average each configuration is averaged
+BASE = 10  # best configurations, and nearest ones, with which each configuration is averaged
+OWN = (0.7, 0.5)  # its own weight there, where public rows say nothing and where they count in full
 MEMBERS, WEIGHTS = "members", "weights"  # the parameters that list the configurations of an average, and their weights
 Group: TypeAlias = dict[int, float]  # place of each member -> its weight; they sum to 1
 
@@ -49,15 +50,32 @@ def groups_of(public: Matrix, weight: float = 1.0) -> list[Group]:
     """Return the averages, by losses (m, N) that are NaN for what failed.
 
     First those of the best on public rows, then that of each configuration with the BASE best ones: half and half.
-    With a public ``weight`` w it is 1 to sqrt(w), since then the best ones are less likely to be good.
+    With a public ``weight`` below 1 the best ones are less likely to be good. Then a part 1 - w of what they have goes
+    to the BASE configurations that are nearest in public losses, itself the first.
     """
     usable = np.flatnonzero(np.isfinite(public).all(axis=1))
     order = usable[np.argsort(public[usable].mean(axis=1), kind="stable")].tolist()
     sizes = sorted({size for size in (*SIZES, len(order) // 2) if 2 <= size <= len(order)})
     best = [dict.fromkeys(order[:size], 1 / size) for size in sizes]
-    own = 1 / (1 + min(weight, 1.0) ** 0.5)
-    base = dict.fromkeys(order[:BASE] if weight else (), (1 - own) / len(order[:BASE]))
-    return [*best, *({j: own + base.get(j, 0.0)} | {k: w for k, w in base.items() if k != j} for j in order)]
+    w = min(weight, 1.0)
+    own = (1 - w) * OWN[0] + w * OWN[1]
+    shares = (own, (1 - own) * w, (1 - own) * (1 - w))
+    return [*best, *(_joined([j], order[:BASE], _nearest(public, j, order), shares=shares) for j in order)]
+
+
+def _nearest(public: Matrix, j: int, order: list[int]) -> list[int]:
+    """Return the BASE configurations with the smallest mean absolute difference to configuration j."""
+    apart = np.abs(public[order] - public[j]).mean(axis=1)
+    return [order[place] for place in np.argsort(apart, kind="stable")[:BASE]]
+
+
+def _joined(*parts: list[int], shares: Sequence[float]) -> Group:
+    """Return the average of the parts' averages with these shares, without members of weight 0."""
+    group: Group = {}
+    for part, share in zip(parts, shares, strict=True):
+        for k in part if share else ():
+            group[k] = group.get(k, 0.0) + share / len(part)
+    return group
 
 
 def with_averages(
@@ -90,7 +108,7 @@ def in_words(params: Mapping[str, Any]) -> str:
     if len(set(weights)) == 1:
         return f"the average of the {len(members)} best configurations on public rows"
     heaviest = parameters_in_words(members[int(np.argmax(weights))])
-    return f"the average of ({heaviest}) and the {min(BASE, len(members))} best on public rows"
+    return f"the average of ({heaviest}) and {len(members) - 1} others of less weight"
 
 
 def average_of(members: Sequence[Answers], weights: Sequence[float]) -> Answers:

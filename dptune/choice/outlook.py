@@ -38,7 +38,7 @@ from dptune.results import NoiseLaw
 
 FEW, HEAVY = 0.01, 0.25  # tails are heavy if 1% of the rows have so much of the loss; normal squared errors: .09
 
-ASSUMES = "Assumes: one population. For another region, age group or year give public_weight=0.1{}."
+ASSUMES = "Assumes: one population. For another region, age group or year give public_weight=0.5{}."
 UNCHECKED = "Not checked: whether a training can reach the private rows, as a dry run does not call data=."
 
 

@@ -75,9 +75,9 @@ class ChoiceOptions:
         mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
         dry_run: whether only the plan is made and returned; no private row is read, and nothing is stored or charged.
         averages: whether the candidates are averages of what configurations predict: of the best 3, 10, 30 and half,
-            and of each one with the best 10. Their loss is smaller, but the model is a voting ensemble;
-            ``params["members"]`` and ``["weights"]`` list its configurations. For losses of probabilities or numbers.
-            Default False.
+            and of each one with the best 10. With a small ``public_weight`` those like it take the place of the best.
+            Their loss is smaller, but the model is a voting ensemble; ``params["members"]`` and ``["weights"]`` list
+            its configurations. For losses of probabilities or numbers. Default False.
     """
 
     data: Data | Callable[[], Data] | Places

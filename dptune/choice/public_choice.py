@@ -64,7 +64,7 @@ class PublicChoice:
         loss: name of the loss, or a ``NamedLoss``; zero-one and Brier losses have a known range.
         mu: GDP price of choice and estimate together; default all that the ledger has not planned otherwise.
         public_weight: as how many rows a public row counts: in the prior, in who is a finalist, and in both radii.
-            Give .1 or less for public rows of another region, age or year; with 0 public rows only propose.
+            Give .5 for public rows of another region, age or year; with 0 public rows only propose.
         estimate_share: share of mu^2 for the estimate; default by what public rows say it will show. Where choice and
             estimate have all of an epsilon of 2 at most, it is a share of epsilon.
         finalists: number of finalists at most; default by n and the price.

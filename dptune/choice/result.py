@@ -196,6 +196,6 @@ def _causes(gain: PairedEstimate) -> str:
     overfitted = "; the search overfitted the public rows" if gain.value < gain.predicted else ""
     return (
         "Noise and sampling do not explain the difference. Likely causes, in this order: the populations differ (then "
-        "give public_weight=0.1 in the next choice); private labels or columns are written differently (compare "
+        "give public_weight=0.5 in the next choice); private labels or columns are written differently (compare "
         f"spelling, units and dtypes){overfitted}. The verdict is about the private people and stands."
     )

@@ -145,7 +145,7 @@ class _Asked:
         self._labels = None if self._classes is None else self._classes.tolist()
         row = table.synthetic_row()
         d = columns_of(model)
-        if d is not None and np.shape(row)[1:2] not in ((), (d,)):  # of images (n, d, w) scikit-learn counts d
+        if d is not None and np.shape(row)[1:2] not in ((), (d,)):  # scikit-learn counts d columns of images (n, d, w)
             raise InputError(f"X has {np.shape(row)[1]} columns, but this {self._name} was fitted on {d} columns")
         output = quietly(self._method, row)
         if is_unfitted(output) and _seems_unfitted(model):

@@ -120,11 +120,13 @@ def test_groups_are_the_best_that_did_not_fail() -> None:
     assert groups[0] == dict.fromkeys((78, 77, 76), 1 / 3)
     assert groups[4][78] == pytest.approx(0.55)
     assert groups[14] == {67: 0.5, **dict.fromkeys((78, 77, 76, 75, 73, 72, 71, 70, 69, 68), 0.05)}
-    for weight, own in ((0.25, 2 / 3), (1.0, 0.5), (9.0, 0.5), (0.0, 1.0)):
-        (first, *_, last) = groups_of(public[::-1], weight)[4:]
-        assert last[0] == pytest.approx(own) if 0 in last else last[1] == pytest.approx(own)
-        assert sum(first.values()) == pytest.approx(1)
-        assert len(last) == (11 if weight else 1)
+    best = (78, 77, 76, 75, 73, 72, 71, 70, 69, 68)
+    for weight in (0.0, 0.25, 1.0, 9.0):
+        w = min(weight, 1.0)
+        own, of_best, of_nearest = 0.7 - 0.2 * w, (0.3 + 0.2 * w) * w / 10, (0.3 + 0.2 * w) * (1 - w) / 10
+        last = groups_of(public[::-1], weight)[-1]
+        expected = {0: own + of_nearest, **dict.fromkeys(best, of_best), **dict.fromkeys(range(1, 10), of_nearest)}
+        assert last == pytest.approx({place: share for place, share in expected.items() if share})
     assert [list(group) for group in groups_of(public[:4])] == [[1, 2, 3], [1, 2, 3], [2, 1, 3], [3, 1, 2]]
 
 

@@ -172,7 +172,7 @@ def test_without_the_cut_one_end_of_the_interval_is_stated(value: float, beyond:
 def test_the_causes_of_a_surprise_come_with_a_next_step(value: float) -> None:
     gain = PairedEstimate(value, 0.1, True, radius=2.0, predicted=1.0, sampling=0.1)
     said = Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=9).summary()
-    causes = ["the populations differ", "public_weight=0.1", "written differently", "spelling, units and dtypes"]
+    causes = ["the populations differ", "public_weight=0.5", "written differently", "spelling, units and dtypes"]
     found = [said.index(cause) for cause in causes]
     assert found == sorted(found)
     assert ("overfitted" in said) is (value < 1.0)  # which cannot be why people gain more

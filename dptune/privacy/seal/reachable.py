@@ -39,7 +39,7 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
         return
     name = way.partition(":")[0]
     if name.endswith("="):
-        raise InputError(_told(way))
+        raise InputError(_way_in_words(way))
     load = "data= be a function that loads the private rows, data=load"
     load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
     raise InputError(
@@ -52,10 +52,10 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
 def refuse_shared(*private: Any, **public: Any) -> None:
     """Refuse public objects that hold memory of private ones; the error names only the way to it."""
     if (way := way_to(functools.partial(dict, **public), *private)) is not None:
-        raise InputError(_told(way))
+        raise InputError(_way_in_words(way))
 
 
-def _told(way: str) -> str:
+def _way_in_words(way: str) -> str:
     return (
         f"{way} shares memory with the private rows of data=, which nothing else may hold: it would show them "
         "without noise. Give public rows, and train on public rows. If both are parts of one table, give copies: "
