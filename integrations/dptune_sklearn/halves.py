@@ -128,7 +128,8 @@ def _length(rows: Any) -> int:
 def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:
     """Refuse private rows that training, or another object, can reach; places in other processes do so themselves."""
     if isinstance(private.rows, Places):
-        return refuse_reaching({**others, **vars(training)}, private.rows)
+        given = {f"{name}=": each for name, each in vars(training).items()}
+        return refuse_reaching({**others, **given}, private.rows)
     of_training = {
         "X": training.X,
         "y": training.y,
