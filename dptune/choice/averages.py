@@ -60,7 +60,8 @@ def groups_of(public: Matrix, weight: float = 1.0) -> list[Group]:
     w = min(weight, 1.0)
     own = (1 - w) * OWN[0] + w * OWN[1]
     shares = (own, (1 - own) * w, (1 - own) * (1 - w))
-    return [*best, *(_joined([j], order[:BASE], _nearest(public, j, order), shares=shares) for j in order)]
+    nearest = [_nearest(public, j, order) if w < 1 else [] for j in order]
+    return [*best, *(_joined([j], order[:BASE], near, shares=shares) for j, near in zip(order, nearest, strict=True))]
 
 
 def _nearest(public: Matrix, j: int, order: list[int]) -> list[int]:

@@ -221,9 +221,7 @@ class Place:
         """Return whether another place has the same loader, or rows in the same memory, by one column of a frame."""
         if not isinstance(other, Place):
             return False
-        same_method = (
-            isinstance(self._data, MethodType) and self._data == other._data
-        )  # each access makes another object
+        same_method = isinstance(self._data, MethodType) and self._data == other._data  # objects differ at each access
         return same_method or way_to(partial(as_it_is, other._held()), *self._held()) is not None
 
     def _held(self) -> tuple[Any, ...]:
