@@ -88,7 +88,7 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, str]:
 def readme(results: list[dict[str, Any]]) -> str:
     """Return README's table: by how much the mean loss lies above the exact choice's, in one population / another."""
     named = {
-        "cv": "cross-validation, ε = 0", "average 30": "average of the 30 best, ε = 0", OURS: "**dptune**",
+        "cv": "cross-validation, ε = 0", "average half": "average of the best half, ε = 0", OURS: "**dptune**",
         WITH: "**dptune**, averages", BOTH: f"**dptune**, averages, weight {WEIGHT}",
     }  # fmt: skip
     cells = [dict(zip(NAMES, rows_of(results, form), strict=True)) for form in (ONE, ANSWER)]

@@ -35,9 +35,9 @@ BUDGETS: dict[str, dptune.Budget] = {
 }
 PEOPLE = (300, 1000)
 DRAWS = {budget: 9 if budget == "epsilon = 1" else 3 for budget in BUDGETS}  # more where there is more noise
-OURS, CV, EXACT, EXACT_ALL, RANDOM, DEFAULT, CONSTANT = (
-    "dptune", "cross-validation alone", "exact choice", "exact choice among all", "choice among random", "default",
-    "constant",
+OURS, CV, FREE, EXACT, EXACT_ALL, RANDOM, DEFAULT, CONSTANT = (
+    "dptune", "cross-validation alone", "average of the best half", "exact choice", "exact choice among all",
+    "choice among random", "default", "constant",
 )  # fmt: skip
 
 
@@ -86,11 +86,17 @@ def measure(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def rivals(table: Table, n: int, budget: str) -> dict[str, float]:
-    """Return the judge's losses of the other ways to choose, for n people and a budget."""
+    """Return the judge's losses of the other ways to choose, for n people and a budget.
+
+    The average of the best half is the strongest way without private people, where it is known.
+    """
     low, high = table.clip
     V, L = (np.clip(np.nan_to_num(losses, nan=high), low, high) for losses in (table.public, table.private[:, :n]))
     random, judge = tables.RANDOM, table.judge
+    averages = table.averages.get(1.0)
+    free = {} if averages is None else {FREE: float(averages.judge[tables.AVERAGES.index("half")])}
     return {
+        **free,
         DEFAULT: float(judge[0]),
         CONSTANT: table.constant,
         CV: float(judge[np.argmin(V[SEARCHED].mean(axis=1))]),

@@ -50,11 +50,14 @@ def groups_of(public: Matrix, weight: float = 1.0) -> list[Group]:
     """Return the averages, by losses (m, N) that are NaN for what failed.
 
     First those of the best on public rows, then that of each configuration with the BASE best ones: half and half.
+    Configurations with the same losses count as one, the first.
     With a public ``weight`` below 1 the best ones are less likely to be good. Then a part 1 - w of what they have goes
     to the BASE configurations that are nearest in public losses, itself the first.
     """
     usable = np.flatnonzero(np.isfinite(public).all(axis=1))
-    order = usable[np.argsort(public[usable].mean(axis=1), kind="stable")].tolist()
+    firsts = {public[j].tobytes(): j for j in usable[::-1]}
+    distinct = np.array(sorted(firsts.values()), dtype=np.intp)
+    order = distinct[np.argsort(public[distinct].mean(axis=1), kind="stable")].tolist()
     sizes = sorted({size for size in (*SIZES, len(order) // 2) if 2 <= size <= len(order)})
     best = [dict.fromkeys(order[:size], 1 / size) for size in sizes]
     w = min(weight, 1.0)

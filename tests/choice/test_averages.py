@@ -130,6 +130,14 @@ def test_groups_are_the_best_that_did_not_fail() -> None:
     assert [list(group) for group in groups_of(public[:4])] == [[1, 2, 3], [1, 2, 3], [2, 1, 3], [3, 1, 2]]
 
 
+def test_configurations_with_the_same_losses_count_once_in_averages() -> None:
+    public = np.arange(20.0)[:, None] + np.zeros((20, 12))
+    copied = np.repeat(public, 3, axis=0)  # what is copied are places 0, 3, 6, ...
+    for weight in (0.5, 1.0):
+        alone = [{3 * place: share for place, share in group.items()} for group in groups_of(public, weight)]
+        assert groups_of(copied, weight) == alone
+
+
 def test_the_default_stays_one_configuration_and_comes_first() -> None:
     """Answers are numbers, y is 0: the loss of an average is the square of the mean answer."""
     answers = [[FoldAnswers(np.arange(20), np.zeros(20), np.full(20, level), None)] for level in (3.0, 1.0, 2.0)]
