@@ -161,19 +161,27 @@ def test_arguments_of_choose(outcome: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("front", ["dptune_optuna", "dptune_ray"])
-def test_every_option_of_a_front_end_arrives(monkeypatch: pytest.MonkeyPatch, front: str) -> None:
-    """Each is given a value of its own."""
+@pytest.mark.parametrize("flag", ["even_if_hopeless", "dry_run", "averages"])
+def test_every_option_of_a_front_end_arrives(monkeypatch: pytest.MonkeyPatch, front: str, flag: str) -> None:
+    """Each is given a value of its own; of the options that are yes or no one is yes."""
     module = pytest.importorskip(f"{front}.choice")
     given = {name: object() for name in ChoiceOptions.__dataclass_fields__}
-    given |= {"loss": "brier", "public": PUBLIC, "cv": KFold(2), "dry_run": True, "averages": False}
+    given |= {"loss": "brier", "public": PUBLIC, "cv": KFold(2)}
+    given |= {"even_if_hopeless": False, "dry_run": False, "averages": False, flag: True}
     seen: list[Any] = []
-    monkeypatch.setattr(module, "choose_among", lambda _, __, options, *more, **how: seen.append(options))
+
+    def chosen(_: Any, __: Any, options: Any, *more: Any) -> Any:
+        seen.append(options)
+        raise StopIteration
+
+    monkeypatch.setattr(module, "choose_among", chosen)
     if front == "dptune_ray":
         monkeypatch.setattr(module, "_ranked", lambda *about, **how: [SimpleNamespace(place=0, checkpoint=None)])
         results: Any = type("Results", (list,), {"experiment_path": "x"})([SimpleNamespace(config={}, error=None)])
     else:
         results = study_of(CS)
-    module.choose(results, train, **given)
+    with pytest.raises(StopIteration):
+        module.choose(results, train, **given)
     assert vars(seen[0]) == given
     assert of(module.choose) - set(given) <= {
         "study", "results", "train", "load", "n_jobs", "progress", "metric", "mode", "task_options"

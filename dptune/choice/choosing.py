@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive, readable, share, text
+from dptune._checks import at_least, boolean, positive, readable, share, text
 from dptune.choice.payer import Payer, privatizer_of
-from dptune.choice.places import Asker, AskLoss, asker_of
+from dptune.choice.places import Asker, AskLoss, asker_of, refuse_reaching
+from dptune.choice.public import weight_of
 from dptune.choice.public_choice import PublicChoice
 from dptune.choice.result import Selection
 from dptune.errors import BudgetMismatch, InputError
@@ -102,6 +103,7 @@ def select(
         BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
+    refuse_reaching({}, data)  # another form would be read as losses
     told = data if loss is not None or data is not None else candidates
     privatizer = privatizer_of(ledger, told, groups=groups, n=n, clip=clip, budget=budget)
     if public_losses is not None:
@@ -111,8 +113,15 @@ def select(
             even_if_hopeless=even_if_hopeless,
         )  # fmt: skip
         return choice.choose_each(_losses_of_finalists(candidates, choice, privatizer, loss, data))
-    if report_share is not None:
-        raise InputError("report_share= needs public_losses=; else give mu=. Nothing was charged.")
+    given = {
+        "report_share=": report_share is not None,
+        "finalists=": finalists is not None,
+        "public_weight=": weight_of(public_weight) != 1,
+        "even_if_hopeless=": boolean("even_if_hopeless", even_if_hopeless),
+    }
+    if any(given.values()):
+        names = " and ".join(name for name, is_given in given.items() if is_given)
+        raise InputError(f"without public_losses= omit {names}: mu= says what the choice costs. Nothing was charged.")
     if callable(candidates):
         raise InputError("candidates may be a function only with public_losses=, which says how many there are.")
     if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:

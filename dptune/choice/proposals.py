@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune._checks import at_least, text
+from dptune._checks import Checked, at_least, boolean, check, text
 from dptune.choice.averages import (
     Group,
     averages_in_words,
@@ -55,7 +55,7 @@ CANDIDATES = 200  # number of a search's best candidates that are cross-validate
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceOptions:
+class ChoiceOptions(Checked):
     """The options of every front end's ``choose``, as :func:`choose_among` takes them.
 
     Attributes:
@@ -97,9 +97,9 @@ class ChoiceOptions:
     estimate_share: float | None = None
     finalists: int | None = None
     report_share: float | None = None
-    even_if_hopeless: bool = False
-    dry_run: bool = False
-    averages: bool = False
+    even_if_hopeless: bool = field(default=False, metadata=check(boolean))
+    dry_run: bool = field(default=False, metadata=check(boolean))
+    averages: bool = field(default=False, metadata=check(boolean))
 
 
 @dataclass(frozen=True)

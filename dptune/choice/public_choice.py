@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive, readable, share, text
+from dptune._checks import at_least, boolean, positive, readable, share, text
 from dptune._numbers import rounded_up
 from dptune.choice import planning
 from dptune.choice.outlook import FuturePeople, Outlook, heavy_tails, hopeless, outlook
@@ -129,7 +129,7 @@ class PublicChoice:
         about = about or Meaning({})
         self._means = Meaning({**of_public, "default": self.default, **about.asked, **vars(asked)}, about.told)
         self._rest: Allowance | None = None  # the allowance of the plan, until it is stored
-        self._plan = self._agree(asked, even_if_hopeless)
+        self._plan = self._agree(asked, boolean("even_if_hopeless", even_if_hopeless))
         self.finalists = self._plan.finalists
         privatizer.use_clip((self.public.low, self.public.high))
 

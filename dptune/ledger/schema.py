@@ -129,7 +129,7 @@ def normalise_url(url: str | Path) -> sa.URL:
     Raises:
         InputError: ``url`` is not text or a path, or the database is in memory or is not SQLite or PostgreSQL.
     """
-    text = place("the ledger's url", url)
+    text = place("the ledger's path or URL", url)
     try:
         parsed = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=text)
     except (sa.exc.ArgumentError, ValueError):  # ValueError: a port that is not a number

@@ -288,7 +288,7 @@ def _frame(X: Any, like: Any) -> ParsedRows:
         raise InputError(
             "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, like=X_train), "
             "public or made-up rows of the same columns, both as pandas data frames. If all are numbers, give "
-            f"arrays, such as X.to_numpy(). Got X as a {_whose(X)} and like= as a {_whose(like)}."
+            f"arrays, such as X.to_numpy(). Got X as {_whose(X)} and like= as {_whose(like)}."
         )
     names = column_names(like)
     if names is None or column_names(X) != names or len(like) == 0:
@@ -314,7 +314,7 @@ def _frame(X: Any, like: Any) -> ParsedRows:
 
 
 def _whose(rows: Any) -> str:
-    return f"{type(rows).__name__} of {type(rows).__module__.partition('.')[0]}"
+    return "None" if rows is None else f"a {type(rows).__name__} of {type(rows).__module__.partition('.')[0]}"
 
 
 def _object_array(series: Any) -> Array:

@@ -181,6 +181,23 @@ def test_models_with_other_labels_are_averaged_over_all_labels() -> None:
     assert averaged([found, error], [0.5, 0.5], loss) is error
 
 
+class Constant:
+    """A model of numbers that is no estimator of scikit-learn."""
+
+    def __init__(self, level: float) -> None:
+        self.level = level
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.full((len(X), 1), self.level)
+
+
+def test_models_of_numbers_that_are_no_estimators_are_averaged() -> None:
+    found = averaged([Constant(2.0), Constant(4.0)], [0.75, 0.25], as_loss("mse"))
+    assert isinstance(found, Average)
+    assert not hasattr(found, "classes_")
+    np.testing.assert_allclose(found.predict(np.zeros((3, 1))), [2.5] * 3)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -102,7 +102,11 @@ NO_TABLE, FAILED = np.zeros(5), np.where(np.arange(20) == 3, np.nan, np.ones((3,
         ({"candidates": PRIVATE[:3]}, "12 candidates, and 3"),
         ({"candidates": [PRIVATE[0], *[None] * (CANDIDATES - 1)]}, "two are needed"),
         ({"mu": 1.0, "report_share": 0.2}, "mu= or report_share="),
-        ({"public_losses": None, "report_share": 0.2}, "report_share= needs public_losses="),
+        ({"public_losses": None, "report_share": 0.2}, "without public_losses= omit report_share=: mu= says"),
+        (
+            {"public_losses": None, "finalists": 3, "public_weight": 0.5, "even_if_hopeless": True},
+            "omit finalists= and public_weight= and even_if_hopeless=: mu= says what the choice costs",
+        ),
     ],
 )
 def test_bad_input_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:

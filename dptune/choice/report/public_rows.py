@@ -194,7 +194,8 @@ def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv:
         _refuse_another(model, unfitted, asked, X, y, own)
         scores = without(folds)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{type(model).__name__} cannot be trained again on public=: {error} {_INSTEAD}") from None
+        why = str(error).rstrip(".")
+        raise InputError(f"{type(model).__name__} cannot be trained again on public=: {why}. {_INSTEAD}") from None
     if asked.output != "predict" and np.ptp(own) > 0 and np.array_equal(scores, own):
         raise InputError(f"fit() of this {type(model).__name__} does not train it. {_INSTEAD}")
     if asked.output != "predict_proba" or asked.positive is None:
@@ -216,7 +217,7 @@ def _unfitted(model: Any) -> Any:
         raise InputError(f"scikit-learn cannot train this {type(model).__name__} again. {_INSTEAD}")
     parts = [unfitted, *(unfitted.get_params() if hasattr(unfitted, "get_params") else {}).values()]
     if any(isinstance(part, FrozenEstimator) and hasattr(part, "predict") for part in parts):
-        raise InputError(f"this {type(model).__name__} has a FrozenEstimator, which fit() does not train. {_INSTEAD}")
+        raise InputError(f"this {type(model).__name__} is or holds a FrozenEstimator: fit() trains nothing. {_INSTEAD}")
     return unfitted
 
 

@@ -102,6 +102,7 @@ def report(
         MissingExtra: scikit-learn is not installed.
     """
     with nothing_charged():
+        refuse_reaching({}, data)  # another form would be read as losses
         people = privatizer_of(ledger, data, groups=groups, n=n)
         plan, asker = _prepared(
             model, people, data=data, public=public, held_out=held_out, mu=mu, name=name, by=by, positive=positive,
