@@ -55,7 +55,8 @@ def of_users() -> UserLedger:
     ledger = UserLedger("users.db", cap=2.0)
     for key in ("1", "2"):
         ledger.reply(LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user="ann", key=key)
-    ledger.reply(LocalRandomizer(0.5, 1.0), 0.3, user="bob [/x]", key="1")
+    for user in ("bob [/x]", "eve"):  # more users than settings of devices
+        ledger.reply(LocalRandomizer(0.5, 1.0), 0.3, user=user, key="1")
     return ledger
 
 
@@ -99,7 +100,7 @@ def test_statement_and_list_of_a_plan_and_of_users() -> None:
     of_users()
     text = invoke("statement", "users.db")
     assert text.startswith("Local privacy statement")
-    assert "at most epsilon = 1.5 (delta = 0) by any one user, in 3 replies of 2 users" in text
+    assert "at most epsilon = 1.5 (delta = 0) by any one user, in 4 replies of 3 users" in text
     assert "ann" not in text
     assert parsed("statement", "users.db")["cap"] == {"epsilon": 2.0}
     assert invoke("statement", "users.db", "--format", "markdown").startswith("## Local privacy statement")

@@ -353,8 +353,9 @@ def test_a_mistake_names_the_place_and_costs_nothing(tmp_path: Path) -> None:
 def test_a_place_whose_people_changed_is_refused_before_the_charge(tmp_path: Path) -> None:
     places = made(contract.PARTS)
     p = contract.privatizer(tmp_path, places)
+    before = len(contract.PARTS["place 4"][0][1])
     places.places = (*places.places[:4], dptune.Place("place 4", contract.rows(9)))
-    with pytest.raises(PlaceUnavailable, match="another number now"):
+    with pytest.raises(PlaceUnavailable, match=f"the place 'place 4' had {before} people, and has another number now"):
         contract.choice(p, places)
     assert p.ledger.count() == 0
 

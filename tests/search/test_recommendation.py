@@ -218,3 +218,11 @@ def test_progress_recommends_what_the_run_recommends(ledger, kind):
 def test_only_numbers_with_many_values_are_at_an_edge():
     space = Space({"few": Int(0, 79), "many": Int(0, 1000), "real": Float(0.0, 1.0), "mid": Float(0.0, 1.0)})
     assert at_edge(space, {"few": 79, "many": 0, "real": 1.0, "mid": 0.5}) == ("many", "real")
+
+
+def test_a_model_of_all_values_expects_less_loss_than_at_the_default() -> None:
+    released = [({"a": float(x)}, (x - 0.3) ** 2, 0.01) for x in np.linspace(0, 1, 11)]
+    best, (gain, sigma) = best_of_values(released, {"a": 0.95})
+    assert best["a"] == pytest.approx(0.3, abs=0.11)
+    assert gain == pytest.approx(0.65**2, abs=0.08)
+    assert 0 < sigma < 0.1

@@ -132,7 +132,7 @@ class BinaryTable:
         if pairs <= 0:
             return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
         n0, n1 = self._counts.sum(axis=1)
-        people = pairs**2 * _sampling_variance(_GRID, max(n1, 1.0), max(n0, 1.0))
+        people = pairs**2 * _sampling_variance(_GRID, max(min(n0, n1), 1.0), max(n0, n1, 1.0))
         distance = numerator - _GRID * pairs
         value = min(max(numerator / pairs, 0.0), 1.0)
 
@@ -309,11 +309,15 @@ def _logistic_fit(x: Vector, counts: Matrix) -> tuple[float, float]:
     return float(theta[0]), max(float(theta[1]), 0.0)
 
 
-def _sampling_variance(area: Vector, n1: float, n0: float) -> Vector:
-    """Return the area's variance for n1 and n0 people of a population with ``area`` (Hanley & McNeil 1982)."""
+def _sampling_variance(area: Vector, few: float, many: float) -> Vector:
+    """Return the area's variance for so many people of the two labels of a population with ``area``.
+
+    The formula (Hanley & McNeil 1982) names one label positive. The rarer one gives the larger variance: with the other
+    one it is half of what two normal classes have.
+    """
     q1 = area / (2 - area)
     q2 = 2 * area**2 / (1 + area)
-    return np.asarray((area * (1 - area) + (n1 - 1) * (q1 - area**2) + (n0 - 1) * (q2 - area**2)) / (n1 * n0))
+    return np.asarray((area * (1 - area) + (few - 1) * (q1 - area**2) + (many - 1) * (q2 - area**2)) / (few * many))
 
 
 def _scaled_sum(z: Vector, sigma: Vector) -> tuple[float, Range]:

@@ -25,6 +25,7 @@ CASES = {  # area, prevalence, n, mu
     "nearly perfect": (0.99, 0.375, 300, 0.5),
     "a coin": (0.55, 0.4, 300, 0.5),
     "rare": (0.8, 0.1, 1000, 1.0),
+    "common": (0.8, 0.9, 1000, 1.0),
 }
 
 
@@ -68,7 +69,12 @@ def exact(s: Any, y: Any, bins: Bins) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    "case", ["nearly perfect", "little budget", *(pytest.param(c, marks=pytest.mark.slow) for c in ("a coin", "rare"))]
+    "case",
+    [
+        "nearly perfect",
+        "little budget",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("a coin", "rare", "common")),
+    ],
 )
 def test_intervals_cover_and_bias_is_small(case: str) -> None:
     area, prevalence, n, mu = CASES[case]
@@ -339,3 +345,18 @@ def test_a_macro_average_of_equal_shares_is_the_share(counts: tuple[float, ...],
         assert found.value == pytest.approx(usual.value)
         assert found.interval == pytest.approx(usual.interval, abs=1e-6)
         assert found.population == pytest.approx(usual.population, abs=1e-6)
+
+
+@pytest.mark.parametrize("prevalence", [0.1, 0.9])
+def test_a_populations_interval_of_the_area_covers_whichever_label_is_rare(prevalence: float) -> None:
+    rng, n = np.random.default_rng(0), 300
+    bins = best_bins(*drawn(rng, 2000, 0.9, prevalence), 0.5, n=n, sigma=1e-3)
+    areas, halves = [], []
+    for _ in range(400):
+        s, y = drawn(rng, n, 0.9, prevalence)
+        areas.append(area_under_curve(s, y))
+        if len(halves) < 40:
+            counts = np.array([np.bincount(bins.of(s)[kind], minlength=bins.count) for kind in (~y, y)])
+            metric = BinaryTable(bins, counts.astype(float), bins.noise(1e-3), float(n)).metrics()["roc_auc_score"]
+            halves.append((metric.population[1] - metric.population[0]) / 2)
+    assert 1.0 < np.mean(halves) / (1.96 * np.std(areas)) < 1.4  # the formula's classes are not normal: 1.3
