@@ -188,7 +188,7 @@ def test_that_asking_the_people_failed_is_shown_nowhere(tmp_path: Path, public: 
     assert shown[0] == shown[1] == shown[2]
 
 
-def test_private_losses_that_fail_are_all_unreadable_which_counts_as_the_largest() -> None:
+def test_private_losses_that_fail_are_unreadable_for_everybody() -> None:
     def fails(place: int) -> object:
         raise RuntimeError("a private row")
 

@@ -294,8 +294,7 @@ def test_a_second_run_says_what_was_spent_and_what_differs(fast_path, monkeypatc
 def test_a_plan_stores_and_charges_nothing_and_reads_no_private_row(fast_path, there):
     ledger = ledger_in(fast_path) if there else fast_path / "future.db"
     search = search_in(fast_path, ledger=ledger, budget=None if there else EPSILON)
-    plans = [search.plan(*PUBLIC, n=n) for n in (60, 80)]
-    assert [plan.people for plan in plans] == [60, 80]
+    assert [search.plan(*PUBLIC, n=n).people for n in (60, 80)] == [60, 80]
     assert "is clipped to (0, 7.5)" in str(clone(search).set_params(clip=(0.0, 7.5)).plan(*PUBLIC, n=60))
     other = clone(search).set_params(default={"C": 1.0}, name="mine").plan(*PUBLIC, n=60)
     assert f"Spends: all of the ledger's {'mu=4' if there else 'epsilon=4 at delta=1e-05'}." in str(other)
