@@ -134,6 +134,7 @@ def test_the_limits_of_a_pair_are_open_until_the_first_charge() -> None:
     draw_budget(axes, ledger.charges("svc"), ledger, 1e-5)
     assert axes.lines[1].get_label() == f"budget: mu = {gdp} (eps = 2 at delta = 1e-05)"
     assert axes.lines[1].get_ydata()[0] == ledger.mu
+    assert axes.lines[0].get_ydata()[-1] == approx(ledger.mu)  # all is spent, by pure releases
 
 
 def test_releases_of_a_choice_are_listed_with_what_a_record_needs() -> None:
@@ -358,3 +359,8 @@ def test_a_ledger_without_a_choice_is_not_compared(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "argv", ["dptune", "compare", "ledger.db"])
     with pytest.raises(SystemExit, match=r"^dptune: the ledger of 'validation data' has no recorded choice"):
         main()
+
+
+def test_a_plan_depends_on_the_width_of_the_clip() -> None:
+    one, other = (invoke("plan", "--n", "300", "--mu", "1", "--clip", *clip.split()) for clip in ("1 3", "0 2"))
+    assert one.replace("clip 1 to 3", "clip 0 to 2") == other

@@ -134,3 +134,13 @@ def test_a_fitted_search_is_one_run_of_mlflow_however_often_it_is_written(
     assert shown == improvement.interval()
     table = Path(client.download_artifacts(written[0], "released.csv")).read_text().splitlines()
     assert [line.split(",")[1] for line in table[1:]] == search.released_["release"]
+
+
+def test_the_best_score_is_that_of_the_chosen_parameters(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dptune.PublicChoice, "_chosen", staticmethod(lambda made: 2))  # the worst of three
+    public = GridSearchCV(LogisticRegression(), {"C": [1e-6, 1.0, 10.0]}).fit(*PUBLIC)
+    search = PrivateSearch(public, ledger=fast_path / "l.db", budget=dptune.Budget.gdp(9.0), loss="brier")
+    search.fit(*PUBLIC, **PRIVATE)
+    scores = public.cv_results_["mean_test_score"]
+    assert search.best_params_ == public.cv_results_["params"][int(np.argmin(scores))]
+    assert search.best_score_ == scores.min() < scores.max()
