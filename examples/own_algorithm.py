@@ -37,10 +37,10 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
         return self.surface.minimiser(np.full(self.settings.d, 0.5), reach=0.5)
 
 
-def plan(facts, *, trials, batch=6):  # mu^2: .9 for rounds, a tenth for values
+def plan(facts, *, trials, batch=6):  # mu^2: .85 for rounds, a tenth for values, the rest for a final estimate
     clip = 0.4 * facts.loss_range
-    settings = RoundSettings(facts.d, trials // batch, batch, facts.mu * 0.9**0.5, clip, seed=facts.seed)
-    return RunPlan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.0, spare=2 * batch)
+    settings = RoundSettings(facts.d, trials // batch, batch, facts.mu * 0.85**0.5, clip, seed=facts.seed)
+    return RunPlan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.05, spare=2 * batch)
 
 
 def losses(config):  # private: how far each of 500 people is from what they would like

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -114,7 +115,7 @@ class BudgetLedger(DurableLedger):
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
             more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
-            self._refuse_mismatch("budget", budget, self.budget, more=more)
+            self._refuse_mismatch("budget", budget, self.budget, partial(_in_words, digits=15), more)
 
     # ---- the budget --------------------------------------------------------------------------
 
@@ -281,8 +282,8 @@ def adjacency_of(max_change: float | None) -> str:
     )
 
 
-def _in_words(budget: Budget) -> str:
+def _in_words(budget: Budget, digits: int = 6) -> str:
     if budget.stated_epsilon is None:
-        return f"mu={budget.mu:g}"
-    pair = f"epsilon={budget.stated_epsilon:g} at delta={budget.stated_delta:g}"
-    return pair if is_pair(budget) else f"{pair} (mu={budget.mu:.3g})"
+        return f"mu={budget.mu:.{digits}g}"
+    pair = f"epsilon={budget.stated_epsilon:.{digits}g} at delta={budget.stated_delta:.{digits}g}"
+    return pair if is_pair(budget) else f"{pair} (mu={budget.mu:.{max(digits - 3, 3)}g})"

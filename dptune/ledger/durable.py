@@ -24,7 +24,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import sqlalchemy as sa
 
@@ -37,6 +37,7 @@ from dptune.ledger.entries import WHOLE, Charge, LedgerState, Quota, Row
 from dptune.ledger.events import Described
 from dptune.ledger.gdp import probability
 
+T = TypeVar("T")
 _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
 _INSERT_CHARGE, _INSERT_RELEASE = sa.insert(schema.charges), sa.insert(schema.releases)
 _logger = logging.getLogger("dptune.ledger.ledger")
@@ -66,7 +67,6 @@ class DurableLedger:
             row = {**self.protects, **{k: text(k, v) for k, v in said.items() if v is not None and v != ""}, **promise}
             self._database.repeat(lambda: self._create(row, words))
         self._row = known_row(self._database)
-        self._seen = LedgerState()
         if self._row["kind"] != self.kind:
             raise LedgerError(
                 f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
@@ -320,13 +320,13 @@ class DurableLedger:
         """Refuse a number of protected units that differs from the recorded one. This call records nothing."""
         self._refuse_mismatch("n", int(n), self.n or int(n))
 
-    def _refuse_mismatch(self, name: str, value: object, stored: object, *, more: str = "") -> None:
+    def _refuse_mismatch(self, name: str, value: T, stored: T, how: Callable[[T], str] = shown, more: str = "") -> None:
         """Refuse arguments that differ from those at creation; None is not compared."""
         if value is None or value == stored:
             return
         unused = "." if self.count() else " to it yet: if it was made by mistake, delete it."
         raise BudgetMismatch(
-            f"this ledger has {name}={shown(stored)}, not {shown(value)}; it is fixed when made or first charged. "
+            f"this ledger has {name}={how(stored)}, not {how(value)}; it is fixed when made or first charged. "
             f"Open it as it was, or make a ledger of its own for other people's data. Nothing was charged{unused}{more}"
         )
 

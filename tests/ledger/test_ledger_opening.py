@@ -2,6 +2,7 @@
 
 import contextlib
 import pickle
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,15 +36,20 @@ def test_the_same_promise_reopens_and_the_stored_mu_is_the_bound(fast_path: Path
     assert ledger.remaining() == 0.0
 
 
-def test_another_promise_is_refused(fast_path: Path) -> None:
+def test_another_promise_is_refused_in_its_own_units(fast_path: Path) -> None:
     PrivacyLedger(fast_path / "x.db", EXACT)
-    for given in (
-        Budget(0.5, 4.0, 1e-7),  # the same pair, a smaller mu
-        Budget.approximate_dp(4.0, 2e-7),
-        Budget.approximate_dp(4.0 + 1e-9, 1e-7),
-        Budget.gdp(EXACT.mu * (1 + 1e-11)),
+    for given, words in (
+        (Budget(0.5, 4.0, 1e-7), "epsilon=4 at delta=1e-07 (mu=0.5)"),  # the same pair, a smaller mu
+        (Budget.approximate_dp(4.0, 2e-7), "epsilon=4 at delta=2e-07"),
+        (Budget.approximate_dp(4.0 + 1e-9, 1e-7), "epsilon=4.000000001 at delta=1e-07"),
+        (Budget.gdp(0.5), "mu=0.5"),
+        (Budget.gdp(EXACT.mu * (1 + 1e-11)), f"mu={EXACT.mu * (1 + 1e-11):.15g}"),
     ):
-        refused(BudgetMismatch, "budget", partial(PrivacyLedger, fast_path / "x.db", given))
+        refused(
+            BudgetMismatch,
+            rf"budget=epsilon=4 at delta=1e-07.*, not {re.escape(words)};",
+            partial(PrivacyLedger, fast_path / "x.db", given),
+        )
 
 
 def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
