@@ -3,7 +3,6 @@
 from dptune.errors import CapReached as CapReached
 from dptune.local.bandits.ata import LDPATA as LDPATA
 from dptune.local.bandits.bandit import LDPSettings as LDPSettings
-from dptune.local.bandits.curator import Refinement as Refinement
 from dptune.local.bandits.moma import LDPMoMA as LDPMoMA
 from dptune.local.bandits.replies import HybridReplies as HybridReplies
 from dptune.local.bandits.replies import LaplaceReplies as LaplaceReplies

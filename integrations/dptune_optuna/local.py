@@ -30,7 +30,6 @@ import dptune
 from dptune._checks import at_least, plain
 from dptune._store import ForkSafeLock
 from dptune.local.bandits.bandit import LocalBandit
-from dptune.local.bandits.curator import Refinement
 from dptune.local.bandits.replies import agreed_centre
 from dptune.space import Value
 from dptune_optuna.spaces import SpaceSampler, given_space, to_space
@@ -48,7 +47,7 @@ class LDPSampler(SpaceSampler):
     Args:
         space: name -> Optuna distribution; default: those of the completed trial with the smallest number.
         settings: of the algorithm, above all what is known about the replies.
-        candidates, count, refinements: see :class:`dptune.local.LDPRun`.
+        candidates, count: see :class:`dptune.local.LDPRun`.
         centre: middle of the randomiser's interval; default what the study says of its :class:`LocalObjective`, else 0.
         patience: a running trial counts as a user who is trying its point until so many later trials have begun. A
             reply that comes later still counts.
@@ -68,7 +67,6 @@ class LDPSampler(SpaceSampler):
         *,
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
-        refinements: Sequence[Refinement] = (),
         centre: float | None = None,
         patience: int = 1000,
         seed: int | None = None,
@@ -84,7 +82,7 @@ class LDPSampler(SpaceSampler):
         self._settings = settings
         self._centre = plain(centre)
         self._patience = at_least("patience", patience, 0)
-        self._options: dict[str, Any] = {"candidates": candidates, "count": count, "refinements": refinements}
+        self._options: dict[str, Any] = {"candidates": candidates, "count": count}
         self._begin(self.space or dptune.Space({"x": dptune.Float(0, 1)}), True, self._centre or 0.0)  # refuse early
         self._lock = ForkSafeLock()
         self._replies: WeakKeyDictionary[BaseStorage, dict[int, _Replies]] = WeakKeyDictionary()

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import dptune
 from dptune._checks import at_least, real, shown, users_function
 from dptune.local.bandits.bandit import LocalBandit
-from dptune.local.bandits.curator import Refinement
 from dptune.local.bandits.replies import agreed_centre, check_randomizer, refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
@@ -84,7 +83,6 @@ class LDPSearch(RunSearch):
         name: the run's name in that file. The same name continues the run.
         candidates: parameters by path users may be asked to try; default a design on the space.
         count: number of points of that design.
-        refinements: when to add candidates around the best one.
         centre: middle of the randomiser's interval; default that of the run's own, else 0.
         patience: a trial without a reply counts as a user who is trying its point until so many later ones have begun.
         seed: of what is drawn independently.
@@ -103,7 +101,6 @@ class LDPSearch(RunSearch):
         name: str = "tune",
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
-        refinements: Sequence[Refinement] = (),
         centre: float | None = None,
         patience: int = 1000,
         seed: int | None = None,
@@ -121,7 +118,7 @@ class LDPSearch(RunSearch):
         self._settings = settings
         self._centre = centre
         self._patience = at_least("patience", patience, 0)
-        self._options: dict[str, Any] = {"candidates": candidates, "count": count, "refinements": refinements}
+        self._options: dict[str, Any] = {"candidates": candidates, "count": count}
         self._log = TrialLog.at("replies", replies, name)
         self._ledger: dptune.local.UserLedger | None = None
         self._device: Mapping[str, Any] | None = None  # public settings of the randomiser

@@ -29,10 +29,6 @@ class LDPATA(NystroemBandit):
         super()._start()
         self._replies = TruncatedSums(len(self.points), self.truncation(len(self.points)))
 
-    def _grow(self, more: int) -> None:
-        super()._grow(more)
-        self._replies.grow(more)
-
     def _take(self, point: int, reply: float, number: int) -> None:
         self._replies.add(point, reply)
         self._play(point)
@@ -94,7 +90,3 @@ class TruncatedSums:
         whole = np.bincount(self._points[~cut], self._values[~cut], minlength=len(self._settled))
         products = U[:, self._points[cut]] * self._values[cut]
         return np.asarray(U @ (self._settled + whole) + np.where(np.abs(products) <= b, products, 0.0).sum(axis=1))
-
-    def grow(self, more: int) -> None:
-        """Add ``more`` candidates without replies."""
-        self._counts, self._settled = np.pad(self._counts, (0, more)), np.pad(self._settled, (0, more))

@@ -108,7 +108,8 @@ class LocalBandit(ABC):
             raise InputError("there must be at least one candidate.")
         self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
         self.t = 0  # number of replies so far
-        self._set_prior()
+        self._K = settings.kernel(self.points, self.points)  # (M, M)
+        self._prior = np.diag(self._K).copy()  # (M,)
         self.lam = settings.lam or self._regulariser()
         self._start()
 
@@ -175,16 +176,6 @@ class LocalBandit(ABC):
         """Return the played candidate with the largest posterior mean; before any reply, the first."""
         return int(np.where(self.counts > 0, self._posterior()[0], -np.inf).argmax())
 
-    def extend(self, points: ArrayLike) -> range:
-        """Add candidates (k, d) and return their rows; replies stay."""
-        more = as_points(points, self.points.shape[1])
-        before = len(self.points)
-        self.points = np.concatenate([self.points, more])
-        self.counts = np.concatenate([self.counts, np.zeros(len(more), dtype=np.int64)])
-        self._set_prior()
-        self._grow(len(more))
-        return range(before, len(self.points))
-
     def copy(self) -> Self:
         """Return an independent copy; its cost does not depend on t."""
         shared = (self.settings, self.points, self._K, self._prior)  # never changed in place
@@ -194,17 +185,9 @@ class LocalBandit(ABC):
         replies = self.settings.replies
         return 4 * replies.second_moment * float(self._prior.mean()) / replies.B**2
 
-    def _set_prior(self) -> None:
-        self._K = self.settings.kernel(self.points, self.points)  # (M, M)
-        self._prior = np.diag(self._K).copy()  # (M,)
-
     @abstractmethod
     def _start(self) -> None:
         """Reset to no replies."""
-
-    @abstractmethod
-    def _grow(self, more: int) -> None:
-        """Extend the state after ``more`` candidates were added to points, counts and prior."""
 
     @abstractmethod
     def _take(self, point: int, reply: float, number: int) -> None:
@@ -230,10 +213,6 @@ class NystroemBandit(LocalBandit):
         s = self.settings
         self._nystroem = NystroemVariance(self._K, lam=self.lam, q=s.q, redraw=s.redraw, seed=s.seed)
         self._current: Posterior | None = None
-
-    def _grow(self, more: int) -> None:
-        self._nystroem.grow(self._K)
-        self._current = None
 
     def _play(self, point: int) -> None:
         """Count a play of ATA, an epoch of MoMA."""

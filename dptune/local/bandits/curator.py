@@ -11,31 +11,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from numbers import Real
 from typing import Self
 
 import numpy as np
 
-from dptune._checks import Checked, at_least, between, check
 from dptune.local.bandits.bandit import LDPSettings, LocalBandit
-from dptune.search.gp.points import FloatArray, local_candidates, sobol_candidates
+from dptune.search.gp.points import FloatArray, sobol_candidates
 from dptune.space import Space, Value
 
 NEAR = 0.9
 Key = tuple[Value, ...]  # the values of one candidate, in the order of the space
-
-
-@dataclass(frozen=True)
-class Refinement(Checked):
-    """After ``after`` replies ``count`` more candidates, before rounding makes some equal, around the best one so far.
-
-    ``radius`` in (0, 1] is the half-width of their box, where the cube has side 1.
-    """
-
-    after: int = field(metadata=check(at_least, 1))
-    radius: float = field(default=0.2, metadata=check(between, 1e-9, 1.0))
-    count: int = field(default=32, metadata=check(at_least, 1))
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
@@ -52,10 +38,6 @@ def design(space: Space, count: int, *, seed: int = 0) -> list[Key]:
         points: FloatArray = (grid + 0.5) / np.array(cells, dtype=np.float64)
     else:
         points = sobol_candidates(len(space), count, seed=seed)
-    return _rounded(space, points)
-
-
-def _rounded(space: Space, points: FloatArray) -> list[Key]:
     return list(dict.fromkeys(tuple(space.decode(u).values()) for u in points))
 
 
@@ -68,11 +50,9 @@ class Curator:
         space: Space,
         settings: LDPSettings,
         candidates: Sequence[Key],
-        refinements: Sequence[Refinement],
     ) -> None:
         self.space = space
         self.settings = settings
-        self._refinements = tuple(refinements)
         self._rows = {key: row for row, key in enumerate(dict.fromkeys(candidates))}
         self.bandit = algorithm(self._encoded(self._rows), settings)
 
@@ -93,12 +73,8 @@ class Curator:
     def tell(self, number: int, key: Key, reply: float) -> None:
         """Learn from a reply, if it counts."""
         row = self.row(key)
-        if row is None:
-            return
-        self.bandit.tell(row, reply, number=number)
-        for i, refinement in enumerate(self._refinements):
-            if refinement.after == self.bandit.t:
-                self._refine(refinement, seed=self.settings.seed + i + 1)
+        if row is not None:
+            self.bandit.tell(row, reply, number=number)
 
     def ask(self, pending: Iterable[Key] = ()) -> Key:
         rows = (self.row(key) for key in pending)
@@ -108,17 +84,9 @@ class Curator:
         return self.candidates[self.bandit.recommend()]
 
     def copy(self) -> Self:
-        twin = copy.copy(self)  # _rows is replaced, never changed
+        twin = copy.copy(self)
         twin.bandit = self.bandit.copy()
         return twin
-
-    def _refine(self, refinement: Refinement, *, seed: int) -> None:
-        centre = self.bandit.points[self.bandit.recommend()]
-        points = local_candidates(centre, refinement.radius, refinement.count, seed=seed)
-        new = [key for key in _rounded(self.space, points) if key not in self._rows]
-        if new:
-            self._rows = {key: row for row, key in enumerate([*self._rows, *new])}
-            self.bandit.extend(self._encoded(new))
 
     def _encoded(self, keys: Iterable[Key]) -> FloatArray:
         return np.array([self.space.encode(dict(zip(self.space, key, strict=True))) for key in keys])

@@ -42,11 +42,6 @@ class LDPMoMA(NystroemBandit):
         self._open: dict[int, list[float]] = {}  # replies of epochs that are not complete
         self._point: int | None = None  # candidate of the current epoch
 
-    def _grow(self, more: int) -> None:
-        super()._grow(more)
-        self._sums = np.pad(self._sums, ((0, more), (0, 0)))
-        self._point = None
-
     def ask(self, pending: Iterable[int] = ()) -> int:
         """Return the point of the epoch, k times: the candidate with the largest upper confidence bound.
 

@@ -21,7 +21,7 @@ from dptune._checks import at_least, boolean, function, real, shown
 from dptune._store import ForkSafeLock
 from dptune.errors import InputError
 from dptune.local.bandits.bandit import LARGEST_REPLY, LDPSettings, LocalBandit
-from dptune.local.bandits.curator import Curator, Key, Refinement, design, key_of
+from dptune.local.bandits.curator import Curator, Key, design, key_of
 from dptune.space import Float, Space, Value
 
 STEP = 16  # replies between the youngest checkpoints
@@ -50,7 +50,6 @@ class LDPRun:
         maximize: bool,
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
-        refinements: Sequence[Refinement] = (),
         centre: float = 0.0,
     ) -> None:
         middle = real(centre)
@@ -61,7 +60,7 @@ class LDPRun:
         self._sign = 1.0 if boolean("maximize", maximize) else -1.0
         self._centre = middle
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
-        self._curator = Curator(function("algorithm", algorithm), space, settings, keys, refinements)
+        self._curator = Curator(function("algorithm", algorithm), space, settings, keys)
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]
         self._told: list[tuple[int, Key, float]] = []  # numbers increase
         self._folded = 0  # number of replies that the curator has learned from

@@ -47,10 +47,6 @@ class LDPTGP(LocalBandit):
         self._updates = 0
         self._refresh()
 
-    def _grow(self, more: int) -> None:
-        self._sums = np.concatenate([self._sums, np.zeros(more)])
-        self._refresh()
-
     def _take(self, point: int, reply: float, number: int) -> None:
         self._last = max(self._last, number)
         cut = reply if abs(reply) <= self.settings.replies.truncation(number) else 0.0

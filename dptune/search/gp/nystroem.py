@@ -127,12 +127,6 @@ class NystroemVariance:
         root = cholesky_root(V, F)
         return np.asarray(features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 
-    def grow(self, K: FloatArray) -> None:
-        """Add candidates; K (M', M') contains the old ones first."""
-        self.counts = np.concatenate([self.counts, np.zeros(len(K) - len(self._K), dtype=np.int64)])
-        self._K = K
-        self.rest_on(self.features.members)
-
     def rest_on(self, members: IntArray) -> None:
         """Use these rows of the candidates as the dictionary, and recompute V."""
         self.features = Features.on(self._K, members)

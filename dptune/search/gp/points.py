@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # loads its subpackages when they are used
 from numpy.typing import ArrayLike, NDArray
 
-from dptune._checks import at_least, attempt, kind, shown
+from dptune._checks import at_least, attempt, kind
 from dptune.errors import InputError
 
 FloatArray = NDArray[np.float64]
@@ -43,13 +43,3 @@ def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
     d, count = at_least("d", d, 1), at_least("count", count, 1)
     sobol = scipy.stats.qmc.Sobol(d, rng=np.random.default_rng([seed, d]))
     return np.asarray(sobol.random_base2(math.ceil(math.log2(count)))[:count], dtype=np.float64)
-
-
-def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int = 0) -> FloatArray:
-    """Return a Sobol design (count, d) in the box of half-width ``radius`` in (0, 1] around a point."""
-    point = as_vector(centre, name="centre")
-    if not 0 < radius <= 1:
-        raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {shown(radius)}.")
-    low = np.clip(point - radius, 0.0, 1.0)
-    high = np.clip(point + radius, 0.0, 1.0)
-    return low + (high - low) * sobol_candidates(point.size, count, seed=seed)

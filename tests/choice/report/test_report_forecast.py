@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,33 @@ def test_subgroups_and_a_small_price_widen_and_hide() -> None:
     assert "AUC hidden by noise" in poor.words()
 
 
-def test_advice_names_what_fewer_subgroups_show() -> None:
-    crowded = Expected(300, 0.25, 0.3, groups=12)
-    first, second = crowded.advice()
-    assert "in a group" in first
-    assert second.startswith(("With no subgroups it shows ", "With bins=2", "With neither"))
-    assert not set(second.split("shows ")[1].rstrip(".").split(", ")) - set(crowded.hidden())
+def hidden_by_most(expected: Expected) -> set[str]:
+    """The metrics of all people and of the first group that at least half of the reports hide."""
+    hidden = set()
+    for group in (False, True)[: 1 + (expected.groups > 1)]:
+        reports = [each.groups["0"].metrics() if group else each.metrics for each in expected.reports]
+        for name in reports[0]:
+            if 2 * sum(math.isnan(float(each[name])) for each in reports) >= len(reports):
+                hidden.add(f"{name} in a group" if group else name)
+    return hidden
+
+
+@pytest.mark.parametrize(("n", "mu", "groups"), [(300, 0.25, 12), (650, 0.02, 1), (300, 0.05, 3), (100, 0.1, 2)])
+def test_advice_shows_some_of_what_half_of_the_reports_hide(n: int, mu: float, groups: int) -> None:
+    asked = Expected(n, mu, 0.3, groups)
+    hidden = asked.hidden()
+    assert set(hidden) == hidden_by_most(asked)
+    first, *more = asked.advice()
+    assert first == f"At mu = {mu:.3g} the noise is likely to hide {', '.join(hidden)}."
+    fewer = [("bins=2, which asks for decisions only,", replace(asked, bins=2))]
+    if groups > 1:
+        fewer += [("no subgroups", replace(asked, groups=1)), ("neither", replace(asked, groups=1, bins=2))]
+    for words, report in fewer:
+        within = [name for name in hidden if report.groups > 1 or "in a group" not in name]
+        if shown := [name for name in within if name not in hidden_by_most(report)]:
+            assert more == [f"With {words} it shows {', '.join(shown)}."]
+            return
+    assert more == ["Fewer bins or subgroups do not help. More people or a larger mu do."]
 
 
 def test_the_command_line_prints_what_is_expected() -> None:

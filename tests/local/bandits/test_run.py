@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dptune
 from dptune.local import LDPATA, LDPTGP, InsecureRandomizer, LaplaceReplies, LDPMoMA, LDPSettings
 from dptune.local.bandits.bandit import LocalBandit
-from dptune.local.bandits.curator import Refinement, design
+from dptune.local.bandits.curator import design
 from dptune.local.bandits.run import LDPRun
 from dptune.search.gp.kernels import RBF
 from refusals import refused
@@ -166,18 +166,6 @@ def test_minimising_mirrors_maximising_and_replies_are_centred() -> None:
     np.testing.assert_allclose(moved.bandit.mean(), up.bandit.mean(), atol=1e-12)
 
 
-def test_refinements_are_replayed() -> None:
-    options = {"refinements": [Refinement(12, 0.2, 8), Refinement(25, 0.1, 8)]}
-    session, again = make(**options), make(**options)
-    told = run(session, 40)
-    assert 24 < len(session.candidates) <= 40
-    for reply in reversed(told):
-        again.tell(*reply)
-        again.ask()
-    assert state(again) == state(session)
-    assert again.candidates == session.candidates
-
-
 def test_a_small_space_is_enumerated_and_a_large_one_is_sampled() -> None:
     """The sampled points are distinct and rounded to the space."""
     small = dptune.Space({"a": dptune.Int(1, 5), "b": dptune.Float(0, 1, step=0.25)})
@@ -193,8 +181,6 @@ def test_a_bad_option_of_a_run_is_refused_by_name() -> None:
     bad = {"centre": math.nan, "count": 0, "algorithm": "tgp", "maximize": "no", "candidates": [{"x": 5.0, "n": 1}]}
     for name, value in bad.items():
         refused(dptune.InputError, name, partial(make, **{name: value}))
-    for name, value in {"after": 0, "radius": 2.0, "count": 0}.items():
-        refused(dptune.InputError, name, partial(Refinement, **{"after": 1, name: value}))
 
 
 # ---- users asked at the same time --------------------------------------------------------------------------
