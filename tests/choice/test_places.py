@@ -341,8 +341,9 @@ def test_a_mistake_names_the_place_and_costs_nothing(tmp_path: Path) -> None:
     for data in (None, contract.WHOLE, made(contract.PARTS)):
         with pytest.raises(InputError, match=r"must be the dptune\.Places"):
             dptune.select(np.ones((2, p.n)) if data is None else contract.MODELS, p, data=data, loss="log_loss", mu=1.0)
-    with pytest.raises(InputError, match="Places know their people: give no n="):
-        dptune.LossPrivatizer(p.ledger, places=usual, n=3)
+    for theirs in ({"n": p.n}, {"groups": np.arange(p.n)}, {"person_weights": np.ones(p.n)}):
+        with pytest.raises(InputError, match="Places know their people: give no n="):
+            dptune.LossPrivatizer(p.ledger, places=usual, **theirs)
     assert p.ledger.count() == 0
     shared = contract.Line(1.0)
     shared.rows = contract.PARTS["place 0"][0][0]

@@ -52,6 +52,14 @@ def test_another_promise_is_refused_in_its_own_units(fast_path: Path) -> None:
         )
 
 
+def test_a_refused_opening_says_whether_the_ledger_was_charged(fast_path: Path) -> None:
+    again = partial(PrivacyLedger, fast_path / "x.db", Budget.gdp(0.5))
+    ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
+    refused(BudgetMismatch, r"Nothing was charged to it yet: if it was made by mistake, delete it\. To allow", again)
+    pay(ledger, "all", 0.1)
+    refused(BudgetMismatch, r"Nothing was charged\. To allow more", again)
+
+
 def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
     assert f"created a new ledger, nothing spent yet: sqlite:///{fast_path}/x.db" in caplog.text

@@ -135,7 +135,8 @@ def test_not_private_never_disappears_however_two_processes_begin(caplog):
 def test_a_failing_setting_may_not_win(tmp_path, direction, wins, loses):
     study, whose = optuna.create_study(direction=direction), paid(tmp_path)
     objective, calls = counted(LocalRandomizer(1.0, (0.0, 10.0), invalid=wins), **whose)
-    with pytest.raises(dptune.InputError, match="would win"):
+    worst = 10.0 if direction == "minimize" else 0.0
+    with pytest.raises(dptune.InputError, match=rf"would win.* Give the randomiser invalid={worst}, the worst"):
         study.optimize(objective, n_trials=1)
     assert (calls, whose["ledger"].spent("me"), randomizers_of(study)) == ([], 0.0, [])
 

@@ -83,6 +83,11 @@ def test_each_cell_of_a_report_is_its_metric(tmp_path: Path) -> None:
     bars = np.array([each[:, 1] for each in calibration.containers[0].lines[2][0].get_segments()])
     assert bars == pytest.approx(np.array([share.interval for _, share in curve]))
     assert list(calibration.containers[0].lines[0].get_xdata()) == pytest.approx([p for p, _ in curve])
+    assert [(each.get_xlabel(), each.get_ylabel()) for each in (roc, calibration, confusion)] == [
+        ("1 - specificity: others called 1", "sensitivity: 1, and called so"),
+        ("predicted probability of 1", "share who are 1"),
+        ("predicted", "true"),
+    ]
     counts = made.confusion_matrix
     for text, (i, j) in zip(confusion.texts, np.ndindex(2, 2), strict=True):
         assert text.get_position() == (j, i)
@@ -98,6 +103,7 @@ def test_a_regressions_figure_has_its_intervals_and_quantiles(tmp_path: Path) ->
     ridge = Ridge().fit(X[:300], y[:300])
     made = report(silent(tmp_path), ridge, (X[300:], y[300:]), public=(X[:300], y[:300]))
     residuals, bars = made.plot().axes
+    assert (residuals.get_xlabel(), residuals.get_ylabel()) == ("prediction", "prediction - answer")
     r2 = made.metrics["r2_score"]
     cut = np.clip(ridge.predict(X[300:]) - y[300:], -made.ranges.most, made.ranges.most)
     answers = np.clip(y[300:], made.ranges.middle - made.ranges.reach, made.ranges.middle + made.ranges.reach)

@@ -67,7 +67,16 @@ def test_finalists_train_in_tasks_and_the_choice_equals_that_of_optuna(results, 
         (tmp_path / name).mkdir()
         privatizers.append(dptune.LossPrivatizer(open_ledger(tmp_path / name), n=N, noise=SeededNoise(3)))
     about = {"default": {"C": 1e-3}, "name": "c"}
-    mine = chosen(tmp_path, results, ledger=privatizers[0], **about)
+
+    def in_a_task(config, X, y):
+        import ray  # at the top it would be a way, through pytest's import hook, to PEOPLE
+
+        model = logit(config, X, y)
+        model.cpus_ = ray.get_runtime_context().get_assigned_resources()["CPU"]
+        return model
+
+    mine = chosen(tmp_path, results, in_a_task, ledger=privatizers[0], **about)
+    assert mine.model.cpus_ == 2  # of task_options
     assert "1 of 4 trials ended with an error and are not candidates. Plan: " in caplog.text
     study, space = optuna.create_study(), {"C": optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
     for place, C in enumerate(RANKED):
