@@ -203,7 +203,7 @@ def codes_of(plan: ReportPlan, y: Array, answers: Array) -> Array:
 def released_again(plan: ReportPlan, privatizer: dptune.LossPrivatizer, codes: Array, name: str) -> Report:
     """The same report of other people, whose cells are known."""
     released = privatizer.release_table(plan.query(), lambda: codes, scope=name, key=KEY)
-    return Report.of_charge(plan, released.charge, name)
+    return Report.of_charge(plan, released.charge, name, privatizer.ledger.unit)
 
 
 def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[str, Any]:

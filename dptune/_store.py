@@ -145,8 +145,14 @@ class AskedQuestion(NamedTuple):
     value: Sequence[float] | None  # released; None if a crash lost it, or if the ledger shows none
 
 
-def behind(name: str, mark: Mark) -> LedgerError:
-    """Return the error for a ledger that lacks a row which was seen."""
+def behind(name: str, mark: Mark, *, other: bool) -> LedgerError:
+    """Return the error for a ledger that lacks a row which was seen, or holds an ``other`` one in its place."""
+    if other:
+        return LedgerError(
+            f"the ledger {name} holds another row {mark.seq} than the one that was seen before. Either two copies of "
+            "the ledger were charged apart: their prices add up, and neither file has all of them. Or the record of "
+            "that row was altered. `dptune show --releases` lists what each copy has released."
+        )
     return LedgerError(
         f"the ledger {name} is behind: it does not hold its row {mark.seq}, which was seen before. An older copy was "
         "restored, or a part of the file was lost. Restore the newest file: it has all charges."

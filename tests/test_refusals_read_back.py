@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 import dptune
@@ -25,6 +27,8 @@ X, V = rng.normal(size=(40, 3)), rng.normal(size=(60, 3))  # public, private
 Y, W = (X[:, 0] > 0).astype(int), (V[:, 0] > 0).astype(int)
 P, L = np.abs(rng.normal(0.5, 0.1, (4, 40))), np.abs(rng.normal(0.5, 0.1, (4, 60)))
 FIT, FRAME = LogisticRegression().fit(X, Y), pd.DataFrame(X, columns=list("abc"))
+GAPS = np.where(np.arange(40)[:, None] < 3, np.nan, X)
+FILLS = make_pipeline(SimpleImputer(), LogisticRegression()).fit(GAPS, Y)
 Call = Callable[[dptune.PrivacyLedger], object]
 
 
@@ -47,6 +51,10 @@ def ask(model: Any, data: Any = (V, W), loss: str = "log_loss", **more: Any) -> 
 
 def report(model: Any = FIT, **more: Any) -> Call:
     return lambda ledger: dptune.report(model, ledger, **{"data": (V, W), "public": (X, Y), **more})
+
+
+def reported_twice(*settings: dict[str, Any]) -> Call:
+    return lambda ledger: [report(mu=0.5, **more)(ledger) for more in settings]
 
 
 def search(X_val: Any = V, y_val: Any = W, public: Any = X, cv: Any = 3) -> Call:
@@ -166,8 +174,12 @@ CASES: dict[str, tuple[Call, str]] = {
     "a column that is none": (
         report(by="age"),
         "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of"
-        " data=; got a str of length 3. The column must hold text or numbers, and no missing value. Nothing "
-        "was charged.",
+        " data=; got a str of length 3. Nothing was charged.",
+    ),
+    "a column with missing values": (
+        report(FILLS, by=2, public=(GAPS, Y)),
+        "the column by= is missing in 3 of 40 public rows: give these a value of their own, such as 'unknown', in the "
+        "private rows, too. Nothing was charged.",
     ),
     "a column of many values": (
         report(by=0),
@@ -331,6 +343,17 @@ CASES: dict[str, tuple[Call, str]] = {
         "the name 'a' belongs to another choice: it differs in public losses (other public rows, folds, seeds"
         " or training code). The answer of that choice stays recorded. Give this choice another name= (it is "
         "then a new choice, and is charged again), or what it had. Nothing was charged.",
+    ),
+    "another threshold under an old name": (
+        reported_twice({}, {"threshold": 0.25}),
+        "the name 'report' belongs to something else in this ledger: it differs in threshold. Of the released report, "
+        "report.at(threshold) reads any threshold at no cost. Give this report another name= (it is then a new report, "
+        "and is charged). Nothing was charged.",
+    ),
+    "other bins under an old name": (
+        reported_twice({"bins": 4}, {"bins": 3}),
+        "the name 'report' belongs to something else in this ledger: it differs in bins. Give this report another "
+        "name= (it is then a new report, and is charged). Nothing was charged.",
     ),
     "other people in a ledger": (
         twice({}, {"losses": L[:, :50]}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dptune._checks import positive, readable
+from dptune._checks import positive, readable, text
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN, PrivacyLedger
@@ -149,6 +149,41 @@ def check_choice(ledger: PrivacyLedger, name: str, mu: float | None, *, choice_s
         if latest != name and isinstance(plan, dict) and plan.get("asked", {}).get("report_share"):
             raise BudgetPlanned(left, ledger.budget.mu, (latest,))
     check_start(ledger, name, mu, choice_share=choice_share)
+
+
+def check_affordable(ledger: PrivacyLedger, name: str | None, mu: float | None, about: Meaning) -> bool:
+    """Return whether a choice may be a rerun of one that the ledger has; refuse a new one that cannot begin.
+
+    Args:
+        name: name of the choice; None if its proposals identify it.
+    """
+    if name is not None:
+        text("name", name)
+    proposed = about.asked.get("configurations")
+    plans = (plan.get("asked", {}) for plan in ledger.facts(PLAN).values() if isinstance(plan, dict))
+    known = [asked["configurations"] for asked in plans if "configurations" in asked]
+    if ledger.count(name) if name is not None else proposed in known or (known and proposed is None):
+        return True
+    with explained(ledger, about, mu):
+        check_choice(ledger, name or "choice", mu)
+    return False
+
+
+def check_earlier(ledger: PrivacyLedger, earlier: Iterable[Mapping[str, Any]], warn: Callable[[str], object]) -> None:
+    """Refuse a ledger that lacks what an earlier choice has seen; warn if another ledger has the same people's name.
+
+    Args:
+        earlier: what the search's own storage has kept of each choice.
+    """
+    for kept in earlier:
+        if kept.get("identity") == ledger.identity:
+            ledger.check_mark(kept["mark"])
+        elif kept.get("ledger") == ledger.dataset:
+            warn(
+                f"This search asked {ledger.dataset!r} on {kept['charged']} through ledger {kept['identity'][:12]}, "
+                f"and this is ledger {ledger.identity[:12]}. If the people are the same, what both spend adds up: use "
+                "the first one, wherever its file is now. If they are others, give the ledger a dataset= of its own."
+            )
 
 
 @contextmanager

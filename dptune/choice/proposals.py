@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune._checks import Checked, at_least, boolean, check, text
+from dptune._checks import Checked, at_least, boolean, check
 from dptune.choice.averages import (
     Group,
     averages_in_words,
@@ -37,12 +37,11 @@ from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
 from dptune.choice.kept_losses import KeptLosses
 from dptune.choice.outlook import Outlook, future_people, in_front
-from dptune.choice.payer import Meaning, Payer, check_choice, explained, privatizer_of
+from dptune.choice.payer import Meaning, Payer, check_affordable, check_earlier, privatizer_of
 from dptune.choice.places import AskLoss, as_it_is, asker_of, refuse_reaching
 from dptune.choice.public import rounded, weight_of
 from dptune.choice.workers import NoCheckpoint, failures, told
 from dptune.errors import InputError
-from dptune.ledger.ledger import PLAN
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data
 from dptune.privacy.places import Places
@@ -122,6 +121,7 @@ class Proposals:
         usual: the user's present configuration, unless ``default=`` is given; the reference if it can be trained.
         told: facts about the search for messages, such as its seed.
         excluded: a sentence about trials that are not candidates, and a space; empty if there are none.
+        earlier: :attr:`Choice.kept` of earlier choices, as the search has stored it.
     """
 
     candidates: Sequence[Candidate]
@@ -131,6 +131,7 @@ class Proposals:
     usual: Parameters | None = None
     told: Mapping[str, object] = field(default_factory=dict)
     excluded: str = ""
+    earlier: Sequence[Mapping[str, Any]] = ()
 
     def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
         """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
@@ -193,7 +194,7 @@ class Choice:
     model: Any = field(repr=False)
     name: str = ""
     left: str = ""
-    kept: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict)
     outlook: Outlook | None = None
 
     def summary(self) -> str:
@@ -223,6 +224,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         check_averages(as_loss(loss), given=options.public_losses is not None)
     people: Any = {"groups": options.groups, "n": options.n, "budget": options.budget}
     privatizer = (future_people if options.dry_run else privatizer_of)(options.ledger, options.data, **people)
+    if not options.dry_run:
+        check_earlier(privatizer.ledger, proposals.earlier, warn)
     most = at_least("candidates", options.candidates, 2)
     candidates, default = proposals.with_default(proposals.usual if options.default is None else options.default, most)
     if len(candidates) < 2:
@@ -281,7 +284,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
         raise model
     params = parameters_of(groups[selection.index], [each.parameters for each in candidates])
     ledger = privatizer.ledger
-    kept = {"ledger": ledger.dataset, "identity": ledger.identity, "charged": (ledger.span(name) or ("",))[0][:10]}
+    day = (ledger.span(name) or ("",))[0][:10]
+    kept = {"ledger": ledger.dataset, "identity": ledger.identity, "charged": day, "mark": ledger.mark()}
     return Choice(params, selection, model, name, left_in_words(ledger), kept)
 
 
@@ -311,24 +315,6 @@ def as_parameters(default: object) -> Parameters:
     if not isinstance(default, Mapping):
         raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
     return default
-
-
-def check_affordable(ledger: dptune.PrivacyLedger, name: str | None, mu: float | None, about: Meaning) -> bool:
-    """Return whether a choice may be a rerun of one that the ledger has; refuse a new one that cannot begin.
-
-    Args:
-        name: name of the choice; None if its proposals identify it.
-    """
-    if name is not None:
-        text("name", name)
-    proposed = about.asked.get("configurations")
-    plans = (plan.get("asked", {}) for plan in ledger.facts(PLAN).values() if isinstance(plan, dict))
-    known = [asked["configurations"] for asked in plans if "configurations" in asked]
-    if ledger.count(name) if name is not None else proposed in known or (known and proposed is None):
-        return True
-    with explained(ledger, about, mu):
-        check_choice(ledger, name or "choice", mu)
-    return False
 
 
 def key_of(parameters: Parameters) -> str:

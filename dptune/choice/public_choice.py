@@ -160,8 +160,6 @@ class PublicChoice:
             weight = self._privatizer.largest_weight
             about: Any = {"n": self._privatizer.n, "weight": weight, "default": self.default}
             why = hopeless(self.public, plan, **about)
-            if why and wanted.estimate_share is None:  # another share may do: a warning is enough
-                why = hopeless(self.public, replace(plan, share=planning.SHARES[-1]), **about)
             if why and not even_if_hopeless and isinstance(self._privatizer, LossPrivatizer):  # else it is a dry run
                 raise InputError(
                     f"{why[0].upper()}{why[1:]} Or give estimate_share=0 to choose without a verdict, or "

@@ -130,7 +130,7 @@ class DurableLedger:
         there, hashed, answered = row or (None, None, None)
         self._refuse_other(there)
         if seen.mark.seq and hashed != seen.mark.hash:
-            raise behind(self._name, seen.mark)
+            raise behind(self._name, seen.mark, other=hashed is not None)
         head = entries.follow(connection, seen, self._name)
         if (answered or 0) > head.mark.seq:
             raise damaged(self._name, f"it holds the answer to charge {answered}, but not the charge")
@@ -163,9 +163,9 @@ class DurableLedger:
         """
         kept = Mark.from_json(mark, self.identity, self._name)
         with self._transaction(write=False) as (connection, head):
-            there = kept.seq <= head.mark.seq
-            if kept.seq and not (there and connection.scalar(entries.HASH, {"seq": kept.seq}) == kept.hash):
-                raise behind(self._name, kept)
+            there = connection.scalar(entries.HASH, {"seq": kept.seq}) if kept.seq <= head.mark.seq else None
+            if kept.seq and there != kept.hash:
+                raise behind(self._name, kept, other=there is not None)
 
     @repeated
     def question_digests(self) -> dict[str, str]:

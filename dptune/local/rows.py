@@ -68,7 +68,7 @@ def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
     """Return the mark of the last reply, after recomputing the totals of the rows after ``seen``."""
     stored = connection.execute("SELECT hash FROM dptune_replies WHERE seq = ?", (seen.seq,)).fetchone()
     if seen.seq and (stored is None or stored[0] != seen.hash):
-        raise behind(str(path), seen)
+        raise behind(str(path), seen, other=stored is not None)
     query = f"SELECT seq, hash, {_COLUMNS} FROM dptune_replies WHERE seq > ? ORDER BY seq"
     for number, link, *row in connection.execute(query, (seen.seq,)):
         seen = seen.link(row)

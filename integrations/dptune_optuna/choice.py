@@ -130,12 +130,12 @@ def choose(
     workers_of(n_jobs)
     trials = ranked(study)
     allowed = [trial for trial in trials if not _breaks_a_constraint(trial)]
-    broken = f"{len(trials) - len(allowed)} finished trials break a constraint and are not candidates. "
     proposals = Proposals(
         [Candidate(parameters_of(trial), trial.number) for trial in allowed],
         searched=len(study.trials),
         name=None if study.study_name.startswith(UNNAMED) else study.study_name,
-        excluded=broken if len(allowed) < len(trials) else "",
+        excluded=_excluded(study, len(trials), len(allowed)),
+        earlier=list(choices_of(study).values()),
     )
     options = ChoiceOptions(
         data=data, loss=loss, ledger=ledger, public=public, default=default, groups=groups, n=n,
@@ -193,6 +193,23 @@ def ranked(study: optuna.Study) -> list[FrozenTrial]:
     front = {trial.number for trial in study.best_trials} if len(signs) > 1 else set[int]()
     order = sorted(range(len(finite)), key=lambda i: (finite[i].number not in front, ranks[i], finite[i].number))
     return [finite[i] for i in order]
+
+
+def _excluded(study: optuna.Study, finished: int, allowed: int) -> str:
+    """Return in words which trials are no candidates; "" if all are."""
+    counted = {
+        "were pruned": _count(study, TrialState.PRUNED),
+        "failed": _count(study, TrialState.FAIL),
+        "did not end": _count(study, TrialState.RUNNING) + _count(study, TrialState.WAITING),
+        "have no finite value": _count(study, TrialState.COMPLETE) - finished,
+        "break a constraint": finished - allowed,
+    }
+    said = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
+    return f"Of {len(study.trials)} trials {said} and are not candidates. " if said else ""
+
+
+def _count(study: optuna.Study, state: TrialState) -> int:
+    return len(study.get_trials(deepcopy=False, states=(state,)))
 
 
 def _breaks_a_constraint(trial: FrozenTrial) -> bool:

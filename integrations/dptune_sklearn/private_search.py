@@ -21,8 +21,8 @@ from dptune._checks import at_least, nothing_charged
 from dptune.choice import Report
 from dptune.choice.crossval import public_folds
 from dptune.choice.outlook import Outlook, future_people
-from dptune.choice.payer import Meaning, ledger_of
-from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, check_affordable, choose_among, key_of
+from dptune.choice.payer import Meaning, check_affordable, ledger_of
+from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, choose_among, key_of
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn import public_search

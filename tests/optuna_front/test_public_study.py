@@ -202,9 +202,9 @@ def test_constraints_and_user_attributes_of_trials_are_respected(tmp_path, caplo
         assert {C for C, _ in seen} == {CS[1], CS[3], CS[5]}
         assert all(attrs["rounds"][0] == C for C, attrs in seen)
     assert [trial.user_attrs for trial in study.trials] == [{"rounds": [C]} for C in CS]
-    assert "3 finished trials break a constraint and are not candidates. Plan" in caplog.text
+    assert "Of 6 trials 3 break a constraint and are not candidates. Plan" in caplog.text
     for few in ([1.0] * 6, [1.0] * 5 + [0.0]):
-        with pytest.raises(dptune.InputError, match=f"{int(sum(few))} finished trials break a constraint"):
+        with pytest.raises(dptune.InputError, match=f"Of 6 trials {int(sum(few))} break a constraint"):
             chosen(tmp_path, constrained(form, few, front), name="few")
     found = chosen(tmp_path, constrained(form, few, front), logit, default={"C": 2.0}, mu=0.5, name="one")
     assert found.selection.candidates == 2

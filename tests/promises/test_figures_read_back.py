@@ -58,6 +58,16 @@ def test_each_cell_of_a_report_is_its_metric(tmp_path: Path) -> None:
     data = made.to_dict()
     everybody, groups = made.metrics, {level: each.metrics() for level, each in made.groups.items()}
     assert list(rows) == list(everybody) == list(data["metrics"])
+    text, at = str(made).splitlines(), list(made.at(0.3).metrics().values())
+    for level, own in groups.items():
+        start = text.index(f"  2 = {level}") + 1
+        assert text[start : start + len(own)] == [f"    {metric}" for metric in own.values()]
+    assert str(made.at(0.3)).splitlines() == [str(metric) for metric in at]
+    assert at[0].value == pytest.approx(
+        np.mean((type(MODEL)().fit(public, PUBLIC[1]).predict_proba(X)[:, 1] > 0.3) == PRIVATE[1]), abs=0.02
+    )
+    assert "  - positive is 1, decided above a probability of 0.5" in text
+    assert "records of one person, n = 400 public" in data["notes"][0]
     for name, metric in everybody.items():
         line = next(each for each in str(made).splitlines() if each.strip().startswith(f"{name}:"))
         own = [metric.value, *metric.interval]

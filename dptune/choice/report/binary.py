@@ -242,11 +242,8 @@ class BinaryTable:
 
     def metrics(self) -> dict[str, Metric]:
         """Return all metrics by their names; those of probabilities only where scores are probabilities."""
-        d = self.decisions
-        metrics = [d.accuracy_score, d.balanced_accuracy_score, d.recall_score, d.specificity, d.precision_score]
-        metrics += [d.negative_predictive_value, d.f1_score, d.prevalence, self.roc_auc_score]
-        metrics += [self.brier_score_loss, self.calibration_error] if self.probabilities else []
-        return {metric.name: metric for metric in metrics}
+        more = [self.brier_score_loss, self.calibration_error] if self.probabilities else []
+        return self.decisions.metrics() | {metric.name: metric for metric in (self.roc_auc_score, *more)}
 
     # ---- curves ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from scipy.special import expit, logit, ndtri
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import at_least, positive, real
+from dptune._numbers import rounded_down
 from dptune.choice.report.cells import Asked
 from dptune.choice.report.metric import Metric
 from dptune.choice.report.plan import MOST_GROUPS, Groups, make_plan
@@ -122,7 +123,8 @@ class Expected:
             f"{word} hidden by noise" if math.isnan(width := widths[name]["noise"]) else f"{word} +-{width:.2g}"
             for word, name in shown.items()
         ]
-        return f"{', '.join(said)} (95%, by noise, for an AUC of {self.area:g})"
+        about = f"mu = {rounded_down(self.mu)}, {self.prevalence:.0%} positive, AUC {self.area:g}"
+        return f"{', '.join(said)} (95%, by noise; {about}, no groups)"
 
 
 def _half_widths(reports: Sequence[Mapping[str, Metric]], which: str) -> dict[str, float]:

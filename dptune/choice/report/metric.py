@@ -192,9 +192,13 @@ def ratio(a: float, b: float, noise: tuple[float, float, float]) -> Range:
 
 
 def _share(a: float, b: float, forms: tuple[float, float, float], people: float) -> Range:
-    """Return all shares that a / b does not contradict, also for a sample from a population."""
+    """Return all shares that a / b does not contradict, also for a sample from a population.
+
+    Noise may put a outside [0, b]. It is moved to the nearer end: else what is left of the interval within [0, 1] would
+    be the shorter, the further a is outside.
+    """
     aa, ab, bb = forms
-    low, high = ratio(a, b, (aa, ab - people / 2, bb - people)) if b > 0 else WHOLE
+    low, high = ratio(min(max(a, 0.0), b), b, (aa, ab - people / 2, bb - people)) if b > 0 else WHOLE
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
@@ -239,6 +243,15 @@ class Decisions:
 
     cells: Cells = field(repr=False)
     above: Vector = field(repr=False)
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return all metrics by their names."""
+        first = (self.accuracy_score, self.balanced_accuracy_score, self.recall_score, self.specificity)
+        more = (self.precision_score, self.negative_predictive_value, self.f1_score, self.prevalence)
+        return {metric.name: metric for metric in first + more}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.metrics().values()))
 
     @property
     def _forms(self) -> tuple[Vector, Vector, Vector, Vector]:

@@ -25,6 +25,7 @@ from dptune.choice.report.regression import Ranges
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.privacy.places import Places
+from dptune.privacy.seal.parsing import says
 from dptune.privacy.table import TableQuery
 
 MOST_CURVES = 8  # with more classes only the confusion matrix is released
@@ -216,16 +217,11 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """Return the subgroups of a column of the public rows.
 
     Raises:
-        InputError: there is no such column, or it has one value or too many.
+        InputError: there is no such column, it has missing or odd values, or one value or too many.
     """
     if by is None:
         return None
-    levels = by.names if isinstance(by, Places) else attempt(_levels, X, by, failed=None)
-    if levels is None:
-        raise InputError(
-            "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of "
-            f"data=; got {kind(by)}. The column must hold text or numbers, and no missing value. Nothing was charged."
-        )
+    levels = by.names if isinstance(by, Places) else _levels(X, by)
     if not 2 <= len(levels) <= MOST_GROUPS:
         raise InputError(
             f"the column by= must have 2 to {MOST_GROUPS} different values among the public rows; it has "
@@ -235,8 +231,21 @@ def groups_of(X: Any, by: Any) -> Groups | None:
 
 
 def _levels(X: Any, by: Any) -> list[Any]:
-    levels = sorted({*np.asarray(column_of(X, by)).tolist()}, key=lambda level: (str(type(level)), level))
-    json.dumps([by, levels], allow_nan=False)
+    """Return the values of a column of the public rows."""
+    column: list[Any] | None = attempt(lambda: np.asarray(column_of(X, by)).tolist(), failed=None)
+    if column is None or attempt(json.dumps, by, failed=None) is None:
+        raise InputError(
+            "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of "
+            f"data=; got {kind(by)}. Nothing was charged."
+        )
+    if missing := sum(says(cell) is None for cell in column):
+        raise InputError(
+            f"the column by= is missing in {missing} of {len(column)} public rows: give these a value of their own, "
+            "such as 'unknown', in the private rows, too. Nothing was charged."
+        )
+    levels = attempt(lambda: sorted({*column}, key=lambda level: (str(type(level)), level)), failed=None)
+    if levels is None or attempt(json.dumps, levels, failed=None) is None:
+        raise InputError("the column by= must hold text or numbers among the public rows. Nothing was charged.")
     return levels
 
 

@@ -110,7 +110,7 @@ def report(
         )  # fmt: skip
     read = asker.losses(model) if isinstance(asker, AtPlaces) else partial(asker.losses, model)
     released = people.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
-    return Report.of_charge(plan, released.charge, name)
+    return Report.of_charge(plan, released.charge, name, people.ledger.unit)
 
 
 def _prepared(
@@ -183,7 +183,7 @@ def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
     charge = ledger.find(name, KEY)
     if plan is None or charge is None or charge.value is None:
         raise InputError(f"the ledger has no report named {name!r}; it has {_reports(ledger) or 'none'}.")
-    return Report.of_charge(plan, charge, name)
+    return Report.of_charge(plan, charge, name, ledger.unit)
 
 
 def _only_report(ledger: PrivacyLedger) -> str:
@@ -266,8 +266,11 @@ def _agreed(stored: Any, wanted: ReportPlan, name: str, mu: float | None, *, bin
     if plan is not None and bins and [each.count for each in plan.bins] != [each.count for each in wanted.bins]:
         differs = [*differs, "bins"]
     if plan is None or differs:
+        free = "Of the released report, report.at(threshold) reads any threshold at no cost. " * (
+            differs == ["threshold"]
+        )
         raise BudgetMismatch(
-            f"the name {name!r} belongs to something else in this ledger: it differs in {', '.join(differs)}. "
-            "Give this report another name=. Nothing was charged."
+            f"the name {name!r} belongs to something else in this ledger: it differs in {', '.join(differs)}. {free}"
+            "Give this report another name= (it is then a new report, and is charged). Nothing was charged."
         )
     return plan

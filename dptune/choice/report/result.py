@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = BinaryTable | Confusion | Residuals
+_OF_POPULATION = "that of noise and sampling is about the population of which they are a sample"
 _UNKNOWN = 3.0  # standard deviations of noise above which some examples' cells count as unknown
 
 
@@ -46,6 +47,7 @@ class Report:
         unknown: estimated number of people whose cell is unknown: the model failed on them, or does not know their
             label or group. They count in no metric. 0 if the release does not show any.
         private: False if noise was seeded; then nothing is protected.
+        unit: whose records count as one person's, in the ledger's words.
     """
 
     name: str
@@ -56,12 +58,14 @@ class Report:
     unknown: float
     private: bool
     released: Vector = field(repr=False)
+    unit: str = "one person"
 
     @classmethod
-    def of_charge(cls, plan: ReportPlan, charge: Charge, name: str) -> Self:
+    def of_charge(cls, plan: ReportPlan, charge: Charge, name: str, unit: str) -> Self:
         """Return the report of a charge that has its answer."""
         value = np.asarray(charge.value, dtype=np.float64)
-        return cls.of(plan, value, float(charge.description["sigma"]), name, private=charge.private)
+        made = cls.of(plan, value, float(charge.description["sigma"]), name, private=charge.private)
+        return replace(made, unit=unit)
 
     @classmethod
     def of(cls, plan: ReportPlan, value: Vector, sigma: float, name: str = "report", *, private: bool = True) -> Self:
@@ -118,14 +122,18 @@ class Report:
     def notes(self) -> list[str]:
         """Return what a reader has to know: how the numbers came about, and what they are not."""
         promise = (
-            f"one release of mu = {rounded_up(self.mu)} GDP (replacing all records of one person, n = {self.n} public)"
+            f"one release of mu = {rounded_up(self.mu)} GDP (replacing all records of {self.unit}, n = {self.n} public)"
         )
-        notes = [promise if self.private else f"NOT PRIVATE, as noise was seeded: {promise}"]
+        notes = [promise if self.private else f"NOT PRIVATE, as noise was seeded: {promise}", *self._left_out()]
+        if isinstance(self.results, BinaryTable) and self.plan.positive is not None:
+            score = "probability" if self.results.probabilities else "score"
+            positive = self.plan.labels[self.plan.positive]
+            notes.append(f"positive is {positive!r}, decided above a {score} of {self.results.bins.threshold:.4g}")
         notes.append("the 95% interval of noise is about the metric of these people")
-        notes.append("that of noise and sampling is about the population of which they are a sample")
+        notes.append(_OF_POPULATION)
         if isinstance(self.results, Residuals):
             notes.append(f"residuals beyond {self.results.ranges.most:.4g} count as {self.results.ranges.most:.4g}")
-            return notes + self._left_out()
+            return notes
         notes.append("metrics are read from sums of noisy counts that add up to n and are not cut at 0")
         notes.append("tables and curves are the nearest ones without negative counts")
         if isinstance(self.results, BinaryTable):
@@ -135,10 +143,13 @@ class Report:
             )
             if self.results.probabilities:
                 notes.append("brier_score_loss is of the positive label alone, from 0 to 1")
-        return notes + self._left_out()
+        return notes
 
     def _left_out(self) -> list[str]:
-        text = f"about {self.unknown:.0f} people are left out: their score, label or group is unknown"
+        text = (
+            f"about {self.unknown:.0f} people are left out, as their score, label or group is unknown: if many, "
+            "compare the spelling of labels and groups with public rows"
+        )
         return [text] if self.unknown else []
 
     # ---- for people and programs -------------------------------------------------------------------
@@ -179,9 +190,11 @@ class Report:
         return "" if by is None else "place" if by.column is None else str(by.column)
 
     def __str__(self) -> str:
-        head = f"Report {self.name!r} of {self.plan.model}"
-        lines = [f"  {metric}" for metric in self.metrics.values()]
-        return "\n".join([head, *lines, *(f"  - {note}" for note in self.notes())])
+        lines = [f"Report {self.name!r} of {self.plan.model}, with 95% intervals of the noise"]
+        lines += [f"  {metric}" for metric in self.metrics.values()]
+        for level, results in self.groups.items():
+            lines += [f"  {self._by} = {level}", *(f"    {metric}" for metric in results.metrics().values())]
+        return "\n".join([*lines, *(f"  - {note}" for note in self.notes() if note != _OF_POPULATION)])
 
     def _repr_html_(self) -> str:
         head, _, *rows = self.to_markdown().partition("\n\n")[0].splitlines()

@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from dptune import InputError
+from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.choice import Report
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.releases import release_rows
@@ -97,6 +97,17 @@ def test_curves_increase_and_have_the_released_area(tmp_path: Path) -> None:
     precision, recall, _ = found.precision_recall_curve()
     assert (np.diff(recall) <= 0).all()
     assert precision[-1] == 1.0
+
+
+def test_notes_name_the_unit_and_what_is_decided(tmp_path: Path) -> None:
+    """Those that the report returns, and those that are read from the ledger."""
+    ledger = PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(2.0), unit="one hospital")
+    found = report(LossPrivatizer(ledger, n=400), threshold=0.25, positive=0)
+    for each in (found, stored_report(ledger)):
+        assert each.notes()[0].endswith("(replacing all records of one hospital, n = 400 public)")
+        assert each.notes()[1] == "positive is 0, decided above a probability of 0.25"
+    by_value = report(LossPrivatizer(ledger, n=400), SVC().fit(*PUBLIC), name="b")
+    assert by_value.notes()[1] == "positive is 1, decided above a score of 0"
 
 
 def test_thresholds_and_the_positive_label_are_the_users(tmp_path: Path) -> None:

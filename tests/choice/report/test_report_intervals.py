@@ -123,6 +123,18 @@ def test_a_share_near_0_and_1_is_covered(rate: float) -> None:
     assert np.mean(held, axis=0).min() >= NEEDED
 
 
+@pytest.mark.parametrize("beyond", [0.5, 2.0, 6.0])
+def test_noise_beyond_0_or_1_does_not_shorten_an_interval(beyond: float) -> None:
+    """The interval is that of 0 or of 1: less would be left of it within [0, 1], the further noise is beyond."""
+    forms, both = (np.array([0.0, 1.0]), np.array([1.0, 0.0])), np.ones(2)
+    counts = np.array([-beyond, 80.0 + beyond])
+    near, exact = (Cells.of(each, 9.0 * np.eye(2), None) for each in (counts, np.array([0.0, 80.0])))
+    for form in forms:
+        found, wanted = near.share("share", form, both), exact.share("share", form, both)
+        assert [*found.interval, *found.population] == pytest.approx([*wanted.interval, *wanted.population])
+        assert max(found.interval) - min(found.interval) > 0.06
+
+
 def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
     cells = Cells.of(np.array([3.0, -2.0, 50.0]), 400.0 * np.eye(3), None)
     found = cells.share("share", np.array([1.0, 0, 0]), np.array([1.0, 1.0, 0]))

@@ -51,7 +51,7 @@ def test_a_name_belongs_to_one_report(tmp_path: Path) -> None:
     model, other = (LogisticRegression(C=C).fit(*rounded) for C in (1.0, 0.01))
     report(mine, model, public=rounded)
     for change in ({"mu": 0.4}, {"positive": 0}, {"by": 0}, {"bins": 12}, {"model": other}, {"name": "a choice"}):
-        with pytest.raises(BudgetMismatch, match=r"another name=. Nothing was charged\.$"):
+        with pytest.raises(BudgetMismatch, match=r"another name= .*Nothing was charged\.$"):
             report(mine, **{"model": model, "public": rounded, **change})
     assert mine.ledger.spent() == 0.5
 
