@@ -89,6 +89,7 @@ def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedg
         left, middle, right = figure.subplots(1, 3)
         draw_finalists(left, charges)
         draw_improvement(middle, charges)
+        charges = ledger.charges()  # a report is another run
     else:
         left, right = figure.subplots(1, 2)
         _draw_losses(left, charges, ledger)
@@ -195,7 +196,7 @@ def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta:
     limit = ledger.mu
     epsilon = rounded_up(ledger.filter.exposure.epsilon(delta))
     promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
-    axes.axhline(limit, color="C1", ls="--", label=f"budget: mu = {rounded_up(limit)} ({promise})")
+    axes.axhline(limit, color="C1", ls="--", label=f"budget of all runs: {promise}; mu within {rounded_up(limit)}")
     limit = max(limit, *spent) if spent else limit
     what = "release" if choice else "trial"
     axes.set(xlabel=what, ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))

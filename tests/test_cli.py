@@ -128,11 +128,13 @@ def test_the_limits_of_a_pair_are_open_until_the_first_charge() -> None:
     for name, most in shown["spent"].items():
         assert shown["budget"][name] * (1 - 1e-6) <= most <= shown["budget"][name] * (1 + 1e-12)
     gdp = rounded_up(ledger.mu)
-    assert f"epsilon 2 at delta 1e-05; in GDP mu {gdp} of {gdp} spent" in invoke("show", "choice.db")
+    assert f"epsilon 2 at delta 1e-05; in GDP mu {gdp} of {gdp} spent, 0 left (squares add up)" in invoke(
+        "show", "choice.db"
+    )
     assert left_in_words(ledger) == "Budget left: 0 of epsilon = 2 (delta = 1e-05)."
     axes = Figure().subplots()
     draw_budget(axes, ledger.charges("svc"), ledger, 1e-5)
-    assert axes.lines[1].get_label() == f"budget: mu = {gdp} (eps = 2 at delta = 1e-05)"
+    assert axes.lines[1].get_label() == f"budget of all runs: eps = 2 at delta = 1e-05; mu within {gdp}"
     assert axes.lines[1].get_ydata()[0] == ledger.mu
     assert axes.lines[0].get_ydata()[-1] == approx(ledger.mu)  # all is spent, by pure releases
 

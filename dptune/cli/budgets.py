@@ -44,7 +44,7 @@ def convert(
     if dp_sgd is not None:
         refuse_idle(context, "with --dp-sgd", "choice_share")
         cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
-        typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_NO_BRIDGE}")
+        typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_REMOVES}\n{_NO_BRIDGE}")
         return
     budget = budget_of(mu, epsilon, delta)
     stated = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
@@ -71,6 +71,10 @@ def _with_choice(budget: Budget, delta: float, share: float) -> str:
     return f"A plan of mu = {rounded_up(mu, 6)}, {parts}, fixed in advance: epsilon = {epsilon}"
 
 
+_REMOVES = (
+    "Neighbours: add or remove one training row, sampled at random in each step. To replace a row costs more, and the "
+    "other commands state that."
+)
 _NO_BRIDGE = (
     "The (epsilon, delta) of a DP-SGD training is not a mu, as its epsilon at smaller deltas is larger than that of "
     "the mu through one: plan it in a TrainingLedger, and join ledgers with `dptune statement train.db val.db`."

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from dptune._numbers import rounded_up
 from dptune._statement import Statement
 from dptune.audit import Audit
 from dptune.choice.recorded import recorded_choices, side_by_side
@@ -32,6 +31,7 @@ from dptune.cli.shared import (
     refuse_idle,
     releases_of,
     show_contents,
+    spent_in_words,
 )
 from dptune.errors import InputError
 from dptune.ledger import certificate as certificates
@@ -227,7 +227,7 @@ def raise_budget(
         refuse_idle(context, "without --epsilon", "delta")
     opened = PrivacyLedger(ledger)
     opened.raise_budget(budget_of(mu, epsilon, delta))
-    typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.mu, 6)} in all")
+    typer.echo(f"the budget of {opened.dataset!r} in all: {spent_in_words(opened)}")
 
 
 @app.command()

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dptune
-from dptune._numbers import rounded_up
+from dptune._numbers import rounded_down, rounded_up
 from dptune.cli.releases import release_rows
 from dptune.errors import InputError
 from dptune.ledger.entries import cost_of
@@ -112,7 +112,7 @@ def contents_of(opened: AnyLedger) -> Contents:
 
 
 def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
-    title = f"{opened.dataset}: {_spent_in_words(opened)}"
+    title = f"{opened.dataset}: {spent_in_words(opened)}"
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
@@ -145,8 +145,10 @@ def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]
     }
 
 
-def _spent_in_words(opened: PrivacyLedger) -> str:
-    words = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent"
+def spent_in_words(opened: PrivacyLedger) -> str:
+    """Return a ledger's budget, and what of it is spent and left."""
+    left = rounded_down(opened.remaining())
+    words = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent, {left} left (squares add up)"
     budget = opened.budget
     if budget.stated_epsilon is None or budget.stated_delta is None:
         return words

@@ -18,6 +18,7 @@ from dptune._checks import shown, text
 from dptune._numbers import rounded_up
 from dptune._statement import Statement, counted
 from dptune.errors import InputError
+from dptune.ledger.gdp import Budget
 from dptune.ledger.plan_ledger import TRUSTED_SERVER
 from dptune.ledger.risk import Risk
 from dptune.ledger.statement import BudgetStatement
@@ -165,10 +166,13 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
     units = {} if statement.n is None else {"number_of_privacy_units": statement.n}
     budget = ""
     if isinstance(statement, BudgetStatement):
-        mu = rounded_up(statement.exposure.gdp)
-        spent = rounded_up(statement.spent_mu)
-        budget = f"The budget is mu = {mu} in Gaussian differential privacy, which bounds epsilon at every delta; "
-        budget += f"mu = {spent} of it was spent. "
+        mu, spent = statement.exposure.gdp, rounded_up(statement.spent_mu)
+        sharper = statement.epsilon < Budget.gdp(mu).epsilon(statement.delta) * (1 - 1e-6)
+        than = ", less sharply than the parameters above" if sharper else ""
+        budget = (
+            f"All releases are within mu = {rounded_up(mu)} in Gaussian differential privacy, which bounds epsilon at "
+            f"every delta{than}; mu = {spent} of it was spent. "
+        )
     return {
         "privacy_unit": statement.unit,
         "privacy_unit_details": f"Neighbouring data sets: {statement.adjacency}.",

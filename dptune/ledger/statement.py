@@ -132,7 +132,7 @@ def budget_statement(
             *promised,
             ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.divided)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=cost.divided)} in {counted(releases)}"),
-            *_divided(filter),
+            *_divided(filter, raised=bool(raises)),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -171,8 +171,9 @@ def _accountant(limits: Limits, *, undivided: bool, raised: bool) -> str:
     return f"{gdp}; for epsilon {'; or '.join(sharper)}" if sharper else gdp
 
 
-def _divided(filter: GdpFilter) -> Rows:
+def _divided(filter: GdpFilter, *, raised: bool) -> Rows:
     """Return how a budget in (epsilon, delta) is divided, if it is."""
+    when = "before the first release, and raised since then" if raised else "before the first release"
     if filter.undivided:
         words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
         return (("Undivided", words),)
@@ -180,11 +181,11 @@ def _divided(filter: GdpFilter) -> Rows:
     if limits.pure > 0:
         parts = f"epsilon = {rounded_up(limits.pure)} at delta = 0 for the releases of the run {filter.holder!r}"
         beside = f", mu = {rounded_up(limits.mu)} for everything else" if limits.mu > 0 else ", nothing for others"
-        return (("Divided", f"before the first release: {parts}{beside}"),)
+        return (("Divided", f"{when}: {parts}{beside}"),)
     if limits.eta == 0:
         return ()
     parts = f"bounded range {rounded_up(limits.eta)} for the choice of the run {filter.holder!r}"
-    return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
+    return (("Divided", f"{when}: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
 
 
 def _stated(budget: Budget, spent_so_far: Spent, private: bool) -> tuple[dict[str, object] | None, Rows]:
@@ -216,7 +217,7 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
 def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int, places: int) -> Rows:
     """Return remarks on raises of the budget, on failures and on places."""
     acts = "; ".join(
-        f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {counted(each['releases'])}"
+        f"from {_as_stated(Budget(**each['from']))} at {_second(each['at'])}, after {counted(each['releases'])}"
         for each in raises
     )
     failed = f"{failures} evaluations failed, for everybody"
@@ -225,6 +226,12 @@ def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int, places: int) 
         *[("Failures", failed)] * bool(failures),
         *[("Places", PLACES.format(places))] * bool(places),
     )
+
+
+def _as_stated(budget: Budget) -> str:
+    if budget.stated_epsilon is None or budget.stated_delta is None:
+        return f"mu = {rounded_up(budget.mu)}"
+    return f"epsilon = {rounded_up(budget.stated_epsilon, 6)} at delta = {rounded_up(budget.stated_delta, 6)}"
 
 
 def _second(at: str) -> str:

@@ -40,6 +40,7 @@ _REMOVED = (
     "add. NOT covered: replacing a unit's records, which costs two removals"
 )
 _SAME = "if they are the same people, this epsilon is too small; join them without disjoint."
+NO_CONDITIONS = "none: a person may be in every part"
 _LATE = "epsilon does not hold if the other's results decided its budget, its plan or which run charged first."
 
 
@@ -108,18 +109,20 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
         conditions = CONDITIONS
     else:
         _refuse_incomparable(parts)
-        late = tuple(
-            one.dataset for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)
-        )
+        after = [one for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)]
+        alike = len({one.dataset for one in ledgers}) < len(ledgers)
+        late = tuple(f"{one.dataset}, ledger {one.identity[:12]}" if alike else one.dataset for one in after)
         curve, adjacency, accountant = _composed(ledgers, parts, delta)
-        conditions = "none: a person may be in every part"
+        conditions = "what the warnings name; a person may be in every part" if late else NO_CONDITIONS
+    units = sorted({part.unit for part in parts})
+    whom = f"for {' or '.join(units)}"
     private = all(part.private for part in parts)
     epsilon = curve.epsilon(delta) if private else math.inf
     return JointStatement(
         parts=parts,
         disjoint=disjoint,
         late=late,
-        unit="; ".join(sorted({part.unit for part in parts})),
+        unit="; ".join(units),
         adjacency=adjacency,
         trust_model="; ".join(sorted({part.trust_model for part in parts})),
         mechanisms=tuple(made for part in parts for made in part.mechanisms),
@@ -131,7 +134,7 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
         noise="; ".join(dict.fromkeys(part.noise for part in parts)),
         not_covered=tuple(dict.fromkeys(each for part in parts for each in part.not_covered)),
         warnings=_warnings(parts, disjoint, late),
-        guarantee=(("Guarantee", priced(epsilon, delta, private, "for each person")), ("Conditions", conditions)),
+        guarantee=(("Guarantee", priced(epsilon, delta, private, whom)), ("Conditions", conditions)),
         numbers={"conditions": conditions},
         title="Joint privacy statement",
     )

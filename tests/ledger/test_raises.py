@@ -29,7 +29,7 @@ def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: Pri
     assert (second["from"], second["to"]["mu"]) == (first["to"], 3.0)
     text = ledger.statement(delta=1e-5).to_text()
     assert "Raised         from mu = 1 at 20" in text
-    assert "after 1 release; from mu = 1.667 at 20" in text
+    assert "after 1 release; from epsilon = 8 at delta = 1e-05 at 20" in text
     assert "if no released value could have led to a larger one" in text
     assert "mu = 3 GDP" in text
 
@@ -61,7 +61,10 @@ def test_a_budget_never_shrinks_and_a_script_that_states_another_is_told(ledger:
 def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) -> None:
     path = str(ledger.url.database)
     done = CliRunner().invoke(app, ["raise-budget", path, "--mu", "1.5"])
-    assert (done.exit_code, done.output) == (0, "the budget of 'patients' is mu = 1.5 in all\n")
+    assert (done.exit_code, done.output) == (
+        0,
+        "the budget of 'patients' in all: mu 0 of 1.5 spent, 1.5 left (squares add up)\n",
+    )
     assert PrivacyLedger(path).budget == Budget.gdp(1.5)
     assert CliRunner().invoke(app, ["raise-budget", path]).exit_code == 2
     assert CliRunner().invoke(app, ["raise-budget", path, "--epsilon", "20"]).exit_code == 0

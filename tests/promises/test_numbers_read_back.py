@@ -152,7 +152,7 @@ def test_statements_certificates_and_lists_state_the_ledgers_numbers(kind: str) 
     assert shown["spent"]["mu_in_gdp"] == pytest.approx(has.spent[0], **near)
     title = invoke("show", "ledger.db").splitlines()[0].partition(": ")[2]
     pair = [] if kind == "gdp" else [has.budget[1], DELTA]
-    holds(title, *pair, has.spent[0], has.budget[0])
+    holds(title, *pair, has.spent[0], has.budget[0], has.ledger.remaining())
     left = {"gdp": [math.sqrt(2.5**2 - has.spent[0] ** 2), 2.5], "pure": [0, 1, DELTA]}
     if kind in left:
         holds(left_in_words(ledger), *left[kind])
@@ -165,7 +165,7 @@ def test_a_registrys_record_and_a_local_statement_have_their_numbers() -> None:
     loss = record(has.ledger.statement(delta=DELTA), about)["deployment"]["privacy_loss"]
     assert (loss["number_of_privacy_units"], loss["privacy_parameters"]["delta"]) == (N, DELTA)
     assert loss["privacy_parameters"]["epsilon"] == pytest.approx(has.budget[1], rel=1e-4)
-    said = loss["privacy_parameters_details"].partition("The budget is")[2].partition("An attacker")[0]
+    said = loss["privacy_parameters_details"].partition("All releases are")[2].partition("An attacker")[0]
     holds(said, 2.5, has.spent[0])
     users = UserLedger("users.db", cap=2.0)
     for user, price, replies in (("ann", 0.75, 2), ("bob", 0.5, 1)):
@@ -263,11 +263,12 @@ def test_a_conversion_has_its_numbers(delta: float) -> None:
     holds(lines("--mu", "2", "--choice-share", "0.3")[-1], 2, gaussian, eta, composed_epsilon(gaussian, eta, delta))
 
 
-def test_a_raised_budget_is_printed_in_mu() -> None:
+def test_a_raised_budget_is_printed_as_it_was_given() -> None:
     dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(1.0))
-    holds(invoke("raise-budget", "ledger.db", "--epsilon", "9", "--delta", "1e-6").partition(" is ")[2],
-          brentq(lambda mu: epsilon(mu, 1e-6) - 9, 0.5, 5))  # fmt: skip
-    holds(invoke("raise-budget", "ledger.db", "--mu", "4").partition(" is ")[2], 4)
+    mu = brentq(lambda mu: epsilon(mu, 1e-6) - 9, 0.5, 5)
+    said = invoke("raise-budget", "ledger.db", "--epsilon", "9", "--delta", "1e-6").partition(" in all: ")[2]
+    holds(said, 9, 1e-6, 0, mu, mu)
+    holds(invoke("raise-budget", "ledger.db", "--mu", "4").partition(" in all: ")[2], 0, 4, 4)
 
 
 def test_a_budgets_figure_has_its_steps_its_line_and_its_label() -> None:
@@ -277,7 +278,7 @@ def test_a_budgets_figure_has_its_steps_its_line_and_its_label() -> None:
     steps, line = axes.lines
     assert list(steps.get_ydata()) == pytest.approx(list(np.sqrt(np.cumsum([0.09, 0.36, 0.16]))))
     assert list(line.get_ydata()) == [2.5, 2.5]
-    holds(line.get_label(), 2.5, epsilon(2.5, 1e-6), 1e-6)
+    holds(line.get_label(), epsilon(2.5, 1e-6), 1e-6, 2.5)
     assert axes.get_ylim() == pytest.approx((0, 1.15 * 2.5))
     plt.close("all")
 
