@@ -143,8 +143,8 @@ def improvement_in_words(gain: Estimate, than: str) -> str:
 def next_step(verdict: str, people: int | None) -> str:
     """Return advice on the next step after a verdict about this many people."""
     these = "" if people is None else f" It holds for these {people} people; another {people} may differ."
-    steps = {"better": "take the model, and publish the statement.", "worse": "keep the default."}
-    return f"Next: {steps.get(verdict, 'keep the default, or ask more people.')}{these}"
+    steps = {"better": "take the model, and publish the statement.", "worse": "keep the default, and report on it."}
+    return f"Next: {steps.get(verdict, 'keep the default and report on it, or ask more people.')}{these}"
 
 
 def parameters_in_words(parameters: Mapping[str, Any], quote: str = "") -> str:

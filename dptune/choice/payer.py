@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,13 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dptune._checks import positive, readable, text
+from dptune._checks import attempt, positive, readable, text
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.ledger.gdp import Budget
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.privacy.places import Places
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.results import check_start, left_in_words
+from dptune.results import check_start, left_in_words, parameters_in_words
 
 Payer: TypeAlias = LossPrivatizer | PrivacyLedger | str | Path
 
@@ -124,7 +125,7 @@ class Meaning:
         if "candidates" in changed or "default configuration" in now:
             follows += ["configurations", "default"]
         named = [each for each in changed if each not in follows] or changed
-        return "; ".join(f"{name} ({_DIGESTS.get(name) or f'{before[name]}, now {now[name]}'})" for name in named)
+        return "; ".join(f"{name} ({_DIGESTS.get(name) or _change(before[name], now[name])})" for name in named)
 
     def refuse_other(self, name: str, plan: Any, *, recorded: bool) -> None:
         """Refuse a name that has another choice's plan."""
@@ -138,6 +139,15 @@ class Meaning:
             f"the name {name!r} {differs}.{kept} Give this choice another name= (it is then a new choice, and is "
             "charged again), or what it had. Nothing was charged."
         )
+
+
+def _change(before: Any, now: Any) -> str:
+    """Return two values in words; of two configurations, as JSON, what differs between them."""
+    old, new = (attempt(json.loads, each, failed=None) for each in (before, now))
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        before, now = (parameters_in_words({n: each[n] for n in names if n in each}) or "none" for each in (old, new))
+    return f"{before}, now {now}"
 
 
 def check_choice(ledger: PrivacyLedger, name: str, mu: float | None, *, choice_share: float = 1.0) -> None:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 
 from scipy.special import ndtr
 
+from dptune._numbers import rounded_up
 from dptune.ledger.entries import Charge
 from dptune.ledger.events import is_laplace
 from dptune.results import SEEDED, Estimate, NoiseLaw, improvement_in_words, next_step
@@ -122,7 +123,7 @@ class Selection:
     recorded: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", self.cost or f"mu={self.mu:.3g}")
+        object.__setattr__(self, "cost", self.cost or f"mu={rounded_up(self.mu)}")
 
     def __str__(self) -> str:
         seeded = "" if self.private else ", NOT PRIVATE"

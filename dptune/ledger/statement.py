@@ -18,6 +18,7 @@ from dptune.ledger.gdp import Budget, Spent
 
 NOT_COVERED = (
     "a function that lets one record change another person's loss, the number of losses, or whether it raises",
+    "a person with several rows, unless groups= was given",
     "a search space, clip or settings that were chosen by looking at the data",
     "timing, memory use and other side channels",
     "releases about the same people that this ledger did not see",

@@ -54,7 +54,10 @@ def log_run(
         InputError: the ledger has released nothing under this name, or delta is missing.
     """
     if ledger.count(name) == 0:
-        raise InputError(f"the ledger has released nothing for a run named {name!r}; nothing was written to MLflow.")
+        there = ", ".join(repr(run) for run, _ in ledger.runs()) or "none"
+        raise InputError(
+            f"the ledger has released nothing for a run named {name!r}; it has {there}. Nothing was written to MLflow."
+        )
     run = MLflowRun(ledger, name, **where)
     run.answer(recommended, estimate)
     return run.id

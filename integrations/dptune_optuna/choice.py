@@ -196,7 +196,7 @@ def ranked(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def _excluded(study: optuna.Study, finished: int, allowed: int) -> str:
-    """Return in words which trials are no candidates; "" if all are."""
+    """Return in words which trials are not candidates; "" if all are candidates."""
     counted = {
         "were pruned": _count(study, TrialState.PRUNED),
         "failed": _count(study, TrialState.FAIL),

@@ -358,6 +358,9 @@ def test_refusals_and_words_about_a_choice_have_their_numbers() -> None:
     holds(TrainingPlan(8.0, 0.5, steps=5), 5, 8, 0.5)
     holds(SelectionPlan(Repeats.geometric(7), TrainingPlan(8.0, 0.5, steps=5), 0.3), 7, 5, 8, 0.5, 0.3)
     assert Meaning({"n": 2}).differences({"asked": {"n": 1}}) == "n (1, now 2)"
+    before, now = (json.dumps({"C": C, "depth": 3, **more}) for C, more in ((0.5, {}), (2.0, {"rounds": 9})))
+    said = Meaning({"default configuration": now}).differences({"asked": {"default configuration": before}})
+    assert said == "default configuration (C = 0.5, now C = 2, rounds = 9)"
     found = Selection(1, 9, None, 1.5, "m", True, finalists=4, default=0, people=5)
     holds(found.summary().splitlines()[0], 1, 4, 1.5)
     for value in (0.1, 0.9):

@@ -167,7 +167,11 @@ def test_a_choice_s_verdict_changes_where_its_interval_leaves_0(far: float, said
     assert found.summary().startswith(f"{said.capitalize()} {'from' if abs(far) < 1 else 'than'} the default: ")
     assert f"the mean loss {'rises' if far < 0 else 'improves'} by {abs(far) * Z * 0.1:.3g} (95%" in found.summary()
     assert f": {(abs(far) - 1) * Z * 0.1:.3g} to {(abs(far) + 1) * Z * 0.1:.3g})" in found.summary()
-    steps = {"better": "take the model", "worse": "Next: keep the default. ", "not distinguishable": "ask more people"}
+    steps = {
+        "better": "take the model",
+        "worse": "Next: keep the default, and report on it. ",
+        "not distinguishable": "ask more people",
+    }
     assert [step in found.summary() for step in steps.values()] == [said == verdict for verdict in steps]
 
 
