@@ -289,6 +289,16 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     return Choice(params, selection, model, name, left_in_words(ledger), kept)
 
 
+def not_candidates(searched: int, counts: Mapping[str, int]) -> str:
+    """Return a sentence on the trials that are not candidates, and a space; "" if all are candidates.
+
+    Args:
+        counts: what happened to trials, such as "failed", and to how many.
+    """
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"Of {searched} trials {said} and are not candidates. " if said else ""
+
+
 def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, told: Mapping[str, Any]) -> Meaning:
     usual = None if default is None else key_of(candidates[default].parameters)
     return Meaning({"configurations": proposed, "default configuration": usual}, told)

@@ -37,6 +37,7 @@ from dptune.choice.proposals import (
     ChoiceOptions,
     Proposals,
     choose_among,
+    not_candidates,
 )
 from dptune.choice.workers import workers_of
 from dptune.errors import BudgetMismatch
@@ -204,8 +205,7 @@ def _excluded(study: optuna.Study, finished: int, allowed: int) -> str:
         "have no finite value": _count(study, TrialState.COMPLETE) - finished,
         "break a constraint": finished - allowed,
     }
-    said = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
-    return f"Of {len(study.trials)} trials {said} and are not candidates. " if said else ""
+    return not_candidates(len(study.trials), counted)
 
 
 def _count(study: optuna.Study, state: TrialState) -> int:

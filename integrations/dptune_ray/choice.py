@@ -46,6 +46,7 @@ from dptune.choice.proposals import (
     ChoiceOptions,
     Proposals,
     choose_among,
+    not_candidates,
 )
 from dptune.choice.public_training import HeldOut, PublicTraining
 from dptune.losses.named import NamedLoss
@@ -149,14 +150,17 @@ def choose(
             "no trial has a checkpoint: report it by tune.report(metrics, checkpoint=...), or give train. "
             "Nothing was charged."
         )
-    crashed, without = sum(one.error is not None for one in results), len(found) - len(kept)
-    ended = f"{crashed} of {len(results)} trials ended with an error and are not candidates. "
-    unsaved = f"{without} of {len(found)} trials have no checkpoint and are not candidates. "
+    crashed = sum(one.error is not None for one in results)
+    counted = {
+        "ended with an error": crashed,
+        "have no finite metric": len(results) - crashed - len(found),
+        "have no checkpoint": len(found) - len(kept),
+    }
     proposals = Proposals(
         [Candidate(results[one.place].config or {}, one.place) for one in kept],
         searched=len(results),
         name=name,
-        excluded=ended * bool(crashed) + unsaved * bool(without),
+        excluded=not_candidates(len(results), counted),
     )
     if load is None:
         tasks = _Tasks(PublicTraining(train, options), (train, public), task_options or {})
@@ -196,7 +200,13 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
         raise dptune.InputError(
             f"no result of the experiment has a finite {metric!r}. Finite is {known}. Nothing was charged."
         )
-    return sorted(found, key=lambda one: one.value)
+    return sorted(
+        found, key=lambda one: (one.value, _id(results[one.place]))
+    )  # a restored experiment has another order
+
+
+def _id(result: tune.Result) -> str:
+    return str((result.metrics or {}).get("trial_id", ""))
 
 
 def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:

@@ -109,7 +109,7 @@ def test_checkpoints_are_chosen_like_models_that_an_objective_hands_over(results
         ledgers[name] = dptune.LossPrivatizer(open_ledger(tmp_path / name, 4.0), n=N, noise=SeededNoise(3))
     about = {"default": {"trial": 5}, "name": "c"}
     mine = chosen(tmp_path, results, ledger=ledgers["ray"], load=lambda checkpoint, config: load(checkpoint), **about)
-    assert "3 of 63 trials have no checkpoint and are not candidates. Plan: " in caplog.text
+    assert "have no checkpoint and are not candidates. Plan: " in caplog.text
     assert "load finalists: " in caplog.text
     study, space = optuna.create_study(), {"trial": optuna.distributions.IntDistribution(0, TRIALS)}
     for trial in (each for each in range(TRIALS) if each not in (FAILED, *NO_CHECKPOINT)):

@@ -1,6 +1,7 @@
 """A finished experiment of public rows in Tune proposes candidates, of which one private choice takes one."""
 
 import contextlib
+import copy
 import time
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_finalists_train_in_tasks_and_the_choice_equals_that_of_optuna(results, 
 
     mine = chosen(tmp_path, results, in_a_task, ledger=privatizers[0], **about)
     assert mine.model.cpus_ == 2  # of task_options
-    assert "1 of 4 trials ended with an error and are not candidates. Plan: " in caplog.text
+    assert "Of 4 trials 1 ended with an error and are not candidates. Plan: " in caplog.text
     study, space = optuna.create_study(), {"C": optuna.distributions.FloatDistribution(1e-5, 1e3, log=True)}
     for place, C in enumerate(RANKED):
         study.add_trial(optuna.trial.create_trial(params={"C": C}, distributions=space, value=float(place)))
@@ -128,6 +129,18 @@ def test_ray_s_backend_of_joblib_makes_the_choice_of_one_process(cluster, tmp_pa
             choice = dptune_optuna.choose(study, LogisticRegression(), ledger=privatizer, **about)
         found.append((choice.params, choice.selection, choice.model.coef_.tolist()))
     assert found[0] == found[1]
+
+
+def test_ties_are_ranked_by_trial_whatever_the_order_of_results(results):
+    """A restored experiment lists its trials in another order."""
+    turned = copy.copy(results)
+    turned._results = results._results[::-1]
+    orders = [
+        [grid[one.place].metrics["trial_id"] for one in _ranked(grid, "training_iteration", "min", saved=False)]
+        for grid in (results, turned)
+    ]
+    assert len(orders[0]) == len(RANKED)
+    assert orders[0] == orders[1]
 
 
 def test_a_metric_of_a_nested_dictionary_has_tunes_name(results):

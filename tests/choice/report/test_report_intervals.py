@@ -281,6 +281,26 @@ def exact_residuals(y: Any, p: Any, ranges: Ranges) -> dict[str, float]:
     }
 
 
+@pytest.mark.parametrize(("public", "private"), [(10.0, 1.0), (1.0, 3.0), (10.0, "t"), ("t", "t")])
+def test_a_medians_interval_covers_where_public_residuals_are_others(public: Any, private: Any) -> None:
+    """Then few bins hold most people, spread unevenly. Of "t" the largest of 300 residuals is 100 times the median."""
+    rng, n, held = np.random.default_rng(2), 450, []
+
+    def drawn(size: Any, number: int) -> Any:
+        return rng.standard_t(1.5, number) if size == "t" else rng.normal(0.0, size, number)
+
+    for _ in range(60):
+        p, q, r = rng.normal(size=300), rng.normal(size=n), drawn(private, n)
+        ranges = Ranges.of(p + drawn(public, 300), p)
+        plan = ReportPlan(0.5, n, "M", "predict", (), None, (), ranges, None, ())
+        query, cells = plan.query(), ranges.cells(None, np.column_stack([q + r, q]))
+        sums = [M[:, cell].sum(axis=1) for M, cell in zip(query.blocks, cells, strict=True)]
+        blocks = [each + rng.normal(0, query.diameter / 0.5, len(each)) for each in sums]
+        low, high = residuals_of(plan, ranges, blocks, query.diameter / 0.5)[0].median_absolute_error.interval
+        held.append(low <= np.median(np.abs(r)) <= high)
+    assert np.mean(held) >= NEEDED
+
+
 @pytest.mark.parametrize(("n", "mu", "groups"), [(400, 1.0, 1), (600, 0.3, 2)])
 def test_intervals_of_a_regression_and_of_its_subgroups_cover(n: int, mu: float, groups: int) -> None:
     rng, by = np.random.default_rng(5), Groups("g", tuple(range(groups))) if groups > 1 else None
