@@ -263,4 +263,4 @@ def test_training_rows_may_be_protected_by_a_training_ledger() -> None:
     release(0)
     for command in ("certificate", "statement"):
         said = " ".join(invoke(command, LEDGER).split())
-        assert "the rows that train, unless a training ledger protects them (docs/training.md)" in said
+        assert "public rows and all rows that train, unless a training ledger protects them (docs/training.md)" in said

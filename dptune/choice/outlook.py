@@ -138,7 +138,14 @@ class Outlook:
 
 
 def outlook(
-    public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, **details: Any
+    public: PublicLosses,
+    plan: ChoicePlan,
+    *,
+    n: int,
+    weight: float,
+    default: int | None,
+    loss: NamedLoss | None,
+    **details: Any,
 ) -> Outlook:
     """Return the forecast before anything is spent; ``details`` are the other fields of an ``Outlook``."""
     noise, expected = None, None
@@ -152,7 +159,7 @@ def outlook(
         n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), noise, expected,
         plan.mu, (public.low, public.high), **details,
-        hopeless=hopeless(public, plan, n=n, weight=weight, default=default),
+        hopeless=hopeless(public, plan, n=n, weight=weight, default=default, loss=loss),
         assumes=ASSUMES.format("") if plan.public_weight == 1 else "",
     )  # fmt: skip
 
@@ -186,7 +193,9 @@ def _noise(public: PublicLosses, plan: ChoicePlan, weight: float, default: int) 
     return plan.noise(2 * r * weight), r
 
 
-def hopeless(public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None) -> str:
+def hopeless(
+    public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, default: int | None, loss: NamedLoss | None
+) -> str:
     """Return in words why no verdict is possible, and what would help; "" if one is."""
     if default is None or not plan.share:
         return ""
@@ -205,6 +214,8 @@ def hopeless(public: PublicLosses, plan: ChoicePlan, *, n: int, weight: float, d
         helps = f"about {math.ceil(n * needed / most)} people or {helps}"
     if plan.share < SHARES[-1] and shown(replace(plan, share=SHARES[-1]))[2]:
         helps = f"estimate_share={SHARES[-1]}, {helps}"
+    if loss is not None and loss.name == "log_loss":  # a few confident mistakes make its noise
+        helps = f'loss="brier", which is bounded, {helps}'
     return (
         f"the estimate shows an improvement over the default of {needed:.3g} in 95% of runs, and the largest that can "
         f"be is {most:.3g}, so expect no verdict. What helps: {helps}."

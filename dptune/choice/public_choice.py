@@ -158,7 +158,7 @@ class PublicChoice:
                 if plan.choice_mu <= 0:
                     raise BudgetExhausted(wanted.mu or ledger.budget.mu, self._rest.left, ledger.budget.mu)
             weight = self._privatizer.largest_weight
-            about: Any = {"n": self._privatizer.n, "weight": weight, "default": self.default}
+            about: Any = {"n": self._privatizer.n, "weight": weight, "default": self.default, "loss": self._loss}
             why = hopeless(self.public, plan, **about)
             if why and not even_if_hopeless and isinstance(self._privatizer, LossPrivatizer):  # else it is a dry run
                 raise InputError(
@@ -205,6 +205,7 @@ class PublicChoice:
             plan,
             n=self._privatizer.n,
             default=self.default,
+            loss=self._loss,
             weight=self._privatizer.largest_weight,
             name=self.name,
             spends=share_in_words(ledger.budget, limits, plan.mu),

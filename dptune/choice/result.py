@@ -81,7 +81,7 @@ class PairedEstimate(Estimate):
         )
 
 
-UNREAD = "Labels or columns that cannot be read show no preference, too: compare their spelling with public rows."
+UNREAD = "Labels or columns that cannot be read show no preference, too: compare their spelling."
 INDEX, IMPROVEMENT = "index", "improvement"  # keys of the two releases
 OLD = "data= played no part: new people need a new ledger."  # remark on an answer that was recorded before
 
@@ -167,7 +167,8 @@ class Selection:
 
     def _verdict_in_words(self) -> str:
         if self.index == self.default:
-            return f"Keep the default: it was chosen, and nothing is estimated. {UNREAD}"
+            unread = UNREAD if self.public_loss is None else f"{UNREAD[:-1]} with public rows."
+            return f"Keep the default: it was chosen, so no improvement is estimated. {unread}"
         if (gain := self.improvement) is None:
             return "" if self.default is not None else "No default was given, so nothing says how much better it is."
         return improvement_in_words(gain, "the default")

@@ -117,8 +117,9 @@ def probability(name: str, value: object) -> float:
     if real(value) == 0:
         raise InputError(
             f"{name} must lie strictly between 0 and 1; got 0. For pure differential privacy give 1e-12 and an epsilon "
-            "of at most 2, and let one choice have all of it. The choice and its estimate are then pure: the "
-            "statement's row Divided has their epsilon at delta = 0."
+            "of at most 2. Let one choice with public losses have all of it: PrivateSearch, choose, or select with "
+            "public_losses=. The choice and its estimate are then pure: the statement's row Divided has their epsilon "
+            "at delta = 0."
         )
     number = positive(name, value)
     if number >= 1:

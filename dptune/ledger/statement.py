@@ -23,7 +23,7 @@ NOT_COVERED = (
     "timing, memory use and other side channels",
     "releases about the same people that this ledger did not see",
 )
-TRAIN = "the {}rows that train, unless a training ledger protects them (docs/training.md)"
+TRAIN = "the {}public rows and all rows that train, unless a training ledger protects them (docs/training.md)"
 RAISED = (
     "The guarantee is that of the present budget, for all releases, if no released value could have led to a larger one"
 )

@@ -200,9 +200,8 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
         raise dptune.InputError(
             f"no result of the experiment has a finite {metric!r}. Finite is {known}. Nothing was charged."
         )
-    return sorted(
-        found, key=lambda one: (one.value, _id(results[one.place]))
-    )  # a restored experiment has another order
+    # a restored experiment lists its trials in another order
+    return sorted(found, key=lambda one: (one.value, _id(results[one.place])))
 
 
 def _id(result: tune.Result) -> str:

@@ -219,7 +219,7 @@ def test_the_estimate_has_the_least_share_that_shows_what_is_expected() -> None:
     for n in (20, 30, 40, 50, 75):
         about: dict[str, Any] = {"n": n, "weight": 1 / n, "default": 5}
         plans = [planning.plan(public, rest, replace(wanted, estimate_share=w), **about) for w in planning.SHARES]
-        views = [outlook(public, plan, **about, name="", spends="", risk="") for plan in plans]
+        views = [outlook(public, plan, **about, loss=None, name="", spends="", risk="") for plan in plans]
         enough = [plan.share for plan, view in zip(plans, views, strict=True) if (view.expected or 0) >= view.shows]
         planned.append(planning.plan(public, rest, wanted, **about).share)
         assert planned[-1] == (enough or [planning.USUAL_SHARE])[0]
@@ -271,6 +271,7 @@ def test_nothing_is_planned_of_a_budget_that_is_spent(shares: dict[str, float]) 
         (12, 0.3, {}, r"about \d+ people or a larger budget"),
         (12, 0.3, {"estimate_share": 0.9}, r"about \d+ people or a larger budget"),
         (70, 0.3, {"estimate_share": 0.01}, r"estimate_share=0.4, about \d+ people or a larger budget"),
+        (12, 0.3, {"loss": "log_loss"}, r'loss="brier", which is bounded, about \d+ people or a larger budget'),
     ],
 )
 def test_no_budget_is_spent_on_a_verdict_that_cannot_come(
