@@ -155,6 +155,8 @@ class PublicChoice:
                 check_choice(ledger, self.name, wanted.mu, choice_share=1 - (wanted.estimate_share or 0.0))
                 self._rest = ledger.allowance()
                 plan = self._planned(rest=self._rest)
+                if plan.choice_mu <= 0 and ledger.fact(self.name, PLAN) is not None:
+                    return self._agree(wanted, even_if_hopeless)  # another thread or process has charged it by now
                 if plan.choice_mu <= 0:
                     raise BudgetExhausted(wanted.mu or ledger.budget.mu, self._rest.left, ledger.budget.mu)
             weight = self._privatizer.largest_weight

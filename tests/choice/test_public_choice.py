@@ -248,3 +248,21 @@ def test_a_choice_of_the_default_leaves_the_estimate_s_part(tmp_path: Path, budg
     spend(p, left.unplanned, "report")
     with pytest.raises(dptune.BudgetExhausted):
         spend(p, 0.1, "another")
+
+
+def test_a_choice_that_another_thread_charged_meanwhile_is_answered(tmp_path: Path) -> None:
+    """It charges between this one's look for a plan and its look for what is left."""
+    made: list[dptune.Selection] = []
+
+    class Late(dptune.PrivacyLedger):
+        def fact(self, scope: str, name: str) -> Any:
+            found = super().fact(scope, name)
+            if found is None and not made:
+                made.append(chosen(dptune.PublicChoice(PUBLIC, privatizer(tmp_path, noise=Chooses(3)), **about)))
+            return found
+
+    about: dict[str, Any] = {"name": "c", "default_place": 0}
+    ledger = Late(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
+    choice = dptune.PublicChoice(PUBLIC, dptune.LossPrivatizer(ledger, n=PEOPLE), **about)
+    assert choice.recorded() == made[0]
+    assert ledger.spent() == pytest.approx(2.0)
