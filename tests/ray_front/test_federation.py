@@ -161,6 +161,7 @@ def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(fast_p
     first = transport.fetch(0)
     assert np.array_equal(other.fetch(0), first)
     assert len(open_plan(fast_path).charges()) == 1
+    waiting.join()  # else it would look for the server when that has ended
     new_life(local_actors, fast_path)
     assert np.array_equal(RayTransport().fetch(0), first)
 
