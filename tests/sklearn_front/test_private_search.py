@@ -267,7 +267,7 @@ RANDOM = RandomizedSearchCV(WEAK, SPACE, n_iter=4, cv=3, random_state=0)
 SECOND = [  # a second run, and how it differs
     ({"estimator": clone(RANDOM).set_params(random_state=1)}, "in random_state (0, now 1)."),
     ({"estimator": clone(RANDOM).set_params(n_iter=5)}, "in n_iter (4, now 5)."),
-    ({"default": {"C": 5.0}}, 'in default configuration ({"C": 0.001}, now {"C": 5.0}).'),
+    ({"default": {"C": 5.0}}, "in default configuration (C = 0.001, now C = 5)."),
     ({"mu": 0.5}, "belongs to another choice: it differs in mu (None, now 0.5)."),
     ({}, "in public losses (other public rows, folds, seeds or training code)."),
 ]
