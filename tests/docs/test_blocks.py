@@ -151,7 +151,7 @@ def test_the_page_of_no_public_rows_runs() -> None:
     known = run("docs/no_public_rows.md")
     assert known["train"].count() == known["plan"].charges == len(known["models"])
     printed = dptune_prints("dptune statement train.db val.db --disjoint")
-    assert "epsilon = 1 at delta = 1e-05, for one person" in printed
+    assert "epsilon = 1 at delta = 1e-05, for one patient" in printed
 
 
 def test_the_certificates_of_the_page_are_printed(tmp_path: Path) -> None:

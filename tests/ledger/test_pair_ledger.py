@@ -245,7 +245,7 @@ def test_certificate_record_and_announcement_state_the_worst(ledgers: Ledgers, a
     worst = Risk.of_statement(statement)
     loss = record(statement, About.read(about))["deployment"]["privacy_loss"]
     assert 2.9435 < loss["privacy_parameters"]["epsilon"] < 2.947
-    assert "The budget is mu = 1.816 in Gaussian" in loss["privacy_parameters_details"]
+    assert "All releases are within mu = 1.816 in Gaussian" in loss["privacy_parameters_details"]
     announced = risk_in_words(privatizer, ledger.exposure())
     divide(ledger, 1.0)
     assert Risk.of_statement(ledger.statement()).advantage == pytest.approx(worst.advantage, rel=1e-3)

@@ -201,7 +201,7 @@ def test_odds_of_a_search_on_public_rows_cost_no_budget(tmp_path: Path) -> None:
     assert "best of a secret number of trainings: {'rate'" in said
     plan = SelectionPlan(Repeats.geometric(5), TrainingPlan(2.0, 1 / 9, 108))  # uniform draws would state the same
     alone = TrainingLedger(tmp_path / "alone.db", plan, n=719).statement(delta=1e-5)
-    found = re.search(r"epsilon = ([0-9.]+) at delta = 1e-05, for one person", said)
+    found = re.search(r"epsilon = ([0-9.]+) at delta = 1e-05, for one digit", said)
     assert found
     assert float(found[1]) == pytest.approx(alone.epsilon, rel=1e-3)
 
