@@ -196,7 +196,7 @@ def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta:
     limit = ledger.mu
     epsilon = rounded_up(ledger.filter.exposure.epsilon(delta))
     promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
-    axes.axhline(limit, color="C1", ls="--", label=f"budget of all runs: {promise}; mu within {rounded_up(limit)}")
+    axes.axhline(limit, color="C1", ls="--", label=f"budget: {promise}\n(all runs; mu within {rounded_up(limit)})")
     limit = max(limit, *spent) if spent else limit
     what = "release" if choice else "trial"
     axes.set(xlabel=what, ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))

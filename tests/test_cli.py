@@ -134,7 +134,7 @@ def test_the_limits_of_a_pair_are_open_until_the_first_charge() -> None:
     assert left_in_words(ledger) == "Budget left: 0 of epsilon = 2 (delta = 1e-05)."
     axes = Figure().subplots()
     draw_budget(axes, ledger.charges("svc"), ledger, 1e-5)
-    assert axes.lines[1].get_label() == f"budget of all runs: eps = 2 at delta = 1e-05; mu within {gdp}"
+    assert axes.lines[1].get_label() == f"budget: eps = 2 at delta = 1e-05\n(all runs; mu within {gdp})"
     assert axes.lines[1].get_ydata()[0] == ledger.mu
     assert axes.lines[0].get_ydata()[-1] == approx(ledger.mu)  # all is spent, by pure releases
 
