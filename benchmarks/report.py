@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from dptune.figures import style
+from dptune._style import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 import dptune
 from cli_tools import invoke
 from dptune._numbers import rounded_up
+from dptune._style import style
 from dptune.cli import app, main
-from dptune.figures import draw_budget, style
+from dptune.figures import draw_budget
 from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.ledger.approximate import largest_plan
 from dptune.ledger.gdp import mu_from_pure

@@ -70,7 +70,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; the longest e
     "search/": {"results", "losses", "privacy", "ledger", "space", "parameters"},
     "search/gp/": set(),
     "search/algorithms/": {"search.gp", "privacy.query", "space", "parameters"},
-    "choice/": {"results", "ledger", "privacy", "losses", "figures"},
+    "choice/": {"results", "ledger", "privacy", "losses", "_style"},
     "training/": {"ledger", "privacy", "search.gp", "space"},
     "audit/": {"ledger", "privacy"},
     "outsourced/": {"ledger", "search.gp", "privacy"},

@@ -36,7 +36,7 @@ def draw(
         from matplotlib.style import context
     except ImportError:
         raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
-    from dptune.figures import style
+    from dptune._style import style
 
     with context({**style(dark=dark), "font.size": 9}):
         figure = Figure(figsize=(10, 3.9), layout="constrained")
