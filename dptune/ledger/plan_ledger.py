@@ -82,7 +82,7 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
         promise = None if plan is None else {"plan": self.stored(plan)}
         super().__init__(url, promise, repr(plan), dataset=dataset, unit=unit)
         self.plan = self.planned(self._row["plan"])
-        self._refuse_mismatch("plan", plan, self.plan)
+        self._refuse_mismatch("plan", plan, self.plan, repr)
         if people is not None:
             self.bind_people(people)
 

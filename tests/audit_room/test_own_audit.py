@@ -1,6 +1,8 @@
 """`dptune audit` finds objectives that break the promise and passes a source of noise that keeps it."""
 
+import logging
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import islice
@@ -41,6 +43,16 @@ def prints(X: Any, y: Any) -> Any:
     return good(X, y)
 
 
+def prints_an_error(X: Any, y: Any) -> Any:
+    print(good(X, y).max(), file=sys.stderr)
+    return good(X, y)
+
+
+def logs(X: Any, y: Any) -> Any:
+    logging.getLogger("mine").debug("largest loss %s", good(X, y).max())
+    return good(X, y)
+
+
 def warns(X: Any, y: Any) -> Any:
     if not finite(X).all():
         warnings.warn("odd rows", stacklevel=1)
@@ -73,6 +85,8 @@ BREAKS: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "fewer": (lambda X, y: good(X, y)[finite(X)], "isolation", "or are missing"),
     "random": (lambda X, y: np.random.default_rng().random(len(y)), "isolation", "two calls on the same rows differ"),
     "prints": (prints, "silence", "prints, logs or raises"),
+    "prints an error": (prints_an_error, "silence", "prints, logs or raises"),
+    "logs in detail": (logs, "silence", "prints, logs or raises"),
     "warns": (warns, "silence", "prints, logs or raises"),
     "none": (lambda X, y: 1 / 0, "isolation", "no losses (24,) of the rows as they are. ZeroDivisionError"),
 }

@@ -17,7 +17,15 @@ from sklearn.model_selection import GridSearchCV
 import dptune
 import dptune_optuna
 from choice_tools import privatizer
-from dptune.choice.averages import Average, average_of, averaged, averages_in_words, groups_of, with_averages
+from dptune.choice.averages import (
+    Average,
+    average_of,
+    averaged,
+    averages_in_words,
+    groups_of,
+    in_words,
+    with_averages,
+)
 from dptune.choice.crossval import FoldAnswers, as_losses, cross_validated_answers, losses_of, public_folds
 from dptune.losses.named import as_loss
 from dptune_sklearn import PrivateSearch
@@ -223,3 +231,10 @@ def test_what_has_no_average_is_refused_before_anything_is_charged(
 def test_the_words_about_averages_have_their_numbers() -> None:
     losses = np.array([[0.5, 0.5], [0.4, 0.4], [np.nan, np.nan], [0.3, 0.3], [0.35, 0.35]])
     holds(averages_in_words(losses[:3], losses[3:]), 0.3, 0.4)
+    members = [{"C": 1.0}, {"C": 2.0}, {"C": 3.0}]
+    assert in_words(members[0]) == "C = 1"
+    said = {
+        (0.2, 0.7, 0.1): "the average of (C = 2) and 2 others of less weight",
+        (1 / 3, 1 / 3, 1 / 3): "the average of the 3 best configurations on public rows",
+    }
+    assert {w: in_words({"members": members, "weights": list(w)}) for w in said} == said

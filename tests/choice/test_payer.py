@@ -10,6 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import dptune
+from dptune.choice.payer import privatizer_of
 from dptune.errors import InputError
 from dptune_optuna import choose
 
@@ -60,6 +61,10 @@ def test_people_who_are_given_twice_are_refused(answer: Any, tmp_path: Path) -> 
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", BUDGET)
     with pytest.raises(InputError, match="groups= cannot be given with a LossPrivatizer"):
         answer(dptune.LossPrivatizer(ledger, n=ROWS, clip=(0.0, 1.0)), groups=GROUPS)
+    twice: dict[str, Any] = {"groups": GROUPS, "n": ROWS, "budget": BUDGET, "person_weights": np.ones(ROWS)}
+    for name, value in twice.items():
+        with pytest.raises(InputError, match=f"{name}= cannot be given with a LossPrivatizer, which has its own"):
+            privatizer_of(dptune.LossPrivatizer(ledger, n=ROWS, clip=(0.0, 1.0)), DATA, **{name: value})
     with pytest.raises(InputError, match="ledger must be a PrivacyLedger, its path or URL"):
         answer(3)
     assert ledger.spent() == 0

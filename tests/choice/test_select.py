@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
@@ -181,3 +182,21 @@ def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
 
 def test_the_default_has_ten_times_the_odds_of_all_others_together() -> None:
     assert odds_for(2, 5) == [1.0, 1.0, 40.0, 1.0, 1.0]
+
+
+def test_models_are_told_apart_by_their_plain_parameters(mine: LossPrivatizer) -> None:
+    """Whole numbers, numbers, texts, yes or no, and None."""
+    X, y = np.arange(40.0)[:, None], np.arange(40) % 2
+
+    def chosen(**settings: Any) -> Any:
+        models = [DecisionTreeClassifier(random_state=0, **settings).fit(X, y), DummyClassifier().fit(X, y)]
+        people = (np.zeros((mine.rows, 1)), np.zeros(mine.rows, dtype=int))
+        return dptune.select(models, mine, data=people, loss="zero_one", name="trees", mu=0.1)
+
+    usual: dict[str, Any] = {"max_depth": 2, "min_impurity_decrease": 0.0, "criterion": "gini", "max_features": None}
+    first = chosen(**usual)
+    assert chosen(**usual) == first
+    others = {"max_depth": 3, "min_impurity_decrease": 0.1, "criterion": "entropy", "max_features": 1}
+    for name, value in others.items():
+        with pytest.raises(BudgetMismatch):
+            chosen(**{**usual, name: value})

@@ -34,8 +34,12 @@ def test_rounds_are_counted_in_order_and_none_past_the_plan(ledger: PlanLedger) 
 
 
 def test_nothing_but_the_plans_mechanism_is_charged(ledger: PlanLedger) -> None:
-    for change in ({"q": 0.4}, {"z": 2.0}, {"sigma": 1.9}, {"sensitivity": 0.0}, {"sigma": float("nan")}):
-        refused(InputError, "plan|noise", partial(ledger.charge, 0, replace(EVENT, **change), digest="d"))
+    for q, z in ((0.4, 1.0), (0.35, 1.5), (0.35, 0.5)):
+        event = replace(EVENT, q=q, z=z, sigma=9.0)  # its own noise suffices
+        said = rf"the plan is q=0\.35, z=1\.0; got q={q}, z={z}\."
+        refused(InputError, said, partial(ledger.charge, 0, event, digest="d"))
+    for change in ({"sigma": 1.9}, {"sensitivity": 0.0}, {"sigma": float("nan")}):
+        refused(InputError, "noise", partial(ledger.charge, 0, replace(EVENT, **change), digest="d"))
     other = GaussianRelease(1.0, 1.0, 1.0, 1, "x")
     refused(InputError, "nothing else", lambda: ledger.charge(0, other, digest="d"))
     refused(InputError, "PrivacyLedger", lambda: LossPrivatizer(ledger, n=29, clip=(0, 1)))

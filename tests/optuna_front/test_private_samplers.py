@@ -20,6 +20,7 @@ from harness import (
     N,
     begun,
     create,
+    front,
     keys,
     losses_at,
     objective_of,
@@ -33,6 +34,7 @@ from harness import (
     spend_elsewhere,
     stored,
 )
+from noises import NoNoise
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 BOTH = pytest.mark.parametrize("kind", OPEN)
@@ -163,6 +165,19 @@ def test_the_answers_loss_is_released_once_and_compared_to_the_defaults(tmp_path
     with pytest.raises(dptune.errors.KeyConflict):
         sampler.objective(trained.append).estimate(study, {"x": 0.0, "y": 1.0})
     assert not trained
+
+
+@BOTH
+def test_without_noise_an_estimate_is_the_loss_and_the_gain_over_the_default(tmp_path, kind):
+    default, p = {"x": -0.9, "y": 5.0}, open_privatizer(tmp_path, noise=NoNoise())
+    sampler, objective = front(kind, p, default=default, n_trials=12)
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=sampler.n_trials)
+    wanted = {"x": 0.3, "y": 0.7}
+    estimate = objective.estimate(study, wanted)
+    here, there = (np.clip(losses_at(people(), **each), 0, 4).mean() for each in (wanted, default))
+    assert estimate.value == pytest.approx(here, rel=1e-5)
+    assert estimate.improvement.value == pytest.approx(there - here, rel=1e-5)
 
 
 def test_a_seeded_run_says_so_in_its_study_and_in_each_line_of_the_log(tmp_path, caplog):

@@ -76,6 +76,19 @@ def test_losses_are_minimised_and_the_recommended_row_is_an_evaluated_one() -> N
     assert between.recommend() in (0, 2)
 
 
+def test_a_prior_mean_is_of_the_outputs_whichever_are_good() -> None:
+    Z = np.linspace(-1, 1, 9)[:, None]
+    twins = [
+        OutsourcedModeler(released(Z, 1e-6, maximise=up), RBF(0.5), noise_variance=1e-2, mean=0.7 if up else -0.7)
+        for up in (True, False)
+    ]
+    for row in (4, 7):
+        for twin, sign in zip(twins, (1, -1), strict=True):
+            twin.tell(row, sign * float(Z[row, 0]))
+    np.testing.assert_allclose(twins[0].mean, twins[1].mean)
+    assert twins[0].mean[0] > 0.5  # far from both rows the prior holds
+
+
 def test_rows_in_flight_are_skipped() -> None:
     modeler = OutsourcedModeler(released(np.eye(3), 0.3), RBF(1.0), noise_variance=0.5)
     first = modeler.ask()

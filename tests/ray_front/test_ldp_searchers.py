@@ -70,6 +70,19 @@ def test_the_collector_is_sent_replies_only(tmp_path, local_actors, wrong):
 
 
 @local
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_a_search_that_was_restarted_recommends_by_the_runs_mode(tmp_path, mode):
+    search = begun(open_ldp(tmp_path), mode)
+    played(search, search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2, invalid=0.0)), 12)
+    best, again = search.recommend(), open_ldp(tmp_path).recommend()
+    assert again == best
+    (tmp_path / "other").mkdir()
+    turned = begun(open_ldp(tmp_path / "other"), "max" if mode == "min" else "min")
+    played(turned, turned.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2, invalid=0.0)), 12)
+    assert turned.recommend() != best
+
+
+@local
 def test_a_run_keeps_its_randomiser_and_failures_never_win(tmp_path):
     search, other, calls = open_ldp(tmp_path), open_ldp(tmp_path), []
     trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))

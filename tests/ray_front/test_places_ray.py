@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import ray
 import dptune
 import places_contract as contract
 from dptune_ray import RayPlace
+from dptune_ray import places as implementation
 from noises import NoNoise
 
 pytestmark = pytest.mark.ray
@@ -72,3 +74,13 @@ def test_a_place_that_is_not_its_name_or_cannot_load_is_refused(cluster: Path, t
 def test_nothing_private_is_in_files_of_ray(places: dptune.Places, cluster: Path) -> None:
     logs = "".join(path.read_text(errors="replace") for path in (cluster / "logs").glob("worker*"))
     assert "private rows" not in logs
+
+
+def test_a_place_is_waited_for_as_long_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    actor = SimpleNamespace(call=SimpleNamespace(remote=lambda *sent: None))
+    monkeypatch.setattr(implementation, "start", lambda *about: actor)
+    monkeypatch.setattr(implementation, "answer_of", lambda reference, timeout: waited.append(timeout))
+    for timeout in ({}, {"timeout": 7.5}):
+        RayPlace("north", lambda: dptune.Place("north", None), **timeout).ready(None, [])()
+    assert waited == [600.0, 7.5]

@@ -9,7 +9,7 @@ import pytest
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.results import Estimate
 from dptune.search import VALUES, PublicFacts
-from dptune.search.outlook import in_words, noises, warning
+from dptune.search.outlook import Noise, in_words, noises, warning
 from dptune.search.request import SearchRequest
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -79,3 +79,10 @@ def test_a_run_announces_what_it_can_show_and_what_a_person_risks(fast_path):
     assert "and half of it in 44%" in announced
     assert [line.partition(":")[0] for line in announced.splitlines()] == ["Plan", "Spends", "Shows", "Risk", "Stop"]
     assert "at most 70 times in 100" in announced  # Phi(1/2) = .69
+
+
+def test_a_warning_about_noise_says_what_makes_it_smaller():
+    few, quiet = Noise("a step", 0.5, "the noise of a step hides it"), Noise("a value", 0.1)
+    assert warning([quiet]) == ""
+    remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
+    assert warning([few, quiet, few]) == f"{few.hides}; {few.hides}. {remedy}"

@@ -268,6 +268,27 @@ def test_a_best_that_is_shown_with_its_own_score_is_found() -> None:
         audit_the_score_is_noisy(NoNoise())
 
 
+@pytest.mark.parametrize("secure", [True, False])
+def test_ordinary_generators_of_a_repeat_are_stated(fast_path: Path, secure: bool) -> None:
+    """By the core and by Optuna."""
+    for name, select in (("core", repeat_and_select), ("optuna", partial(in_optuna, optuna.create_study()))):
+        folder = fast_path / name
+        folder.mkdir()
+        both = ledgers(folder, times=2)
+        once: Any = countdown() if name == "core" else lambda trial: ("model", np.full(N, 0.5))
+        select(once, both, clip=CLIP, secure=secure)
+        said = [any("ordinary generator" in each for each in one.statement(delta=1e-5).warnings) for one in both]
+        assert said[0] is not secure
+
+
+def test_the_laws_of_repeats_have_their_names() -> None:
+    """Half of a geometric number of mean 2 are 1, and three quarters at most 2."""
+    laws = {"geometric": Repeats.geometric(3), "logarithmic": Repeats.logarithmic(3), "Poisson": Repeats.poisson(3)}
+    for name, law in laws.items():
+        assert str(law) == f"a {name} number of repeats of mean 3"
+    assert [Repeats.geometric(2).quantile(u) for u in (0.499, 0.501, 0.749, 0.751)] == [1, 2, 2, 3]
+
+
 # ---- what a repeat draws ----------------------------------------------------------------------------------
 
 SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "model/kind": Int(1, 2)})

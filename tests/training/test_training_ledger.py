@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.cli import app
+from dptune.errors import BudgetMismatch
 from dptune.ledger import PlanLedger
 from dptune.ledger import SubsampledGaussian as Rounds
 from dptune.ledger.budget_ledger import REPLACE_ONE
@@ -163,3 +164,15 @@ def test_convert_does_not_bridge_dp_sgd_and_gdp() -> None:
     for arguments in (["--epsilon", "2"], ["--dp-sgd", "0.6", "0.001", "5000", "--delta", "1e-7"]):
         assert "not a mu" in invoke("convert", *arguments).replace("\n", " ")
     assert CliRunner().invoke(app, ["convert", "--epsilon", "2", "--dp-sgd", "0.6", "0.001", "50"]).exit_code != 0
+
+
+def test_another_plan_is_refused_in_words_that_differ(fast_path: Path) -> None:
+    selections = (SelectionPlan(law, ONE) for law in (Repeats.geometric(5), Repeats.poisson(5)))
+    plans = (PLAN, TrainingPlan(3.0, 0.1, 20), *selections)
+    for place, plan in enumerate(plans):
+        made = partial(TrainingLedger, fast_path / f"{place}.db", n=9)
+        made(plan)
+        for other in plans[:place]:
+            with pytest.raises(BudgetMismatch) as refused:
+                made(other)
+            assert f"this ledger has plan={plan!r}, not {other!r}; it is fixed" in str(refused.value)

@@ -139,6 +139,8 @@ def test_several_classes(tmp_path: Path) -> None:
     mine, (X, y) = silent(tmp_path, n=500), private
     found = report(mine, model, private, public=public)
     decided, p = model.predict(X), model.predict_proba(X)
+    for label in range(3):
+        assert found.metrics[f"share of {label}"].value == pytest.approx(np.mean(y == label))
     assert found.confusion_matrix == pytest.approx(exact.confusion_matrix(y, decided))
     assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(y, decided))
     for name, average in (("precision_score", "macro"), ("f1_score", "macro")):

@@ -103,6 +103,13 @@ def test_advice_shows_some_of_what_half_of_the_reports_hide(n: int, mu: float, g
     assert more == ["Fewer bins or subgroups do not help. More people or a larger mu do."]
 
 
+def test_the_line_of_a_plan_has_the_widths_of_its_metrics() -> None:
+    expected = Expected(400, 0.6, 0.2)
+    names = {"AUC": "roc_auc_score", "sensitivity": "recall_score", "accuracy": "accuracy_score"}
+    said = [f"{word} +-{expected.half_widths()[name]['noise']:.2g}" for word, name in names.items()]
+    assert expected.words() == f"{', '.join(said)} (95%, by noise; mu = 0.6, 20% positive, AUC 0.8, no groups)"
+
+
 def test_the_command_line_prints_what_is_expected() -> None:
     command = ("plan", "--n", "650", "--report", "--prevalence", "0.09", "--groups", "2")
     for options, mu, area in (

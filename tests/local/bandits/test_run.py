@@ -157,13 +157,15 @@ def test_given_candidates_are_rounded_and_count_for_replies_nearby() -> None:
 
 
 def test_minimising_mirrors_maximising_and_replies_are_centred() -> None:
-    up, down, moved = make(), make(maximize=False), make(centre=2.5)
+    up, down, moved, both = make(), make(maximize=False), make(centre=2.5), make(maximize=False, centre=2.5)
     for number, parameters, reply in run(up, 60):
         assert down.ask() == parameters
         down.tell(number, parameters, -reply)
         moved.tell(number, parameters, reply + 2.5)
+        both.tell(number, parameters, 2.5 - reply)
     assert down.recommend() == up.recommend()
-    np.testing.assert_allclose(moved.bandit.mean(), up.bandit.mean(), atol=1e-12)
+    for each in (moved, both):
+        np.testing.assert_allclose(each.bandit.mean(), up.bandit.mean(), atol=1e-12)
 
 
 def test_a_small_space_is_enumerated_and_a_large_one_is_sampled() -> None:
