@@ -70,6 +70,8 @@ def test_choice_and_estimate_take_all_of_the_pair(tmp_path: Path) -> None:
     assert dptune.PublicChoice(V, p, name="x", default_place=0).recorded() == found
     assert found.method == "permute-and-flip"
     assert found.cost == "epsilon=1"
+    used = dict(p.ledger.statement(delta=1e-5).mechanisms)
+    assert [name.partition(" on the ")[0] for name in used] == ["permute-and-flip", "Laplace mechanism"]
 
 
 def test_a_budget_raised_between_plan_and_choice_asks_for_another_plan(tmp_path: Path) -> None:

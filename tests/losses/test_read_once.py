@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 import dptune
 from dptune.losses.functions import label_codes
 from dptune.privacy.seal.parsing import numbers_in
+from noises import NoNoise
 
 N, M = 60, 6
 RNG = np.random.default_rng(0)
@@ -41,6 +42,26 @@ def test_finalists_estimate_and_report_share_one_reading(ledger, loss, one_objec
     )
     dptune.report(models[0], ledger, data=rows, public=(X_TRAIN, Y_TRAIN))
     assert Cell.reads == (3 if one_object else 6) * N  # of two calls each reads a pair once
+
+
+class Turned:
+    """A model whose labels are in the other order."""
+
+    def __init__(self, model):
+        self.model, self.classes_, self.n_features_in_ = model, model.classes_[::-1], 2
+
+    def predict_proba(self, X):
+        return self.model.predict_proba(X)[:, ::-1]
+
+
+def test_each_model_is_asked_in_the_order_of_its_own_labels(ledger):
+    """The best one, with turned labels, is chosen among models in the usual order."""
+    good = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
+    others = [LogisticRegression(C=C).fit(X_TRAIN[:, ::-1], Y_TRAIN) for C in (1e-3, 1.0)]
+    X = RNG.normal(size=(N, 2))
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0, 4), noise=NoNoise())
+    found = dptune.select([*others, Turned(good)], privatizer, data=(X, (X[:, 0] > 0).astype(int)), loss="log_loss")
+    assert found.index == 2
 
 
 HELD = [0.0, 1.0, 2.0, 0.1, -3.0, 7.0, 2047.0, 2049.0, 65504.0]
