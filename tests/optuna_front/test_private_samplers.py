@@ -168,7 +168,7 @@ def test_the_answers_loss_is_released_once_and_compared_to_the_defaults(tmp_path
 
 
 @BOTH
-def test_without_noise_an_estimate_is_the_loss_and_the_gain_over_the_default(tmp_path, kind):
+def test_without_noise_an_estimate_is_the_loss_and_the_gain(tmp_path, kind):
     default, p = {"x": -0.9, "y": 5.0}, open_privatizer(tmp_path, noise=NoNoise())
     sampler, objective = front(kind, p, default=default, n_trials=12)
     study = create(None, sampler)
