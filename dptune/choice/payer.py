@@ -187,7 +187,7 @@ def check_earlier(ledger: PrivacyLedger, earlier: Iterable[Mapping[str, Any]], w
     """
     for kept in earlier:
         if kept.get("identity") == ledger.identity:
-            ledger.check_mark(kept["mark"])
+            ledger.check_mark(kept.get("mark"))
         elif kept.get("ledger") == ledger.dataset:
             warn(
                 f"This search asked {ledger.dataset!r} on {kept['charged']} through ledger {kept['identity'][:12]}, "

@@ -72,8 +72,8 @@ def _with_choice(budget: Budget, delta: float, share: float) -> str:
 
 
 _REMOVES = (
-    "Neighbours: add or remove one training row, sampled at random in each step. To replace a row costs more, and the "
-    "other commands state that."
+    "Neighbours: add or remove one training row; rows are sampled at random in each step. Against replacing a row the "
+    "training costs more."
 )
 _NO_BRIDGE = (
     "The (epsilon, delta) of a DP-SGD training is not a mu, as its epsilon at smaller deltas is larger than that of "

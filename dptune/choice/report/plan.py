@@ -217,7 +217,8 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """Return the subgroups of a column of the public rows.
 
     Raises:
-        InputError: there is no such column, it has missing or odd values, or one value or too many.
+        InputError: there is no such column, a value is missing or neither text nor a number, or there are fewer than
+            two different values or more than ``MOST_GROUPS``.
     """
     if by is None:
         return None
