@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Vector
+from dptune._checks import kind
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.examples import Data, Examples, PrivateExamples
 from dptune.losses.functions import Coded, label_codes
@@ -291,7 +292,7 @@ def _same_kind(a: Array, b: Array) -> bool:
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
     method: Callable[[Any], Any] | None = getattr(estimator, loss.output, None)
     if method is None and isinstance(estimator, str | Number | None):
-        what = "nothing" if estimator is None else f"a {type(estimator).__name__}, perhaps a score"
+        what = "nothing" if estimator is None else f"{kind(estimator).partition(' of ')[0]}, perhaps a score"
         raise InputError(
             f"the function returned {what}; with loss= and data= it returns the fitted model itself, and dptune asks "
             f"that for the {loss.name} of the private rows."

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy.typing as npt
 
 from dptune._arrays import Vector
-from dptune._checks import boolean, function, positive, shown, text
+from dptune._checks import boolean, function, kind, positive, shown, text
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.losses.functions import (
     EPS,
@@ -192,7 +192,7 @@ def _refusal(name: object) -> InputError:
         if stem == refused or stem.startswith(f"{refused}_"):
             later = " Of the final model dptune.report releases it." if refused in _REPORTED else ""
             return UnsupportedMetric(f"{called!r} cannot be released: {reason}. Release {alternative} instead.{later}")
-    quoted = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    quoted = repr(name) if isinstance(name, str) else kind(name)
     close = get_close_matches(called, _BY_NAME, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
     own = "a NamedLoss of your own"
