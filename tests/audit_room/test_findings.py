@@ -1,4 +1,4 @@
-"""What an audit asks, the words and numbers of its findings, and the evidence for them."""
+"""An audit replaces rows as it says, and its findings and their evidence have the right words and numbers."""
 
 import logging
 import sys
@@ -62,7 +62,7 @@ def test_findings_say_what_was_found_and_of_how_many(case: str) -> None:
     assert audited(losses) == said
 
 
-def test_rows_are_replaced_by_the_next_and_an_opposite_person_and_odd_numbers() -> None:
+def test_rows_are_replaced_by_two_other_people_and_by_odd_numbers() -> None:
     seen: list[tuple[Any, Any]] = []
     audited(lambda X, y: (seen.append((X, y)), y)[1])
     changed = []
@@ -84,20 +84,23 @@ def test_the_noise_and_the_attack_are_stated_with_their_numbers(monkeypatch: pyt
     """Noise of 400 evenly spaced quantiles in a fixed order; an attack sees both neighbours' answers."""
     quantiles = np.random.default_rng(1).permutation(norm.ppf((np.arange(400) + 0.5) / 400))
     drawn: list[tuple[float, float]] = []
+    factor = [1.0]
 
     def draw(self: Any, statistic: Any, sigma: float) -> Any:
         drawn.append((float(statistic[0]), sigma))
-        return statistic + sigma * quantiles[len(drawn) % 400]
+        return statistic + factor[0] * sigma * quantiles[len(drawn) % 400]
 
     monkeypatch.setattr(OpenDPNoise, "add_gaussian", draw)
     _, _, noise, attack = audited(lambda X, y: np.full(len(y), 2.0), 4)
     assert noise == "[ok] noise: nothing speaks against N(0, 0.2^2), independent, in 400 answers"
     assert [sigma for _, sigma in drawn] == pytest.approx([4 / 10 / 2] * 1200, rel=1e-5)
     assert [drawn[k][0] + 1 for k in (0, 400, 800)] == pytest.approx([-1.0, 1.7, 2.1])  # all low; the first low, high
-    wrong = round(400 * float(norm.cdf(-1.0)))  # of each side; the threshold is between both means, 2 sigma apart
+    wrong = round(400 * float(norm.cdf(-1.0)))  # a side: the threshold is between means 2 sigma apart
     bound = float(beta.isf(5e-7, wrong + 1, 400 - wrong))
     proven = f"an attack with 400 answers a side proves mu >= {-2 * norm.ppf(bound):.3f}"
     assert attack == f"[ok] attack: {proven}; 2 is paid for each (mistaken once in 10^6)"
+    factor[0] = 0.6  # means are 3.3 sigma apart, and a bound of 2.3 can be proven
+    assert audited(lambda X, y: np.full(len(y), 2.0), 4)[3].startswith("[BROKEN] attack: ")
 
 
 def test_a_lower_bound_is_that_of_clopper_and_pearson() -> None:
@@ -123,6 +126,7 @@ EVIDENCE = {
     "too narrow": (0.7 * MIXED, ["variance 0.4894, not 1"]),
     "two points": (np.sign(MIXED) + MIXED * 1e-9, ["not a normal law"]),
     "moved": (MIXED + 0.25, ["not a normal law", "mean: 7.91 standard deviations"]),
+    "moved down": (MIXED - 0.25, ["not a normal law", "mean: -7.91 standard deviations"]),
     "five twice": (np.append(MIXED, MIXED[:5]), []),
     "six twice": (np.append(MIXED, MIXED[:6]), ["the same noise twice"]),
 }
@@ -142,7 +146,8 @@ def test_noise_that_repeats_is_found_at_its_lag(k: int) -> None:
     assert not [line for line in complaints(z) if "lag" in line and f"lag {k}" not in line]
 
 
-def test_a_transcript_is_everything_that_was_said_and_leaves_no_handler() -> None:
+def test_a_transcript_is_everything_that_was_said_and_leaves_no_handler(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
     root = logging.getLogger()
     before = root.level, list(root.handlers), warnings.showwarning
 

@@ -104,7 +104,7 @@ class Booster:
         return self.answers[: len(rows)]
 
 
-def test_a_wrapped_booster_answers_with_the_label_of_the_largest_probability() -> None:
+def test_a_wrapped_booster_answers_with_its_most_probable_label() -> None:
     rows = np.zeros((3, 5))
     two = BoosterModel(Booster(0.4, 0.5, 0.6), labels=["z", "a"])  # the second label is that of the probability
     assert (two.predict(rows).tolist(), two.n_features_in_) == (["z", "z", "a"], 5)
@@ -163,7 +163,7 @@ def test_a_stop_counts_where_the_function_returns_losses_itself() -> None:
         call_guarded(losses_function(stops, "mse", data, rows=3), None, len, Stop)
 
 
-def test_a_trial_call_is_told_and_a_failure_is_the_largest_loss_of_everybody() -> None:
+def test_a_trial_call_is_told_and_a_failure_is_everybodys_largest_loss() -> None:
     rows = "the function returned one loss for each of the 3 rows"
     assert tried(PerExampleLosses([1, 2, 3])) == f"try_out: {rows}. Nothing was released, stored or spent."
     assert np.isnan(private_losses(stops, None, 4)).tolist() == [True] * 4

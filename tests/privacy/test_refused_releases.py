@@ -31,6 +31,9 @@ class Place:
     def ready(self, recipe: Any, models: Sequence[Any]) -> Any:
         return lambda: _or_raise(self.n)
 
+    def add_gaussian(self, statistic: Any, sigma: float) -> Any:
+        """It can draw one of four kinds of noise."""
+
     def answer(self, asked: PlaceQuestion) -> Any:
         return lambda: _or_raise(self.said)
 
@@ -104,6 +107,7 @@ REFUSED: list[tuple[Call, str]] = [
      "person_weights cannot go with groups: a weight would follow a person's place in a list."),
     (people(clip=(0.0,)), "clip must be a pair of numbers (low, high), finite, the public range of one loss."),
     (people(noise=3), "noise must draw noise, such as SeededNoise(0) for tests; got int."),
+    (people(noise=Place("a")), "noise must draw noise, such as SeededNoise(0) for tests; got Place."),
     (with_people(lambda p: p.interval, clip=None),
      "clip=(low, high) is missing, the public range of one person's loss. Find it with dptune.clip_from(losses), "
      "from the default's losses on public or made-up rows. A bounded loss (zero_one, brier) and public_losses= "

@@ -239,6 +239,7 @@ LEAST = smallest_price(2)
     [
         (NoisyMin, (), LEAST, "too small for a choice among 2"),
         (NoisyMin, (1.0, 1e-300), -np.log(1e-300) * LEAST, "too small for a choice among 2"),
+        (NoisyMin, (1.0, 1e300), np.log(1e300) * LEAST, "too small for a choice among 2"),
         (PermuteAndFlip, (1.0, 1.0), LEAST, "too small for a choice among 2"),
         (NoisyMin, (0.0, 1.0), 2.0, "prior must"),
         (NoisyMin, (float("nan"), 1.0), 2.0, "prior must"),
