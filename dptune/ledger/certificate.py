@@ -128,7 +128,8 @@ def page(data: Mapping[str, Any]) -> str:
     for name, title in _TITLES.items():
         if name == "risk":
             said = [_question(row) for row in data["released"]] or ["nothing so far"]
-            more = [f"{len(said) - _MOST} more questions: --format json lists all"] * (len(said) > _MOST)
+            rest = len(said) - _MOST
+            more = [f"{rest} more question{'s' * (rest > 1)}: --format json lists all"] * (rest > 0)
             lines += _rows("Released", said[:_MOST] + more)
         lines += _row(title, data[name])
     lines += _rows("Not covered", data["not_covered"])

@@ -79,7 +79,7 @@ class DurableLedger:
         self.adjacency: str = self._row["adjacency"]
         self.trust_model: str = self._row["trust_model"]
         for name, value in said.items():
-            self._refuse_mismatch(name, value, self._row[name])
+            self._refuse_mismatch(name, None if value == "" else value, self._row[name])
 
     # ---- opening -----------------------------------------------------------------------------
 

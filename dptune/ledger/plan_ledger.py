@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dptune._checks import shown, whole
 from dptune._numbers import finite
-from dptune._statement import Curve, Statement, large_delta, priced
+from dptune._statement import Curve, Statement, counted, large_delta, priced
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database
 from dptune.ledger.durable import DurableLedger
@@ -193,8 +193,8 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussian]):
             facts,
             composed([plan.event()]),
             whole="all rounds of the plan together",
-            plan=f"q = {plan.q:g}, z = {plan.z:g}, {plan.steps} releases, fixed in advance",
-            made=f"{plan.steps} releases",
+            plan=f"q = {plan.q:g}, z = {plan.z:g}, {counted(plan.steps)}, fixed in advance",
+            made=counted(plan.steps),
             accountant=ACCOUNTANT,
             noise=opendp_noise(facts),
             not_covered=NOT_COVERED,

@@ -138,8 +138,8 @@ def record(statement: Statement, project: About) -> dict[str, Any]:
                 "actors": "The curator, who holds the rows and the ledger; everybody who sees released values or the "
                 "configuration that was chosen from them, who may be an adversary with any outside knowledge.",
                 "release_type": "One release",
-                "release_type_details": f"{statement.releases} noisy answers and what was chosen from them, within a "
-                "budget that the ledger enforces and never refunds.",
+                "release_type_details": f"{statement.releases} noisy answer{'s' * (statement.releases != 1)} and "
+                "what was chosen from them, within a budget that the ledger enforces and never refunds.",
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },

@@ -221,7 +221,7 @@ def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int, places: int) 
         f"from {_as_stated(Budget(**each['from']))} at {_second(each['at'])}, after {counted(each['releases'])}"
         for each in raises
     )
-    failed = f"{failures} evaluations failed, for everybody"
+    failed = f"{failures} evaluation{'s' * (failures > 1)} failed, for everybody"
     return (
         *[("Raised", f"{acts}. {RAISED}")] * bool(acts),
         *[("Failures", failed)] * bool(failures),
