@@ -16,10 +16,13 @@ import dptune
 from cli_tools import invoke
 from dptune.cli import app, main
 from dptune.ledger import PlanLedger, Risk, SubsampledGaussian
-from dptune.ledger.events import SubsampledGaussianRelease
+from dptune.ledger.certificate import certificate, page
+from dptune.ledger.events import SelectionRelease, SubsampledGaussianRelease
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.privacy.noise import SeededNoise
 from dptune.training import TrainingLedger, TrainingPlan
+from ledger_tools import gaussian
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 LEDGER = "ledger.db"
@@ -264,3 +267,99 @@ def test_training_rows_may_be_protected_by_a_training_ledger() -> None:
     for command in ("certificate", "statement"):
         said = " ".join(invoke(command, LEDGER).split())
         assert "public rows and all rows that train, unless a training ledger protects them (docs/training.md)" in said
+
+
+# ---- word by word ----------------------------------------------------------------------------------------
+
+
+PAGE = """\
+Privacy certificate of 2026-01-02
+
+  !!             NOT PRIVATE: a first warning.
+  !!             A second one.
+  Ledger         f00d
+  Last row       7  abc
+  Protects       one patient
+  Neighbours     replace all records of one unit, whose number is public, so that a line of a page
+                 is filled
+  Trust model    trusted curator
+  Budget         epsilon = 2
+  Spent          epsilon = 1
+  Released       - svm: a mean (2 releases, 2026-01-01 to 2026-01-02); a = 0.123457, -3; b = lost
+                 - a reply (1 release, 2026-01-01)
+                 - net: a choice (3 releases)
+  Risk           small
+  Not covered    timing
+
+
+  Signed         ______________________________   ______________________________   ____________
+                 name                             role                             date
+
+
+Annex for the accountant
+
+  Accountant     exact
+  Noise          discrete"""
+
+
+def test_a_page_is_laid_out_as_it_is_here() -> None:
+    values = {"a": [0.1234567, -3.0], "b": None}
+    data = {
+        "date": "2026-01-02", "ledger": {"ledger": "f00d", "seq": 7, "hash": "abc"},
+        "warnings": ["NOT PRIVATE: a first warning.", "A second one."], "protects": "one patient",
+        "adjacency": "replace all records of one unit, whose number is public, so that a line of a page is filled",
+        "trust_model": "trusted curator", "budget": "epsilon = 2", "spent": "epsilon = 1", "risk": "small",
+        "released": [
+            {"study": "svm", "question": "a mean", "releases": 2, "first": "2026-01-01", "last": "2026-01-02",
+             "values": values},
+            {"study": "", "question": "a reply", "releases": 1, "first": "2026-01-01", "last": "2026-01-01"},
+            {"study": "net", "question": "a choice", "releases": 3, "first": "", "last": ""},
+        ],
+        "not_covered": ["timing"], "annex": [["Accountant", "exact"], ["Noise", "discrete"]],
+    }  # fmt: skip
+    assert page(data) == PAGE
+    data |= {"released": [], "ledger": {"ledger": "f00d", "seq": 0, "hash": ""}}
+    lines = page(data).splitlines()
+    assert ("  Last row       0" in lines, "  Released       nothing so far" in lines) == (True, True)
+
+
+def test_the_data_of_a_page_are_those_of_its_ledger() -> None:
+    held = release(0, study="net")
+    held.declare_public("net", "log loss of 9 rows")
+    release(1)
+    event = SelectionRelease(0.2, bounded_range_from_mu(0.2), 1.0, 1.0, 9, "cross-validated means")
+    held.charge("net", "choice", event, digest="d", note={"failed": 2})
+    stated = held.statement(delta=1e-4)
+    data, day = certificate(held, stated), held.asked(1)[0].day
+    mean = "mean clipped loss of one evaluated point"
+    rows = [("net", mean), ("svm", mean), ("net", "a choice by the cross-validated means")]
+    assert data["released"] == [
+        {"study": study, "question": question, "releases": 1, "first": day, "last": day} for study, question in rows
+    ]
+    assert data["ledger"] == held.mark()
+    assert list(data) == [
+        "date", "ledger", "delta", "warnings", "protects", "adjacency", "trust_model", "budget", "spent", "released",
+        "risk", "not_covered", "annex",
+    ]  # fmt: skip
+    assert data["budget"].endswith(" at delta = 0.0001, for all releases of this ledger together, made or to come")
+    assert data["spent"].endswith(" at delta = 0.0001, in 3 releases")
+    trains = "the public rows and all rows that train, unless a training ledger protects them (docs/training.md)"
+    public = "Public: by the user's word alone, shown by trials without a release: log loss of 9 rows (run 'net')"
+    assert data["not_covered"] == [public, trains, *stated.not_covered], "failures grow, so they are in the annex only"
+    said = dict(data["annex"])
+    assert list(said) == [
+        "Promised", "Guarantee", "Spent so far", "Failures", "Public", "Mechanisms", "Accountant", "Versions", "Noise",
+    ]  # fmt: skip
+    assert said["Failures"] == "2 evaluations failed, for everybody"
+
+
+def test_more_failures_do_not_contradict_a_paper_and_a_difference_leaves_out_what_both_have() -> None:
+    held = release(0)
+    held.charge("svm", "a", gaussian(0.1), digest="d", note={"failed": 2})
+    write()
+    edit(lambda paper: paper["not_covered"].append("rain"))
+    held.charge("svm", "b", gaussian(0.1), digest="d", note={"failed": 1})
+    code, said = verified()
+    assert code == 1
+    (line,) = [each for each in said.splitlines() if "the paper has" in each]
+    assert line == '  not_covered: the paper has ["rain"]; the ledger has nothing'
