@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
+from functools import cached_property, partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import optuna
@@ -14,8 +16,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 
-from dptune.choice.kept_losses import fingerprint
+from dptune.choice.kept_losses import KeptLosses, fingerprint, unkept
+from dptune.choice.kept_models import KeptModels
 from dptune.errors import BudgetMismatch
+from dptune.losses.named import as_loss
 from dptune_optuna import candidate, choose
 from dptune_sklearn import PrivateSearch
 
@@ -253,3 +257,99 @@ def test_a_digest_counts_each_default_of_a_function():
 def test_what_cannot_be_read_has_no_digest(unreadable):
     assert fingerprint(np.random.default_rng(0), np.arange(3), {"a": {1, 2}}, open, np.mean, KFold) is not None
     assert fingerprint(unreadable) is None
+
+
+class Scaler:
+    """Its parts are a method, a property and a value that is computed once."""
+
+    def __init__(self, factor=1):
+        self.factor = factor
+
+    def scaled(self, X):
+        return self.factor * X
+
+
+def with_part(part):
+    return type("Part", (), {"__module__": "module_of_a_test", "part": part})
+
+
+LIKE = {  # things that are alike, and that differ in one part
+    "a partial's arguments": [partial(max, 1), partial(max, 2), partial(max, 1, key=len), partial(min, 1)],
+    "a method's object": [Scaler(1).scaled, Scaler(2).scaled],
+    "a property": [with_part(property(each)) for each in (lambda self: 1, lambda self: 2)],
+    "a cached property": [with_part(cached_property(each)) for each in (lambda self: 1, lambda self: 2)],
+    "a static method": [with_part(staticmethod(each)) for each in (lambda: 1, lambda: 2)],
+    "an array": [np.array([1, 2]), np.array([1.0, 2.0]), np.array([[1, 2]]), np.array([2, 1])],
+    "an array of objects": [np.array(["a", None], dtype=object), np.array(["b", None], dtype=object)],
+    "a collection": [[1, 2], (1, 2), {1, 2}, {1: 2}, [2, 1], [[1, 2]]],
+    "a number's type": [1, 1.0, True, "1", None],
+    "a class's base": [type("Part", (base,), {"__module__": "module_of_a_test"}) for base in (dict, list)],
+}
+
+
+@pytest.mark.parametrize("part", LIKE)
+def test_a_digest_differs_with_each_part_of_a_thing(part):
+    digests = [fingerprint(each) for each in LIKE[part]]
+    assert None not in digests
+    assert len(set(digests)) == len(digests)
+    assert [fingerprint(each) for each in LIKE[part]] == digests
+
+
+def test_a_digest_counts_a_librarys_version(monkeypatch):
+    before = fingerprint(LogisticRegression)
+    monkeypatch.setattr("sklearn.__version__", "0.0")
+    assert fingerprint(LogisticRegression) != before
+
+
+def losses_at(places):
+    return [np.full(12, 0.5 + place) for place in places]
+
+
+def test_losses_of_a_folder_are_used_if_one_of_them_is_the_same_again(ledger):
+    """The first candidate is trained twice where it is missing; else one that is kept, the default if it can be."""
+    trained, said, loss = [], [], as_loss("mse")
+
+    def evaluated(first, missing=(), train=losses_at, m=4, **about):
+        kept = KeptLosses(about.get("ledger", ledger), loss, ("a training", list(range(m))))
+        for place in missing:
+            kept._file(place).unlink()
+        trained.clear(), said.clear()
+        found, twice, again = kept.evaluated(m, first, lambda at: (trained.extend(at), train(at))[1], said.append)
+        assert [each.tolist() for each in found] == [each.tolist() for each in train(range(m))]
+        assert again.tolist() == train([twice])[0].tolist()
+        return twice, trained, said
+
+    folder = ledger_folder(ledger)
+    assert evaluated(2) == (2, [0, 1, 2, 3, 2], [])
+    assert evaluated(2) == (2, [2], [])
+    some = f"{folder} has the public losses of 3 of 4 configurations: they are not trained."
+    assert evaluated(2, [3]) == (2, [2, 3], [some])
+    assert evaluated(2, [2]) == (0, [0, 2], [some])
+    other = (
+        f"{folder} has other public losses of a configuration that was trained again: the code, the rows or a seed "
+        "differ. This is another choice. All configurations are trained."
+    )
+    assert evaluated(1, [], lambda at: [2 * each for each in losses_at(at)]) == (1, [1, 0, 1, 2, 3], [other])
+    assert evaluated(1, range(4), lambda at: [unkept(each) for each in losses_at(at)])[1] == [0, 1, 2, 3, 1]
+    assert list(folder.glob("*.npz")) == []  # what was loaded from a checkpoint is in no file
+    evaluated(0)
+    loss = as_loss("absolute_error")
+    assert evaluated(0) == (0, [0, 1, 2, 3, 0], [])
+    url = SimpleNamespace(get_backend_name=lambda: "sqlite", database=":memory:")
+    for nowhere in (SimpleNamespace(url=None), SimpleNamespace(url=url)):
+        for _ in range(2):
+            assert evaluated(0, ledger=nowhere) == (0, [0, 1, 2, 3, 0], [])
+    assert not os.path.exists(":memory:.public")
+
+
+def test_small_models_are_kept_as_they_are_and_large_ones_as_copies():
+    kept, lock = KeptModels(), threading.Lock()
+    models = {7: np.zeros(10), 8: np.arange(1e5), 9: {"lock": lock, "large": np.zeros(10**6)}}
+    for key, model in models.items():
+        assert key not in kept
+        kept.put(key, model)
+        assert key in kept
+    assert len(kept) == 3
+    for _ in range(2):
+        assert [kept.get(key) is models[key] for key in models] == [True, False, True]
+        assert np.array_equal(kept.get(8), models[8])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -18,7 +19,7 @@ from sklearn.model_selection import (
 from sklearn.svm import SVC
 
 import dptune
-from dptune.choice.crossval import cross_validated_answers, losses_of, public_folds
+from dptune.choice.crossval import FoldAnswers, cross_validated_answers, losses_of, public_folds, taken
 from dptune.losses.named import as_loss
 from sklearn_tools import PUBLIC, rows
 
@@ -91,3 +92,46 @@ def test_errors_of_fits_are_shown_and_a_model_without_scores_is_refused():
     ):
         with pytest.raises(error, match=said):
             cross_validated_losses(model.fit, *PUBLIC, loss="log_loss")
+
+
+@pytest.mark.parametrize(
+    ("loss", "splitter"), [("mse", KFold(5, shuffle=True, random_state=0)), ("brier", StratifiedKFold(5))]
+)
+def test_folds_without_a_number_are_five_shuffled_for_numbers_and_stratified_for_labels(loss, splitter):
+    found = public_folds(X, y, loss=loss)
+    for (fit, test), (fit_too, test_too) in zip(found, splitter.split(X, y), strict=True):
+        assert (fit.tolist(), test.tolist()) == (fit_too.tolist(), test_too.tolist())
+
+
+@pytest.mark.parametrize("container", [np.array, list, tuple, pd.Series, lambda rows: pa.table({"a": rows})])
+def test_rows_are_taken_in_any_order_from_every_container(container):
+    found = taken(container([10, 11, 12, 13]), np.array([3, 0, 3]))
+    assert list(found["a"].to_pylist() if isinstance(found, pa.Table) else found) == [13, 10, 13]
+
+
+def test_a_row_without_a_number_has_the_largest_loss_and_counts_as_often_as_it_was_tested():
+    def fold(places, outputs):
+        return FoldAnswers(np.array(places), np.zeros(len(places)), np.array(outputs), None)
+
+    folds = [fold([0, 1], [1.0, 3.0]), fold([3, 0], [np.nan, 2.0]), fold([2, 0], [0.0, 5.0])]
+    assert losses_of(folds, as_loss("mse")) == pytest.approx([(1 + 4 + 25) / 3, 9.0, 0.0, 25.0])
+    texts = [FoldAnswers(np.arange(2), np.array([1, 2], dtype=object), np.array([1.5, 2.0]), None)]
+    assert losses_of(texts, as_loss("mse")) == pytest.approx([0.25, 0.0])
+
+
+def test_options_of_a_fit_are_divided_if_they_have_an_entry_for_each_row():
+    seen = []
+
+    def train(X, y, **options):
+        seen.append(options)
+        return LogisticRegression().fit(X, y)
+
+    options = {"vector": list(range(60)), "matrix": np.arange(120).reshape(60, 2), "text": "a" * 60}
+    others = {"mapping": dict.fromkeys(range(60)), "short": [1, 2], "number": 60, "wide": np.zeros((2, 60))}
+    cross_validated_losses(train, X, y, cv=[(np.arange(5, 60), np.arange(5)), (np.arange(0, 60, 2), np.arange(5, 60))],
+                           loss="log_loss", **options, **others)  # fmt: skip
+    even = seen[1]
+    assert even["vector"] == list(range(0, 60, 2))
+    assert even["matrix"].tolist() == options["matrix"][::2].tolist()
+    assert even["text"] == options["text"]
+    assert all(even[name] is others[name] for name in others)

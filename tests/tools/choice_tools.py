@@ -1,17 +1,22 @@
 """Losses, people and privatizers for the tests of choices."""
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 import dptune
+from dptune.choice.proposals import Candidate, ChoiceOptions, Proposals, choose_among
 from dptune.privacy.mechanism import NoisyMin
 from dptune.privacy.table import TableQuery
 from noises import NoNoise
 
 N, PEOPLE, CANDIDATES = 60, 80, 12  # public rows, private people
+Call = Callable[[dptune.LossPrivatizer], object]
+PUBLIC_ROWS = np.zeros((20, 1)), np.arange(20) % 2
 PAIR = dptune.Budget.approximate_dp(1.0, 1e-5)
 
 
@@ -67,3 +72,23 @@ def softmax(losses: np.ndarray, mu: float, clip: tuple[float, float]) -> np.ndar
     score = -eta * np.clip(losses, *clip).mean(axis=1) * losses.shape[1] / (2 * (clip[1] - clip[0]))
     weights = np.exp(score - score.max())
     return np.asarray(weights / weights.sum())
+
+
+def proposed(
+    evaluated: list[Any], default: Any = None, said: Callable[[str], object] = str, searched: int = 3, **given: Any
+) -> Call:
+    """A choice among configurations a = 0, 1, ..., which have these public losses."""
+    found = [Candidate({"a": place}, place) for place in range(len(evaluated))]
+    search: Any = {name: given.pop(name) for name in ("name", "kind", "usual") if name in given}
+    rows = np.zeros((PEOPLE, 1)), np.zeros(PEOPLE)
+
+    def call(p: dptune.LossPrivatizer) -> object:
+        trainer: Any = SimpleNamespace(
+            inputs=None, lasting=False, evidence=lambda candidates: None,
+            losses=lambda candidates: [evaluated[each.parameters["a"]] for each in candidates],
+        )  # fmt: skip
+        proposals = Proposals(found, searched, **{"name": "s", **search}, excluded="2 left. ")
+        about = {"data": rows, "loss": "squared_error", "public": PUBLIC_ROWS, "default": default, **given}
+        return choose_among(proposals, trainer, ChoiceOptions(ledger=p, **about), said, said)
+
+    return call
