@@ -20,7 +20,7 @@ from dptune.losses.named import NamedLoss, as_loss
 from dptune.results import NoiseLaw
 from reading import numbers
 
-REST, OF_PAIR = Allowance(1.0, 1.0, ()), Allowance(PAIR.mu, PAIR.mu, (), PAIR)
+REST, TIGHT, OF_PAIR = Allowance(1.0, 1.0, ()), Allowance(0.3, 0.3, ()), Allowance(PAIR.mu, PAIR.mu, (), PAIR)
 WANTED = Wanted(None, 1.0, None, None)
 LAST: Any = {"mu": None, "public_weight": 1.0, "estimate_share": None, "finalists": None}
 
@@ -173,6 +173,8 @@ def test_the_radius_of_a_choice_is_the_largest_that_is_not_worse(monkeypatch: py
     assert asked == [(50, 2.0, 0.5, (0, 1, 2), 3, pytest.approx(grid))]
     distance = np.outer([1.0, 0.0, 2.0], np.linspace(1, 2, 40))
     assert found == pytest.approx(max(grid[5], 1.3 * np.quantile(distance, 0.99)))
+    same = PublicLosses.of(np.ones((3, 20)), None)
+    assert planning.simulated_radius(same, 50, 2.0, 1.0, (0, 1, 2), law) == 0.5  # the largest loss, halved
     mean[:] = [0.9, 0.9, 0.0, 1.1, 1.1, 1.1, 1.1]
     assert planning.simulated_radius(public, 50, 2.0, 0.5, (0, 1, 2), law) == pytest.approx(
         1.3 * np.quantile(distance, 0.99)
@@ -209,6 +211,7 @@ def test_many_people_gain_over_few_public_rows() -> None:
     chosen, alone = planning.simulate(public, 20_000, plan.eta, 1.0, plan.finalists, plan.near, [plan.radius], plan.law)
     assert view.gain == pytest.approx(float((alone - chosen[:, 0]).mean()))
     assert view.gain > 0
+    assert plan.share == 0.05  # the least one shows it
     assert (view.best_loss, view.default_loss) == (public.clipped.mean(axis=1).min(), public.clipped[0].mean())
     for weight, assumes in ((1.0, True), (0.5, False), (2.0, False)):
         wanted = Wanted(None, weight, None, None)
@@ -239,13 +242,16 @@ def test_heavy_tails_are_a_quarter_of_the_loss_in_a_hundredth_of_the_rows(loss: 
 def test_a_hopeless_choice_says_how_many_people_would_help() -> None:
     public = PublicLosses.of(losses(2, 60, 8), None)
     about: dict[str, Any] = {"n": 12, "weight": 1 / 12, "default": 0}
-    plan = planning.plan(public, Allowance(0.3, 0.3, ()), WANTED, **about)
+    plan = planning.plan(public, TIGHT, WANTED, **about)
     needed, often, most, people = numbers(hopeless(public, plan, **about, loss=None))
     noise, r = planning.shows(plan.noise(2 / 12)), 0.0
     r = planning.estimate_radius(public, 0, 7, plan.finalists[: plan.near], plan.noise(1 / 12).sigma, 1.0)
     assert (needed, often) == pytest.approx((noise * r, 95), rel=6e-3)
     assert most == pytest.approx(min(r, public.clipped[0].mean()), rel=6e-3)
     assert people == math.ceil(12 * noise * r / min(r, public.clipped[0].mean()))
+    level = PublicLosses.of(5 + losses(2, 60, 8) / 50, None)  # a large loss, of which little can change
+    _, _, most, _ = numbers(hopeless(level, planning.plan(level, TIGHT, WANTED, **about), **about, loss=None))
+    assert most < 0.1
     for never in ({"default": None}, {}):
         given = {**about, **never}
         made = plan if never else planning.plan(public, REST, Wanted(None, 1.0, 0.0, None), **about)

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,18 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import dptune
-from dptune.choice.payer import Meaning, check_affordable, check_choice, check_earlier, explained, privatizer_of
+from dptune.choice.payer import (
+    Meaning,
+    check_affordable,
+    check_choice,
+    check_earlier,
+    explained,
+    privatizer_of,
+    rows_of,
+)
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError, LedgerError
+from dptune.ledger.gdp import Spent
+from dptune.results import left_in_words
 from dptune_optuna import choose
 
 RNG = np.random.default_rng(0)
@@ -215,8 +226,9 @@ def test_what_is_kept_for_a_report_is_taken_only_by_a_price(tmp_path: Path) -> N
         check_choice(ledger, "other", None)
     assert (refused.value.left, refused.value.budget) == pytest.approx((0.6, 1.0))
     assert refused.value.runs == ("first",)
-    with pytest.raises(BudgetExhausted):
+    with pytest.raises(BudgetExhausted) as dear:
         check_affordable(ledger, "other", 0.7, Meaning({}))
+    assert (dear.value.asked, type(dear.value)) == (0.7, BudgetExhausted)
     assert [check_affordable(ledger, name, 0.5, Meaning({})) for name in ("first", "other", None)] == [
         True,
         False,
@@ -224,3 +236,9 @@ def test_what_is_kept_for_a_report_is_taken_only_by_a_price(tmp_path: Path) -> N
     ]
     dptune.select(L, ledger, public_losses=V, name="last", mu=0.1, even_if_hopeless=True)
     check_choice(ledger, "other", None)  # the last one has kept nothing
+    known: Any = SimpleNamespace(facts=lambda name: {"a": {"asked": {"configurations": "c1"}}})
+    assert check_affordable(known, None, None, Meaning({"configurations": "c1"}))
+    assert check_affordable(known, None, None, Meaning({}))  # it may be this one
+    assert rows_of(np.zeros((4, 4))) == 4
+    left = dptune.PrivacyLedger(tmp_path / "left.db", dptune.Budget.gdp(0.45678))
+    assert left_in_words(left) == left_in_words(left, Spent()) == "Budget left: mu=0.4567 of 0.4568."  # rounded down

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import dptune
-from choice_tools import PEOPLE, PRIVATE, PUBLIC, PUBLIC_ROWS, Call, proposed
+from choice_tools import PEOPLE, PRIVATE, PUBLIC, PUBLIC_ROWS, Call, chosen, proposed
 from dptune.choice.averages import check_averages
 from dptune.choice.crossval import cross_validated_answers, kept_folds, of_rows, refuse_unseeded
 from dptune.choice.payer import ledger_of, privatizer_of, rows_of
@@ -124,6 +124,26 @@ CASES: dict[str, tuple[Call, str]] = {
         f"mu= says already how much the choice leaves: give mu= or report_share=. {CHARGED}",
     ),
     "one finalist": (lambda p: prepared(p, finalists=1), "finalists must be a whole number >= 2; got 1."),
+    "a verdict that cannot come": (
+        lambda p: prepared(p, mu=0.01, estimate_share=0.5),
+        "The estimate shows an improvement over the default of 3.66 in 95% of runs, and the largest that can be is "
+        "0.288, so expect no verdict. What helps: about 1020 people or a larger budget. Or give estimate_share=0 "
+        f"to choose without a verdict, or even_if_hopeless=True. {CHARGED}",
+    ),
+    "a budget that was raised": (
+        lambda p: (choice := prepared(p), p.ledger.raise_budget(dptune.Budget.gdp(3.0)), chosen(choice)),
+        "the ledger's budget has changed since this choice was planned: another run was charged, or the budget was "
+        f"raised. Plan it again, or give this choice another name= if it was charged. {CHARGED}",
+    ),
+    "a name that was planned and not charged": (
+        lambda p: (prepared(p, mu=0.5)._bind(), prepared(p, mu=0.25)),
+        "the name 'x' belongs to another choice: it differs in mu (0.5, now 0.25). Give this choice another name= (it "
+        f"is then a new choice, and is charged again), or what it had. {CHARGED}",
+    ),
+    "an answer that is not recorded": (
+        lambda p: prepared(p)._selection(),
+        "the choice 'x' was charged, and its answer is not recorded: call choose again.",
+    ),
     "the default was not trained": (
         lambda p: fails(p, 0),
         "candidate 0, the default, could not be trained, so nothing can be compared with it. Correct it, or omit "

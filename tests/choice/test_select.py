@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import dptune
-from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch
+from dptune.ledger.approximate import largest_plan
+from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import odds_for
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
+from noises import NoNoise
 
 N = 40
 Make = Callable[..., LossPrivatizer]
@@ -157,6 +161,8 @@ def test_seeded_noise_is_said_not_to_be_private(privatizer: Make) -> None:
     chosen = dptune.select(losses(), privatizer(n=N, noise=SeededNoise(1)), mu=1.0, name="which", estimate_share=0.1)
     assert not chosen.private
     assert "NOT PRIVATE" in str(chosen)
+    assert chosen.estimate is not None
+    assert not chosen.estimate.private
 
 
 # ---- a candidate that is kept ----------------------------------------------------------------------------------------
@@ -178,6 +184,28 @@ def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
     assert (chosen.index, chosen.method, chosen.default) == (3, "exponential selection", 0)
     assert "No default" not in chosen.summary()
     assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
+
+
+@pytest.mark.parametrize("default", [0, 2])
+def test_a_default_is_kept_where_others_are_a_little_better(privatizer: Make, default: int) -> None:
+    L = np.full((3, N), 0.5)
+    L[1] -= 0.01
+    for kept, index in ((None, 1), (default, default)):
+        p = privatizer(n=N, noise=NoNoise())
+        assert dptune.select(L, p, mu=0.1, name=str(kept), default_place=kept).index == index
+
+
+def test_a_pair_is_divided_between_a_choice_and_its_estimate(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "pair.db", Budget.approximate_dp(4.0, 1e-5))
+    found = dptune.select(losses(), LossPrivatizer(ledger, n=N, clip=(0.0, 1.0)), name="x", estimate_share=0.36)
+    assert found.mu == pytest.approx(largest_plan(0.64, 4.0, 1e-5))
+    made, told = ledger.charges("x")
+    assert made.description["eta"] == pytest.approx(bounded_range_from_mu(0.8 * found.mu), rel=1e-6)
+    assert told.mu == pytest.approx(0.6 * found.mu)
+    fitting = PrivacyLedger(fast_path / "brier.db", Budget.gdp(1.0))
+    found = dptune.select(MODELS, fitting, data=DATA, loss="brier", name="x", estimate_share=0.5, mu=1.0)
+    assert found.estimate is not None
+    assert found.estimate.within == (0.0, 2.0)  # the range of a Brier score of two labels
 
 
 def test_the_default_has_ten_times_the_odds_of_all_others_together() -> None:

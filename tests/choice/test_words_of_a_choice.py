@@ -1,5 +1,6 @@
 """Plans, summaries and verdicts of a choice, and the words for budgets and risks, are read word by word."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from choice_tools import PUBLIC, Chooses, chosen, privatizer
 from dptune.choice.averages import in_words
 from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
 from dptune.choice.outlook import ASSUMES, Outlook, choice_forecast, in_front
+from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.choice.result import PairedEstimate, Selection
 from dptune.choice.workers import NoCheckpoint, TrainingFailed, failures
 from dptune.errors import BudgetExhausted, BudgetPlanned
@@ -245,6 +247,7 @@ def test_a_figure_of_a_choice_names_its_points_lines_and_axes(tmp_path: Any) -> 
         left, right = plt.figure().subplots(1, 2)
         draw_finalists(left, charges)
         draw_improvement(right, charges)
+        assert charges[0].note["public_rows"] == PUBLIC.shape[1]
         titles = [(each.get_title(), each.get_xlabel(), each.get_ylabel()) for each in (left, right)]
         assert titles == [
             ("Public rows propose", "rank on public rows", "mean loss of public rows"),
@@ -264,3 +267,42 @@ def test_a_figure_of_a_choice_names_its_points_lines_and_axes(tmp_path: Any) -> 
     p = privatizer(tmp_path / "without public rows", noise=SeededNoise(0), clip=(0.0, 3.0))
     dptune.select(np.ones((3, p.n)), p, name="x", mu=1.0)
     assert not any(map(is_choice, p.ledger.charges("x")))  # it has no finalists to draw
+
+
+def test_a_choice_that_is_recorded_says_its_day_and_how_many_were_candidates(tmp_path: Any) -> None:
+    about: Any = {"name": "x", "default_place": 0, "finalists": 3}
+    p = privatizer(tmp_path, noise=Chooses(1))
+    found = chosen(dptune.PublicChoice(PUBLIC, p, **about))
+    order = np.argsort(PUBLIC.mean(axis=1))
+    assert (found.candidates, found.finalists, found.index) == (12, 3, order[1])
+    assert found.public_loss == pytest.approx(PUBLIC[order[1]].mean())
+    again = dptune.PublicChoice(PUBLIC, p, **about)
+    (said,) = recorded_choices(p.ledger)
+    recorded, day = again.recorded(), said["charged"]
+    assert recorded is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
+    assert recorded.summary().splitlines()[:2] == [
+        "NOT PRIVATE: the noise was seeded.",
+        f"Recorded answer, from {day}. data= played no part: new people need a new ledger.",
+    ]
+    last = f"Recorded: on {day}; the answer of 'x' is returned, and nothing is charged."
+    assert str(again.outlook).splitlines()[-1] == last
+    assert again.announcement.startswith(f"Recorded answer of 'x', from {day}. Nothing is charged. data= ")
+    rows = {row[""]: row["x"] for row in side_by_side({"x": said})}
+    assert rows["verdict"] == f"{found.verdict} (NOT PRIVATE)"
+    assert [*rows][:4] == ["ledger", "choice", "charged", "people"]
+
+
+@pytest.mark.parametrize(("share", "cost"), [(None, "epsilon=4"), (0.3, "mu=")])
+def test_a_price_is_the_pair_if_a_choice_has_all_of_it(tmp_path: Any, share: float | None, cost: str) -> None:
+    p = privatizer(tmp_path, budget=dptune.Budget.approximate_dp(4.0, 1e-5), noise=Chooses(3))
+    choice = dptune.PublicChoice(PUBLIC, p, name="x", default_place=0, report_share=share, loss="brier")
+    assert choice.clip == (0.0, 2.0)
+    assert chosen(choice).cost.startswith(cost)
+
+
+def test_laplace_noise_explains_more_than_gaussian_noise() -> None:
+    """Three deviations of a normal variable are 4.18 of a Laplace one."""
+    for far, laplace, surprising in ((3.1, False, True), (3.1, True, False), (4.1, True, False), (4.3, True, True)):
+        gain = PairedEstimate(0.5 + far * 0.01, 0.01, True, laplace=laplace, predicted=0.5, sampling=1e-9)
+        assert gain.surprising is surprising

@@ -98,7 +98,10 @@ def test_n_jobs_is_checked(n_jobs):
 
 def test_a_training_that_does_not_pickle_is_refused_and_nothing_charged(tmp_path):
     lock, ledger = threading.Lock(), open_ledger(tmp_path)
-    with pytest.raises(dptune.InputError, match=r"(?s)cannot be sent to another process.*Nothing was charged"):
+    with pytest.raises(
+        dptune.InputError,
+        match=r"(?s)cannot be sent .*\. Use n_jobs=1, or joblib.*Nothing was charged",
+    ):
         optuna_choice(ledger, 2, lambda trial, X, y: lock and train(trial, X, y), public=PUBLIC)
     assert ledger.spent() == 0
 

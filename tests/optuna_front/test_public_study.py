@@ -84,6 +84,7 @@ def test_a_repeated_choice_is_free_and_trains_only_the_chosen_model(tmp_path, ca
     assert "Plan: " in caplog.text
     (key, kept), *_ = choices_of(study).items()
     assert key == f"{CHOICE}{kept['charged']}/{open_ledger(tmp_path).identity[:12]}/{first.name}"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", kept["charged"])
     assert kept["summary"] == first.summary()
     assert kept["params"] == first.params
     assert {name: kept[name] for name in first.selection.to_dict()} == first.selection.to_dict()

@@ -79,7 +79,8 @@ def proposed(
 ) -> Call:
     """A choice among configurations a = 0, 1, ..., which have these public losses."""
     found = [Candidate({"a": place}, place) for place in range(len(evaluated))]
-    search: Any = {name: given.pop(name) for name in ("name", "kind", "usual") if name in given}
+    search: Any = {name: given.pop(name) for name in ("kind", "usual") if name in given}
+    search["name"] = given.pop("of", "s")
     rows = np.zeros((PEOPLE, 1)), np.zeros(PEOPLE)
 
     def call(p: dptune.LossPrivatizer) -> object:
@@ -87,7 +88,7 @@ def proposed(
             inputs=None, lasting=False, evidence=lambda candidates: None,
             losses=lambda candidates: [evaluated[each.parameters["a"]] for each in candidates],
         )  # fmt: skip
-        proposals = Proposals(found, searched, **{"name": "s", **search}, excluded="2 left. ")
+        proposals = Proposals(found, searched, **search, excluded="2 left. ")
         about = {"data": rows, "loss": "squared_error", "public": PUBLIC_ROWS, "default": default, **given}
         return choose_among(proposals, trainer, ChoiceOptions(ledger=p, **about), said, said)
 
