@@ -54,7 +54,7 @@ def test_a_range_is_twice_that_of_candidates_that_do_not_diverge(levels: Any, cl
         assert clip_from([*levels, math.nan, math.inf]) == clip
 
 
-def test_a_loss_that_is_no_number_is_the_largest_one_and_a_failed_candidate_has_no_rank() -> None:
+def test_a_loss_that_is_no_number_counts_as_the_largest_one() -> None:
     V = np.full((5, 10), 0.5)
     V[0, :4], V[1], V[2], V[4] = [np.nan, np.inf, -np.inf, -7], np.nan, 0.25, 0.25
     found = PublicLosses.of(V, (-1.0, 2.0))

@@ -68,7 +68,7 @@ def test_a_choice_is_called_after_its_search(tmp_path: Path, about: dict[str, An
     assert planned.name == planned.outlook.name
 
 
-def test_a_default_that_failed_is_compared_with_nothing_unless_it_was_given(tmp_path: Path) -> None:
+def test_a_default_that_failed_is_compared_with_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     planned: Any = proposed([FLAT, OTHER, ERROR], said=said.append, usual={"a": 2}, dry_run=True)(privatizer(tmp_path))
     assert said == [
@@ -123,7 +123,7 @@ def test_a_choice_without_a_name_is_called_choice_and_its_place_is_told(tmp_path
     assert repr(place) == "Place('north', n=5)"
 
 
-def test_averages_are_made_with_the_weight_of_public_rows_and_keep_the_default(
+def test_averages_have_the_weight_of_public_rows_and_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights: list[float] = []

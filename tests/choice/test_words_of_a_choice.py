@@ -269,7 +269,7 @@ def test_a_figure_of_a_choice_names_its_points_lines_and_axes(tmp_path: Any) -> 
     assert not any(map(is_choice, p.ledger.charges("x")))  # it has no finalists to draw
 
 
-def test_a_choice_that_is_recorded_says_its_day_and_how_many_were_candidates(tmp_path: Any) -> None:
+def test_a_recorded_choice_says_its_day_and_its_number_of_candidates(tmp_path: Any) -> None:
     about: Any = {"name": "x", "default_place": 0, "finalists": 3}
     p = privatizer(tmp_path, noise=Chooses(1))
     found = chosen(dptune.PublicChoice(PUBLIC, p, **about))

@@ -97,7 +97,7 @@ def test_errors_of_fits_are_shown_and_a_model_without_scores_is_refused():
 @pytest.mark.parametrize(
     ("loss", "splitter"), [("mse", KFold(5, shuffle=True, random_state=0)), ("brier", StratifiedKFold(5))]
 )
-def test_folds_without_a_number_are_five_shuffled_for_numbers_and_stratified_for_labels(loss, splitter):
+def test_folds_without_a_number_are_five(loss, splitter):
     found = public_folds(X, y, loss=loss)
     for (fit, test), (fit_too, test_too) in zip(found, splitter.split(X, y), strict=True):
         assert (fit.tolist(), test.tolist()) == (fit_too.tolist(), test_too.tolist())
@@ -109,7 +109,7 @@ def test_rows_are_taken_in_any_order_from_every_container(container):
     assert list(found["a"].to_pylist() if isinstance(found, pa.Table) else found) == [13, 10, 13]
 
 
-def test_a_row_without_a_number_has_the_largest_loss_and_counts_as_often_as_it_was_tested():
+def test_a_row_has_the_mean_loss_of_the_folds_that_test_it():
     def fold(places, outputs):
         return FoldAnswers(np.array(places), np.zeros(len(places)), np.array(outputs), None)
 
