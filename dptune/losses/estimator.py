@@ -262,7 +262,8 @@ class _Asked:
             return False
         own = not is_named(self._loss)
         labels = self._labels
-        text = self._loss.name == "zero_one_loss" and (labels is None or any(isinstance(each, str) for each in labels))
+        text = self._loss.output == "predict" and any(isinstance(each, str) for each in labels or ())
+        text = text or (self._loss.name == "zero_one_loss" and labels is None)
         if output.dtype.kind not in ("biufOUST" if text or own else "biufO"):
             return False
         if own:
