@@ -62,7 +62,7 @@ class Ranges:
         middle = float(y.mean())
         reach = _ROOM * float(np.abs(y - middle).max())
         if not (most > 0 and reach > 0):
-            raise InputError("public= has equal answers, or residuals of 0 only. Nothing was charged.")
+            raise InputError("the public rows have equal answers, or residuals of 0 only. Nothing was charged.")
         step = most / _FINE
         sizes = np.unique(np.round(_inner(np.abs(r), _BINS) / step)) * step  # on the fine cells' borders
         sizes = sizes[(sizes > 0) & (sizes < most)]
