@@ -127,3 +127,62 @@ def test_a_bad_range_is_refused() -> None:
 def test_what_is_no_number_is_refused_with_the_way_to_tune_it() -> None:
     with pytest.raises(InputError, match=r"'kind' must be a Float or an Int; got list\..*`choose`.*dptune\.select"):
         Space({"x": Float(0, 1), "kind": ["a", "b"]})
+
+
+OF_RANGE, OF_LOG = "a range needs finite low <= high; got low=", "a log scale needs low > 0; got low="
+WORDS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Float(2.0, 1.5), f"{OF_RANGE}2.0, high=1.5."),
+    (lambda: Float(-math.inf, 1), f"{OF_RANGE}-inf, high=1."),
+    (lambda: Int(0, 5, log=True), f"{OF_LOG}0."),
+    (lambda: Float(-0.5, 5, log=True), f"{OF_LOG}-0.5."),
+    (lambda: Float(0, 1, step=-0.5), "step must be positive and cannot go with log=True; got step=-0.5."),
+    (lambda: Float(1, 2, log=True, step=0.1), "step must be positive and cannot go with log=True; got step=0.1."),
+    (lambda: Int(1, 3.5), "the ends of a whole-number range must be whole; got 1 and 3.5."),
+    (lambda: Int(1, 5, step=0), "step must be >= 1, and 1 with log=True; got step=0."),
+    (lambda: Int(1, 5, log=True, step=2), "step must be >= 1, and 1 with log=True; got step=2."),
+    (lambda: Space({}), "a search space needs at least one parameter."),
+    (lambda: SPACE.encode({"b": 1}), "parameters ['a', 'c'] are missing."),
+]
+
+
+def test_a_refused_range_quotes_what_was_given() -> None:
+    for make, words in WORDS:
+        with pytest.raises(InputError) as refused:
+            make()
+        assert str(refused.value) == words
+    with pytest.raises(InputError, match=r"^log must be True or False; got 1\.$"):
+        Float(1, 2, log=1)
+
+
+def test_what_keeps_parameters_from_being_a_point_is_named() -> None:
+    point = {"a": 1.0, "b": 2, "c": 0.5}
+    said = {
+        "": {},
+        "'a' cannot be 11.0; allowed: Float(low=0.1, high=10.0, log=True, step=None)": {"a": 11.0},
+        "'b' cannot be 'x'; allowed: Int(low=1, high=5, log=False, step=1)": {"b": "x"},
+        "'c' cannot be True; allowed: Float(low=0.0, high=1.0, log=False, step=0.25)": {"c": True},
+    }
+    for words, change in said.items():
+        assert SPACE.validation_error({**point, **change}) == words
+        assert SPACE.contains({**point, **change}) == (words == "")
+    ends = [{"a": a, "b": b, "c": c} for a, b, c in ((0.1, 1, 0.0), (10.0, 5, 1.0))]
+    assert [SPACE.contains(each) for each in ends] == [True, True]
+    assert SPACE.validation_error({"a": 1.0, "C": 2, "c": 0.5}) == "'b' is missing ('C' is no parameter of it)"
+    assert SPACE.validation_error({"a": 1.0, "c": 0.5}) == "'b' is missing"
+
+
+def test_a_space_is_stored_and_compared_with_all_its_settings() -> None:
+    described = {
+        "a": {"type": "Float", "low": 0.1, "high": 10.0, "log": True, "step": None},
+        "b": {"type": "Int", "low": 1, "high": 5, "log": False, "step": 1},
+        "c": {"type": "Float", "low": 0.0, "high": 1.0, "log": False, "step": 0.25},
+    }
+    assert SPACE.describe() == described
+    assert Space.from_description(described) == SPACE
+    assert SPACE.centre() == {"a": pytest.approx(1.0), "b": 3, "c": 0.5}
+    assert SPACE.encode({"a": 1.0, "b": 4, "c": 0.25}) == pytest.approx([0.5, 0.7, 0.3])
+    assert Float(-3.0, 5.0).encode(-1.0) == 0.25
+    assert Int(4, 90, log=True).encode(20) == pytest.approx(math.log(20 / 3.5) / math.log(90.5 / 3.5))
+    assert [Int(3, 12, step=4).encode(value) for value in (3, 7, 10, 11)] == pytest.approx([1 / 6, 0.5, 0.5, 5 / 6])
+    for other in ({"b": Int(1, 5)}, {**SPACE, "b": Int(1, 6)}, {**SPACE, "b": Float(1, 5)}, {**SPACE, "d": Int(1, 2)}):
+        assert Space(other) != SPACE
