@@ -145,7 +145,7 @@ def ticks(axes: Any, which: str) -> list[str]:
 
 
 def test_figures_name_their_curves_bars_and_labels(each_kind: dict[str, Report]) -> None:
-    """The positive label is the second one of a confusion matrix, as in the table that is drawn."""
+    """The positive label is the second one of a confusion matrix, in each figure."""
     found, three, numbers = (each_kind[kind] for kind in ("probabilities", "three labels", "numbers"))
     curve, calibration, shares = found.plot().axes
     area = found.roc_auc_score

@@ -25,7 +25,7 @@ INSTEAD = (
 
 
 class Odd:
-    """A model that is no estimator, with these attributes."""
+    """A model with these attributes, which scikit-learn cannot train."""
 
     n_features_in_ = 3
 
