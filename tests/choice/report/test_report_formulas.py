@@ -23,7 +23,7 @@ COUNTS = np.array([[80.0, 60.0, 30.0, 10.0], [12.0, 30.0, 24.0, 34.0]])
 
 
 def share_ahead(people: np.ndarray) -> list[float]:
-    """How often the positive of two people in a bin is ahead, by the likeliest logistic curve of the ranks, less half.
+    """Return how often the positive of two people in a bin is ahead, less half, by a logistic curve of the ranks.
 
     A bin's people are at the 16 points of its public scores.
     """
