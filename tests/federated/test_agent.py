@@ -103,6 +103,30 @@ def test_settings_numbers_of_agents_and_observations_are_checked_by_name() -> No
     assert len(agent) == 0
 
 
+def test_each_setting_is_used_up_to_its_limits_and_refused_beyond() -> None:
+    limits = {"lengthscale": (1e-12, 1e12), "noise": (1e-12, 1e12), "S": (1e-6, 1e6)}
+    limits |= dict.fromkeys(("a", "joint", "spread"), (0, 1e12))
+    for name, (low, high) in limits.items():
+        for limit in (low, high):
+            assert getattr(replace(SETTINGS, **{name: limit}), name) == limit
+        for beyond in (low - 1e-13, 1.001 * high):
+            with pytest.raises(InputError) as refused:
+                replace(SETTINGS, **{name: beyond})
+            assert str(refused.value) == f"{name} must lie in [{low:.3g}, {high:.3g}]; got {beyond!r}."
+    for name, least in {
+        "d": 1,
+        "M": 1,
+        "decay": 0,
+        "own_features": 1,
+        "initial": 1,
+        "refit": 1,
+        "candidates": 1,
+    }.items():
+        with pytest.raises(InputError) as refused:
+            replace(SETTINGS, **{name: least - 1})
+        assert str(refused.value) == f"{name} must be a whole number >= {least}; got {least - 1}."
+
+
 # ---- agents ----------------------------------------------------------------------------------------------
 
 

@@ -214,5 +214,5 @@ def test_two_ledgers_of_one_selection_are_one_plan_in_any_order(fast_path: Path)
     assert max(found) == pytest.approx(min(found), rel=1e-9)  # the new one may come to belong to it, and adds its own
     assert min(found) > one
     ledgers["new"].begin_selection("one question", secure=True)
-    with pytest.raises(InputError, match="train in one selection"):
+    with pytest.raises(InputError, match=r"train in one selection.* these people one ledger, whose plan"):
         joint("train", "val", "new")
