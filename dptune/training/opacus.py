@@ -115,7 +115,10 @@ def _check(plan: TrainingPlan, n: int | None, optimizer: Any, loader: Any) -> No
             "returned. Shuffled batches are not amplified by sampling, whatever the engine's epsilon says."
         )
     if n != sampler.num_samples or n != len(loader.dataset):
-        raise InputError(f"the ledger protects n = {n} people, the loader has {len(loader.dataset)} rows.")
+        raise InputError(
+            f"the ledger protects n = {n} people, the loader has {len(loader.dataset)} rows, and its sampler draws "
+            f"from {sampler.num_samples}."
+        )
     _at_most("sampling rate", float(sampler.sample_rate), plan.sample_rate)
     _at_most("planned noise multiplier", plan.noise_multiplier, float(optimizer.noise_multiplier))
     if not optimizer.max_grad_norm > 0:

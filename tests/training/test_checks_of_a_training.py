@@ -103,10 +103,11 @@ def changed(**change: Any) -> tuple[DPOptimizer, DPDataLoader]:
 AGREE = "the {} is {}, above {}, which is what the plan and the training agree on."
 SECURE = "secure_mode is on, but noise or samples come from a generator with a seed, not torchcsprng's."
 OWN = "a generator of your own (noise_generator=) may be seeded: leave it out, or use secure_mode."
+ROWS = "the ledger protects n = 40 people, the loader has {} rows, and its sampler draws from {}."
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sampler_sample_rate": 0.26}, AGREE.format("sampling rate", 0.26, 0.25)),
     ({"noise_multiplier": 1.4}, AGREE.format("planned noise multiplier", 1.5, 1.4)),
-    ({"sampler_num_samples": 41}, "the ledger protects n = 40 people, the loader has 40 rows."),
+    ({"sampler_num_samples": 41}, ROWS.format(40, 41)),
     ({"max_grad_norm": 0.0}, "max_grad_norm must be positive: without clipping one person's gradient has no bound."),
     ({"generator": Seeded()}, OWN),
     ({"sampler_generator": Csprng()}, OWN),
@@ -133,7 +134,7 @@ def test_what_deviates_from_the_plan_is_refused_with_its_numbers(checks: Any, tr
         "batches must be Poisson samples: use the loader that PrivacyEngine.make_private(poisson_sampling=True) re"
     )
     loader.dataset = range(39)
-    assert refusal(optimizer, loader) == "the ledger protects n = 40 people, the loader has 39 rows."
+    assert refusal(optimizer, loader) == ROWS.format(39, 40)
     assert trained.count() == 0
 
 
