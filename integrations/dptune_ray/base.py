@@ -184,7 +184,7 @@ def _refuse_repeater(search: RunSearch) -> None:
         frame = frame.f_back
 
 
-def check_mode(mode: object) -> None:
-    """Refuse an invalid direction; None if it is not known yet."""
-    if mode not in (None, "min", "max"):
+def check_mode(mode: object, *, known: bool = False) -> None:
+    """Refuse an invalid direction; None only if it need not be ``known`` yet."""
+    if mode not in ("min", "max") and (known or mode is not None):
         raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {shown(mode)}.')

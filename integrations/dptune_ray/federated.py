@@ -308,7 +308,7 @@ class Federation:
     ) -> None:
         if not 1 <= hosts <= settings.agents:
             raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {shown(hosts)}.")
-        check_mode(mode)
+        check_mode(mode, known=True)
         space = AgentSpace.of(param_space, settings)
         seed = secrets.randbits(63) if seed is None else seed
         space.participants([0], transport, seed)  # refuses a server with other settings

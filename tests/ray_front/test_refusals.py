@@ -138,6 +138,7 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
         open_plan(at), FTSSettings(agents=4, d=2, M=10_000), timeout=LONG
     ),
     "from 1 to 4; got 5": lambda at: federation(at, hosts=5),
+    "one metric; got None": lambda at: Federation(value, SPACE, serve(at), SETTINGS, hosts=2, mode=None),
     "of this name": lambda at: serve(at) and serve(at, timeout=5.0),
     "have other settings of": lambda at: federation(at, settings=FTSSettings(agents=4, d=2, M=40)),
 }
