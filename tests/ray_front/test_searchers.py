@@ -108,11 +108,15 @@ def test_other_searchers_work_on_values_in_both_directions(tmp_path, mode):
     assert search.recommend() in [trial.params for trial in inner._ot_study.trials]
 
 
-@pytest.mark.parametrize(("state", "known"), [(None, 0), ({"open": ["t9"], "known": ["t0", "t1"]}, 2)])
-def test_a_searcher_that_lost_its_state_is_told_the_released_values_once(tmp_path, state, known):
-    _, values = run(begin(open_private(open_privatizer(tmp_path), OptunaSearch(seed=1))), 5)
+@pytest.mark.parametrize(
+    ("state", "known", "mode"),
+    [(None, 0, "min"), (None, 0, "max"), ({"open": ["t9"], "known": ["t0", "t1"]}, 2, "min")],
+)
+def test_a_searcher_that_lost_its_state_is_told_the_released_values_once(tmp_path, state, known, mode):
+    function = losses if mode == "min" else scores
+    _, values = run(begin(open_private(open_privatizer(tmp_path), OptunaSearch(seed=1)), mode), 5, function)
     fresh = OptunaSearch(seed=2)
-    search = begin(open_private(open_privatizer(tmp_path), fresh))
+    search = begin(open_private(open_privatizer(tmp_path), fresh), mode)
     if state is not None:
         search.set_state({**search.get_state(), **state})
     for trial in ("t7", "t8"):
