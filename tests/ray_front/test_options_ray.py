@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from by_hand import (
     local,
     open_ldp,
     open_private,
+    run,
     satisfaction,
     value_of,
 )
@@ -29,6 +31,7 @@ from dptune_ray import (
     DPFTSSearch,
     Federation,
     RayPlace,
+    RayTransport,
     lines,
     places,
     repeats,
@@ -37,7 +40,7 @@ from dptune_ray import (
 from dptune_ray import search as search_module
 from dptune_ray.local import LDPSearch
 from dptune_ray.search import SpaceSearch
-from federation_harness import SETTINGS, result_of, serve
+from federation_harness import SETTINGS, open_plan, result_of, serve
 from noises import NoNoise as Noiseless
 from ray_harness import SPACE, open_centred, open_privatizer, open_search
 from ray_people import losses
@@ -53,8 +56,8 @@ DEFAULTS: dict[Callable[..., Any], dict[str, Any]] = {
     LDPSearch.trainable: {"silent": True},
     dptune_ray.DPFTSSearch: {"metric": "value"},
     dptune_ray.Federation: {"silent": True},
-    dptune_ray.RayTransport: {"name": "federation"},
-    dptune_ray.RayTransport.serve: {"name": "federation"},
+    RayTransport: {"name": "federation"},
+    RayTransport.serve: {"name": "federation"},
     dptune_ray.RayPlace: {"timeout": 600.0},
     dptune_ray.repeat_and_select: {"secure": True},
 }
@@ -165,8 +168,8 @@ def test_an_agent_maximises_or_minimises_after_a_restart_too(fast_path: Path, mo
 def test_a_searcher_waits_for_as_many_users_as_its_patience(fast_path: Path, patience: int) -> None:
     one = begin(open_ldp(fast_path, patience=patience), "max", LDP_SPACE)
     seen, asked = [], []
-    run = one.run()
-    plain, run.ask = run.ask, lambda trying: seen.append([*trying]) or plain(seen[-1])
+    users = one.run()
+    plain, users.ask = users.ask, lambda trying: seen.append([*trying]) or plain(seen[-1])
     for trial in "abcd":
         one.suggest(trial)
         asked.append(one._trying[trial])
@@ -238,6 +241,11 @@ def test_a_run_begins_and_ends_with_these_lines(fast_path: Path, caplog: Any) ->
         told = {each.getMessage().split("\n")[0]: each.levelname for each in caplog.records}
         assert [shown for line, shown in told.items() if line.startswith(f"Plan: the run '{name}' makes 12")] == [level]
         (drawn,) = [line for line in told if line.startswith("Drawn")]
+        run(search, 4)
+        search.recommend()
+        left = f"The run '{name}' is not complete. 4 of 12 planned trials are made, and 1 of 3 generations."
+        resume = f"To resume, fit a Tuner with num_samples=-1 and a searcher named '{name}'."
+        assert (caplog.messages[-1].startswith(left), caplog.messages[-1].endswith(resume)) == (True, True)
         assert drawn.startswith("Drawn at random, and not searched: 'kernel'. Private searches take numbers only.")
 
 
@@ -248,6 +256,12 @@ def test_a_value_without_a_release_is_allowed_on_request(fast_path: Path) -> Non
     for call in (search.on_trial_result, search.on_trial_complete):
         assert call("a", {"loss": 0.123}) is None
     assert search.suggest("b")
+
+
+@local
+def test_the_longest_message_of_an_agent_is_one_call(fast_path: Path) -> None:
+    longest = replace(SETTINGS, M=8192)
+    assert RayTransport.serve(open_plan(fast_path), longest, timeout=9.0).settings()["M"] == 8192
 
 
 # ---- spaces and lines ----------------------------------------------------------------------------------------

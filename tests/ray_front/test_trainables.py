@@ -190,7 +190,8 @@ def test_a_trial_of_a_complete_run_or_with_a_value_is_not_trained(tmp_path, capl
         assert np.isfinite(value) == paid
     assert len(calls) == 2
     assert len(open_ledger(tmp_path).charges()) == 2
-    assert caplog.text.count("reports NaN") == caplog.text.count("complete, so the trial was not trained") == 1
+    why = "nothing was charged for it: the run 'run' is complete, so the trial was not trained."
+    assert [line for line in caplog.messages if "NaN" in line] == [f"The trial 'c' reports NaN and {why}"]
 
 
 @local
