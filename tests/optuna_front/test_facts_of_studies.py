@@ -69,7 +69,7 @@ def test_progress_says_what_is_trained(tmp_path: Path, capfd: pytest.CaptureFixt
     chosen(tmp_path, progress=True, finalists=3)
     bars = [line.split("|") for line in capfd.readouterr().err.replace("\r", "\n").splitlines() if "100%" in line]
     ends = {bar[0].partition(":")[0].strip(): bar[-1].split()[0] for bar in bars}
-    assert ends == {"cross-validate on public rows": "6/6", "train finalists on all public rows": "3/3"}
+    assert ends == {"cross-validate on public rows": "7/7", "train finalists on all public rows": "3/3"}
 
 
 def test_suggestions_keep_step_and_logarithm() -> None:
