@@ -172,7 +172,7 @@ def test_the_note_and_facts_of_a_seeded_study(tmp_path: Path, caplog: Any) -> No
     for _ in range(4):
         study.optimize(objective, n_trials=1, catch=ValueError)
         versions.append(study._storage.get_study_system_attrs(study._study_id)["dashboard:note_ver"])
-    assert versions == sorted({*versions}) or versions[0] == 1
+    assert versions == [1, 1, 2, 3]  # of the trial that failed nothing was written
     assert study.user_attrs["dptune:loss"] == "zero_one_loss"
     assert study.user_attrs["dptune:value_is"] == "mean zero_one_loss, noisy"
     note = study._storage.get_study_system_attrs(study._study_id)["dashboard:note_str:0"].split("\n\n")
@@ -286,15 +286,12 @@ def test_agents_learn_larger_values_whatever_the_direction() -> None:
     assert _larger_is_better(studies["minimize"], None) is None
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_reseeding_moves_the_draws_of_other_parameters(seed: int) -> None:
-    sampler, draws = made(), []
-    for again in (False, True):
-        sampler = made()
+def test_reseeding_moves_the_draws_of_other_parameters() -> None:
+    def drawn(again: bool) -> float:
+        sampler = made()  # seed 1
+        study = create(None, sampler)
         if again:
             sampler.reseed_rng()
-        study = create(None, sampler)
-        draws.append(
-            [sampler.sample_independent(study, trial, "z", FloatDistribution(0, 1)) for trial in [study.ask()]]
-        )
-    assert draws[0] != draws[1]
+        return sampler.sample_independent(study, create_trial(state=TrialState.RUNNING), "z", FloatDistribution(0, 1))
+
+    assert drawn(False) == drawn(False) != drawn(True)
