@@ -172,7 +172,7 @@ def test_the_note_and_facts_of_a_seeded_study(tmp_path: Path, caplog: Any) -> No
     for _ in range(4):
         study.optimize(objective, n_trials=1, catch=ValueError)
         versions.append(study._storage.get_study_system_attrs(study._study_id)["dashboard:note_ver"])
-    assert versions == [1, 1, 2, 3]  # of the trial that failed nothing was written
+    assert versions == [1, 1, 2, 3]  # a failed trial writes nothing
     assert study.user_attrs["dptune:loss"] == "zero_one_loss"
     assert study.user_attrs["dptune:value_is"] == "mean zero_one_loss, noisy"
     note = study._storage.get_study_system_attrs(study._study_id)["dashboard:note_str:0"].split("\n\n")
