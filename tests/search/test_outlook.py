@@ -1,5 +1,6 @@
 """A plan's outlook uses public numbers, and its announced noise is the noise that is drawn."""
 
+import math
 import re
 from statistics import NormalDist
 
@@ -9,7 +10,7 @@ import pytest
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.results import Estimate
 from dptune.search import VALUES, PublicFacts
-from dptune.search.outlook import Noise, in_words, noises, warning
+from dptune.search.outlook import Noise, forecast, in_words, noises, warning
 from dptune.search.request import SearchRequest
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -86,3 +87,38 @@ def test_a_warning_about_noise_says_what_makes_it_smaller():
     assert warning([quiet]) == ""
     remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
     assert warning([few, quiet, few]) == f"{few.hides}; {few.hides}. {remedy}"
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_a_forecast_has_the_noise_of_half_and_twice_the_budget_and_the_trials(default):
+    """Of 6 or 12 trials in 3 dimensions a generation has 4, and of 24 it has 6."""
+    rows, wanted = forecast(200, (1.0, 5.0), 3, mu=0.3, trials=12, default=default), []
+    for method in (CENTRED, VALUES):
+        for mu in (0.15, 0.3, 0.6):
+            for trials, generations in ((6, 1), (12, 3), (24, 4)):
+                centred = 2 * 1.6 * math.sqrt(generations) / (200 * mu * 0.95)
+                sigma = 4 * math.sqrt(trials / 0.95) / (200 * mu) if method is VALUES else centred
+                what = "a trial's value" if method is VALUES else "a mean loss within a generation, at first"
+                final = 4 * math.sqrt(2 if default else 1) / (200 * mu * math.sqrt(0.05))
+                shows = (1.96 + 1.645) * math.sqrt(2) * final if default else None
+                numbers = {"sigma": sigma, "sigma / clip": sigma / 4, "final estimate": final, "shows": shows}
+                made = 4 if (trials, method) == (6, CENTRED) else trials
+                wanted.append({"method": method.name, "mu": mu, "trials": made, "noise of": what, **numbers})
+    assert [bool(row.pop("warning")) for row in rows] == [False] * 9 + [True] * 9
+    assert rows == [
+        {name: pytest.approx(each) if isinstance(each, float) else each for name, each in row.items()} for row in wanted
+    ]
+    usual = forecast(200, (1.0, 5.0), 3, mu=0.3, trials=None)
+    assert [row["trials"] for row in usual[9:12]] == [40, 80, 160]
+
+
+@pytest.mark.parametrize("share", [0.98, 1.02])
+def test_a_plan_warns_beyond_5_percent_of_the_clip_or_half_of_a_vector(share):
+    values = 2 * math.sqrt(2) * math.sqrt(12 / 0.95) / (200 * 0.05 * share)
+    generations = 2 * math.sqrt(4 + 2) * math.sqrt(3) / (200 * 0.95 * 0.5 * share)
+    for method, mu in ((VALUES, values), (CENTRED, generations)):
+        people = PublicFacts(200, 3.0, mu)
+        plan = method.plan(people, Space({"x": Float(0.0, 1.0)}), mu=mu, seed=0, trials=12)
+        assert bool(warning(noises(plan, people))) is (share > 1)
+    with_steps = GIBO.plan(people, SPACE, mu=values, seed=0, trials=12)
+    assert noises(with_steps, people)[0].hides == ""  # it learns from its gradients, too
