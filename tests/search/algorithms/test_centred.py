@@ -239,3 +239,30 @@ def test_both_queries_of_the_first_generations_saturate_losses():
         cuts.append([query.saturate_above is not None for query in queries])
         make_generation(algorithm, np.zeros(m))
     assert cuts == [[True, True]] * 3 + [[False, False]] * 2
+
+
+# ---- golden trajectory -----------------------------------------------------------------------------------
+
+# of each generation: the first point, the radius, CMA-ES's mean, the recommendation, and what it gains
+FIRST = [[0.5004, 0.5932, 0.3557, 0.4398], [0.5228, 0.8085, 0.5989, 0.207], [0.6532, 0.6761, 0.4946, 0.3176]]
+RADII = [0.3704091, 0.33516, 0.3704091]
+MEANS = [[0.4914, 0.5728, 0.418, 0.4669], [0.6105, 0.6323, 0.453, 0.3687], [0.699, 0.5741, 0.4848, 0.2264]]
+BEST = [[0.6914, 0.7566, 0.618, 0.4195], [0.7168, 0.6202, 0.4913, 0.2781], [0.6932, 0.5856, 0.4949, 0.2311]]
+GAINS = [(0.12474, 0.10497), (0.13793, 0.04208), (0.14886, 0.02698)]
+
+
+def test_golden_trajectory():
+    """Any change of proposals, the surrogate, CMA-ES or the radius shows here; renew it knowingly."""
+    algorithm = Centred(make(seed=11, candidates=10))
+    for g in range(3):
+        fill(algorithm)
+        follow(algorithm, 0.8 - 0.2 * g)
+        question = algorithm.question()
+        X = algorithm.points_at(question.query.points)
+        values = ((X - [0.7, 0.6, 0.5, 0.2]) ** 2).sum(axis=1)
+        algorithm.learn(question.key, question.note, values - values.mean(), 0.02, own=True)
+        assert X[0] == pytest.approx(FIRST[g], abs=2e-3)
+        assert algorithm.radius == pytest.approx(RADII[g], abs=1e-6)
+        assert algorithm.means[-1] == pytest.approx(MEANS[g], abs=2e-3)
+        assert algorithm.recommend() == pytest.approx(BEST[g], abs=5e-3)
+        assert algorithm.difference(algorithm.means[0], algorithm.recommend()) == pytest.approx(GAINS[g], abs=1e-3)
