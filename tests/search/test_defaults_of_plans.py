@@ -106,3 +106,25 @@ def test_every_option_of_a_planner_arrives_in_the_plan(method):
         point = {CENTRED: "default", GIBO: "theta0"}[method]
         assert described(method, default=DEFAULT)["settings"][point] == pytest.approx((0.25, 0.5, 0.25))
         assert described(method, seed=9)["seed"] == 9
+
+
+def test_boundaries_between_defaults_lie_where_they_are_documented():
+    def tuning(d, **about):
+        return described(CENTRED, Space({f"x{j:02d}": Float(0.0, 1.0) for j in range(d)}), **about)["settings"]
+
+    assert [tuning(d)["saturated"] for d in (10, 11)] == [0.0, 0.6]
+    assert tuning(3, trials=7, population=7)["generations"] == 1
+    fewer = {"population": 5, "trials": 100, "tuning": {"references": 10}}
+    assert tuning(3, **fewer)["quantile"] == pytest.approx(1 - 2 * math.sqrt(15 * 20) / (900 * 0.7797435), abs=1e-3)
+    given = tuning(12, trials=400, tuning={"explored": 7})
+    assert (given["explored"], given["most_explored"]) == (7, 238)
+    cells = Space({"two": Int(0, 1), "one": Int(3, 3), "log": Int(1, 9, log=True), "half": Float(0.0, 1.0, step=0.5)})
+    assert described(CENTRED, cells)["settings"]["steps"] == pytest.approx((1 / 3, 0.0, 0.0, 0.5))  # by name
+    starts = [
+        described(GIBO, Space({f"x{j}": Float(0.0, 1.0) for j in range(d)}))["settings"]["starts"] for d in (5, 6)
+    ]
+    assert starts == [12, 0]
+    assert described(GIBO, steps=5, average=99)["settings"]["average"] == 5
+    scales = described(GIBO)["settings"]["kernel"]["lengthscale"]
+    reach = (2e-3 * 9 / 8) ** 0.25 / math.sqrt(3)  # of a simplex of three dimensions, by coordinate
+    assert scales == pytest.approx([0.5, 0.5, 0.5 / 6 / reach], rel=0.02)

@@ -90,6 +90,28 @@ def test_whole_groups_are_kept_newest_first():
     assert sum(len(group.values) for group in model.groups) == 9  # at least the newest
 
 
+def test_each_group_has_its_own_noise_and_memory_counts_whole_groups():
+    data = [Group(g.points, g.values, sigma) for g, sigma in zip(groups(), (0.5, 0.01, 0.1), strict=True)]
+    model = GroupedRegression(3, memory=14)
+    model.fit(data)
+    assert [group.sigma for group in model.groups] == [0.01, 0.1]  # 14 values
+    X, y = np.concatenate([g.points for g in data[1:]]), np.concatenate([g.values for g in data[1:]])
+    names, sigmas = np.repeat([0, 1], [5, 9]), np.repeat([0.01, 0.1], [5, 9]) / y.std()
+    noise = np.diag(sigmas**2 + np.exp(2 * model.theta[-1])) + OFFSET * np.equal.outer(names, names)
+    kernel = model.kernel_at(model.theta)
+    expected = kernel(X[:4], X) @ np.linalg.solve(kernel(X, X) + noise, y)
+    assert model.mean(X[:4]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_theta_moves_at_every_fit_until_the_memory_is_full_and_then_at_every_third():
+    model, moved, data = GroupedRegression(3, memory=14), [], groups(sizes=(4,) * 10)
+    for count in range(1, 11):
+        before = model.theta
+        model.fit(data[:count])
+        moved.append(not np.array_equal(model.theta, before))
+    assert moved == [True] * 4 + [False, False, True, False, False, True]
+
+
 def test_the_minimiser_is_within_reach_and_updated_by_each_fit():
     """The returned array belongs to the caller."""
     X, start, model = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.6]), GroupedRegression(2)
