@@ -203,3 +203,15 @@ def test_a_refusal_of_a_run_says_what_is_wrong_and_what_to_do(ledger, case):
     with pytest.raises(errors.DptuneError) as told:
         call(ledger)
     assert str(told.value) == message
+
+
+def test_a_run_warns_only_if_it_takes_what_others_have_planned(ledger):
+    for name in ("first", "second"):
+        VALUES_RUN.start(ledger, scope=name, mu=2.4).finish("0", {"C": 1}, np.zeros(VALUES_RUN.n))
+    VALUES_RUN.start(ledger, scope="third", mu=2.11)  # 16 - 2 * 2.4 * 2.4 is 2.117 * 2.117
+    with pytest.warns(UserWarning, match="planned") as told:
+        VALUES_RUN.start(ledger, scope="fourth", mu=2.12)
+    assert [str(each.message) for each in told] == [
+        "the run 'fourth' starts with mu=2.12. Other runs ('first', 'second') have planned a part of it: they may end "
+        "early, or without their final estimate."
+    ]

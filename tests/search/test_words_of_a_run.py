@@ -174,6 +174,12 @@ SUMMARIES = {
         "Keep C = 3: the search prefers no other configuration.\nChosen: C = 2, d = 7.\n"
         "Next: keep what you have, and publish the statement.",
     ),
+    "estimated": (
+        {"run": RunFacts("4 trials", 50, Estimate(0.5, 0.01, True, Estimate(0.2, 0.5, True)), "Budget left.")},
+        "No comparison with C = 3 was released.\nChosen: C = 2, d = 7, after 4 trials.\n"
+        "Private loss: 0.5 (95% interval of the privacy noise: 0.4804 to 0.5196). Public rows predicted none: this "
+        "search asks private people throughout.\nBudget left.",
+    ),
     "not compared": (
         {"reason": "why", "remedy": "what.", "defaults": {}},
         "No comparison with the defaults was released: why.\nChosen: C = 2, d = 7.\nNext: what.",
