@@ -98,8 +98,9 @@ class Space(Mapping[str, Parameter]):
         """Return what keeps them from being a point of the space, for a message; "" if nothing does."""
         for name, parameter in self.items():
             if name not in parameters:
-                others = ", ".join(repr(other) for other in parameters if other not in self)
-                return f"{name!r} is missing{others and f' ({others} is no parameter of it)'}"
+                others = [repr(other) for other in parameters if other not in self]
+                said = f" ({', '.join(others)} {'is' if len(others) == 1 else 'are'} not in the space)" * bool(others)
+                return f"{name!r} is missing{said}"
             if not allows(parameter, parameters[name]):
                 return f"{name!r} cannot be {shown(parameters[name])}; allowed: {parameter}"
         return ""

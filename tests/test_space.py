@@ -167,7 +167,8 @@ def test_what_keeps_parameters_from_being_a_point_is_named() -> None:
         assert SPACE.contains({**point, **change}) == (words == "")
     ends = [{"a": a, "b": b, "c": c} for a, b, c in ((0.1, 1, 0.0), (10.0, 5, 1.0))]
     assert [SPACE.contains(each) for each in ends] == [True, True]
-    assert SPACE.validation_error({"a": 1.0, "C": 2, "c": 0.5}) == "'b' is missing ('C' is no parameter of it)"
+    assert SPACE.validation_error({"x": 1.0, "C": 2}) == "'a' is missing ('x', 'C' are not in the space)"
+    assert SPACE.validation_error({"a": 1.0, "C": 2, "c": 0.5}) == "'b' is missing ('C' is not in the space)"
     assert SPACE.validation_error({"a": 1.0, "c": 0.5}) == "'b' is missing"
 
 

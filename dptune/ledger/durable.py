@@ -210,7 +210,7 @@ class DurableLedger:
                 return _same_question(existing, row)
             if quota is not None and entries.made(connection, scope, quota.prefix.partition("/")[0]) >= quota.count:
                 raise PlanComplete(
-                    f"the run {scope!r} has made the {quota.count} releases of this kind that it planned."
+                    f"the run {scope!r} has made all of the releases of this kind that it planned: {quota.count}."
                 )
             if people is not None:
                 self._refuse_mismatch("n", people, entries.fixed(connection, WHOLE, "n", lambda: people))

@@ -176,7 +176,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussian]):
         def admit(head: LedgerState) -> None:
             if t >= plan.steps or head.mark.seq >= plan.steps:
                 raise PlanComplete(
-                    f"the plan has {plan.steps} rounds, 0 to {plan.steps - 1}, fixed for good; round {t} is refused "
+                    f"the last round of the plan is {plan.steps - 1}, fixed for good; round {t} is refused "
                     "and nothing was read."
                 )
             if t != head.mark.seq:

@@ -118,8 +118,8 @@ def least_noise(price: Callable[[float], float], epsilon: float) -> float:
     high = 1.0
     while price(high) > epsilon:
         low = high
-        high = 2 * high
-        if high > _LARGEST_Z:
+        high = min(2 * high, _LARGEST_Z)
+        if low == high:
             raise InputError(f"epsilon={epsilon} needs a noise multiplier above {_LARGEST_Z:g}")
     while high / low > 1 + _PRECISION:
         middle = math.sqrt(low * high)

@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[Callable[[FTSServer], object], str]] = {
     "a plan that is complete": (after_all_rounds, "all 6 rounds of the plan are released; no message is taken."),
     "a round beyond it": (
         lambda one: one.release(6),
-        "the plan has 6 rounds, 0 to 5, fixed for good; round 6 is refused and nothing was read.",
+        "the last round of the plan is 5, fixed for good; round 6 is refused and nothing was read.",
     ),
     "a round that is drawn": (not_recorded, "round 0 is drawn and waits to be recorded; a late message counts as 0."),
     "a second message": (

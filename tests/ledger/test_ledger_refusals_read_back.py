@@ -259,7 +259,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a full quota": (
         lambda folder: pay(paid(folder), "a/2", 0.1, quota=Quota("a/", 0)),
-        "the run 'study' has made the 0 releases of this kind that it planned.",
+        "the run 'study' has made all of the releases of this kind that it planned: 0.",
     ),
     "a round too early": (
         lambda folder: round_after(folder, 1, 2),
@@ -267,7 +267,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a round too many": (
         lambda folder: round_after(folder, 3, 5),
-        "the plan has 3 rounds, 0 to 2, fixed for good; round 5 is refused and nothing was read.",
+        "the last round of the plan is 2, fixed for good; round 5 is refused and nothing was read.",
     ),
     "a round below 0": (
         lambda folder: planned(folder).charge(-1, ROUND, digest="d"),
