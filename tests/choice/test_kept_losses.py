@@ -344,7 +344,7 @@ def test_losses_of_a_folder_are_used_if_one_of_them_is_the_same_again(ledger):
 
 def test_small_models_are_kept_as_they_are_and_large_ones_as_copies():
     kept, lock = KeptModels(), threading.Lock()
-    models = {7: np.zeros(10), 8: np.arange(1e5), 9: {"lock": lock, "large": np.zeros(10**6)}}
+    models = {"small": np.zeros(10), "large": np.arange(1e5), "locked": {"lock": lock, "large": np.zeros(10**6)}}
     for key, model in models.items():
         assert key not in kept
         kept.put(key, model)
@@ -352,4 +352,4 @@ def test_small_models_are_kept_as_they_are_and_large_ones_as_copies():
     assert len(kept) == 3
     for _ in range(2):
         assert [kept.get(key) is models[key] for key in models] == [True, False, True]
-        assert np.array_equal(kept.get(8), models[8])
+        assert np.array_equal(kept.get("large"), models["large"])

@@ -58,7 +58,7 @@ def not_recorded(one: FTSServer) -> None:
 
 
 def join(one: FTSServer, **change: Any) -> Participant:
-    return Participant(FTSAgent(FTSModel(replace(SETTINGS, **change)), 2), InProcess(one, timeout=9.0))
+    return Participant(FTSAgent(FTSModel(replace(SETTINGS, **change)), 2), InProcess(one, timeout=600.0))
 
 
 REFUSED: dict[str, tuple[Callable[[FTSServer], object], str]] = {
@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Callable[[FTSServer], object], str]] = {
         lambda one: [one.submit(Message(4, 0, GOOD)) for _ in "ab"],
         "agent 4 has sent its message of round 0 already.",
     ),
-    "no server": (lambda one: InProcess(one.ledger, timeout=1.0), "InProcess needs an FTSServer; got PlanLedger."),
+    "no server": (lambda one: InProcess(one.ledger, timeout=600.0), "InProcess needs an FTSServer; got PlanLedger."),
     "no transport": (
         lambda one: Participant(FTSAgent(MODEL, 2), one),
         "an agent needs a transport, e.g. InProcess(server, timeout=...); got FTSServer.",

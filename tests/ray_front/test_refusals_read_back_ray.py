@@ -117,10 +117,10 @@ def federation(**wrong: Any) -> Call:
 
 
 def another_server(**other: Any) -> Call:
-    about = {"ledger": "ledger", "settings": SETTINGS, "timeout": 9.0}
+    about = {"ledger": "ledger", "settings": SETTINGS, "timeout": 900.0}
 
     def call(at: Path) -> None:
-        Server(ledger := open_plan(at), SETTINGS, 9.0).begin(*{**about, "ledger": repr(ledger), **other}.values())
+        Server(ledger := open_plan(at), SETTINGS, 900.0).begin(*{**about, "ledger": repr(ledger), **other}.values())
 
     return call
 
@@ -288,7 +288,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "a federation of this name with another ledger, settings or timeout is running; use another name.",
     ),
     "another timeout of a server": (
-        another_server(timeout=8.0),
+        another_server(timeout=800.0),
         "a federation of this name with another ledger, settings or timeout is running; use another name.",
     ),
     "another place": (host, "the function of the place 'north' must return dptune.Place('north', ...)."),
