@@ -353,7 +353,7 @@ def test_the_data_of_a_page_are_those_of_its_ledger() -> None:
     assert said["Failures"] == "2 evaluations failed, for everybody"
 
 
-def test_more_failures_do_not_contradict_a_paper_and_a_difference_leaves_out_what_both_have() -> None:
+def test_more_failures_do_not_contradict_a_paper() -> None:
     held = release(0)
     held.charge("svm", "a", gaussian(0.1), digest="d", note={"failed": 2})
     write()

@@ -29,7 +29,7 @@ def test_two_generations_of_stopped_trials_in_a_row_count_after_a_success(ledger
     assert numbers == [1 + 9, 10 + 1 + 9]
 
 
-def test_a_stopped_trial_takes_no_place_where_trials_have_values_of_their_own(ledger):
+def test_a_stopped_trial_takes_no_place_where_trials_have_own_values(ledger):
     run = GIBO_RUN.start(ledger)
     trial(run, "0")
     run.stopped("1", run.ask())

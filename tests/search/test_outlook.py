@@ -90,7 +90,7 @@ def test_a_warning_about_noise_says_what_makes_it_smaller():
 
 
 @pytest.mark.parametrize("default", [False, True])
-def test_a_forecast_has_the_noise_of_half_and_twice_the_budget_and_the_trials(default):
+def test_a_forecast_has_half_and_twice_the_budget_and_the_trials(default):
     """Of 6 or 12 trials in 3 dimensions a generation has 4, and of 24 it has 6."""
     rows, wanted = forecast(200, (1.0, 5.0), 3, mu=0.3, trials=12, default=default), []
     for method in (CENTRED, VALUES):

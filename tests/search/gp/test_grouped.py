@@ -103,7 +103,7 @@ def test_each_group_has_its_own_noise_and_memory_counts_whole_groups():
     assert model.mean(X[:4]) == pytest.approx(expected, abs=1e-9)
 
 
-def test_theta_moves_at_every_fit_until_the_memory_is_full_and_then_at_every_third():
+def test_theta_moves_at_every_third_fit_once_the_memory_is_full():
     model, moved, data = GroupedRegression(3, memory=14), [], groups(sizes=(4,) * 10)
     for count in range(1, 11):
         before = model.theta
