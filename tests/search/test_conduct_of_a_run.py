@@ -7,6 +7,7 @@ import pytest
 
 from dptune import CENTRED, BudgetExhausted, LossPrivatizer, SearchRun
 from dptune.errors import PlanComplete
+from dptune.privacy.noise import SeededNoise
 from dptune.search import drive
 from refusals import refused
 from runs import CENTRED_RUN, GIBO_RUN, SPACE, VALUES_RUN, spend_elsewhere, trial, trials
@@ -45,6 +46,11 @@ def test_a_run_ends_after_30_stopped_trials_or_100_once_one_has_succeeded(ledger
     for i in range(most - 1):
         run.withdraw(f"stopped {i}")
     refused(PlanComplete, f"^{most} trials in a row", lambda: run.withdraw("the last"))
+
+
+@pytest.mark.parametrize(("noise", "private"), [(None, True), (SeededNoise(1), False)])
+def test_progress_says_whether_answers_will_be_private_before_the_first(ledger, noise, private):
+    assert GIBO_RUN.start(ledger, noise=noise).progress()["private"] is private
 
 
 @pytest.mark.parametrize(("left", "enough"), [(1.001, True), (0.999, False)])

@@ -9,7 +9,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
 import dptune
 from dptune.choice.report.forecast import Expected
@@ -53,6 +53,16 @@ def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
     assert ledger.count() == ledger.count(search.name_) + 1  # the report is one charge
     with pytest.raises(dptune.BudgetExhausted):
         search.report(*PUBLIC, **PRIVATE, name="another", mu=0.5)
+
+
+def test_the_folds_of_a_report_keep_groups_together(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search, given = search_in(fast_path, 1.0, mu=0.8).fit(*PUBLIC, **PRIVATE), []
+    monkeypatch.setattr(dptune, "report", lambda *_, **settings: given.append(settings["cv"]))
+    groups = np.arange(150) // 10
+    for about in ({}, {"cv": GroupKFold(3)}):
+        search.report(*PUBLIC, **PRIVATE, train_groups=groups, **about)
+    assert [len(folds) for folds in given] == [5, 3]
+    assert all(set(groups[rows]).isdisjoint(groups[tested]) for folds in given for rows, tested in folds)
 
 
 def test_a_report_after_a_choice_uses_the_rest_or_names_the_remedy(fast_path: Path) -> None:
