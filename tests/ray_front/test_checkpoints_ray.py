@@ -129,6 +129,7 @@ def test_checkpoints_are_chosen_like_models_that_an_objective_hands_over(results
 
 
 def test_no_more_than_a_model_and_its_copy_are_in_memory(results, tmp_path):
+    Loaded.alive.clear()  # models of other tests that are not collected yet
     Loaded.most = 0
     tracemalloc.start()
     try:
