@@ -11,7 +11,9 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import FixedTrial, TrialState, create_trial
-from test_dpfts_sampler import made
+from test_dpfts_sampler import SETTINGS as FEDERATED
+from test_dpfts_sampler import Silent, made
+from test_ldp_samplers import SETTINGS as REPLIES
 from test_public_study import CS, chosen, logit, study_of
 
 import dptune
@@ -201,6 +203,38 @@ def test_a_centred_note_waits_for_a_release_and_counts_failures(tmp_path: Path) 
     starts = {"so far: x = `" in note[4] for note in notes[8:-1]}
     assert starts == {True}
     assert notes[-1][4].startswith("**Recommended** x = `")
+
+
+def local_sampler(kind: Any) -> Any:
+    return lambda privatizer, **about: kind(REPLIES, {"x": X}, **about)
+
+
+X = FloatDistribution(-1.0, 1.0)
+SAMPLERS = {
+    "tgp": local_sampler(dptune_optuna.LDPTGPSampler),
+    "ata": local_sampler(dptune_optuna.LDPATASampler),
+    "moma": local_sampler(dptune_optuna.LDPMoMASampler),
+    "federated": lambda privatizer, **about: dptune_optuna.DPFTSSampler(
+        Silent(), FEDERATED, {"x": X, "y": X}, agent=0, **about
+    ),
+    "centred": lambda privatizer, **about: dptune_optuna.CentredSampler(privatizer, {"x": X}, n_trials=12, **about),
+    "gibo": lambda privatizer, **about: dptune_optuna.DPGIBOSampler(privatizer, {"x": X}, n_trials=20, mu=0.5, **about),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_sampler_draws_other_parameters_as_it_was_told(tmp_path: Path, caplog: Any, kind: str) -> None:
+    """With the seed that was given, and with a warning or without."""
+    drawn = {}
+    for seed, warn in ((1, True), (1, False), (2, False)):
+        caplog.clear()
+        (at := tmp_path / f"{seed} {warn}").mkdir()
+        sampler = SAMPLERS[kind](open_privatizer(at), seed=seed, warn_independent_sampling=warn)
+        study = create(None, sampler)
+        study.ask({"x": X})
+        drawn[seed, warn] = sampler.sample_independent(study, study.trials[0], "kernel", X)
+        assert ["'kernel'" in text for text in caplog.messages].count(True) == warn
+    assert drawn[1, True] == drawn[1, False] != drawn[2, False]
 
 
 # ---- what a run does with its trials -----------------------------------------------------------------------

@@ -143,6 +143,7 @@ def test_a_final_estimate_passes_every_option_on(fast_path: Path, monkeypatch: p
     one.estimate(trainable, config, early=True)
     options = {"num_cpus": 1}
     assert asked == [([config, {**default, "kernel": "rbf"}], {"silent": False, "options": options})]
+    assert [one.trainable(**about)(losses).silent for about in ({}, {"silent": False})] == [True, False]
 
 
 # ---- searchers ----------------------------------------------------------------------------------------------
