@@ -144,4 +144,4 @@ class CentredSettings:
     def describe(self) -> dict[str, object]:
         """Return the settings as plain JSON data."""
         described = asdict(self)
-        return described.pop("tuning") | described
+        return {**described.pop("tuning"), **described}
