@@ -28,7 +28,7 @@ def test_rounds_are_counted_in_order_and_none_past_the_plan(ledger: PlanLedger) 
     charge = partial(ledger.charge, event=EVENT, digest="d")
     refused(InputError, "in order", lambda: charge(1))
     charges = [charge(t) for t in range(3)]
-    refused(PlanComplete, "3 rounds", *(partial(charge, t) for t in (3, 17)))
+    refused(PlanComplete, "last round of the plan is 2", *(partial(charge, t) for t in (3, 17)))
     refused(InputError, "round", *(partial(charge, t) for t in (-1, 1.5, True)))
     assert ledger.charges() == charges
 
