@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Call, str]] = {
         f"the training returned a LogisticRegression that is not fitted: return model.fit(X, y). {CHARGED}",
     ),
     "a ledger in place of people": (
-        lambda p: prepared(p.ledger),  # type: ignore[arg-type]
+        lambda p: prepared(p.ledger),
         "a LossPrivatizer must come after the losses; got PrivacyLedger.",
     ),
     "one person": (

@@ -277,7 +277,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: planned(folder).charge(0, gaussian(1.0), digest="d"),
         "this ledger holds a plan of subsampled Gaussian releases; nothing else can be charged.",
     ),
-    "a plan that is none": (
+    "an object that is no plan": (
         lambda folder: PlanLedger(folder / "x.db", 3, n=29),
         "plan must be a SubsampledGaussian(q, z, steps).",
     ),
@@ -296,7 +296,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         "epsilon=0.0 must be positive and finite",
     ),
     "a risk below 0": (lambda folder: Risk.of_mu(-1.0), "mu must be a number >= 0; got -1.0."),
-    "an address that is none": (
+    "an address of another form": (
         lambda folder: PrivacyLedger("postgresql://host:port/db"),
         f"the ledger's URL cannot be read; give {ALLOWED}.",
     ),

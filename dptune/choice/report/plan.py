@@ -217,8 +217,8 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """Return the subgroups of a column of the public rows.
 
     Raises:
-        InputError: there is no such column, a value is missing or neither text nor a number, or there are fewer than
-            two different values or more than ``MOST_GROUPS``.
+        InputError: the column does not exist, a value of it is missing or neither text nor a number, or it has fewer
+            than two or more than ``MOST_GROUPS`` different values.
     """
     if by is None:
         return None
