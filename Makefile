@@ -113,9 +113,10 @@ out/site:
 test-site: out/site  ## the built site in headless Chromium, of the system: images load, code is whole, tables fit a phone
 	DPTUNE_CHROMIUM=1 $(BIN)/python -m pytest tests/docs/test_site.py
 
-check: $(VENV)/.installed  ## lint, format and types
+check: $(VENV)/.installed  ## lint, format, English and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/tools/prose.py
 	$(BIN)/mypy
 
 clean:

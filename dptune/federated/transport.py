@@ -214,6 +214,6 @@ class Participant:
     def _alone(self) -> None:
         self._due = self.transport.rounds()
         self._notice(
-            f"agent {self.agent.agent} finds all {self._due} rounds of the federation's plan released: it gets no "
-            "broadcast any more and goes on by itself."
+            f"agent {self.agent.agent} gets no more broadcasts: all {self._due} planned rounds are released. "
+            "It continues without the federation."
         )

@@ -110,7 +110,7 @@ class LocalRandomizer(Clamped):
         super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max), bound, invalid=invalid)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
             raise InputError(
-                f"{shown(bound)} at epsilon={epsilon!r} needs noise too small or too large for floating point."
+                f"bound={_shown(bound)} at epsilon={epsilon!r} needs noise too small or too large for floating point."
             )
         self._noise: Callable[[float], float] = make_laplace(
             atom_domain(T=float, nan=False), absolute_distance(T=float), scale=1.0, k=-40
@@ -149,8 +149,14 @@ def _ends(bound: float | Ends) -> Ends:
     low, high = (math.nan if end is None else end for end in ends)
     if not (sys.float_info.min <= high - low < math.inf):
         raise InputError(
-            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers; got {shown(bound)}. "
+            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers; got {_shown(bound)}. "
             f"The distance from low to high must be at least {sys.float_info.min:g}. "
             "Choose it from the meaning of the value, not from anybody's data."
         )
     return low, high
+
+
+def _shown(bound: object) -> str:
+    if isinstance(bound, tuple) and len(bound) == 2:
+        return f"({shown(bound[0])}, {shown(bound[1])})"
+    return shown(bound)

@@ -108,5 +108,7 @@ def forecast(
                     "sigma / clip": first.sigma / people.loss_range,
                 }
                 shows = SHOWS * math.sqrt(2) * planned[-1].sigma if default and plan.final_mu > 0 else None
-                rows.append({**row, "final estimate": planned[-1].sigma, "shows": shows, "warning": warning(planned)})
+                row |= {"final estimate": planned[-1].sigma, "shows": shows, "warning": warning(planned)}
+                if row not in rows:  # generations of 4 make one plan of 4 and of 6 trials
+                    rows.append(row)
     return rows

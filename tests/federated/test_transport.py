@@ -143,7 +143,7 @@ def test_an_agent_hears_once_that_the_plan_is_complete(one: FTSServer, hasty: In
     for _ in range(SETTINGS.initial + 2):
         evaluate(early)
     assert heard == heard_late
-    assert f"all {PLAN.steps} rounds" in heard[0]
+    assert f"all {PLAN.steps} planned rounds" in heard[0]
 
 
 def test_an_agent_hears_which_of_its_own_rounds_went_without_it(one: FTSServer, hasty: InProcess) -> None:

@@ -170,8 +170,7 @@ def test_an_agent_hears_of_lost_rounds_in_these_words(fast_path: Path) -> None:
             f"agent 2 sent nothing from here in {which}, {about} an agent's slowest evaluation."
             for which in ("round 2", "rounds 4 to 5")
         ),
-        "agent 2 finds all 6 rounds of the federation's plan released: it gets no broadcast any more and goes on by "
-        "itself.",
+        "agent 2 gets no more broadcasts: all 6 planned rounds are released. It continues without the federation.",
     ]
 
 

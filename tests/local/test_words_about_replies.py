@@ -37,8 +37,15 @@ WINS = (
 )
 SETTINGS: list[tuple[Callable[[], object], str]] = [
     (lambda: LocalRandomizer(1.0, 0.0), BOUND.format("0.0")),
-    (lambda: HybridRandomizer(1.0, (2, 1)), BOUND.format("a tuple of length 2")),
-    (lambda: LocalRandomizer(0.01, 8e307), "8e+307 at epsilon=0.01 needs noise too small or too large for floating p"),
+    (lambda: HybridRandomizer(1.0, (2, 1)), BOUND.format("(2, 1)")),
+    (
+        lambda: LocalRandomizer(0.01, 8e307),
+        "bound=8e+307 at epsilon=0.01 needs noise too small or too large for floating point.",
+    ),
+    (
+        lambda: LocalRandomizer(0.01, (0.0, 8e307)),
+        "bound=(0.0, 8e+307) at epsilon=0.01 needs noise too small or too large for floating point.",
+    ),
     (lambda: LocalRandomizer(9e-9, 1.0), "epsilon must lie in [1e-08, 1.8e+308]; got 9e-09."),
     (lambda: HybridRandomizer(31.0, 1.0), "epsilon must lie in [1e-06, 30]; got 31.0."),
     (lambda: LocalRandomizer(1.0, (1.0, 3.0), invalid=-2.0), "invalid must lie in [1, 3]; got -2.0."),

@@ -108,6 +108,8 @@ def test_a_forecast_has_half_and_twice_the_budget_and_the_trials(default):
     assert rows == [
         {name: pytest.approx(each) if isinstance(each, float) else each for name, each in row.items()} for row in wanted
     ]
+    few = forecast(200, (1.0, 5.0), 3, mu=0.3, trials=6, default=default)
+    assert [row["trials"] for row in few] == [4, 12] * 3 + [4, 6, 12] * 3  # no row twice
     usual = forecast(200, (1.0, 5.0), 3, mu=0.3, trials=None)
     assert [row["trials"] for row in usual[9:12]] == [40, 80, 160]
 

@@ -192,7 +192,8 @@ def main(paths: Iterable[str]) -> int:
     """Print the faults of these files, or of all."""
     files = [Path(path).resolve() for path in paths] or [*markdown_files(), *python_files()]
     found = [fault for path in files for fault in faults(path)]
-    print(*found, sep="\n")
+    for fault in found:
+        print(fault)
     return bool(found)
 
 

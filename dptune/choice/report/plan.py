@@ -217,8 +217,8 @@ def groups_of(X: Any, by: Any) -> Groups | None:
     """Return the subgroups of a column of the public rows.
 
     Raises:
-        InputError: the column does not exist, a value of it is missing or neither text nor a number, or it has fewer
-            than two or more than ``MOST_GROUPS`` different values.
+        InputError: the column does not exist, or a value of it is missing or neither text nor a number.
+        InputError: it has fewer than two or more than ``MOST_GROUPS`` different values.
     """
     if by is None:
         return None
