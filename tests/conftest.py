@@ -44,14 +44,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what the test modules imported: it would look through it again and again."""
-    gc.freeze()
-
-
-@pytest.hookimpl(tryfirst=True)  # before fixtures draw
+@pytest.hookimpl(tryfirst=True)  # before fixtures draw, and before logs and streams are captured
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Seed the global generators by the test's name: models without a seed draw from them, and may fail by chance."""
+    """Begin each test in one state, whichever test was before it.
+
+    Garbage is collected here, and during a test only where it says so: some objects log or warn when they go, and a
+    test that reads logs would hear those of an earlier one. What is still alive need not be looked through again.
+    Models without a seed draw from the global generators: the test's name seeds them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
     seed = zlib.crc32(item.nodeid.encode())
     random.seed(seed)
     np.random.seed(seed)

@@ -103,8 +103,6 @@ def lines(caplog):
 def test_a_study_that_ends_before_its_plan_warns_once(tmp_path, kind, caplog):
     """The warning comes at the end of the study or with its recommendation."""
     caplog.set_level("WARNING", "optuna.dptune")
-    gc.collect()  # studies that other tests have left say their line now
-    caplog.clear()
     sampler, study, objective = begun(kind, tmp_path, storage=stored(tmp_path), n_trials=12)
     study.optimize(objective, n_trials=7)
     assert lines(caplog) == []

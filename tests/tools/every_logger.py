@@ -11,7 +11,7 @@ from pathlib import Path
 @contextmanager
 def every_logger(*, thread: int | None = None) -> Iterator[list[str]]:
     """Collect what any logger says at any level, the root and those that exist or will; of one thread, if named."""
-    gc.collect()  # studies of earlier tests say now how far they came
+    gc.collect()  # studies of an earlier run say now how far they came
     lines: list[str] = []
 
     class Collect(logging.Handler):
