@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +30,15 @@ from dptune.choice.averages import (
     parameters_of,
     with_averages,
 )  # fmt: skip
+from dptune.choice.configurations import (
+    Candidate,
+    Parameters,
+    as_parameters,
+    digest_of,
+    key_of,
+    numeric_key,
+    without_twins,
+)  # fmt: skip
 from dptune.choice.crossval import Answers, as_losses, refuse_unseeded
 from dptune.choice.finalists import Finalists
 from dptune.choice.kept_losses import KeptLosses
@@ -47,7 +53,6 @@ from dptune.losses.user_function import Data
 from dptune.privacy.places import Places
 from dptune.results import left_in_words
 
-Parameters = Mapping[str, Any]
 SETTINGS = ("mu", "public_weight", "estimate_share", "finalists", "report_share", "even_if_hopeless")  # PublicChoice's
 Say = Callable[[str], object]  # prints a public line
 CANDIDATES = 200  # number of a search's best candidates that are cross-validated
@@ -102,14 +107,6 @@ class ChoiceOptions(Checked):
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A configuration, and its row of ``public_losses=``; None: it is the default, which was not searched."""
-
-    parameters: Parameters
-    row: int | None
-
-
-@dataclass(frozen=True)
 class Proposals:
     """The proposals of a finished public search.
 
@@ -133,8 +130,13 @@ class Proposals:
     excluded: str = ""
     earlier: Sequence[Mapping[str, Any]] = ()
 
-    def with_default(self, default: Parameters | None, most: int) -> tuple[list[Candidate], int | None]:
-        """Return the best ``most`` candidates without repetitions, the default among them, and its place."""
+    def with_default(
+        self, default: Parameters | None, most: int, *, trained: bool = True
+    ) -> tuple[list[Candidate], int | None]:
+        """Return the best ``most`` candidates without repetitions, the default among them, and its place.
+
+        Unless candidates can be ``trained``, a default that was not searched is the first with equal numbers.
+        """
         distinct: dict[str, Candidate] = {}
         for each in self.candidates:
             distinct.setdefault(key_of(each.parameters), each)
@@ -142,6 +144,9 @@ class Proposals:
         if default is None:
             return list(candidates.values()), None
         key = key_of(as_parameters(default))
+        if key not in distinct and not trained:
+            equal = numeric_key(default)
+            key = next((own for own, each in distinct.items() if numeric_key(each.parameters) == equal), key)
         candidates.setdefault(key, distinct.get(key, Candidate(default, None)))
         return list(candidates.values()), list(candidates).index(key)
 
@@ -227,7 +232,10 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     if not options.dry_run:
         check_earlier(privatizer.ledger, proposals.earlier, warn)
     most = at_least("candidates", options.candidates, 2)
-    candidates, default = proposals.with_default(proposals.usual if options.default is None else options.default, most)
+    candidates, default = proposals.with_default(
+        proposals.usual if options.default is None else options.default, most,
+        trained=options.public_losses is None and not trainer.lasting,
+    )  # fmt: skip
     if len(candidates) < 2:
         raise InputError(
             f"a choice needs two configurations or more; got {len(candidates)}. {proposals.excluded}"
@@ -237,7 +245,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     recipe = AskLoss(loss, functools.partial(as_it_is, trainer.inputs), like)
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
-    proposed = _digest(candidates, default, loss)
+    proposed = digest_of(candidates, default, loss)
     about = _about(candidates, default, proposed, proposals.told)
     rerun = check_affordable(privatizer.ledger, name, options.mu, about)
     asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows, trains=not rerun)
@@ -248,6 +256,9 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     )  # fmt: skip
     *losses, again = as_losses([*evaluated, again], as_loss(loss))
     refuse_unseeded(losses[twice], again)
+    places, default = without_twins(candidates, losses, default)
+    candidates, losses = [candidates[j] for j in places], [losses[j] for j in places]
+    evaluated = [evaluated[j] for j in places]
     public, default = _matrix(losses, default, warn, needed=options.default is not None)
     singles, about = public, _about(candidates, default, proposed, proposals.told)  # without a default that failed
     groups: list[Group] = [{j: 1.0} for j in range(len(candidates))]
@@ -300,7 +311,7 @@ def not_candidates(searched: int, counts: Mapping[str, int]) -> str:
 
 
 def _about(candidates: Sequence[Candidate], default: int | None, proposed: str, told: Mapping[str, Any]) -> Meaning:
-    usual = None if default is None else key_of(candidates[default].parameters)
+    usual = None if default is None else numeric_key(candidates[default].parameters)
     return Meaning({"configurations": proposed, "default configuration": usual}, told)
 
 
@@ -310,38 +321,6 @@ def _prevalence(options: ChoiceOptions) -> float | None:
         return None
     _, counts = np.unique(np.asarray(options.public[1]), return_counts=True)
     return float(counts[1] / counts.sum()) if len(counts) == 2 else None
-
-
-def _digest(candidates: Sequence[Candidate], default: int | None, loss: str | NamedLoss) -> str:
-    """Return a fingerprint of what a search proposes, in any order: other public rows rank it differently."""
-    keys = [key_of(each.parameters) for each in candidates]
-    proposed = json.dumps([sorted(keys), None if default is None else keys[default], as_loss(loss).name])
-    lasting = re.sub(r" at 0x[0-9a-f]+", "", proposed)  # addresses differ between processes
-    return hashlib.sha256(lasting.encode()).hexdigest()[:16]
-
-
-def as_parameters(default: object) -> Parameters:
-    """Return the parameters of ``default=``."""
-    if not isinstance(default, Mapping):
-        raise InputError(f"default must be a dict of names and values; got {type(default).__name__}.")
-    return default
-
-
-def key_of(parameters: Parameters) -> str:
-    """Return a text that equal configurations share, and no others: 10 and 10.0 are equal, two functions are not."""
-    return json.dumps({name: _comparable(value) for name, value in parameters.items()}, sort_keys=True, default=_plain)
-
-
-def _comparable(value: Any) -> Any:
-    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    return float(value) if is_number else value
-
-
-def _plain(value: Any) -> object:
-    """Return JSON data of an object, with all parameters of an estimator, whose text shows only some."""
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        return [type(value).__qualname__, value.get_params(deep=False)]
-    return value.tolist() if hasattr(value, "tolist") else repr(value)
 
 
 def _given_losses(

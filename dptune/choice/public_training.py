@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import users_function
+from dptune.choice.configurations import Parameters
 from dptune.choice.crossval import Answers, cross_validated_answers, indexable, losses_of, public_folds
-from dptune.choice.proposals import ChoiceOptions, Parameters
+from dptune.choice.proposals import ChoiceOptions
 from dptune.errors import InputError
 from dptune.losses.models import as_model
 from dptune.losses.named import NamedLoss, as_loss

@@ -18,10 +18,11 @@ from optuna.trial import FixedTrial, FrozenTrial
 from tqdm.auto import tqdm
 
 import dptune
+from dptune.choice.configurations import Candidate
 from dptune.choice.crossval import Answers, cross_validated_answers, kept_folds, losses_of, public_folds
 from dptune.choice.kept_losses import unkept
 from dptune.choice.kept_models import KeptModels
-from dptune.choice.proposals import Candidate, ChoiceOptions
+from dptune.choice.proposals import ChoiceOptions
 from dptune.choice.public_training import PublicTraining, held_out_losses, is_estimator
 from dptune.choice.workers import NoCheckpoint, in_order, workers_of
 from dptune.losses.models import as_model

@@ -30,9 +30,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune._checks import boolean
+from dptune.choice.configurations import Candidate
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
-    Candidate,
     Choice,
     ChoiceOptions,
     Proposals,

@@ -39,9 +39,9 @@ from ray.tune.result import AUTO_RESULT_KEYS
 
 import dptune
 from dptune._checks import attempt, real, users_function
+from dptune.choice.configurations import Candidate
 from dptune.choice.payer import Payer
 from dptune.choice.proposals import (
-    Candidate,
     Choice,
     ChoiceOptions,
     Proposals,

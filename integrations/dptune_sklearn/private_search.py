@@ -19,10 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 import dptune
 from dptune._checks import at_least, nothing_charged
 from dptune.choice import Report
+from dptune.choice.configurations import as_parameters, key_of
 from dptune.choice.crossval import public_folds
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, check_affordable, ledger_of
-from dptune.choice.proposals import Choice, ChoiceOptions, as_parameters, choose_among, key_of
+from dptune.choice.proposals import Choice, ChoiceOptions, choose_among
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn import public_search

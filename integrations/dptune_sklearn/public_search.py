@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 
+from dptune.choice.configurations import Candidate, Parameters, key_of
 from dptune.choice.crossval import (
     Answers,
     Folds,
@@ -24,7 +25,7 @@ from dptune.choice.crossval import (
     losses_of,
     public_folds,
 )
-from dptune.choice.proposals import Candidate, Parameters, Proposals, key_of
+from dptune.choice.proposals import Proposals
 from dptune.choice.workers import in_order
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss

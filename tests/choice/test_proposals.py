@@ -13,40 +13,57 @@ import dptune
 from choice_tools import PRIVATE, PUBLIC, PUBLIC_ROWS, privatizer, proposed
 from dptune.choice import proposals
 from dptune.choice.averages import with_averages
+from dptune.choice.configurations import Candidate, digest_of, key_of, numeric_key, without_twins
 from dptune.choice.crossval import FoldAnswers
 from dptune.choice.finalists import Finalists
-from dptune.choice.proposals import Candidate, ChoiceOptions, Proposals, _digest, _prevalence, key_of, not_candidates
+from dptune.choice.proposals import ChoiceOptions, Proposals, _prevalence, not_candidates
 from dptune.losses.named import as_loss
 
 FLAT, OTHER, ERROR = np.linspace(0.5, 1.0, 20), np.linspace(1.0, 0.4, 20), ValueError("no")
 
 
 def test_configurations_are_equal_if_their_numbers_and_parts_are() -> None:
-    alike: list[tuple[Any, Any]] = [(10, 10.0), (np.int64(10), 10), (np.float32(0.5), 0.5), (SVC(C=1.0), SVC())]
+    alike: list[tuple[Any, Any]] = [(np.int64(10), 10), (np.float64(10), 10.0), (np.float32(0.5), 0.5)]
+    alike += [(SVC(C=1.0), SVC())]
     alike += [(np.array([1, 2]), [1, 2]), (make_pipeline(SVC()), make_pipeline(SVC()))]
     assert all(key_of({"a": one, "b": 1}) == key_of({"b": 1, "a": other}) for one, other in alike)
     unlike: list[tuple[Any, Any]] = [(True, 1), (True, False), ("1", 1), (None, 0), (SVC(C=2), SVC()), (len, max)]
     unlike += [(SVC(), LogisticRegression()), (make_pipeline(SVC(C=2)), make_pipeline(SVC())), (np.True_, 1)]
+    assert all(numeric_key({"a": one}) != numeric_key({"a": other}) for one, other in unlike)
+    unlike += [(10, 10.0), (np.int64(1), 1.0), (1, np.float32(1))]  # 1 column, and 1.0 is all of them
     assert all(key_of({"a": one}) != key_of({"a": other}) for one, other in unlike)
+    assert numeric_key({"a": 10}) == numeric_key({"a": 10.0})
+
+
+def test_candidates_with_equal_numbers_are_one_if_their_public_losses_are() -> None:
+    found = [Candidate({"m": m}, row) for row, m in enumerate((1, 2, 1.0, 2.0, 3, 3.0))]
+    losses = [FLAT, FLAT, OTHER, FLAT, ERROR, FLAT]
+    assert without_twins(found, losses, 3) == ([0, 1, 2, 4, 5], 1)
+    assert without_twins(found, losses, 2) == ([0, 1, 2, 4, 5], 2)
+    assert without_twins(found[:3], [FLAT, OTHER, ERROR], 2) == ([0, 1], 0)  # 1.0 fails where 1 is meant
+    assert without_twins(found[:3], losses[:3], None) == ([0, 1, 2], None)
 
 
 def test_candidates_are_the_best_different_ones_and_the_default() -> None:
-    found = Proposals([Candidate({"C": C}, row) for row, C in enumerate((1, 1.0, 2.0, 3.0, 4.0))], 5, None)
-    for default, most, rows, place in (
-        (None, 2, [0, 2], None),
-        (None, 9, [0, 2, 3, 4], None),
-        ({"C": 2}, 3, [0, 2, 3], 1),
-        ({"C": 4}, 2, [0, 2, 4], 2),  # searched, and not among the best two
-        ({"C": 9}, 2, [0, 2, None], 2),
+    found = Proposals([Candidate({"C": C}, row) for row, C in enumerate((1.0, 1.0, 2.0, 3.0, 4.0))], 5, None)
+    for default, most, trained, rows, place in (
+        (None, 2, True, [0, 2], None),
+        (None, 9, True, [0, 2, 3, 4], None),
+        ({"C": 2.0}, 3, True, [0, 2, 3], 1),
+        ({"C": 4.0}, 2, True, [0, 2, 4], 2),  # searched, and not among the best two
+        ({"C": 9}, 2, True, [0, 2, None], 2),
+        ({"C": 2}, 3, True, [0, 2, 3, None], 3),  # perhaps 2.0; training will tell
+        ({"C": 2}, 3, False, [0, 2, 3], 1),
+        ({"C": 9}, 2, False, [0, 2, None], 2),
     ):
-        candidates, at = found.with_default(default, most)
+        candidates, at = found.with_default(default, most, trained=trained)
         assert ([each.row for each in candidates], at) == (rows, place)
     some = [Candidate({"C": C}, None) for C in (1.0, 2.0)]
-    assert _digest(some, 0, "brier") == _digest(some[::-1], 1, "brier")  # other rows rank them differently
-    others = [_digest(some, place, loss) for place, loss in ((1, "brier"), (None, "brier"), (0, "log_loss"))]
-    assert len({_digest(some, 0, "brier"), _digest(some[:1], 0, "brier"), *others}) == 5
+    assert digest_of(some, 0, "brier") == digest_of(some[::-1], 1, "brier")  # other rows rank them differently
+    others = [digest_of(some, place, loss) for place, loss in ((1, "brier"), (None, "brier"), (0, "log_loss"))]
+    assert len({digest_of(some, 0, "brier"), digest_of(some[:1], 0, "brier"), *others}) == 5
     at = [[Candidate({"f": f"<function f at 0x{address}>"}, None)] for address in ("1f", "2e")]
-    assert _digest(at[0], None, "brier") == _digest(at[1], None, "brier")
+    assert digest_of(at[0], None, "brier") == digest_of(at[1], None, "brier")
 
 
 def test_trials_that_are_no_candidates_are_counted() -> None:

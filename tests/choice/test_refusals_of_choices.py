@@ -13,9 +13,9 @@ from sklearn.svm import SVC
 import dptune
 from choice_tools import PEOPLE, PRIVATE, PUBLIC, PUBLIC_ROWS, Call, chosen, proposed
 from dptune.choice.averages import check_averages
+from dptune.choice.configurations import as_parameters
 from dptune.choice.crossval import cross_validated_answers, kept_folds, of_rows, refuse_unseeded
 from dptune.choice.payer import ledger_of, privatizer_of, rows_of
-from dptune.choice.proposals import as_parameters
 from dptune.choice.public_training import HeldOut, PublicTraining
 from dptune.choice.recorded import recorded_choices
 from dptune.choice.workers import NoCheckpoint, TrainingFailed, workers_of

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import norm
 
 import dptune
-from dptune.choice.proposals import Candidate, ChoiceOptions, Proposals, choose_among
+from dptune.choice.configurations import Candidate
+from dptune.choice.proposals import ChoiceOptions, Proposals, choose_among
 from dptune.privacy.mechanism import NoisyMin
 from dptune.privacy.table import TableQuery
 from noises import NoNoise
