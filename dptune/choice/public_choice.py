@@ -35,7 +35,7 @@ from dptune.choice import planning
 from dptune.choice.outlook import FuturePeople, Outlook, heavy_tails, hopeless, outlook
 from dptune.choice.payer import Meaning, check_choice, explained
 from dptune.choice.public import PublicLosses, prior, scales, weight_of
-from dptune.choice.result import IMPROVEMENT, INDEX, OLD, PairedEstimate, Selection
+from dptune.choice.result import IMPROVEMENT, INDEX, OLD, PEOPLE_A_ROW, PairedEstimate, Selection
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.ledger.filter import Allowance
 from dptune.ledger.ledger import PLAN, Charge
@@ -340,8 +340,10 @@ class PublicChoice:
         points = (self._point(self.default), self._point(chosen))
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), plan.estimate_mu)
         predicted, spread = self.public.difference(self.default, chosen, r)
-        sampling = math.sqrt(1 / self.public.values.shape[1] + weights.squared_weights)
-        beyond = self.public.difference(self.default, chosen, math.inf)[0] - predicted
+        rows = self.public.values.shape[1]
+        sampling = math.sqrt(1 / rows + weights.squared_weights)
+        uncut = self.public.difference(self.default, chosen, math.inf)[0]
+        beyond = uncut - predicted if weights.n <= PEOPLE_A_ROW * rows else None
         note = {"radius": r, "predicted": predicted, "sampling": spread * sampling, "beyond": beyond}
         noise = LaplaceMechanism if self._plan.pure else GaussianMechanism
         self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note, mechanism=noise)

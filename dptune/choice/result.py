@@ -19,6 +19,7 @@ from dptune.ledger.entries import Charge
 from dptune.ledger.events import is_laplace
 from dptune.results import SEEDED, Estimate, NoiseLaw, improvement_in_words, next_step
 
+PEOPLE_A_ROW = 4  # most private people for a public row for which it was counted how often the summary is true
 SURPRISING = float(ndtr(3.0))  # probability that a normal variable is below three standard deviations
 
 
@@ -31,7 +32,8 @@ class PairedEstimate(Estimate):
         predicted: the same mean over the public rows, by cross-validation; public.
         sampling: standard deviation of the difference of both means, without the noise, if both groups are random
             samples of one population.
-        beyond: mean over the public rows of what is cut off; above 0 the cut hides a part of the improvement.
+        beyond: mean over the public rows of what is cut off; above 0 the cut hides a part of the improvement. None:
+            there are more than ``PEOPLE_A_ROW`` people for each public row, so public rows are too few to tell.
 
     Example:
         >>> PairedEstimate(0.05, 0.01, private=True, radius=0.4, predicted=0.06, sampling=0.01).verdict
@@ -41,7 +43,7 @@ class PairedEstimate(Estimate):
     radius: float = 0.0
     predicted: float = 0.0
     sampling: float = 0.0
-    beyond: float = 0.0
+    beyond: float | None = 0.0
 
     @classmethod
     def of(cls, released: Charge) -> PairedEstimate:
@@ -65,9 +67,12 @@ class PairedEstimate(Estimate):
         """Return by how much the uncut mean improves or rises at least; None: the interval is of cut differences alone.
 
         Cutting mostly understates, and more so where populations differ. So the end of the interval that is nearer to 0
-        holds without the cut, too, unless public rows say that the cut hides the opposite.
+        holds without the cut, too, unless public rows say that the cut hides the opposite. How often it holds was
+        counted for up to ``PEOPLE_A_ROW`` people for each public row; beyond that nothing is said.
         """
         low, high = self.interval()
+        if self.beyond is None:
+            return None
         if self.verdict == "better" and self.beyond >= 0:
             return low
         return -high if self.verdict == "worse" and self.beyond <= 0 else None

@@ -152,11 +152,25 @@ def test_a_surprise_counts_the_sampling_of_both_groups(tmp_path: Path) -> None:
     assert gain.beyond == pytest.approx((PUBLIC[0] - PUBLIC[found.index] - cut).mean())
 
 
+@pytest.mark.parametrize("people", [4 * N, 4 * N + 1])
+def test_few_public_rows_do_not_say_what_the_cut_hides_of_many_people(tmp_path: Path, people: int) -> None:
+    losses = np.resize(PUBLIC, (len(PUBLIC), people))
+    one = dptune.LossPrivatizer(dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(1e4)), n=people)
+    found = dptune.PublicChoice(PUBLIC, one, name="x", default_place=0).choose(dict(enumerate(losses)))
+    assert found.improvement is not None
+    assert (found.improvement.beyond is None) is (people > 4 * N)
+
+
 @pytest.mark.parametrize(
     ("value", "beyond", "least"),
-    [(1.0, 0.1, 0.804), (1.0, 0.0, 0.804), (1.0, -0.1, None), (-1.0, 0.1, None), (-1.0, -0.1, 0.804), (0.1, 0.1, None)],
-)
-def test_without_the_cut_one_end_of_the_interval_is_stated(value: float, beyond: float, least: float | None) -> None:
+    [
+        (1.0, 0.1, 0.804), (1.0, 0.0, 0.804), (1.0, -0.1, None), (-1.0, 0.1, None), (-1.0, -0.1, 0.804),
+        (0.1, 0.1, None), (1.0, None, None), (-1.0, None, None),
+    ],
+)  # fmt: skip
+def test_without_the_cut_one_end_of_the_interval_is_stated(
+    value: float, beyond: float | None, least: float | None
+) -> None:
     gain = PairedEstimate(value, 0.1, True, radius=2.0, predicted=1.0, sampling=0.1, beyond=beyond)
     found = Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=9)
     said = re.search(r"is cut at \+-2(.*)\.\n", found.summary())

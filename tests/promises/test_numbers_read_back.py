@@ -41,7 +41,7 @@ from dptune.training import Repeats, SelectionPlan, TrainingPlan, join
 from reading import holds, numbers
 
 pytestmark = pytest.mark.usefixtures("own_folder")
-DELTA, N, ROWS = 1e-5, 400, 50
+DELTA, N, ROWS = 1e-5, 200, 50
 RNG = np.random.default_rng(4)
 FREE = ("name", "curator", "description", "intended_use", "region", "preparation", "justification")
 TYPED: Any = {"curator_type": "Nonprofit", "sector": "Healthcare", "publication_date": "2026-01-01", "authors": ["A"]}
