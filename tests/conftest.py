@@ -29,6 +29,9 @@ settings.register_profile("dptune", deadline=None, derandomize=not EXPLORE, max_
 settings.load_profile("dptune")
 SHARED_MEMORY = Path("/dev/shm")
 
+for variable in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):  # typer reads them once, and colours what tests read
+    os.environ.pop(variable, None)
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -116,7 +119,7 @@ class PostgresqlServer:
         if os.geteuid() == 0:  # the server refuses to run as root
             shutil.chown(self.folder, "postgres")
             self._options["user"] = "postgres"
-        initdb = [binaries / "initdb", "-D", self.data, "-U", "dptune", "-A", "trust", "--no-sync"]
+        initdb = [binaries / "initdb", "-D", self.data, "-U", "dptune", "-A", "trust", "--no-sync", "-E", "UTF8"]
         subprocess.run(initdb, **self._options)
         self._control = [binaries / "pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log"]
 

@@ -52,7 +52,6 @@ KNOWN = {  # file -> how many of them, and why none can make a test fail that is
     "optuna_front/test_dpfts_sampler.py": (1, LATE),
     "optuna_front/test_sealed.py": (1, NEVER),
     "outsourced/test_curator.py": (1, LATE),
-    "privacy/seal/test_silence.py": (1, NEVER),
     "ray_front/ray_harness.py": (3, WAITING),
     "ray_front/test_choice_ray.py": (1, NEVER),
     "ray_front/test_every_searcher.py": (1, LATE),

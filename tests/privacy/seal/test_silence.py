@@ -63,7 +63,7 @@ def test_silences_of_two_threads_do_not_end_each_other(capfd: pytest.CaptureFixt
     thread = threading.Thread(target=second)
     with silence():
         thread.start()
-        assert second_began.wait(60), "it does not wait for the first"
+        assert second_began.wait(600), "it does not wait for the first"
     first_ended.set()
     thread.join(600)
     print("after")
