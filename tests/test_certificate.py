@@ -21,7 +21,7 @@ from dptune.ledger.events import SelectionRelease, SubsampledGaussianRelease
 from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.privacy.noise import SeededNoise
-from dptune.training import TrainingLedger, TrainingPlan
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from ledger_tools import gaussian
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -107,6 +107,27 @@ def test_budget_and_spent_are_those_of_the_ledger_at_its_delta() -> None:
     assert re.search(r"!! +NOT PRIVATE", invoke("certificate", LEDGER))
 
 
+def test_a_ledger_without_values_shows_none() -> None:
+    """A training returns its model. A selection may have no score, and a round may be lost."""
+    trained()
+    done = CliRunner().invoke(app, ["certificate", LEDGER, "--values"])
+    assert str(done.exception) == (
+        "a ledger of trainings stores no values: a training returns its model. Leave out --values."
+    )
+    Path(LEDGER).unlink()
+    selection = TrainingLedger(LEDGER, SelectionPlan(Repeats.geometric(7), TrainingPlan(8.0, 0.5, 5), 0.3), n=50)
+    charge = selection.begin_selection("d", secure=True)
+    assert "; selection/best = lost" in " ".join(invoke("certificate", LEDGER, "--values").split())
+    selection.record_selection(charge, [])
+    assert "; selection/best = none" in " ".join(invoke("certificate", LEDGER, "--values").split())
+    Path(LEDGER).unlink()
+    rounds = federation()
+    for t in (0, 1):
+        charge_round(rounds, t)
+    rounds.record(rounds.charges()[0], [0.5, -2.0])
+    assert "; round/0 = 0.5, -2; round/1 = lost" in " ".join(invoke("certificate", LEDGER, "--values").split())
+
+
 def test_a_page_with_many_questions_stays_a_page() -> None:
     for study in range(20):
         release(0, study=f"study {study}")
@@ -180,14 +201,6 @@ def charge_round(ledger: PlanLedger, t: int) -> None:
     ledger.charge(t, SubsampledGaussianRelease(0.35, 1.0, 1.0, 1.1, 2, "messages"), digest="d")
 
 
-def test_a_paper_from_before_the_first_charge_is_said_to_be_outgrown() -> None:
-    release()
-    write()
-    release(0)
-    code, said = verified()
-    assert (code, "matches the first 0 rows" in said) == (0, True)
-
-
 @pytest.mark.parametrize("grown", [False, True])
 def test_each_line_that_was_changed_is_named(grown: bool) -> None:
     release(0, 1)
@@ -227,6 +240,18 @@ def test_a_raised_budget_another_ledger_and_an_older_copy_are_told_apart() -> No
     assert code == 1
     assert 'budget: the paper has "epsilon = 3 ' in said
     assert 'the ledger has "epsilon = 4 ' in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+def test_a_paper_of_another_kind_of_ledger_is_of_another_ledger(kind: str, other: str) -> None:
+    KINDS[kind][0]()
+    identity = json.loads(write())["ledger"]["ledger"]
+    Path(LEDGER).rename("first.db")
+    KINDS[other][0]()
+    code, said = verified()
+    assert (code, f"\n  the paper is of the ledger {identity}; this ledger is " in said) == (1, True)
+    assert len(said.splitlines()) == 2
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,10 @@ def test_a_list_has_the_title_and_the_rows_of_its_kind() -> None:
 
 OF_USERS = "this ledger belongs to users' own devices: it has no"
 STATES = "the page states its guarantee and its risk in words."
+NO_EPSILON = (
+    "no finite epsilon is known at delta = {}. The accountant of plans counts in delta what it cuts off and rounds: "
+    "1.5e-15, and 2e-16 for each step. Give a larger delta: 1e-14 has one."
+)
 REFUSED: dict[str, str] = {
     "plan --n 9": "give one of --clip low high and --loss NAME.",
     "plan --n 9 --clip 0 1 --loss hinge": "give one of --clip low high and --loss NAME.",
@@ -173,6 +177,16 @@ REFUSED: dict[str, str] = {
     ),
     "certificate users.db --values": f"{OF_USERS} values to show. Leave out --values: {STATES}",
     "certificate users.db --registry b.toml": f"{OF_USERS} registry record. Leave out --registry: {STATES}",
+    "certificate train.db --values": (
+        "a ledger of trainings stores no values: a training returns its model. Leave out --values."
+    ),
+    "certificate train.db --delta 1e-30 --registry b.toml": NO_EPSILON.format("1e-30"),
+    "statement train.db --delta 1e-15": NO_EPSILON.format("1e-15"),
+    "convert --dp-sgd 1 .01 10 --delta 1e-15": NO_EPSILON.format("1e-15"),
+    "compare ledger.db ./ledger.db": (
+        "give each ledger once (a copy of a ledger, or another path to it, is the same ledger): its choices are about "
+        "the same people."
+    ),
     "statement users.db --delta 1e-5": (
         "--delta would do nothing for users' own devices: their epsilon is pure. Leave out --delta."
     ),
@@ -196,6 +210,7 @@ USAGE: dict[str, str] = {
 
 def test_a_refused_command_says_in_full_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
     filled()
+    TrainingLedger("train.db", TrainingPlan(1.0, 0.01, steps=10), n=50).begin(secure=True)
     Path("my.py").write_text("audit = 3\n")
     for command, message in REFUSED.items():
         monkeypatch.setattr(sys, "argv", ["dptune", *command.split()])

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dptune.choice.result import IMPROVEMENT, INDEX, PairedEstimate
+from dptune.choice.result import IMPROVEMENT, INDEX, PairedEstimate, unestimated
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge
 from dptune.ledger.ledger import PLAN, PrivacyLedger
+
+LOST = "lost: paid for, never recorded; rerun"
+NOT_YET = "not estimated yet; rerun"
+AGAIN = "was charged, and its answer is not recorded. Make the same call again: it costs nothing more."
+
+
+def refuse_same(ledgers: Sequence[PrivacyLedger]) -> None:
+    """Refuse a ledger that is given twice, also under another path, or as a copy.
+
+    Raises:
+        InputError: two of the ledgers are one.
+    """
+    if len({ledger.identity for ledger in ledgers}) < len(ledgers):
+        raise InputError(
+            "give each ledger once (a copy of a ledger, or another path to it, is the same ledger): its choices are "
+            "about the same people."
+        )
 
 
 def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
@@ -19,7 +36,9 @@ def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
         choice, charged: name of the choice, and day of its charge.
         chosen, candidates: place of the chosen candidate, from 0, and number of all.
         list: digest of the candidates' public losses in their order; equal digests are equal lists of candidates.
-        verdict: "better", "worse", "not distinguishable", "the default" or "no default".
+        verdict: that of the :class:`dptune.Selection`. A planned estimate that is not recorded has its own: "lost: paid
+            for, never recorded; rerun" after its charge, and "not estimated yet; rerun" before it. The same call again
+            returns the estimate.
         improvement, interval: over the default, and its 95% interval; None if nothing was estimated.
         predicted: the improvement that public rows predicted.
         private: False if the noise was seeded.
@@ -29,9 +48,11 @@ def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
     """
     charges: dict[str, dict[str, Charge]] = {}
     for charge in ledger.charges():
-        if charge.value is not None:
-            charges.setdefault(charge.scope, {})[charge.key] = charge
-    found = [_choice(ledger, scope, made) for scope, made in charges.items() if INDEX in made]
+        charges.setdefault(charge.scope, {})[charge.key] = charge
+    choices = {scope: made for scope, made in charges.items() if INDEX in made}
+    found = [_choice(ledger, scope, made) for scope, made in choices.items() if made[INDEX].value is not None]
+    if not found and choices:
+        raise InputError(f"the choice {next(iter(choices))!r} of the ledger of {ledger.dataset!r} {AGAIN}")
     if not found:
         raise InputError(
             f"the ledger of {ledger.dataset!r} has no recorded choice. Ledgers that dptune.select or a front end's "
@@ -45,8 +66,8 @@ def _choice(ledger: PrivacyLedger, name: str, made: Mapping[str, Charge]) -> dic
     asked = stored.get("asked", stored)  # a choice without public rows has no finalists
     (place,) = made[INDEX].value or (0.0,)
     index = int(made[INDEX].note.get("finalists", range(int(place) + 1))[int(place)])
-    gain = PairedEstimate.of(made[IMPROVEMENT]) if IMPROVEMENT in made else None
-    kept = asked.get("default") == index
+    estimate = made.get(IMPROVEMENT)
+    gain = PairedEstimate.of(estimate) if estimate is not None and estimate.value is not None else None
     return {
         "ledger": ledger.dataset,
         "people": ledger.n,
@@ -55,12 +76,22 @@ def _choice(ledger: PrivacyLedger, name: str, made: Mapping[str, Charge]) -> dic
         "chosen": index,
         "candidates": asked["candidates"],
         "list": asked.get("public losses") or asked.get("points"),
-        "verdict": gain.verdict if gain is not None else "the default" if kept else "no default",
+        "verdict": _verdict(index, asked.get("default"), estimate, gain, planned=stored.get("share", 0.0) > 0),
         "improvement": None if gain is None else gain.value,
         "interval": None if gain is None else list(gain.interval()),
         "predicted": None if gain is None else gain.predicted,
         "private": all(charge.private for charge in made.values()),
     }
+
+
+def _verdict(
+    index: int, default: int | None, estimate: Charge | None, gain: PairedEstimate | None, *, planned: bool
+) -> str:
+    if gain is not None:
+        return gain.verdict
+    if estimate is not None:
+        return LOST
+    return NOT_YET if planned and default not in (None, index) else unestimated(index, default)
 
 
 def side_by_side(choices: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:

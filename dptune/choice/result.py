@@ -138,10 +138,8 @@ class Selection:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict: "better", "worse", "not distinguishable", "the default" or "no default"."""
-        if self.improvement is not None:
-            return self.improvement.verdict
-        return "the default" if self.index == self.default else "no default"
+        """Return the verdict: "better", "worse", "not distinguishable", or that of :func:`unestimated`."""
+        return unestimated(self.index, self.default) if self.improvement is None else self.improvement.verdict
 
     def summary(self, chosen: str = "", *, left: str = "") -> str:
         """Return the verdict, what was chosen, what public rows predicted, and the next step, in a few lines.
@@ -189,6 +187,13 @@ class Selection:
         if self.improvement is not None:
             selection["improvement"] = {**asdict(self.improvement), "interval": list(self.improvement.interval())}
         return selection
+
+
+def unestimated(index: int, default: int | None) -> str:
+    """Return the verdict without an estimate: "the default" if that was chosen, "no default" or "not estimated"."""
+    if default is None:
+        return "no default"
+    return "the default" if index == default else "not estimated"
 
 
 def _predicted(gain: PairedEstimate) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from dptune._statement import Statement
 from dptune.audit import Audit
-from dptune.choice.recorded import recorded_choices, side_by_side
+from dptune.choice.recorded import recorded_choices, refuse_same, side_by_side
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.budgets import budget_of
 from dptune.cli.shared import (
@@ -38,7 +38,7 @@ from dptune.ledger import certificate as certificates
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.ledger.registry import About, record, to_yaml
 from dptune.local import UserLedger
-from dptune.training import join
+from dptune.training import TrainingLedger, TrainingPlan, join
 
 
 @app.command()
@@ -98,6 +98,8 @@ def certificate(
             f"this ledger belongs to users' own devices: it has no {'values to show' if values else 'registry record'}."
             f" Leave out {'--values' if values else '--registry'}: the page states its guarantee and its risk in words."
         )
+    if values and isinstance(opened, TrainingLedger) and isinstance(opened.plan, TrainingPlan):
+        raise InputError("a ledger of trainings stores no values: a training returns its model. Leave out --values.")
     stated = _statement(opened, delta)
     if registry is not None:
         typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
@@ -110,8 +112,8 @@ def _verify(ledger: str, path: Path) -> None:
     """Print whether a paper matches the ledger; exit with 1 if not."""
     paper = certificates.read_paper(path)  # first, in case the two are swapped
     opened = open_any(ledger)
-    stated = _statement(opened, None if isinstance(opened, UserLedger) else paper["delta"])
-    differences, later = certificates.compare(paper, opened, stated)
+    pure = isinstance(opened, UserLedger)
+    differences, later = certificates.compare(paper, opened, lambda delta: _statement(opened, None if pure else delta))
     rows = paper["ledger"]["seq"]
     if differences:
         typer.echo("\n  ".join([f"{path} does NOT match the ledger {opened.identity}:", *differences]))
@@ -193,7 +195,9 @@ def compare(
 
     Example: dptune compare q1.db q2.db
     """
-    found = {place: recorded_choices(PrivacyLedger(place)) for place in ledgers}
+    opened = [PrivacyLedger(place) for place in ledgers]
+    refuse_same(opened)
+    found = {place: recorded_choices(each) for place, each in zip(ledgers, opened, strict=True)}
     if format is Listing.json:
         typer.echo(json.dumps([{"place": place, **each} for place in found for each in found[place]], indent=2))
         return

@@ -9,7 +9,8 @@ import datetime
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +19,22 @@ from dptune._store import AskedQuestion
 from dptune.errors import InputError, LedgerError
 from dptune.ledger.approximate import Limits
 from dptune.ledger.entries import cost_of
+from dptune.ledger.filter import PairFilter
+from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import PrivacyLedger
 from dptune.ledger.risk import Risk
-from dptune.ledger.statement import TRAIN, BudgetStatement
+from dptune.ledger.statement import TRAIN, BudgetStatement, budget_statement
 
-_NEVER_COMPARED = ("date", "annex")  # the annex is compared row by row
-_GROW = {"Spent so far", "Made so far", "Promised", "Undivided", "Divided", "Mechanisms", "Failures", "Noise"}  # rows
+_NEVER_COMPARED = ("date", "ledger", "annex")  # the annex is compared row by row
+_GROWS = {  # the part of a line, or of a row of the annex, that changes with new releases
+    "warnings": r"^\d+ ",  # a count of charges
+    "annex, Promised": r"; spent so far: .*",
+    "annex, Spent so far": ".*",  # the line "spent" is that of the paper's rows
+    "annex, Made so far": r"^\d+ ",
+    "annex, Mechanisms": ".*",
+    "annex, Failures": ".*",
+    "annex, Noise": r"\d+ of \d+ charges",
+}
 _TITLES = {
     "protects": "Protects",
     "adjacency": "Neighbours",
@@ -81,7 +92,7 @@ def certificate(
         "released": list(_released(asked, values=values)),
         "risk": str(Risk.of_statement(stated)),
         "not_covered": [
-            *(f"{name}: {text}" for name, text in stated.remarks if name not in _GROW),
+            *(f"{name}: {text}" for name, text in stated.remarks if f"annex, {name}" not in _GROWS),
             *([TRAIN.format("")] if isinstance(stated, BudgetStatement) else [stated.not_protected]),
             *stated.not_covered,
         ],
@@ -145,7 +156,9 @@ def _question(row: Mapping[str, Any]) -> str:
 
 def _values(values: Mapping[str, Sequence[float] | None]) -> str:
     def shown(value: Sequence[float] | None) -> str:
-        return "lost" if value is None else ", ".join(f"{number:.6g}" for number in value)
+        if value is None:
+            return "lost"
+        return ", ".join(f"{number:.6g}" for number in value) or "none"  # a selection without a score stores none
 
     return "".join(f"; {key} = {shown(value)}" for key, value in values.items())
 
@@ -184,8 +197,16 @@ def read_paper(path: Path) -> dict[str, Any]:
     return dict(paper)
 
 
-def compare(paper: Mapping[str, Any], ledger: Certified, stated: Statement) -> tuple[list[str], list[AskedQuestion]]:
-    """Return in words where a page differs from its ledger, and what the ledger was asked since then."""
+def compare(
+    paper: Mapping[str, Any], ledger: Certified, stated_at: Callable[[float], Statement]
+) -> tuple[list[str], list[AskedQuestion]]:
+    """Return in words where a page differs from its ledger, and what the ledger was asked since then.
+
+    Args:
+        paper: the page as JSON data.
+        ledger: the ledger to compare it with.
+        stated_at: returns the ledger's statement at a delta.
+    """
     mark, seen = paper["ledger"], ledger.mark()
     if mark["ledger"] != seen["ledger"]:
         return [f"the paper is of the ledger {mark['ledger']}; this ledger is {seen['ledger']}"], []
@@ -193,30 +214,55 @@ def compare(paper: Mapping[str, Any], ledger: Certified, stated: Statement) -> t
         ledger.check_mark(mark)
     except LedgerError as error:
         return [str(error)], []
-    values = any("values" in row for row in paper["released"])
-    now = certificate(ledger, stated, rows=mark["seq"], values=values)
-    later = ledger.asked(int(str(seen["seq"])))[mark["seq"] :]
-    differ = [_difference(*pair) for pair in _pairs(paper, now, grown=bool(later)) if pair[1] != pair[2]]
-    return differ, later
+    try:
+        stated = stated_at(paper["delta"])
+    except InputError:
+        return [f"delta: the paper has {paper['delta']}; the ledger has no statement at it"], []
+    rows = mark["seq"]
+    later = ledger.asked(int(str(seen["seq"])))[rows:]
+    if not rows and isinstance(ledger, PrivacyLedger) and isinstance(ledger.filter, PairFilter):
+        stated = _undivided(stated)
+    now = certificate(ledger, stated, rows=rows, values=any("values" in row for row in paper["released"]))
+    pairs = [(name, *pair) for name, *pair in _pairs(paper, now) if not _same(name, *pair, grown=bool(later))]
+    return [_difference(*pair) for pair in pairs], later
 
 
-def _pairs(paper: Mapping[str, Any], now: Mapping[str, Any], *, grown: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each line of the paper that must not change, and what the ledger has; rows of a ``grown`` one may grow."""
-    names = {**paper, **now}.keys() - {"ledger", *_NEVER_COMPARED}
-    outgrown = grown and not paper["ledger"]["seq"]  # the first charge divides a budget in (epsilon, delta)
-    if outgrown:
-        names &= {"delta", "adjacency", "trust_model"}
-    for name in sorted(names):
-        yield name, *(_counted(data.get(name), grown and name == "warnings") for data in (paper, now))
+def _undivided(stated: Statement) -> Statement:
+    """Return the statement of a present budget in (epsilon, delta) as if no charge had divided it."""
+    if not isinstance(stated, BudgetStatement):
+        return stated
+    names = ("dataset", "unit", "n", "adjacency", "trust_model", "mechanisms", "private", "versions", "delta")
+    known = ("failures", "public", "trained", "raises")
+    facts, rest = ({name: getattr(stated, name) for name in each} for each in (names, known))
+    before = budget_statement(facts, PairFilter(stated.budget), Spent(), **rest)
+    return replace(before, remarks=stated.remarks, not_protected=stated.not_protected)
+
+
+def _pairs(paper: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each line, and each row of the annex: its name, what the paper has, and what the ledger has."""
+    for name in sorted({**paper, **now}.keys() - set(_NEVER_COMPARED)):
+        yield name, paper.get(name), now.get(name)
     before, after = (dict(data["annex"]) for data in (paper, now))
     for name in {**before, **after}:
-        if not (outgrown or (grown and name in _GROW)):
-            yield f"annex, {name}", before.get(name), after.get(name)
+        yield f"annex, {name}", before.get(name), after.get(name)
 
 
-def _counted(said: Any, grown: bool) -> Any:
-    """Return a line; of a grown ledger's warnings without the count of charges with which they begin."""
-    return [re.sub(r"^\d+ ", "", str(each)) for each in said] if grown and isinstance(said, list) else said
+def _same(name: str, one: Any, other: Any, *, grown: bool) -> bool:
+    """Return whether a line is the same; of a ledger that was charged since then, without the part that grows."""
+    if not grown:
+        return bool(one == other)
+    if name == "protects" and re.fullmatch(r", n = \d+", str(other).removeprefix(str(one))):
+        return True  # the first charge fixes n
+    return bool(_lasting(name, one) == _lasting(name, other))
+
+
+def _lasting(name: str, said: Any) -> Any:
+    """Return a line without the part that grows."""
+    if name not in _GROWS:
+        return said
+    if isinstance(said, list):
+        return [_lasting(name, str(each)) for each in said]
+    return re.sub(_GROWS[name], "", "" if said is None else str(said), flags=re.DOTALL)
 
 
 def _difference(name: str, one: object, other: object) -> str:

@@ -14,6 +14,9 @@ With the remaining probability, at the last knot, the loss is infinite. An upper
 as chords between larger values lie higher. Where it is not convex, a negative probability is set to 0, which raises
 delta.
 
+*Basic composition.* If each part i is also epsilon_i-DP, whatever the other parts answered, all parts together are
+epsilon-DP for the sum of the epsilon_i, in any adaptive order. The grid, which rounds up, may lie above that.
+
 Units: losses and epsilons in nats; all knots are multiples of one step.
 """
 
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -129,6 +132,7 @@ class Pair:
     lowest: int  # the smallest loss, in steps
     law: Vector  # (k,) probability under P of the losses lowest, lowest + 1, ... steps; the rest has the loss -inf
     infinite: float  # probability of an infinite loss
+    most: float = math.inf  # all the parts together are most-DP, by basic composition
 
     @classmethod
     def of(cls, profile: Profile, step: float, highest: int) -> Pair:
@@ -153,6 +157,8 @@ class Pair:
 
     def delta(self, epsilon: float) -> float:
         """Return delta at an epsilon, rounded up."""
+        if epsilon >= self.most:
+            return 0.0
         losses = (self.lowest + np.arange(len(self.law))) * self.step
         above = losses > epsilon
         return min(1.0, _ROUND_UP * (float(self.law[above] @ -np.expm1(epsilon - losses[above])) + self.infinite))
@@ -160,7 +166,7 @@ class Pair:
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon >= 0 at ``delta``, rounded up; infinite if there is none."""
         low = 0.0
-        high = (self.lowest + len(self.law)) * self.step
+        high = min((self.lowest + len(self.law)) * self.step, self.most)
         if self.delta(high) > delta:
             return math.inf
         if self.delta(low) <= delta:
@@ -176,12 +182,21 @@ def together(profiles: Sequence[Profile], delta: float) -> Pair:
     reaches = [_reach(profile, delta) for profile in profiles]
     if not all(map(math.isfinite, reaches)):
         return Pair(1.0, 0, np.zeros(1), 1.0)
+    most = math.fsum(_most(profile) for profile in profiles)
     step = max(math.fsum(reaches), 1e-6) / _STEPS
     pairs = [Pair.of(each, step, math.ceil(reach / step) + 1) for each, reach in zip(profiles, reaches, strict=True)]
     whole = pairs[0]
     for pair in pairs[1:]:
         whole = whole.times(pair)
-    return whole
+    return replace(whole, most=most)
+
+
+def _most(profile: Profile) -> float:
+    """Return an epsilon such that the part is epsilon-DP, infinite if there is none: |log-ratio| <= eta of a choice."""
+    match profile:
+        case Pure(most) | Choices(most):
+            return most
+    return math.inf
 
 
 def _reach(profile: Profile, delta: float) -> float:

@@ -22,7 +22,7 @@ from dptune.ledger.durable import DurableLedger
 from dptune.ledger.entries import Charge, LedgerState
 from dptune.ledger.events import SubsampledGaussianRelease
 from dptune.ledger.statement import opendp_noise
-from dptune.ledger.subsampled import SubsampledGaussian, composed
+from dptune.ledger.subsampled import SubsampledGaussian, composed, resolved
 
 ZERO_OUT = "zero out one agent: all its messages become 0, with the number of agents, regions, weights and plan public"
 TRUSTED_SERVER = (
@@ -98,7 +98,7 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
     ) -> Statement:
         """Return the statement of the whole plan with the privacy profile ``curve``."""
         private = facts["private"]
-        epsilon = curve.epsilon(facts["delta"]) if private else math.inf
+        epsilon = resolved(curve.epsilon, facts["delta"]) if private else math.inf
         return Statement(
             **facts,
             epsilon=epsilon,
@@ -185,7 +185,11 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussian]):
         return self._pay(_SCOPE, key, event, admit, digest=digest, private=private, note=note)
 
     def statement(self, *, delta: float) -> Statement:
-        """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
+        """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``.
+
+        Raises:
+            InputError: delta is smaller than the accountant resolves.
+        """
         facts = self._facts(delta)
         plan = self.plan
         seeded = () if facts["private"] else (_SEEDED,)

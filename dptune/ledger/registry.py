@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -116,8 +117,10 @@ def record(statement: Statement, project: About) -> dict[str, Any]:
     """Return the registry's record of a deployment, as plain data of its schema.
 
     Raises:
-        InputError: the ledger holds seeded noise: nothing is private, so nothing can be registered.
+        InputError: the ledger holds seeded noise, or no epsilon is finite: nothing can be registered.
     """
+    if not math.isfinite(statement.epsilon) and statement.private:
+        raise InputError(f"no finite epsilon is known at delta = {statement.delta:g}. Give a larger delta.")
     if not statement.private:
         raise InputError("this ledger was charged with seeded noise: it promises nothing that could be registered.")
     return {

@@ -17,6 +17,7 @@ from dptune.ledger.dominating import Choices, Gaussian, Profile, Pure, together
 from dptune.ledger.filter import Divisions
 from dptune.ledger.gdp import Spent, probability
 from dptune.ledger.statement import BudgetStatement
+from dptune.ledger.subsampled import resolved
 from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger
 from dptune.training.plans import Planned, SelectionPlan
 from dptune.training.profiles import accountant_of, curve_of, removed
@@ -95,7 +96,8 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
         delta: at which epsilon is given.
 
     Raises:
-        InputError: a ledger is given twice; or people may overlap and the ledgers' units or promises do not compose.
+        InputError: a ledger is given twice; or people may overlap and the ledgers' units or promises do not compose; or
+            delta is smaller than the accountant resolves.
     """
     if len(ledgers) < 2 or len({str(ledger.mark()["ledger"]) for ledger in ledgers}) < len(ledgers):
         raise InputError("give at least two ledgers, each of them once (a copy of a ledger is the same ledger).")
@@ -117,7 +119,12 @@ def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: flo
     units = sorted({part.unit for part in parts})
     whom = f"for {' or '.join(units)}"
     private = all(part.private for part in parts)
-    epsilon = curve.epsilon(delta) if private else math.inf
+
+    def epsilon_at(other: float) -> float:
+        at = curve if disjoint or other == delta else _composed(ledgers, parts, other)[0]
+        return at.epsilon(other)
+
+    epsilon = resolved(epsilon_at, delta) if private else math.inf
     return JointStatement(
         parts=parts,
         disjoint=disjoint,

@@ -128,7 +128,11 @@ class TrainingLedger(FixedPlanLedger[Planned]):
         return self._pay(_SCOPE, key, event, admit, digest=digest or key, private=private, note=kept)
 
     def statement(self, *, delta: float) -> Statement:
-        """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
+        """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``.
+
+        Raises:
+            InputError: delta is smaller than the accountant resolves.
+        """
         facts = self._facts(delta)
         plan = self.plan
         ordinary = sum(bool(charge.note.get(ORDINARY)) for charge in self.charges())

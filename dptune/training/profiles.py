@@ -22,7 +22,7 @@ from dptune.ledger.approximate import Limits
 from dptune.ledger.dominating import Gaussian, Profile, together
 from dptune.ledger.filter import Divisions
 from dptune.ledger.gdp import probability
-from dptune.ledger.subsampled import Composed, composed, dp_accounting, least_noise
+from dptune.ledger.subsampled import Composed, composed, dp_accounting, least_noise, resolved
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.selection_profile import SelectionProfile
 
@@ -154,8 +154,12 @@ def _events(parts: Sequence[TrainingPlan | SelectionPlan | Profile]) -> list[Any
 
 
 def epsilon_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> float:
-    """Return an epsilon such that all parts together, on the same people, are (epsilon, delta)-DP; see `curve_of`."""
-    return curve_of(parts, delta).epsilon(delta)
+    """Return an epsilon such that all parts together, on the same people, are (epsilon, delta)-DP; see `curve_of`.
+
+    Raises:
+        InputError: delta is smaller than the accountant resolves.
+    """
+    return resolved(lambda each: curve_of(parts, each).epsilon(each), probability("delta", delta))
 
 
 def renyi_epsilon(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> float:

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dptune import Budget, BudgetExhausted, InputError, PrivacyLedger
 from dptune.ledger.approximate import PURE_UP_TO, Limits
-from dptune.ledger.dominating import Gaussian, Pure, together
+from dptune.ledger.dominating import Choices, Gaussian, Pure, together
 from dptune.ledger.events import FlipRelease, GaussianRelease, LaplaceRelease, SelectionRelease
 from dptune.ledger.filter import PURE, PairFilter
 from dptune.ledger.gdp import bounded_range_from_mu, mu_from_pure, pure_from_mu
@@ -86,6 +86,31 @@ def test_beside_gaussians_it_is_the_product() -> None:
         assert limits.delta(epsilon) == pytest.approx(density, rel=1e-6, abs=1e-12)
         assert limits.delta(epsilon) <= grid.delta(epsilon) * (1 + 1e-9)
         assert grid.delta(epsilon) == pytest.approx(limits.delta(epsilon), rel=2e-3, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    "parts", [(Pure(1.0), Pure(2.0)), (Pure(1.0), Pure(1.0)), (Pure(0.3), Choices(0.7), Pure(1.1))]
+)
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9, 1e-30])
+def test_parts_without_gaussians_cost_at_most_their_sum(parts: tuple[Pure | Choices, ...], delta: float) -> None:
+    """Basic composition holds at every delta; where the grid is sharper, it decides. A Gaussian ends it."""
+    whole = sum(part.epsilon(delta) for part in parts)
+    found = together(parts, delta)
+    assert found.delta(whole) == 0.0
+    assert found.delta(whole * (1 - 1e-3)) > 0.0
+    assert found.epsilon(delta) <= whole * (1 + 1e-12)
+    assert found.epsilon(1e-2) < whole
+    assert together([*parts, Gaussian(0.1)], delta).delta(whole) > 0.0
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+def test_two_pure_ledgers_are_stated_at_no_more_than_their_sum(tmp_path: Path, delta: float) -> None:
+    held = [PrivacyLedger(tmp_path / f"{e}.db", Budget.approximate_dp(e, delta), dataset=str(e)) for e in (1.0, 2.0)]
+    for ledger in held:
+        epsilon = ledger.budget.stated_epsilon
+        ledger.fix_plan("x", lambda rest, e=epsilon: {"mu": mu_from_pure(e), PURE: e})
+        ledger.charge("x", "index", FlipRelease(mu_from_pure(epsilon), epsilon, 1.0, 1.0, 9, "means"), digest="d")
+    assert join(held, delta=delta).epsilon <= 3.0
 
 
 def test_pure_dp_is_bounded_range_of_twice_its_epsilon() -> None:
