@@ -39,7 +39,9 @@ def reachable(function: Any) -> Iterator[tuple[str, Any]]:
     queue = collections.deque([("itself", function)])
     seen = {id(function)}
     kept = []  # the search makes some objects; a later one must not get their identity
-    while queue and len(seen) < _MOST:
+    for _ in range(_MOST):
+        if not queue:
+            return
         way, each = queue.popleft()
         if each is not function:
             yield way, each

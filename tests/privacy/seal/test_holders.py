@@ -18,6 +18,7 @@ import dptune_optuna
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import losses_function
+from dptune.privacy.seal import holders
 from dptune.privacy.seal.reachable import refuse_reachable
 
 N = 20
@@ -281,6 +282,14 @@ def test_what_holds_public_rows_is_not_refused_and_not_called(holder: str) -> No
     CALLS.clear()
     refuse_reachable(lambda trial: held, X_VAL, Y_VAL)
     assert not CALLS
+
+
+def test_the_nearest_objects_are_searched_whatever_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "_MOST", 10)
+    large, held = [Blank() for _ in range(100)], [X_VAL]
+    with pytest.raises(InputError, match="through held: an entry"):
+        refuse_reachable(lambda trial: (large, held), X_VAL, Y_VAL)
+    refuse_reachable(lambda trial: [large, large], X_VAL, Y_VAL)
 
 
 # ---- what loads private rows ------------------------------------------------------------------------------
