@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from types import MethodType
+from functools import cache, partial, update_wrapper
 from typing import Any, NoReturn, Protocol
 
 import numpy.typing as npt
@@ -133,7 +132,7 @@ class Sent:
 def with_like(data: Any, public: Any) -> Any:
     """Return the private examples, or their loader, with public rows that define their columns."""
     if callable(data):
-        return cache(lambda: with_like(data(), public))
+        return cache(update_wrapper(lambda: with_like(data(), public), data, assigned=(), updated=()))
     if isinstance(data, Rows):
         return data if data.like is not None else Rows(data.X, data.y, like=public)
     if not isinstance(data, tuple | list) or len(data) != 2:
@@ -221,8 +220,7 @@ class Place:
         """Return whether another place has the same loader, or rows in the same memory, by one column of a frame."""
         if not isinstance(other, Place):
             return False
-        same_method = isinstance(self._data, MethodType) and self._data == other._data  # objects differ at each access
-        return same_method or way_to(partial(as_it_is, other._held()), *self._held()) is not None
+        return way_to(partial(as_it_is, other._held()), *self._held()) is not None
 
     def _held(self) -> tuple[Any, ...]:
         rows = attempt(as_rows, self._data, failed=None)

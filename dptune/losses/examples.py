@@ -101,6 +101,7 @@ class PrivateExamples:
         self._loading = ForkSafeLock()
         if callable(data):
             refuse_reachable(function, data)
+            refuse_shared(data, **{"the loss": loss})
         else:
             self.load()
 
@@ -115,9 +116,11 @@ class PrivateExamples:
             return self._loaded
 
     def refuse_model(self, model: Any) -> None:
-        """Refuse a model that holds the examples: its recipient would get them."""
-        given = self.load()
-        refuse_shared(given.X, given.y, **{f"the {type(model).__name__}": model})
+        """Refuse a model that holds the examples, or what loads them: its recipient would get them."""
+        given, named = self.load(), {f"the {type(model).__name__}": model}
+        refuse_shared(given.X, given.y, **named)
+        if callable(self._data):
+            refuse_shared(self._data, **named)
 
     def _refuse(self, given: Rows) -> None:
         def reach(X: Any, y: Any, like: Any) -> None:

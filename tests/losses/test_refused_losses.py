@@ -220,6 +220,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      "rows would show them without noise. Stop early on public rows. Use copies of the public part that are made "
      "outside of the function (X_train = X[:n].copy()) instead of KEPT, or let the function data= read the private"
      " rows from a file instead of from KEPT."),
+    (trial(data=reads, function=lambda _: reads()),
+     "the function can reach the private data= through reads, which loads the private rows: training, early stopping "
+     "or an eval_set on private rows would show them without noise. Load public rows outside of the function, or by "
+     "a function of their own."),
+    (lambda: losses_function(len, NamedLoss("own", lambda y, out: reads()), reads, rows=N),
+     "the loss: reads loads the private rows of data=, which nothing else may load: it would show them without noise. "
+     "Load public rows by a function of their own. Nothing was charged."),
     (lambda: losses_function(len, "squared_error", Rows(KEPT, Y, like=KEPT[:5]), rows=N),
      "like= shares memory with the private rows of data=, which nothing else may hold: it would show them without "
      "noise. Give public rows, and train on public rows. If both are parts of one table, give copies: X_train = "
