@@ -17,7 +17,6 @@ from dptune.choice.recorded import recorded_choices, side_by_side
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.budgets import budget_of
 from dptune.cli.shared import (
-    DELTA,
     AnyLedger,
     Contents,
     Delta,
@@ -215,7 +214,7 @@ def raise_budget(
     ledger: Ledger,
     mu: Annotated[float | None, typer.Option(help="the new GDP budget, in all")] = None,
     epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
-    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+    delta: Delta = None,
 ) -> None:
     """Raise the budget of a ledger, for good. Every statement will show it. Run it once for all processes.
 
@@ -226,8 +225,15 @@ def raise_budget(
     if epsilon is None:
         refuse_idle(context, "without --epsilon", "delta")
     opened = PrivacyLedger(ledger)
-    opened.raise_budget(budget_of(mu, epsilon, delta))
+    before = opened.budget
+    opened.raise_budget(budget_of(mu, epsilon, delta_of([opened], delta)))
+    after = opened.budget
     typer.echo(f"the budget of {opened.dataset!r} in all: {spent_in_words(opened)}")
+    if after == before:
+        typer.echo("It was that already: nothing was changed.")
+    elif before.stated_delta not in (None, after.stated_delta):
+        now = "none, as the budget is stated in GDP" if after.stated_delta is None else f"{after.stated_delta:g}"
+        typer.echo(f"Its delta was {before.stated_delta:g} and is now {now}.")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -147,12 +148,15 @@ def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]
 
 def spent_in_words(opened: PrivacyLedger) -> str:
     """Return a ledger's budget, and what of it is spent and left."""
-    left = rounded_down(opened.remaining())
-    words = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent, {left} left (squares add up)"
-    budget = opened.budget
+    whole, spent, left = opened.mu, opened.spent(), opened.remaining()
+    budget, filter = opened.budget, opened.filter
+    all_left = math.isclose(math.hypot(spent, left), whole, rel_tol=1e-6)
+    rest = "squares add up" if all_left else f"the rest is kept for the run {filter.holder!r}"
+    words = f"mu {rounded_up(spent)} of {rounded_up(whole)} spent, {rounded_down(left)} left ({rest})"
     if budget.stated_epsilon is None or budget.stated_delta is None:
         return words
-    return f"epsilon {budget.stated_epsilon:g} at delta {budget.stated_delta:g}; in GDP {words}"
+    pair = f"epsilon {budget.stated_epsilon:g} at delta {budget.stated_delta:g}"
+    return f"{pair}; nothing spent; the first charge divides it" if filter.undivided else f"{pair}; in GDP {words}"
 
 
 def releases_of(opened: AnyLedger) -> Contents:

@@ -209,8 +209,8 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a raised budget": (
         lambda folder: (paid(folder).raise_budget(Budget.gdp(2.0)), made(folder)),
-        f"this ledger has budget=mu=2, not mu=1; {MISMATCH}. It was raised since then. To allow more: "
-        "ledger.raise_budget, or `dptune raise-budget` on the command line.",
+        "this ledger's budget is not mu=1: it was raised from mu=1 to mu=2. Write the latter in your script, or leave "
+        "budget= out. Nothing was charged.",
     ),
     "another unit": (
         lambda folder: (paid(folder), PrivacyLedger(folder / "x.db", unit="one ward")),
@@ -218,11 +218,12 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a smaller budget": (
         lambda folder: made(folder).raise_budget(Budget.gdp(0.5)),
-        "a budget is only raised: it is mu=1, in all, and it cannot shrink.",
+        "a budget is only raised: it is mu=1, in all; you gave mu=0.5, which is not more.",
     ),
     "a raise in another unit": (
         lambda folder: PrivacyLedger(folder / "x.db", Budget.approximate_dp(1.0, DELTA)).raise_budget(Budget.gdp(3.0)),
-        "this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.",
+        "this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp, or on the command line with "
+        "--epsilon and --delta.",
     ),
     "no budget": (lambda folder: made(folder).raise_budget(1.0), "budget must be a Budget, e.g. Budget.gdp(mu=1.0)."),
     "a statement without delta": (
