@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptune._numbers import rounded_up
-from dptune._style import style
+from dptune._style import drawing
 from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
-from dptune.errors import InputError, MissingExtra
+from dptune.errors import InputError
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.query import Interval
@@ -48,15 +48,10 @@ def save_figure(
         InputError: there is no such run, or several to choose from; or the file cannot be written.
         MissingExtra: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.style import context
-    except ImportError:
-        raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
     charges = ledger.charges(_only_scope(ledger, scope))
     delta = (ledger.budget.stated_delta or 1e-5) if delta is None else delta
     wide = 12 if any(map(is_choice, charges)) else 9
-    with context(style(dark=dark)):
+    with drawing(dark=dark) as Figure:
         _save(Figure(figsize=(wide, 3.4), layout="constrained"), Path(path), charges, ledger, delta)
     return Path(path)
 

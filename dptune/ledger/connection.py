@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
+from dptune._checks import shown
 from dptune._store import ForkSafeLock, charged, locked, refuse_links, refuse_second_name
 from dptune.errors import DptuneError, LedgerError
 from dptune.ledger import schema
@@ -250,6 +251,11 @@ def known_row(database: Database) -> dict[str, Any]:
     if row is None:
         remedy = "check the path" if database.missing else "what lies there holds none; check the path"
         raise LedgerError(f"no ledger exists at {database.name}: {remedy}. In Python, budget= or plan= creates it.")
+    if row["kind"] not in KINDS:
+        raise LedgerError(
+            f"the ledger {database.name} is of a kind that this dptune does not know: {shown(row['kind'])}. Open it "
+            "with the dptune that made it."
+        )
     return row
 
 
