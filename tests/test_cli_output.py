@@ -3,12 +3,16 @@
 import io
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
 from dptune import Budget, LedgerError, PrivacyLedger
-from dptune.cli import main
+from dptune.cli import app, main, shared
+from dptune.cli.releases import release_rows
 from ledger_tools import edit, pay
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -21,6 +25,56 @@ def ends(monkeypatch: pytest.MonkeyPatch, command: str) -> object:
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code
+
+
+# ---- narrow terminals ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def releases() -> list[dict[str, object]]:
+    """A ledger with a release of long fields, one of empty fields and a name that looks like markup."""
+    ledger = PrivacyLedger("x.db", Budget.gdp(2.0))
+    for key, scope in (("a", "svm"), ("b", "run [/x] " + "long" * 40)):
+        ledger.record(pay(ledger, key, 0.1, scope=scope), [0.25, 3.0])
+    pay(ledger, "lost", 0.1)
+    return release_rows(ledger)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_table_wider_than_its_terminal_has_a_line_for_each_entry(
+    releases: list[dict[str, object]], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "Console", partial(Console, force_terminal=True))
+    done = CliRunner().invoke(app, ["show", "x.db", "--releases"], env={"COLUMNS": str(width), "NO_COLOR": "1"})
+    _, *lines = done.output.split("\n")
+    blocks = [block.split("\n") for block in "\n".join(lines).rstrip("\n").split("\n\n")]
+    assert len(blocks) == len(releases)
+    for block, row in zip(blocks, releases, strict=True):
+        entries = dict(line.split(": ", 1) for line in block)
+        assert list(entries) == [name for name, value in row.items() if value is not None]
+        assert (entries["study"], entries["release"], entries["private"]) == (row["study"], row["release"], "yes")
+    assert blocks[0][3] == "value: 0.25, 3"
+
+
+def test_a_column_without_a_name_is_listed_without_a_colon(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of ``dptune compare``, whose first column names the facts."""
+    monkeypatch.setattr(shared, "Console", partial(Console, force_terminal=True, width=40, no_color=True))
+    rows = [{"": "verdict", "q1.db": "better", "q2.db": "x" * 40}, {"": "improvement", "q1.db": "0.1", "q2.db": ""}]
+    shared.print_contents(shared.Contents("two", {"private": True, "rows": rows}, "rows"))
+    said = f"two\nverdict\nq1.db: better\nq2.db: {'x' * 40}\n\nimprovement\nq1.db: 0.1\n"
+    assert capsys.readouterr().out == said
+
+
+def test_a_table_that_fits_its_terminal_and_one_in_a_pipe_stay_tables(
+    releases: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = partial(CliRunner().invoke, app, ["show", "x.db", "--releases"])
+    piped = show(env={"COLUMNS": "40"}).output
+    assert all(f" {row['study']} " in piped for row in releases)
+    monkeypatch.setattr(shared, "Console", partial(Console, force_terminal=True))
+    assert show(env={"COLUMNS": "900", "NO_COLOR": "1", "TERM": "dumb"}).output.count("\u2502") > len(releases)
 
 
 # ---- output that cannot be written ----------------------------------------------------------------------

@@ -189,11 +189,26 @@ def show_contents(contents: Contents, format: Listing) -> None:
 
 
 def print_contents(contents: Contents) -> None:
-    """Print title and table; in a file or a pipe, print the full width, so that nothing is cut."""
+    """Print title and table; a terminal that is too narrow for the table gets a line for each entry.
+
+    A file or a pipe gets the full width, so that nothing is cut.
+    """
     typer.echo(contents.title if contents.facts["private"] else f"NOT PRIVATE (seeded noise): {contents.title}")
-    if contents.facts[contents.table]:
-        console = Console()
-        (console if console.is_terminal else Console(width=_WIDE)).print(table_of(contents))
+    rows = contents.facts[contents.table]
+    if not rows:
+        return
+    terminal, wide, table = Console(), Console(width=_WIDE), table_of(contents)
+    if terminal.is_terminal and wide.measure(table).maximum > terminal.width:
+        terminal.print(_listed(rows), soft_wrap=True)
+    else:
+        (terminal if terminal.is_terminal else wide).print(table)
+
+
+def _listed(rows: Sequence[Mapping[str, object]]) -> Text:
+    """Return the entries that are not empty, each on a line of its own."""
+    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    blocks = ["".join(f"{name}: {text}\n".removeprefix(": ") for name, text in row.items() if text) for row in cells]
+    return Text("\n".join(blocks), end="")
 
 
 def table_of(contents: Contents) -> Table:
