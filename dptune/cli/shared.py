@@ -199,7 +199,7 @@ def print_contents(contents: Contents) -> None:
         return
     terminal, wide, table = Console(), Console(width=_WIDE), table_of(contents)
     if terminal.is_terminal and wide.measure(table).maximum > terminal.width:
-        terminal.print(_listed(rows), soft_wrap=True)
+        terminal.print(_listed(rows), soft_wrap=True, end="")
     else:
         (terminal if terminal.is_terminal else wide).print(table)
 
@@ -208,7 +208,7 @@ def _listed(rows: Sequence[Mapping[str, object]]) -> Text:
     """Return the entries that are not empty, each on a line of its own."""
     cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
     blocks = ["".join(f"{name}: {text}\n".removeprefix(": ") for name, text in row.items() if text) for row in cells]
-    return Text("\n".join(blocks), end="")
+    return Text("\n".join(blocks))
 
 
 def table_of(contents: Contents) -> Table:
