@@ -81,11 +81,15 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
     scopes = sorted({charge.scope for charge in ledger.charges()})
     if not scopes:
         raise InputError("the ledger has no releases, so there is nothing to draw.")
-    runs = [each for each in scopes if ledger.find(each, "report") is None]  # a report has a figure of its own
+    runs = [each for each in scopes if ledger.find(each, "report") is None]
+    if not runs or scope in set(scopes) - set(runs):
+        what = f"{scope!r} is a report" if runs else f"the ledger has reports only: {scopes}"
+        raise InputError(f"{what}. Draw a report by `dptune report LEDGER --out FILE`, or by its method plot(path).")
     if scope is None and len(runs) == 1:
         return runs[0]
-    if scope not in scopes or scope is None:
-        raise InputError(f"name the study to draw (scope=, or --study), one of {scopes}; got {scope!r}.")
+    if scope not in runs or scope is None:
+        given = "" if scope is None else f"; got {scope!r}"
+        raise InputError(f"name the study to draw (scope=, or --study), one of {runs}{given}.")
     return scope
 
 
