@@ -269,10 +269,11 @@ def report(
     if out is None:
         refuse_idle(context, "without --out", "dark")
     stored = stored_report(PrivacyLedger(ledger), name)
+    if out is not None:
+        stored.plot(out, dark=dark)
     if format is Format.json:
         typer.echo(json.dumps(stored.to_dict(), indent=2))
     else:
         typer.echo(stored.to_markdown() if format is Format.markdown else str(stored))
     if out is not None:
-        stored.plot(out, dark=dark)
         typer.echo(f"wrote {out}", err=True)

@@ -286,12 +286,16 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: PlanLedger(folder / "x.db", SubsampledGaussian(0.35, 1.0, 3), n=0),
         "n must be the number of agents, a whole number >= 1; got 0.",
     ),
-    "a q above 1": (lambda folder: SubsampledGaussian(1.5, 1.0, 3), "q=1.5 must be a probability in (0, 1]"),
+    "a q above 1": (
+        lambda folder: SubsampledGaussian(1.5, 1.0, 3),
+        "the sampling rate (q, or sample_rate) must lie in (0, 1]; got 1.5.",
+    ),
     "a z too small": (
         lambda folder: SubsampledGaussian(0.5, 0.09, 3),
-        "z=0.09 must be finite and at least 0.1; less noise protects nobody",
+        "the noise multiplier (z, or noise_multiplier) must be finite and at least 0.1; got 0.09. Less noise protects "
+        "nobody.",
     ),
-    "no steps": (lambda folder: SubsampledGaussian(0.5, 1.0, 0), "steps=0 must be an integer of at least 1"),
+    "no steps": (lambda folder: SubsampledGaussian(0.5, 1.0, 0), "steps must be a whole number >= 1; got 0."),
     "no epsilon": (
         lambda folder: noise_multiplier(q=0.5, steps=3, epsilon=0.0, delta=DELTA),
         "epsilon=0.0 must be positive and finite",
