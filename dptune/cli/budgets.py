@@ -10,6 +10,7 @@ import typer
 
 from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
+from dptune._statement import counted
 from dptune.choice.outlook import choice_forecast
 from dptune.choice.report.forecast import AREA, Expected
 from dptune.cli.shared import DELTA, Contents, Listing, app, print_contents, refuse_idle
@@ -147,8 +148,9 @@ def plan(
     head = ("method", "budget", "trials", "sigma", "shows", "warning")
     table = [{name: "" if row.get(name) is None else row[name] for name in head} for row in shown]
     title = (
-        f"{n} people, clip {low:g} to {high:g}; private searches: {trials} trials, with{'' if default else 'out'} "
-        "default=\nsigma: standard deviation of the noise. shows: an improvement that shows in 95% of runs."
+        f"{counted(n, 'person', 'people')}, clip {low:g} to {high:g}; private searches: {trials} trials, "
+        f"with{'' if default else 'out'} default=\nsigma: standard deviation of the noise. shows: an improvement that "
+        "shows in 95% of runs."
     )
     print_contents(Contents(title, {"private": True, "plans": table}, "plans"))
     for row in rows:

@@ -116,9 +116,11 @@ def _verify(ledger: str, path: Path) -> None:
         typer.echo("\n  ".join([f"{path} does NOT match the ledger {opened.identity}:", *differences]))
         raise typer.Exit(1)
     if not later:
-        typer.echo(f"{path} matches the ledger {opened.identity}: each line, and all of its {rows} rows.")
+        all_of_them = "its only row" if rows == 1 else f"all of its {rows} rows"
+        typer.echo(f"{path} matches the ledger {opened.identity}: each line, and {all_of_them}.")
         return
-    typer.echo(f"{path} matches the first {rows} rows of the ledger {opened.identity}. It was charged since then:")
+    first = "the first row" if rows == 1 else f"the first {rows} rows"
+    typer.echo(f"{path} matches {first} of the ledger {opened.identity}. It was charged since then:")
     for question, count in Counter(f"{each.study}: {each.question}".removeprefix(": ") for each in later).items():
         typer.echo(f"  {question} ({count})")
     typer.echo("The certificate covers these only in its budget. Print and sign a new one.")

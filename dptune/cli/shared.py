@@ -16,6 +16,7 @@ from rich.text import Text
 
 import dptune
 from dptune._numbers import rounded_down, rounded_up
+from dptune._statement import counted
 from dptune.cli.releases import release_rows
 from dptune.errors import InputError
 from dptune.ledger.entries import cost_of
@@ -105,7 +106,8 @@ def contents_of(opened: AnyLedger) -> Contents:
     """Return the contents of a ledger of any kind."""
     if isinstance(opened, UserLedger):
         rows = [asdict(account) for account in opened.accounts()]
-        title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
+        whom = "the only user" if len(rows) == 1 else f"each of {len(rows)} users"
+        title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for {whom}"
         facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
         return Contents(title, facts, "users")
     title, of_the_kind, table = _studies(opened) if isinstance(opened, PrivacyLedger) else _planned(opened)
@@ -176,7 +178,7 @@ def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], 
         return title, {"plan": to_json(opened.plan), "made": made, "charges": rows}, "charges"
     plan = opened.plan
     rows = [{"release": name, "made": count} for name, count in opened.mechanisms()]
-    title = f"{opened.dataset}: {made} of {plan.steps} releases of the plan q={plan.q:g}, z={plan.z:g} made"
+    title = f"{opened.dataset}: {made} of {counted(plan.steps)} of the plan q={plan.q:g}, z={plan.z:g} made"
     return title, {"plan": asdict(plan), "made": made, "releases": rows}, "releases"
 
 

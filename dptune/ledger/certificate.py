@@ -216,7 +216,9 @@ def _pairs(paper: Mapping[str, Any], now: Mapping[str, Any], *, grown: bool) -> 
 
 def _counted(said: Any, grown: bool) -> Any:
     """Return a line; of a grown ledger's warnings without the count of charges with which they begin."""
-    return [re.sub(r"^\d+ ", "", str(each)) for each in said] if grown and isinstance(said, list) else said
+    if not (grown and isinstance(said, list)):
+        return said
+    return [re.sub(r"^\d+ (trainings? )?", "", str(each)) for each in said]
 
 
 def _difference(name: str, one: object, other: object) -> str:
