@@ -150,9 +150,9 @@ class Statement:
         return self.to_text()
 
 
-def counted(releases: int) -> str:
-    """Return a number of releases in words."""
-    return "1 release" if releases == 1 else f"{releases} releases"
+def counted(count: int, one: str = "release", several: str = "") -> str:
+    """Return a number of things with their noun; ``several`` is its plural, if that does not only add an s."""
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
 
 
 def priced(epsilon: float, delta: float, private: bool, for_whom: str) -> str:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from types import TracebackType
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -81,7 +81,27 @@ class SqliteFile:
                 yield connection
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise LedgerError(f"{name} cannot be used: {error}") from None
+            raise LedgerError(f"{name} cannot be used: {error}{no_right_to_read(path)}") from None
+
+
+NO_SEARCH = "this process may not search its folder. Let the owner of the folder allow that."
+
+
+def size_of(path: str | Path, name: str) -> int | None:
+    """Return the size of a file, or None where there is no file."""
+    try:
+        status = os.stat(path)
+    except PermissionError:
+        raise LedgerError(f"{name} cannot be used: {NO_SEARCH}") from None
+    except OSError:
+        return None
+    return status.st_size if S_ISREG(status.st_mode) else None
+
+
+def no_right_to_read(path: str | Path) -> str:
+    """Return advice on a file that this process may not read; "" if it may, or if the file is not found."""
+    denied = os.path.exists(path) and not os.access(path, os.R_OK)
+    return ". This process may not read the file: let its owner allow that" if denied else ""
 
 
 _NO_CHANGE = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
@@ -255,7 +275,7 @@ def _opened(lock: str, name: str, write: bool) -> int | None:
     reason = error.strerror if error is not None else ""
     raise LedgerError(
         f"{name} cannot be used: its lock {lock} cannot be opened ({reason}); nothing was charged. This process must "
-        "be allowed to write the file and its folder."
+        f"be allowed to {'write the file and its folder' if write else 'read the file and its lock'}."
     )
 
 

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from dptune._checks import boolean
+from dptune.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: for all eyes
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+
+
+@contextmanager
+def drawing(*, dark: bool = False, **settings: Any) -> Iterator[type[Figure]]:
+    """Import matplotlib, and yield its class of figures while :func:`style` and ``settings`` apply."""
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.style import context
+    except ImportError:
+        raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
+    except ValueError as error:  # the backend, which a figure in a file does not need
+        reason = str(error).partition(";")[0]
+        raise InputError(f"matplotlib does not load ({reason}). Unset or correct MPLBACKEND.") from None
+    with context({**style(dark=dark), **settings}):
+        yield Figure
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptune._numbers import rounded_up
-from dptune._style import style
+from dptune._style import drawing
 from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
-from dptune.errors import InputError, MissingExtra
+from dptune.errors import InputError
 from dptune.ledger.gdp import Spent
 from dptune.ledger.ledger import Charge, PrivacyLedger
 from dptune.privacy.query import Interval
@@ -48,15 +48,10 @@ def save_figure(
         InputError: there is no such run, or several to choose from; or the file cannot be written.
         MissingExtra: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.style import context
-    except ImportError:
-        raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
     charges = ledger.charges(_only_scope(ledger, scope))
     delta = (ledger.budget.stated_delta or 1e-5) if delta is None else delta
     wide = 12 if any(map(is_choice, charges)) else 9
-    with context(style(dark=dark)):
+    with drawing(dark=dark) as Figure:
         _save(Figure(figsize=(wide, 3.4), layout="constrained"), Path(path), charges, ledger, delta)
     return Path(path)
 
@@ -86,11 +81,15 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
     scopes = sorted({charge.scope for charge in ledger.charges()})
     if not scopes:
         raise InputError("the ledger has no releases, so there is nothing to draw.")
-    runs = [each for each in scopes if ledger.find(each, "report") is None]  # a report has a figure of its own
+    runs = [each for each in scopes if ledger.find(each, "report") is None]
+    if not runs or scope in set(scopes) - set(runs):
+        what = f"{scope!r} is a report" if runs else f"the ledger has reports only: {scopes}"
+        raise InputError(f"{what}. Draw a report by `dptune report LEDGER --out FILE`, or by its method plot(path).")
     if scope is None and len(runs) == 1:
         return runs[0]
-    if scope not in scopes or scope is None:
-        raise InputError(f"name the study to draw (scope=, or --study), one of {scopes}; got {scope!r}.")
+    if scope not in runs or scope is None:
+        given = "" if scope is None else f"; got {scope!r}"
+        raise InputError(f"name the study to draw (scope=, or --study), one of {runs}{given}.")
     return scope
 
 

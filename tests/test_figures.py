@@ -60,7 +60,7 @@ def test_a_figure_of_values_has_its_words(drawn: list[Figure]) -> None:
     assert tuple(drawn[0].get_size_inches()) == (9.0, 3.4)
     assert drawn[0]._suptitle is None
     assert list(drawn[0].axes[1].lines[0].get_xdata()) == [1, 2]
-    with pytest.raises(dptune.InputError, match=r"^name the study to draw .* one of \['one', 'report'\]; got 'x'\.$"):
+    with pytest.raises(dptune.InputError, match=r"^name the study to draw .* one of \['one'\]; got 'x'\.$"):
         save_figure(ledger, "a.png", scope="x")
 
 
@@ -122,11 +122,19 @@ def test_a_figure_of_a_choice_has_the_budget_of_all_runs(drawn: list[Figure]) ->
 def test_a_refused_figure_says_what_to_change() -> None:
     empty = dptune.PrivacyLedger("empty.db", dptune.Budget.gdp(1.0))
     ledger = of_values(("two", "one"))
-    of_scope = "name the study to draw (scope=, or --study), one of ['one', 'two']; got"
+    of_scope = "name the study to draw (scope=, or --study), one of ['one', 'two']"
+    only, by_report = (dptune.PrivacyLedger("only.db", dptune.Budget.gdp(1.0)), "Draw a report by `dptune report ")
+    for payer in (ledger, only):
+        people = dptune.LossPrivatizer(payer, n=400, clip=(0, 1))
+        reported(people, MODEL, PRIVATE, held_out=PUBLIC, mu=0.3)
     cases: list[tuple[Any, str, str | None, str]] = [
         (empty, "a.png", None, "the ledger has no releases, so there is nothing to draw."),
-        (ledger, "a.png", None, f"{of_scope} None."),
-        (ledger, "a.png", "three", f"{of_scope} 'three'."),
+        (ledger, "a.png", None, f"{of_scope}."),
+        (ledger, "a.png", "three", f"{of_scope}; got 'three'."),
+        (ledger, "a.png", "report", f"'report' is a report. {by_report}"),
+        (only, "a.png", None, f"the ledger has reports only: ['report']. {by_report}"),
+        (only, "a.png", "three", f"the ledger has reports only: ['report']. {by_report}"),
+        (only, "a.png", "report", f"the ledger has reports only: ['report']. {by_report}"),
         (ledger, "none/a.png", "one", "the figure cannot be written to 'none/a.png': [Errno 2] No such file"),
         (ledger, "a.xyz", "one", "a figure's file ends in one of .avif, .eps, .gif, "),
         (ledger, "a", "one", "a figure's file ends in one of .avif, .eps, .gif, "),

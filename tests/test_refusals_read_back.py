@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "an epsilon below 0": (
         lambda ledger: Budget.approximate_dp(-1.0, 1e-5),
-        "epsilon must be a number >= 0 and finite; got -1.0.",
+        "epsilon must be a number, positive and finite; got -1.0.",
     ),
     "an unknown option of a loss": (
         lambda ledger: per_example_loss("huber", d=1.0),

@@ -122,7 +122,7 @@ def test_a_list_has_the_title_and_the_rows_of_its_kind() -> None:
     best = "the best of a geometric number of repeats of mean 7; one training of 5 steps, noise multiplier 8"
     titles = {
         "ledger": f"people: {of_all}",
-        "users": "local privacy: a cap of epsilon = 2 for each of 1 users",
+        "users": "local privacy: a cap of epsilon = 2 for the only user",
         "plan": "wards: 0 of 60 releases of the plan q=0.35, z=1.5 made",
         "train": "training data: 1 of 3 made: 3 trainings of 10 steps, noise multiplier 1, sampling rate 0.01 each",
         "best": f"training data: 0 of 1 made: {best}, sampling rate 0.5; a score of mu = 0.3 each",

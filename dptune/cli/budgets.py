@@ -10,12 +10,13 @@ import typer
 
 from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
+from dptune._statement import counted
 from dptune.choice.outlook import choice_forecast
 from dptune.choice.report.forecast import AREA, Expected
 from dptune.cli.shared import DELTA, Contents, Listing, app, print_contents, refuse_idle
 from dptune.errors import InputError
 from dptune.ledger import approximate
-from dptune.ledger.gdp import Budget
+from dptune.ledger.gdp import LARGEST_MU, SMALLEST_MU, Budget
 from dptune.search.algorithms.centred_plan import default_trials
 from dptune.search.outlook import forecast
 from dptune.training import TrainingPlan
@@ -46,13 +47,15 @@ def convert(
         cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
         typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_REMOVES}\n{_NO_BRIDGE}")
         return
+    choice_share = between("--choice-share", choice_share, 0.0, 1.0)
     budget = budget_of(mu, epsilon, delta)
     stated = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
-    typer.echo(f"mu = {stated}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
+    lines = [f"mu = {stated}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}"]
     if mu is None:
-        typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
-    if between("choice-share", choice_share, 0.0, 1.0):
-        typer.echo(_with_choice(budget, delta, choice_share))
+        lines.append(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
+    if choice_share:
+        lines.append(_with_choice(budget, delta, choice_share))
+    typer.echo("\n".join(lines))
 
 
 def budget_of(mu: float | None, epsilon: float | None, delta: float) -> Budget:
@@ -119,6 +122,7 @@ def plan(
     budget = budget_of(mu, epsilon, delta) if epsilon is not None else Budget.gdp(1.0 if mu is None else mu)
     if epsilon is None:
         refuse_idle(context, "without --epsilon", "delta")
+        between("--mu", budget.mu, 2 * SMALLEST_MU, LARGEST_MU / 2)  # half and twice of it are planned, too
     if report:
         refuse_idle(context, "with --report", "clip", "loss", "trials", "dimensions", "default")
         if prevalence is None:
@@ -144,8 +148,9 @@ def plan(
     head = ("method", "budget", "trials", "sigma", "shows", "warning")
     table = [{name: "" if row.get(name) is None else row[name] for name in head} for row in shown]
     title = (
-        f"{n} people, clip {low:g} to {high:g}; private searches: {trials} trials, with{'' if default else 'out'} "
-        "default=\nsigma: standard deviation of the noise. shows: an improvement that shows in 95% of runs."
+        f"{counted(n, 'person', 'people')}, clip {low:g} to {high:g}; private searches: {trials} trials, "
+        f"with{'' if default else 'out'} default=\nsigma: standard deviation of the noise. shows: an improvement that "
+        "shows in 95% of runs."
     )
     print_contents(Contents(title, {"private": True, "plans": table}, "plans"))
     for row in rows:

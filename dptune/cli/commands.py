@@ -17,7 +17,6 @@ from dptune.choice.recorded import recorded_choices, refuse_same, side_by_side
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.budgets import budget_of
 from dptune.cli.shared import (
-    DELTA,
     AnyLedger,
     Contents,
     Delta,
@@ -119,9 +118,11 @@ def _verify(ledger: str, path: Path) -> None:
         typer.echo("\n  ".join([f"{path} does NOT match the ledger {opened.identity}:", *differences]))
         raise typer.Exit(1)
     if not later:
-        typer.echo(f"{path} matches the ledger {opened.identity}: each line, and all of its {rows} rows.")
+        all_of_them = "its only row" if rows == 1 else f"all of its {rows} rows"
+        typer.echo(f"{path} matches the ledger {opened.identity}: each line, and {all_of_them}.")
         return
-    typer.echo(f"{path} matches the first {rows} rows of the ledger {opened.identity}. It was charged since then:")
+    first = "the first row" if rows == 1 else f"the first {rows} rows"
+    typer.echo(f"{path} matches {first} of the ledger {opened.identity}. It was charged since then:")
     for question, count in Counter(f"{each.study}: {each.question}".removeprefix(": ") for each in later).items():
         typer.echo(f"  {question} ({count})")
     typer.echo("The certificate covers these only in its budget. Print and sign a new one.")
@@ -219,7 +220,7 @@ def raise_budget(
     ledger: Ledger,
     mu: Annotated[float | None, typer.Option(help="the new GDP budget, in all")] = None,
     epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
-    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+    delta: Delta = None,
 ) -> None:
     """Raise the budget of a ledger, for good. Every statement will show it. Run it once for all processes.
 
@@ -230,8 +231,15 @@ def raise_budget(
     if epsilon is None:
         refuse_idle(context, "without --epsilon", "delta")
     opened = PrivacyLedger(ledger)
-    opened.raise_budget(budget_of(mu, epsilon, delta))
+    before = opened.budget
+    opened.raise_budget(budget_of(mu, epsilon, delta_of([opened], delta)))
+    after = opened.budget
     typer.echo(f"the budget of {opened.dataset!r} in all: {spent_in_words(opened)}")
+    if after == before:
+        typer.echo("It was that already: nothing was changed.")
+    elif before.stated_delta not in (None, after.stated_delta):
+        now = "none, as the budget is stated in GDP" if after.stated_delta is None else f"{after.stated_delta:g}"
+        typer.echo(f"Its delta was {before.stated_delta:g} and is now {now}.")
 
 
 @app.command()
@@ -267,10 +275,11 @@ def report(
     if out is None:
         refuse_idle(context, "without --out", "dark")
     stored = stored_report(PrivacyLedger(ledger), name)
+    if out is not None:
+        stored.plot(out, dark=dark)
     if format is Format.json:
         typer.echo(json.dumps(stored.to_dict(), indent=2))
     else:
         typer.echo(stored.to_markdown() if format is Format.markdown else str(stored))
     if out is not None:
-        stored.plot(out, dark=dark)
         typer.echo(f"wrote {out}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -15,6 +16,7 @@ from rich.text import Text
 
 import dptune
 from dptune._numbers import rounded_down, rounded_up
+from dptune._statement import counted
 from dptune.cli.releases import release_rows
 from dptune.errors import InputError
 from dptune.ledger.entries import cost_of
@@ -104,7 +106,8 @@ def contents_of(opened: AnyLedger) -> Contents:
     """Return the contents of a ledger of any kind."""
     if isinstance(opened, UserLedger):
         rows = [asdict(account) for account in opened.accounts()]
-        title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
+        whom = "the only user" if len(rows) == 1 else f"each of {len(rows)} users"
+        title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for {whom}"
         facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
         return Contents(title, facts, "users")
     title, of_the_kind, table = _studies(opened) if isinstance(opened, PrivacyLedger) else _planned(opened)
@@ -147,12 +150,15 @@ def budget_and_spent(opened: PrivacyLedger) -> dict[str, dict[str, float | None]
 
 def spent_in_words(opened: PrivacyLedger) -> str:
     """Return a ledger's budget, and what of it is spent and left."""
-    left = rounded_down(opened.remaining())
-    words = f"mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent, {left} left (squares add up)"
-    budget = opened.budget
+    whole, spent, left = opened.mu, opened.spent(), opened.remaining()
+    budget, filter = opened.budget, opened.filter
+    all_left = math.isclose(math.hypot(spent, left), whole, rel_tol=1e-6)
+    rest = "squares add up" if all_left else f"the rest is kept for the run {filter.holder!r}"
+    words = f"mu {rounded_up(spent)} of {rounded_up(whole)} spent, {rounded_down(left)} left ({rest})"
     if budget.stated_epsilon is None or budget.stated_delta is None:
         return words
-    return f"epsilon {budget.stated_epsilon:g} at delta {budget.stated_delta:g}; in GDP {words}"
+    pair = f"epsilon {budget.stated_epsilon:g} at delta {budget.stated_delta:g}"
+    return f"{pair}; nothing spent; the first charge divides it" if filter.undivided else f"{pair}; in GDP {words}"
 
 
 def releases_of(opened: AnyLedger) -> Contents:
@@ -172,7 +178,7 @@ def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], 
         return title, {"plan": to_json(opened.plan), "made": made, "charges": rows}, "charges"
     plan = opened.plan
     rows = [{"release": name, "made": count} for name, count in opened.mechanisms()]
-    title = f"{opened.dataset}: {made} of {plan.steps} releases of the plan q={plan.q:g}, z={plan.z:g} made"
+    title = f"{opened.dataset}: {made} of {counted(plan.steps)} of the plan q={plan.q:g}, z={plan.z:g} made"
     return title, {"plan": asdict(plan), "made": made, "releases": rows}, "releases"
 
 
@@ -185,11 +191,26 @@ def show_contents(contents: Contents, format: Listing) -> None:
 
 
 def print_contents(contents: Contents) -> None:
-    """Print title and table; in a file or a pipe, print the full width, so that nothing is cut."""
+    """Print title and table; a terminal that is too narrow for the table gets a line for each entry.
+
+    A file or a pipe gets the full width, so that nothing is cut.
+    """
     typer.echo(contents.title if contents.facts["private"] else f"NOT PRIVATE (seeded noise): {contents.title}")
-    if contents.facts[contents.table]:
-        console = Console()
-        (console if console.is_terminal else Console(width=_WIDE)).print(table_of(contents))
+    rows = contents.facts[contents.table]
+    if not rows:
+        return
+    terminal, wide, table = Console(), Console(width=_WIDE), table_of(contents)
+    if terminal.is_terminal and wide.measure(table).maximum > terminal.width:
+        terminal.print(_listed(rows), soft_wrap=True, end="")
+    else:
+        (terminal if terminal.is_terminal else wide).print(table)
+
+
+def _listed(rows: Sequence[Mapping[str, object]]) -> Text:
+    """Return the entries that are not empty, each on a line of its own."""
+    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    blocks = ["".join(f"{name}: {text}\n".removeprefix(": ") for name, text in row.items() if text) for row in cells]
+    return Text("\n".join(blocks))
 
 
 def table_of(contents: Contents) -> Table:

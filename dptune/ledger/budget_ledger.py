@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from dptune._checks import function, json_data, positive, text
 from dptune._store import damaged
-from dptune.errors import InputError
+from dptune.errors import BudgetMismatch, InputError
 from dptune.ledger import entries, schema
 from dptune.ledger.approximate import Limits
 from dptune.ledger.connection import Database, repeated
@@ -113,11 +113,22 @@ class BudgetLedger(DurableLedger):
         super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
         self._check_decisions()
         if budget is not None and not budget.same_promise(self.budget):
-            raised = " It was raised since then." if self.raises() else ""
-            more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
-            self._refuse_mismatch("budget", budget, self.budget, partial(_in_words, digits=15), more)
+            self._refuse_budget(budget)
 
     # ---- the budget --------------------------------------------------------------------------
+
+    def _refuse_budget(self, budget: Budget) -> None:
+        """Refuse a budget other than the present one: an earlier one, or one that the ledger never had."""
+        words = partial(_in_words, digits=15)
+        more = " To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
+        earlier = [Budget(**act["from"]) for act in self.raises()]
+        if not earlier:
+            self._refuse_mismatch("budget", budget, self.budget, words, more)
+        raised = f"it was raised from {words(earlier[0])} to {words(self.budget)}"
+        raise BudgetMismatch(
+            f"this ledger's budget is not {words(budget)}: {raised}. Write the latter in your script, or leave budget= "
+            f"out. Nothing was charged.{'' if any(map(budget.same_promise, earlier)) else more}"
+        )
 
     @property
     def mu(self) -> float:
@@ -179,7 +190,7 @@ class BudgetLedger(DurableLedger):
             if budget.same_promise(present):
                 return
             if budget.mu <= present.mu:
-                raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
+                raise InputError(_not_more(present, budget))
             self._store_limits(self.filter.raised(budget))
             act = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": state.mark.seq}
             decide(connection, RAISE, act)
@@ -280,6 +291,15 @@ def adjacency_of(max_change: float | None) -> str:
         f"one unit's row of features, after public scaling, changes by a vector of L2 norm at most {norm}, with n "
         "public; NOT covered: a larger change, such as replacing the unit's records"
     )
+
+
+def _not_more(present: Budget, given: Budget) -> str:
+    """Return why a given budget is not a raise, in the terms of both; with the mu of pairs if their deltas differ."""
+    alike = present.stated_delta == given.stated_delta
+    it_is, you_gave = (
+        _in_words(each) + (f" (mu={each.mu:.6g})" if is_pair(each) and not alike else "") for each in (present, given)
+    )
+    return f"a budget is only raised: it is {it_is}, in all; you gave {you_gave}, which is not more."
 
 
 def _in_words(budget: Budget, digits: int = 6) -> str:

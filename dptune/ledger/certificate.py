@@ -27,7 +27,7 @@ from dptune.ledger.statement import TRAIN, BudgetStatement, budget_statement
 
 _NEVER_COMPARED = ("date", "ledger", "annex")  # the annex is compared row by row
 _GROWS = {  # the part of a line, or of a row of the annex, that changes with new releases
-    "warnings": r"^\d+ ",  # a count of charges
+    "warnings": r"^\d+ (trainings? )?",  # a count of charges
     "annex, Promised": r"; spent so far: .*",
     "annex, Spent so far": ".*",  # the line "spent" is that of the paper's rows
     "annex, Made so far": r"^\d+ ",

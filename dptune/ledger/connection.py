@@ -20,7 +20,16 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from dptune._store import ForkSafeLock, charged, locked, refuse_links, refuse_second_name
+from dptune._checks import shown
+from dptune._store import (
+    NO_SEARCH,
+    ForkSafeLock,
+    charged,
+    locked,
+    no_right_to_read,
+    refuse_links,
+    refuse_second_name,
+)
 from dptune.errors import DptuneError, LedgerError
 from dptune.ledger import schema
 
@@ -44,7 +53,7 @@ class _Forked(LedgerError):
 
 
 class Database:
-    """A database's URL, engine and at most one open connection; ``name`` is the URL without a password.
+    """A database's URL, engine and at most one open connection; ``name`` is the path, or the URL without a password.
 
     Args:
         url: the place of the database.
@@ -53,9 +62,9 @@ class Database:
 
     def __init__(self, url: sa.URL, *, met: bool = False) -> None:
         self.url = url
-        self.name = url.render_as_string(hide_password=True)
-        self.engine = schema.connect(url)
         self._path = str(url.database) if url.get_backend_name() == "sqlite" else None
+        self.name = self._path or url.render_as_string(hide_password=True)  # SQLAlchemy encodes the path in a URL
+        self.engine = schema.connect(url)
         self._lock = ForkSafeLock()
         self._met = met
         self._held: list[sa.Connection] = []  # at most one
@@ -166,6 +175,8 @@ class Database:
             return None
         try:
             file = os.stat(self._path)
+        except PermissionError:
+            raise LedgerError(f"the ledger {self.name} cannot be used: {NO_SEARCH}") from None
         except OSError:
             return None
         refuse_links(file, f"the ledger {self.name}")
@@ -208,6 +219,7 @@ class Database:
         else:
             return
         remedy = next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in reason), "")
+        remedy = no_right_to_read(self._path) or remedy
         raise LedgerError(f"the ledger {self.name} cannot be used: {reason}{remedy}") from None
 
 
@@ -224,9 +236,9 @@ def stored_row(database: Database) -> dict[str, Any] | None:
 
 
 def _first_row(database: Database) -> dict[str, Any] | None:
-    if database.folder_missing:
-        raise LedgerError(f"the folder of the ledger {database.name} does not exist; create it first.")
     if database.missing:
+        if database.folder_missing:
+            raise LedgerError(f"the folder of the ledger {database.name} does not exist; create it first.")
         return None
     with database.transaction(write=False) as connection:
         tables = sa.inspect(connection)
@@ -250,6 +262,11 @@ def known_row(database: Database) -> dict[str, Any]:
     if row is None:
         remedy = "check the path" if database.missing else "what lies there holds none; check the path"
         raise LedgerError(f"no ledger exists at {database.name}: {remedy}. In Python, budget= or plan= creates it.")
+    if row["kind"] not in KINDS:
+        raise LedgerError(
+            f"the ledger {database.name} is of a kind that this dptune does not know: {shown(row['kind'])}. Open it "
+            "with the dptune that made it."
+        )
     return row
 
 

@@ -207,7 +207,10 @@ class PairFilter(GdpFilter):
     def raised(self, budget: Budget) -> PairFilter:
         """Return the filter of a larger budget: mu grows, and the other limits stay."""
         if not is_pair(budget):
-            raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
+            raise InputError(
+                "this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp, or on the command line "
+                "with --epsilon and --delta."
+            )
         if self.division is None:
             return PairFilter(budget)
         new = PairFilter(budget).divided(0.0, self.division.eta, self.holder)
@@ -216,7 +219,10 @@ class PairFilter(GdpFilter):
         promised = (new.budget.stated_epsilon or 0.0, new.budget.stated_delta or 0.0)
         kept = new.limits.delta(promised[0]) <= promised[1] * (1 + _ROUNDING)
         if new.limits.mu < self.division.mu or new.limits.eta < self.division.eta or not kept:
-            raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
+            raise InputError(
+                f"a budget is only raised: what is planned of {_pair(self.budget)} does not fit into {_pair(budget)}. "
+                "Give a larger epsilon or delta."
+            )
         return new
 
 
@@ -233,6 +239,10 @@ def is_pair(budget: Budget) -> bool:
     """Return whether the budget is stated in (epsilon, delta) and its mu is not below the pair's."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     return epsilon is not None and delta is not None and budget.same_promise(Budget.approximate_dp(epsilon, delta))
+
+
+def _pair(budget: Budget) -> str:
+    return f"epsilon={budget.stated_epsilon:.6g} at delta={budget.stated_delta:.6g}"
 
 
 def pure_epsilon(budget: Budget) -> float:

@@ -84,7 +84,7 @@ class Budget:
     @classmethod
     def approximate_dp(cls, epsilon: float, delta: float) -> Budget:
         """Return the largest mu whose GDP guarantee implies (epsilon, delta)-DP."""
-        return cls(mu_from_epsilon(epsilon, delta), epsilon, delta)
+        return cls(mu_from_epsilon(positive("epsilon", epsilon), delta), epsilon, delta)
 
     def same_promise(self, other: Budget) -> bool:
         """Return whether mu differs by rounding only, and the stated (epsilon, delta) not at all if both state one.

@@ -54,11 +54,14 @@ class SubsampledGaussian:
     def __post_init__(self) -> None:
         q, z, steps = real(self.q), real(self.z), whole(self.steps)
         if q is None or not 0 < q <= 1:
-            raise InputError(f"q={shown(self.q)} must be a probability in (0, 1]")
+            raise InputError(f"the sampling rate (q, or sample_rate) must lie in (0, 1]; got {shown(self.q)}.")
         if z is None or not z >= _SMALLEST_Z:
-            raise InputError(f"z={shown(self.z)} must be finite and at least {_SMALLEST_Z}; less noise protects nobody")
+            raise InputError(
+                f"the noise multiplier (z, or noise_multiplier) must be finite and at least {_SMALLEST_Z}; got "
+                f"{shown(self.z)}. Less noise protects nobody."
+            )
         if steps is None or steps < 1:
-            raise InputError(f"steps={shown(self.steps)} must be an integer of at least 1")
+            raise InputError(f"steps must be a whole number >= 1; got {shown(self.steps)}.")
         for name, value in (("q", q), ("z", z), ("steps", steps)):
             object.__setattr__(self, name, value)
 

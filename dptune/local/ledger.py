@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import SupportsFloat
 
 from dptune._checks import attempt, boolean, kind, place, positive, shown, text
-from dptune._store import AskedQuestion, Mark, SqliteFile, charged, check_pages
+from dptune._store import AskedQuestion, Mark, SqliteFile, charged, check_pages, size_of
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
 from dptune.local.randomizer import Randomizer
@@ -193,7 +193,7 @@ class UserLedger:
 
     def _open(self) -> tuple[str, float]:
         """Return identity and cap of the file, after checking all of it."""
-        if not self.path.is_file():
+        if size_of(self.path, f"the ledger {self.path}") is None:
             raise LedgerError(f"no ledger exists at {self.path}; give cap= to create one.")
         with self._file.transaction(write=False, create=False) as connection:
             identity, cap, version = rows.header(connection)
@@ -245,8 +245,7 @@ def _replaced(path: Path) -> LedgerError:
 
 def _holds_ledger(file: SqliteFile) -> bool:
     """Return whether the file holds a ledger of users; a crash during creation leaves an empty file."""
-    path = Path(file.path)
-    if not path.is_file() or path.stat().st_size == 0:
+    if not size_of(file.path, f"the ledger {file.path}"):
         return False
     with file.transaction(write=False, create=False) as connection:
         return rows.has_table(connection, "dptune_local")

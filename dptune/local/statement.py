@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dptune._numbers import finite, rounded_up
-from dptune._statement import NOTHING, Statement
+from dptune._statement import NOTHING, Statement, counted
 
 TRUST_MODEL = (
     "local: the user's own device, which measures the value and makes the reply; curator, storage and everybody else "
@@ -77,7 +77,8 @@ def local_statement(accounts: Sequence[Account], devices: tuple[Device, ...], ca
     spent = max((account.epsilon for account in accounts), default=0.0)
     replies = sum(device.replies for device in devices)
     epsilon = cap if private else math.inf
-    most = f"{_cost(spent, private)} by any one user, in {replies} replies of {len(accounts)} users"
+    users = counted(len(accounts), "user")
+    most = f"{_cost(spent, private)} by any one user, in {counted(replies, 'reply', 'replies')} of {users}"
     return LocalStatement(
         cap=cap,
         spent=spent,

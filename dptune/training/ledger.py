@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dptune._checks import boolean
-from dptune._statement import Statement, large_delta
+from dptune._statement import Statement, counted, large_delta
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.connection import Database, known_row
 from dptune.ledger.entries import Charge, LedgerState
@@ -136,18 +136,18 @@ class TrainingLedger(FixedPlanLedger[Planned]):
         facts = self._facts(delta)
         plan = self.plan
         ordinary = sum(bool(charge.note.get(ORDINARY)) for charge in self.charges())
-        what = "selections" if isinstance(plan, SelectionPlan) else "trainings"
+        what = "selection" if isinstance(plan, SelectionPlan) else "training"
         warning = (
-            f"{ordinary} trainings drew noise and samples from an ordinary generator, such as PyTorch's own, in "
-            "floating point: epsilon holds if nobody predicts it or reads the last bits. Opacus's secure_mode is for "
-            "publication."
+            f"{counted(ordinary, 'training')} drew noise and samples from an ordinary generator, such as PyTorch's "
+            "own, in floating point: epsilon holds if nobody predicts it or reads the last bits. Opacus's secure_mode "
+            "is for publication."
         )
         return self._statement(
             facts,
             curve_of([plan], delta),
             whole="the whole plan",
             plan=str(plan),
-            made=f"{plan.charges} {what}",
+            made=counted(plan.charges, what),
             accountant=f"{accountant_of([plan])}; the plan was fixed before the first training",
             noise=_noise(plan, facts, ordinary, self.count()),
             not_covered=NOT_COVERED,
@@ -163,7 +163,8 @@ def _noise(plan: Planned, facts: Mapping[str, Any], ordinary: int, made: int) ->
     """Return how noise is drawn: in trainings by their library, for a selection's scores by OpenDP."""
     if not facts["private"]:
         return opendp_noise(facts)
-    generator = f"an ordinary generator, such as PyTorch's own, in {ordinary} of {made} charges, else a secure one"
+    drew = f"{ordinary} of {counted(made, 'charge')}"
+    generator = f"an ordinary generator, such as PyTorch's own, in {drew}, else a secure one"
     trained = f"of DP-SGD: from the library that trains, in floating point ({generator})"
     if isinstance(plan, TrainingPlan):
         return trained

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from dptune._checks import at_least, check, check_fields, positive, real, shown
+from dptune._statement import counted
 from dptune.errors import InputError
 from dptune.ledger.subsampled import SubsampledGaussian, dp_accounting
 
@@ -86,7 +87,8 @@ class TrainingPlan:
         return self.trainings
 
     def __str__(self) -> str:
-        one = f"{self.steps} steps, noise multiplier {self.noise_multiplier:g}, sampling rate {self.sample_rate:g}"
+        steps = counted(self.steps, "step")
+        one = f"{steps}, noise multiplier {self.noise_multiplier:g}, sampling rate {self.sample_rate:g}"
         return f"{self.trainings} trainings of {one} each" if self.trainings > 1 else f"one training of {one}"
 
 

@@ -80,7 +80,7 @@ def test_what_is_left_empty_has_its_default(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0), dataset="", unit="")
     for opened in (ledger, PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0), dataset="", unit="")):
         assert (opened.dataset, opened.unit) == ("validation data", "one person")
-    assert repr(ledger) == f"PrivacyLedger('sqlite:///{fast_path}/x.db', mu=1.0)"
+    assert repr(ledger) == f"PrivacyLedger('{fast_path}/x.db', mu=1.0)"
     assert repr(Budget.gdp(0.5)) == "Budget(mu=0.5)"
     pair = Budget.approximate_dp(2.0, 1e-6)
     assert repr(pair) == f"Budget(mu={pair.mu!r}, stated_epsilon=2.0, stated_delta=1e-06)"

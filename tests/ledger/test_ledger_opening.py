@@ -15,6 +15,10 @@ import pytest
 from audit_tools import run_forked
 from dptune import CENTRED, Budget, BudgetExhausted, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.errors import BudgetMismatch, DptuneError
+from dptune.ledger import PlanLedger
+from dptune.local import UserLedger
+from dptune.training import TrainingLedger
+from dptune.training.ledger import open_ledger
 from ledger_tools import pay
 from refusals import refused
 
@@ -60,9 +64,16 @@ def test_a_refused_opening_says_whether_the_ledger_was_charged(fast_path: Path) 
     refused(BudgetMismatch, r"Nothing was charged\. To allow more", again)
 
 
+@pytest.mark.parametrize("name", ["nosuch \u00e9.db", "a?b.db", "a%20b#.db", "it's.db"])
+def test_an_error_names_the_path_as_it_was_given(fast_path: Path, name: str) -> None:
+    says = f"^no ledger exists at {re.escape(str(fast_path / name))}[:;] "
+    for opener in (PrivacyLedger, PlanLedger, TrainingLedger, UserLedger, open_ledger):
+        refused(LedgerError, says, partial(opener, fast_path / name))
+
+
 def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
-    assert f"created a new ledger, nothing spent yet: sqlite:///{fast_path}/x.db" in caplog.text
+    assert f"created a new ledger, nothing spent yet: {fast_path}/x.db" in caplog.text
     caplog.clear()
     PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
     assert caplog.text == ""
@@ -121,6 +132,58 @@ def test_the_check_before_a_trial_refuses_a_read_only_ledger(fast_path: Path) ->
     finally:
         fast_path.chmod(0o755)
     assert "readonly database. This process must be allowed to write the file and its folder" in found.stdout
+
+
+UNREADABLE = """
+import os, sys
+from pathlib import Path
+from dptune import Budget, LedgerError, PrivacyLedger
+from dptune.local import UserLedger
+from dptune.training.ledger import open_ledger
+
+folder, closed = Path(sys.argv[1]), Path(sys.argv[2])
+closed.chmod(0)
+if os.geteuid() == 0:
+    os.setuid(65534)
+for opener, name, given in (
+    (PrivacyLedger, "x.db", ()),
+    (PrivacyLedger, "x.db", (Budget.gdp(1.0),)),
+    (open_ledger, "x.db", ()),
+    (UserLedger, "u.db", ()),
+    (UserLedger, "u.db", (2.0,)),
+):
+    if closed.suffix and closed.name != name:
+        continue
+    try:
+        opener(folder / name, *given)
+    except LedgerError as error:
+        print(error)
+"""
+MAY_NOT_READ = "unable to open database file. This process may not read the file: let its owner allow that"
+MAY_NOT_SEARCH = "this process may not search its folder. Let the owner of the folder allow that."
+
+
+@pytest.mark.parametrize(
+    ("closed", "reason", "openers"),
+    [("x.db", MAY_NOT_READ, 3), ("u.db", MAY_NOT_READ, 2), ("", MAY_NOT_SEARCH, 5), ("..", MAY_NOT_SEARCH, 5)],
+    ids=["ledger", "users", "folder", "above"],
+)
+def test_a_ledger_that_may_not_be_read_is_not_called_missing(
+    fast_path: Path, closed: str, reason: str, openers: int
+) -> None:
+    folder = fast_path / "above" / "folder"
+    folder.mkdir(parents=True)
+    fast_path.chmod(0o755)
+    PrivacyLedger(folder / "x.db", Budget.gdp(1.0))
+    UserLedger(folder / "u.db", cap=2.0)
+    place = folder.parent if closed == ".." else folder / closed
+    try:
+        found = run_forked(UNREADABLE, str(folder), str(place))
+    finally:
+        place.chmod(0o755)
+    lines = found.stdout.splitlines()
+    assert len(lines) == openers, found.stderr
+    assert all(line.endswith(f" cannot be used: {reason}") for line in lines)
 
 
 @contextmanager

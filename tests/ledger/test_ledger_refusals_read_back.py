@@ -113,7 +113,7 @@ def foreign(folder: Path) -> object:
 CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no folder": (
         lambda folder: made(folder / "none"),
-        "the folder of the ledger sqlite:///{}/none/x.db does not exist; create it first.",
+        "the folder of the ledger {}/none/x.db does not exist; create it first.",
     ),
     "nothing": (
         lambda folder: PrivacyLedger(folder / "x.db"),
@@ -161,7 +161,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another row": (
         another_row,
-        "the ledger sqlite:///{}/y.db holds another row 1 than the one that was seen before. Either two copies of the "
+        "the ledger {}/y.db holds another row 1 than the one that was seen before. Either two copies of the "
         "ledger were charged apart: their prices add up, and neither file has all of them. Or the record of that row "
         "was altered. `dptune show --releases` lists what each copy has released.",
     ),
@@ -209,8 +209,8 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a raised budget": (
         lambda folder: (paid(folder).raise_budget(Budget.gdp(2.0)), made(folder)),
-        f"this ledger has budget=mu=2, not mu=1; {MISMATCH}. It was raised since then. To allow more: "
-        "ledger.raise_budget, or `dptune raise-budget` on the command line.",
+        "this ledger's budget is not mu=1: it was raised from mu=1 to mu=2. Write the latter in your script, or leave "
+        "budget= out. Nothing was charged.",
     ),
     "another unit": (
         lambda folder: (paid(folder), PrivacyLedger(folder / "x.db", unit="one ward")),
@@ -218,11 +218,12 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a smaller budget": (
         lambda folder: made(folder).raise_budget(Budget.gdp(0.5)),
-        "a budget is only raised: it is mu=1, in all, and it cannot shrink.",
+        "a budget is only raised: it is mu=1, in all; you gave mu=0.5, which is not more.",
     ),
     "a raise in another unit": (
         lambda folder: PrivacyLedger(folder / "x.db", Budget.approximate_dp(1.0, DELTA)).raise_budget(Budget.gdp(3.0)),
-        "this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.",
+        "this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp, or on the command line with "
+        "--epsilon and --delta.",
     ),
     "no budget": (lambda folder: made(folder).raise_budget(1.0), "budget must be a Budget, e.g. Budget.gdp(mu=1.0)."),
     "a statement without delta": (
@@ -285,12 +286,16 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: PlanLedger(folder / "x.db", SubsampledGaussian(0.35, 1.0, 3), n=0),
         "n must be the number of agents, a whole number >= 1; got 0.",
     ),
-    "a q above 1": (lambda folder: SubsampledGaussian(1.5, 1.0, 3), "q=1.5 must be a probability in (0, 1]"),
+    "a q above 1": (
+        lambda folder: SubsampledGaussian(1.5, 1.0, 3),
+        "the sampling rate (q, or sample_rate) must lie in (0, 1]; got 1.5.",
+    ),
     "a z too small": (
         lambda folder: SubsampledGaussian(0.5, 0.09, 3),
-        "z=0.09 must be finite and at least 0.1; less noise protects nobody",
+        "the noise multiplier (z, or noise_multiplier) must be finite and at least 0.1; got 0.09. Less noise protects "
+        "nobody.",
     ),
-    "no steps": (lambda folder: SubsampledGaussian(0.5, 1.0, 0), "steps=0 must be an integer of at least 1"),
+    "no steps": (lambda folder: SubsampledGaussian(0.5, 1.0, 0), "steps must be a whole number >= 1; got 0."),
     "no epsilon": (
         lambda folder: noise_multiplier(q=0.5, steps=3, epsilon=0.0, delta=DELTA),
         "epsilon=0.0 must be positive and finite",
@@ -351,7 +356,7 @@ def test_a_ledger_refuses_in_these_words(case: str, fast_path: Path) -> None:
     act, message = CASES[case]
     with pytest.raises(DptuneError) as told:
         act(fast_path)
-    assert str(told.value) == message.replace("{at}", f"sqlite:///{fast_path}/x.db").replace("{}", str(fast_path))
+    assert str(told.value) == message.replace("{at}", f"{fast_path}/x.db").replace("{}", str(fast_path))
 
 
 ALREADY = "a new ledger on the same people adds to what they have already paid."

@@ -233,7 +233,8 @@ def test_a_larger_mu_that_does_not_hold_what_was_released_is_refused(ledger: Pri
     """(.9, 1e-2) is more mu than (1, 1e-5), and less than what the run has."""
     plan(ledger)
     choice(ledger, EPSILON)
-    refused(InputError, "does not fit into this one", lambda: ledger.raise_budget(Budget.approximate_dp(0.9, 1e-2)))
+    unfit = "what is planned of epsilon=1 at delta=1e-05 does not fit into epsilon=0.9 at delta=0.01"
+    refused(InputError, unfit, lambda: ledger.raise_budget(Budget.approximate_dp(0.9, 1e-2)))
     ledger.raise_budget(Budget.approximate_dp(0.9, 0.08))
 
 

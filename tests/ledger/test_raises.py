@@ -1,5 +1,6 @@
 """A raised budget is public and permanent, and every statement shows it."""
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -53,9 +54,52 @@ def test_a_budget_never_shrinks_and_a_script_that_states_another_is_told(ledger:
     for _ in range(2):
         ledger.raise_budget(Budget.gdp(1.5))
     assert len(ledger.raises()) == 1
-    refused(BudgetMismatch, "It was raised since then", lambda: again(Budget.gdp(1.0)))
+    refused(BudgetMismatch, r"raised from mu=1 to mu=1\.5\. Write the latter", lambda: again(Budget.gdp(1.0)))
     refused(InputError, r"only raised: it is mu=1\.5", lambda: ledger.raise_budget(Budget.gdp(1.0)))
     refused(InputError, "must be a Budget", lambda: ledger.raise_budget(2.0))
+
+
+A, B, C, D = (Budget.approximate_dp(*each) for each in ((4.0, 1e-5), (3.0, 1e-5), (4.5, 1e-9), (6.0, 1e-5)))
+IT_IS = "a budget is only raised: it is epsilon=4 at delta=1e-05{}, in all; you gave {}, which is not more."
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (B, IT_IS.format("", "epsilon=3 at delta=1e-05")),
+        (C, IT_IS.format(" (mu=0.924931)", f"epsilon=4.5 at delta=1e-09 (mu={C.mu:.6g})")),
+        (Budget.gdp(0.5), IT_IS.format(" (mu=0.924931)", "mu=0.5")),
+    ],
+    ids=["pair", "another delta", "mu"],
+)
+def test_a_budget_that_is_no_raise_is_refused_in_its_own_terms(fast_path: Path, given: Budget, says: str) -> None:
+    ledger = PrivacyLedger(fast_path / "x.db", A)
+    refused(InputError, f"^{re.escape(says)}$", lambda: ledger.raise_budget(given))
+
+
+MORE = " To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "more"),
+    [
+        (Budget.gdp(1.0), "mu=1", ""),
+        (D, "epsilon=6 at delta=1e-05", ""),
+        (Budget.gdp(1.2), "mu=1.2", MORE),
+        (Budget.gdp(3.0), "mu=3", MORE),
+    ],
+    ids=["first", "second", "never", "more"],
+)
+def test_a_script_of_before_a_raise_is_told_what_to_write(
+    ledger: PrivacyLedger, given: Budget, named: str, more: str
+) -> None:
+    for budget in (D, Budget.gdp(2.0)):
+        ledger.raise_budget(budget)
+    says = (
+        f"this ledger's budget is not {named}: it was raised from mu=1 to mu=2. Write the latter in your script, or "
+        f"leave budget= out. Nothing was charged.{more}"
+    )
+    refused(BudgetMismatch, f"^{re.escape(says)}$", lambda: PrivacyLedger(ledger.url.database, given))
 
 
 def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) -> None:
@@ -118,3 +162,54 @@ def test_a_raise_that_is_not_what_the_charges_say_is_refused(ledger: PrivacyLedg
     pay(ledger, "b", 1.5)
     edit(ledger, change)
     refused(LedgerError, "its raises are not those that its charges say", lambda: PrivacyLedger(ledger.url.database))
+
+
+# ---- the command line ---------------------------------------------------------------------------------------
+
+UNCHANGED = "It was that already: nothing was changed."
+
+
+@pytest.mark.parametrize(
+    ("first", "options", "then", "says"),
+    [
+        ((4.0, 1e-6), "--epsilon 4", (4.0, 1e-6), UNCHANGED),
+        ((4.0, 1e-6), "--epsilon 4 --delta 1e-6", (4.0, 1e-6), UNCHANGED),
+        ((4.0, 1e-6), "--epsilon 5", (5.0, 1e-6), None),
+        ((4.0, 1e-6), "--epsilon 4 --delta 1e-5", (4.0, 1e-5), "Its delta was 1e-06 and is now 1e-05."),
+        (None, "--mu 1", None, UNCHANGED),
+        (None, "--epsilon 8", (8.0, 1e-5), None),
+    ],
+)
+def test_a_raise_keeps_the_ledgers_own_delta_unless_it_is_given(
+    fast_path: Path, first: tuple[float, float] | None, options: str, then: tuple[float, float] | None, says: str | None
+) -> None:
+    path = str(fast_path / "x.db")
+    ledger = PrivacyLedger(path, Budget.gdp(1.0) if first is None else Budget.approximate_dp(*first))
+    done = CliRunner().invoke(app, ["raise-budget", path, *options.split()])
+    assert done.exit_code == 0, done.output
+    pair = (None, None) if then is None else then
+    budget = PrivacyLedger(path).budget
+    assert (budget.stated_epsilon, budget.stated_delta) == pair
+    assert len(ledger.raises()) == (says != UNCHANGED)
+    assert done.output.splitlines()[1:] == ([] if says is None else [says])
+
+
+def test_a_raise_from_a_stated_pair_to_gdp_says_that_delta_is_gone(ledger: PrivacyLedger) -> None:
+    path = str(ledger.url.database)
+    ledger.raise_budget(Budget.approximate_dp(8.0, 1e-6))
+    done = CliRunner().invoke(app, ["raise-budget", path, "--mu", "9"])
+    assert done.output.splitlines()[1:] == ["Its delta was 1e-06 and is now none, as the budget is stated in GDP."]
+
+
+def test_the_spent_part_of_a_pair_adds_up_or_says_what_is_kept(fast_path: Path) -> None:
+    """Before the first charge no division is known, so no numbers in GDP are printed."""
+    path = str(fast_path / "x.db")
+    ledger = PrivacyLedger(path, Budget.approximate_dp(3.0, 1e-5), dataset="patients")
+    show = partial(CliRunner().invoke, app, ["show", path])
+    unused = "patients: epsilon 3 at delta 1e-05; nothing spent; the first charge divides it\n"
+    assert show().output == unused
+    raised = CliRunner().invoke(app, ["raise-budget", path, "--epsilon", "4"])
+    assert raised.output == f"the budget of '{unused[:8]}' in all: {unused[10:].replace('epsilon 3', 'epsilon 4')}"
+    ledger.fix_plan("svc", lambda rest: {"mu": rest.whole(0.8), "shares": {"choice": 0.8}})
+    pay(ledger, "estimate", 0.1, scope="svc")
+    assert "left (the rest is kept for the run 'svc')" in show().output

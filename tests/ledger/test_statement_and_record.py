@@ -70,7 +70,7 @@ def test_noise_of_trainings_and_plans_is_named_as_it_is(tmp_path: Path, about: P
         assert "an ordinary generator, such as PyTorch's own, in floating point" in words
         assert "not below 1/n" in words
     mechanisms = record(ledger.statement(delta=0.01), About.read(about))["deployment"]["implementation"]["mechanisms"]
-    assert "in floating point (an ordinary generator, such as PyTorch's own, in 1 of 1 charges" in mechanisms
+    assert "in floating point (an ordinary generator, such as PyTorch's own, in 1 of 1 charge," in mechanisms
     assert "OpenDP" not in mechanisms
     for training in (TrainingPlan(2.0, 0.1, 20), None):
         plan = SelectionPlan(Repeats.geometric(3.0), training, score_mu=0.1)

@@ -96,7 +96,7 @@ def test_a_ledger_of_trainings_counts_which_generators_they_had(fast_path: Path)
     )
     assert statement.noise == f"of DP-SGD: {FLOATS.format('1 of 3')}, else a secure one)"
     assert [warning.partition(",")[0] for warning in statement.warnings] == [
-        "1 trainings drew noise and samples from an ordinary generator"
+        "1 training drew noise and samples from an ordinary generator"
     ]
     said = f"all of the plan is begun ({ledger.plan}); it is fixed for good. More trainings need a ledger of their "
     refused(PlanComplete, f"^{re.escape(said)}", partial(ledger.begin, secure=True))
@@ -109,7 +109,7 @@ def test_a_ledger_of_a_selection_counts_one(fast_path: Path) -> None:
     charge = ledger.begin_selection("settings", secure=True)
     assert (ledger.count(), charge.value) == (1, None)
     rows = dict(ledger.statement(delta=1e-4).rows())
-    assert rows["Made so far"] == "1 of 1 selections"
+    assert rows["Made so far"] == "1 of 1 selection"
     assert rows["Mechanisms"] == f"repeat and select: {ledger.plan} (1)"
 
 

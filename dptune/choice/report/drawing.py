@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dptune._style import drawing
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
 from dptune.choice.report.metric import Metric
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.regression import Residuals
-from dptune.errors import InputError, MissingExtra
+from dptune.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,14 +32,7 @@ def draw(
     dark: bool,
 ) -> Figure:
     """Return a report's figure, and write it to ``path`` if that is given; the file's ending chooses the format."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.style import context
-    except ImportError:
-        raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
-    from dptune._style import style
-
-    with context({**style(dark=dark), "font.size": 9}):
+    with drawing(dark=dark, **{"font.size": 9}) as Figure:
         figure = Figure(figsize=(10, 3.9), layout="constrained")
         _panels(results, metrics, plan, figure, dark)
         figure.suptitle(title, fontsize=10)

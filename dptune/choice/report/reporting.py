@@ -185,7 +185,7 @@ def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
     charge = ledger.find(name, KEY)
     if plan is not None and charge is not None and charge.value is None:
         raise InputError(f"the report {name!r} {AGAIN}")
-    if plan is None or charge is None or charge.value is None:
+    if plan is None or charge is None:
         raise InputError(f"the ledger has no report named {name!r}; it has {_reports(ledger) or 'none'}.")
     return Report.of_charge(plan, charge, name, ledger.unit)
 
@@ -200,7 +200,11 @@ def _only_report(ledger: PrivacyLedger) -> str:
 
 
 def _reports(ledger: PrivacyLedger) -> list[str]:
-    return [scope for scope in sorted({each.scope for each in ledger.charges()}) if ledger.find(scope, KEY)]
+    return [scope for scope in sorted({each.scope for each in ledger.charges()}) if _is_report(ledger, scope)]
+
+
+def _is_report(ledger: PrivacyLedger, scope: str) -> bool:
+    return ledger.find(scope, KEY) is not None and ReportPlan.read(ledger.fact(scope, PLAN)) is not None
 
 
 @dataclass(frozen=True, eq=False)

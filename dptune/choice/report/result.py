@@ -14,6 +14,7 @@ import numpy as np
 
 from dptune._arrays import Matrix, Vector
 from dptune._numbers import rounded_up
+from dptune._statement import counted
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
 from dptune.choice.report.metric import Cells, Metric
@@ -146,8 +147,9 @@ class Report:
         return notes
 
     def _left_out(self) -> list[str]:
+        who = counted(round(self.unknown), "person is", "people are")
         text = (
-            f"about {self.unknown:.0f} people are left out, as their score, label or group is unknown: if many, "
+            f"about {who} left out, as their score, label or group is unknown: if many, "
             "compare the spelling of labels and groups with public rows"
         )
         return [text] if self.unknown else []
@@ -216,7 +218,7 @@ class Report:
         from dptune.choice.report.drawing import draw
 
         warning = "" if self.private else "  NOT PRIVATE (seeded noise)"
-        title = f"{self.plan.model}, {self.n} people, mu = {self.mu:g}{warning}"
+        title = f"{self.plan.model}, {counted(self.n, 'person', 'people')}, mu = {self.mu:g}{warning}"
         return draw(self.results, self.metrics, self.plan, title, path, dark=dark)
 
 

@@ -204,3 +204,23 @@ def test_a_report_that_is_missing_is_named_with_those_that_are_there(tmp_path: P
         "A search takes what the ledger has left. To leave a part for a report, give the choice report_share=, such as "
         "0.36, or another search mu=. After the search, raise the budget on the record (docs/resume.md)."
     ]
+
+
+def test_a_report_whose_answer_was_lost_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another release of that name is not listed, and the lost report is answered by the same call."""
+    mine = privatizer(tmp_path)
+    lost = "the report 'report' was charged, and its answer is not recorded. Make the same call again"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(mine.ledger), "record", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            report(mine)
+    mine.observe("x", np.full(mine.n, 0.5))
+    mine.release(mine.mean_query("x", mu=0.01), scope="other", key="report")
+    for name in (None, "report"):
+        with pytest.raises(InputError, match=f"^{lost}"):
+            stored_report(mine.ledger, name)
+    with pytest.raises(InputError, match=r"no report named 'other'; it has \['report'\]\.$"):
+        stored_report(mine.ledger, "other")
+    spent = mine.ledger.spent()
+    report(mine)
+    assert (stored_report(mine.ledger).name, mine.ledger.spent()) == ("report", spent)
