@@ -84,20 +84,21 @@ def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
         exact = flat.astype(np.float64)
         whole = (np.trunc(exact) == exact) & (np.abs(exact) <= 2.0 ** np.finfo(array.dtype).nmant)
         places = np.flatnonzero(~whole)
-        for part in np.split(places, range(CHUNK, len(places), CHUNK)):
-            exact[part] = flat[part].astype(str).astype(np.float64)
+        with np.printoptions(legacy=False):
+            for part in np.split(places, range(CHUNK, len(places), CHUNK)):
+                exact[part] = flat[part].astype(str).astype(np.float64)
         values = exact.reshape(array.shape)
     values, odd = numbers(values)
     return values.astype(kind, copy=False), odd
 
 
 def odd_type(values: Any) -> str:
-    """Return the name of a container's type of cells if these are dates or structures; "" for all others.
+    """Return the name of the type of cells, or of a frame's first such column, of dates or structures; else "".
 
     No single odd cell turns numbers or text into these types.
     """
-    dtype = attempt(lambda: values.dtype, failed=None)
-    return attempt(lambda: str(dtype.type.__name__), failed="") if getattr(dtype, "kind", "") in ("M", "V") else ""
+    dtypes = attempt(lambda: [values.dtype], failed=None) or attempt(lambda: list(values.dtypes), failed=[])
+    return next((str(each.type.__name__) for each in dtypes if getattr(each, "kind", "") in ("M", "V")), "")
 
 
 def as_array(values: Any) -> Array | None:
@@ -150,8 +151,8 @@ def _number(cell: Any) -> float:
 
 
 def _value(entry: Any) -> float:
-    if isinstance(entry, np.floating):
-        entry = str(entry)  # as NumPy writes it with text
+    if isinstance(entry, np.floating):  # as NumPy writes it with text, whatever its print options are
+        entry = float(entry) if isinstance(entry, float) else np.format_float_scientific(entry)
     if isinstance(entry, str | bytes):
         word = _text(entry)
         truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
