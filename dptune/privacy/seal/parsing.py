@@ -136,8 +136,13 @@ def _text(entry: str | bytes) -> str:
     return data.decode().rstrip("\0")
 
 
+_SCALARS = frozenset((bool, int, float, str, bytes, np.float64))  # most cells: they are looked at no further
+
+
 def _one(cell: Any) -> Any:
     """Return the entry of a list, tuple, array or tensor that has just one; all else as it is."""
+    if type(cell) in _SCALARS:
+        return cell
     if isinstance(cell, list | tuple):
         return cell[0] if len(cell) == 1 else cell
     if isinstance(cell, np.ndarray):
