@@ -48,9 +48,12 @@ class Column(ABC):
     def example(self, odd: float | None) -> Array:
         """Return the first public cell (1,), or with ``odd`` (NaN, inf) a missing or infinite one."""
 
-    def unknown_values(self, values: Array) -> list[Any]:
-        """Return the texts and categories in values (n,) that no public row has, if public rows repeat a few values."""
-        return []
+    def unknown_values(self, values: Array) -> dict[Any, list[int]]:
+        """Return the places in values (n,) of each text and category that no public row has.
+
+        There are none unless public rows repeat a few values.
+        """
+        return {}
 
 
 class _Numbers(Column):
@@ -120,18 +123,26 @@ class _Words(Column):
         missing[0] = self._missing
         return missing
 
-    def unknown_values(self, values: Array) -> list[Any]:
-        return [v for v in dict.fromkeys(values) if says(v) is not None and v not in self._known] if self._known else []
+    def unknown_values(self, values: Array) -> dict[Any, list[int]]:
+        places: dict[Any, list[int]] = {}
+        for i, value in enumerate(values if self._known else ()):
+            attempt(self._add_unknown, places, value, i, failed=None)  # else only this row may fail with the model
+        return places
+
+    def _add_unknown(self, places: dict[Any, list[int]], value: Any, i: int) -> None:
+        if value not in self._known and (value in places or says(value) is not None):
+            places.setdefault(value, []).append(i)
 
 
 def column_of(name: object, public: Array, categories: Sequence[Any] | None = None) -> Column:
     """Return the representation of a public column (m,); ``categories`` are those that its type lists."""
-    said = [says(cell) for cell in entries_of(public)]
     if categories is not None:
         return _Words(name, public, categories)
-    if public.dtype.kind in "mM" or not all(isinstance(what, str | float | None) for what in said):
+    cells = entries_of(public)
+    plain = all(isinstance(says(each), str | float | None) and np.ndim(each) == 0 for each in cells)
+    if public.dtype.kind in "mM" or not plain:
         raise InputError(
             f"column {shown(name)} of like= holds neither numbers, text nor categories. Convert it in like= and in X, "
             "for example dates into days. Text must be valid Unicode."
         )
-    return _Words(name, public) if any(isinstance(cell, str) for cell in entries_of(public)) else _Numbers(public)
+    return _Words(name, public) if any(isinstance(each, str) for each in cells) else _Numbers(public)

@@ -17,7 +17,7 @@ from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
 from dptune.losses.rows import ParsedRows, Rows, needs_columns, read_rows
 from dptune.losses.steady import specimens
-from dptune.privacy.seal.parsing import as_array, numbers_in, says
+from dptune.privacy.seal.parsing import as_array, numbers_in, odd_type, says
 from dptune.privacy.seal.reachable import refuse_reachable, refuse_shared
 from dptune.privacy.seal.silence import silence
 
@@ -72,6 +72,8 @@ class Examples:
     def _of(cls, data: Rows, columns: int | None) -> Examples:
         rows = read_rows(data.X, data.like, columns)
         answers = as_array(data.y)
+        if mistake := _of_odd_type(data.y):
+            raise InputError(mistake)
         if answers is None:
             raise InputError(f"y cannot be read as an array; it is a {type(data.y).__name__}")
         if answers.shape != (len(rows),):
@@ -171,6 +173,8 @@ def as_rows(data: Any) -> Rows:
 
 def _check(examples: Rows, rows: int) -> None:
     """Refuse X and y that have not this number of rows; all checks are public."""
+    if mistake := _of_odd_type(examples.y):
+        raise ObjectiveRefused(mistake)
     y = as_array(examples.y)  # once: an unreadable y must not fail in every charged trial
     if y is None:
         raise ObjectiveRefused(
@@ -184,6 +188,15 @@ def _check(examples: Rows, rows: int) -> None:
             f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row. "
             "Of several targets use one at a time, each under a name= of its own."
         )
+
+
+def _of_odd_type(y: Any) -> str:
+    """Return why answers of this type cannot be read; "" if they can."""
+    odd = odd_type(y)
+    return odd and (
+        f"y has the type {odd}; allowed: numbers, text and labels. Of dates give numbers, such as days, and of a "
+        'structure one field, such as y["answer"].'
+    )
 
 
 def _has_rows(X: Any, rows: int) -> bool:

@@ -181,7 +181,7 @@ def _rows_of_numbers(array: Array, k: int) -> Vector:
 def _row(entry: Any, k: int) -> list[float]:
     """Return k numbers, also from P(labels[1]) alone for two labels; NaN for anything else."""
     width = attempt(len, entry, failed=None)
-    if width is None and k == 2:
+    if width in (None, 1) and k == 2:
         p = number(entry)
         return [1.0 - p, p]
     row = as_array(entry) if width == k else None
@@ -199,6 +199,7 @@ def label_codes(y: npt.ArrayLike | Coded, labels: Sequence[Any], name: str = "y"
     index: dict[Any, int] = {}
     try:
         for label in list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels):
+            hash(label)  # a list of one label says what its label says
             index.setdefault(says(label), len(index))
     except TypeError:
         raise InputError("labels must be plain values: text, numbers or booleans") from None

@@ -23,7 +23,8 @@ from dptune._arrays import Array, Indices, Mask
 from dptune._checks import attempt, column_names, shown
 from dptune.errors import InputError
 from dptune.losses.columns import Column, column_of
-from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in
+from dptune.losses.containers import by_positions, of_shape, one_by_one, row_shape, takes_positions
+from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in, odd_type
 
 _Rebuilt: TypeAlias = Callable[[list[Array]], Any]
 
@@ -189,14 +190,16 @@ class _Columns(ParsedRows):
 
     def unknown_values(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
         for j, values in enumerate(self._columns):
-            for cell in self._like[j].unknown_values(values):
+            for cell, places in self._like[j].unknown_values(values).items():
                 row = [column.example(None) for column in self._like]
                 row[j][0] = cell
-                yield values == cell, partial(self._rebuilt, row)
+                mask = np.zeros(len(self), dtype=bool)
+                mask[places] = True
+                yield mask, partial(self._rebuilt, row)
 
 
 class _Foreign(ParsedRows):
-    """Any other container with a fixed dtype, such as a tensor, or with a shape and rows by position."""
+    """Any other container with a fixed dtype, such as a tensor, or with a shape and rows by an array of positions."""
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(int(X.shape[0]))
@@ -205,7 +208,7 @@ class _Foreign(ParsedRows):
         self.synthetic_counts = like is not None
 
     def take(self, rows: Indices) -> Any:
-        taken = (self._X.iloc if hasattr(self._X, "iloc") else self._X)[rows]
+        taken = by_positions(self._X, rows)
         return attempt(copy.deepcopy, taken, failed=taken)  # a tensor with a gradient refuses; taken rows are a copy
 
     def synthetic_row(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
@@ -226,15 +229,24 @@ def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
     """
     if _is_frame(X) or _is_frame(like):
         return _frame(X, like)
+    if odd := odd_type(X):
+        raise InputError(
+            f"X has the type {odd}; allowed: numbers and text. Of dates give numbers, such as days, and of a structure "
+            "its fields as columns."
+        )
     X, like = _plain(X), _plain(like)
     if hasattr(X, "tocsr"):
         return _Sparse(X, like)
+    shape = None
     if not _is_listed(X) and not isinstance(X, np.ndarray):
-        return _foreign(X, like)
+        shape = row_shape(X, like)
+        if takes_positions(X):
+            return _Foreign(X, like)
+        X = one_by_one(X)
     public = _public(like)
     if public is not None and public.ndim == 1:
         return _Texts(X, like if isinstance(like, list | tuple) else public)
-    cells = _cells(X, None if public is None else public.shape[1:], d)
+    cells = _cells(X, shape if public is None else public.shape[1:], d)
     if public is None or public.dtype.kind != "O":
         return _Numbers(cells, public)
     columns = [column_of(j, public[:, j]) for j in range(public.shape[1])]
@@ -264,23 +276,31 @@ def _public(like: Any) -> Array | None:
 
 
 def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
-    """Return an array (n, ...); rows of lists are read one by one, so that a wrong length spoils only its row."""
+    """Return an array (n, ...); rows of lists are read one by one, so that a wrong shape spoils only its row."""
     if isinstance(X, np.ndarray) and (X.ndim > 1 or X.dtype.kind != "O"):
         if X.ndim < 2 or shape not in (None, X.shape[1:]):
-            wanted = ", ".join(map(str, shape or ("d",)))
-            raise InputError(f"the private X has shape {X.shape}; allowed: (n, {wanted}), like the public rows.")
+            raise of_shape(X.shape, shape)
         return X
     shape = (d,) if shape is None and d is not None else shape
-    if shape is None:
+    if not shape:
         raise InputError(
             "the number of columns of a list or a vector of rows must come from public facts. This model has no "
             "n_features_in_: is it fitted? Give data=Rows(X, y, like=public or made-up rows), or an array of numbers."
         )
     table = np.full((len(X), *shape), UNREADABLE, dtype=object)
-    for i, row in enumerate(map(as_array, entries_of(X))):
-        if row is not None and row.shape == shape:
-            table[i] = row
+    for i, row in enumerate(entries_of(X)):
+        _fill(table[i], row)
     return table
+
+
+def _fill(place: Array, row: Any) -> None:
+    """Set a row (d, ...) to the given one, also of nested lists, if it has this shape."""
+    cells = as_array(row)
+    if cells is not None and cells.shape == place.shape:
+        place[:] = cells
+    elif cells is not None and cells.shape == place.shape[:1]:
+        for part, each in zip(place, entries_of(cells), strict=True):
+            _fill(part, each)
 
 
 def _frame(X: Any, like: Any) -> ParsedRows:
@@ -302,6 +322,9 @@ def _frame(X: Any, like: Any) -> ParsedRows:
         column_of(name, cells, None if not hasattr(dtype, "categories") else list(dtype.categories))
         for name, cells, dtype in zip(names, public, dtypes, strict=True)
     ]
+    for name, dtype, mine in zip(names, dtypes, X.dtypes, strict=True):
+        if getattr(mine, "kind", "") == "M" and not hasattr(dtype, "categories"):
+            raise InputError(f"column {shown(name)} of X holds dates. Convert it as in like=, for example into days.")
     series = type(like.iloc[:, 0])
 
     def rebuilt(each: list[Array]) -> Any:
@@ -337,11 +360,3 @@ def _plain(X: Any) -> Any:
 
 def _is_listed(X: Any) -> bool:
     return isinstance(X, Sequence) and not isinstance(X, str | bytes)
-
-
-def _foreign(X: Any, like: Any) -> ParsedRows:
-    if column_names(X) is not None:
-        raise InputError(f"X is a {type(X).__name__}; of a data frame that is not pandas' give X.to_pandas().")
-    if not hasattr(X, "shape"):
-        raise InputError(f"X must be an array, a list of rows, a sparse matrix or a data frame; got {type(X).__name__}")
-    return _Foreign(X, like)

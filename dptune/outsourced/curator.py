@@ -43,7 +43,7 @@ from dptune.outsourced.formats import Exchange, TableFacts, to_bytes
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.query import LARGEST, SMALLEST
-from dptune.privacy.seal.parsing import as_array, number
+from dptune.privacy.seal.parsing import as_array, numbers, odd_type
 from dptune.privacy.seal.private import without_frames
 
 Numbers = float | Sequence[float] | Array
@@ -227,13 +227,13 @@ def largest_change(row_norm: float, max_change: float | None) -> float:
 
 
 def cells_of(table: npt.ArrayLike) -> Matrix:
-    """Return the cells as floats, NaN for all that is not a number; only a wrong shape raises."""
+    """Return the cells as floats, NaN for all that is not a number; only a wrong shape or dates raise."""
     array = as_array(table)
     if array is None or array.ndim != 2 or 0 in array.shape:
         raise InputError(f"the table must have rows and columns: an array or a data frame (n, d); got {kind(table)}.")
-    if array.dtype.kind in "fiub":
-        return np.array(array, dtype=np.float64)
-    return np.array([[number(cell) for cell in row] for row in array], dtype=np.float64)
+    if odd := odd_type(table):
+        raise InputError(f"the table has cells of the type {odd}; allowed: numbers. Turn dates into numbers of days.")
+    return numbers(array)[0]
 
 
 def _per_feature(name: str, values: Numbers, d: int) -> Matrix:

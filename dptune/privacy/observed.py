@@ -147,10 +147,7 @@ class ObservedLosses(ABC):
                 raise InputError("this privatizer's people are at places, which compute losses: give their models.")
             self._add(point, losses)
             return
-        wrapped = self.checked(losses)
-        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            row = held.clean(reveal(wrapped))
-        self._add(point, row)
+        self._add(point, held.clean(reveal(self.checked(losses))))
 
     def _add(self, point: str, row: Any, *, failed: bool = False) -> None:
         with self._lock:
@@ -180,6 +177,7 @@ class ObservedLosses(ABC):
             )
         return wrapped
 
+    @without_frames
     def observe_failure(self, point: str) -> None:
         """Store a failed evaluation: every person's loss is the upper clip, unless a query defines it."""
         row = None if self.places else np.full(self.n, self.interval.diameter / 2)

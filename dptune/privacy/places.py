@@ -88,8 +88,7 @@ class PlaceQuestion:
         else:
             held = StoredLosses(people, self.clip or Interval(0.0, 1.0), self.dtype)
             for point, each in zip(self.query.points, losses, strict=True):
-                with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-                    row = held.clean(np.full(people.rows, np.nan) if each is None else _values(each))
+                row = held.clean(np.full(people.rows, np.nan) if each is None else _values(each))
                 held.add(point, row, failed=each is None)
             sums = held.sums(self.query, self.grid)
         return Answer(self.digest, people.n, tuple(sums.tolist()))

@@ -206,7 +206,7 @@ def test_what_one_odd_entry_makes_of_an_array_is_read_back() -> None:
 
 
 def test_unknown_labels_become_nan_even_when_unhashable_or_missing() -> None:
-    y = ["cat", "wolf", None, ["cat"], math.nan, "dog"]
+    y = ["cat", "wolf", None, ["cat", "dog"], math.nan, "dog"]
     np.testing.assert_array_equal(zero_one_loss(y, ["cat"] * 6, labels=ANIMALS), [0, np.nan, np.nan, np.nan, np.nan, 1])
     np.testing.assert_array_equal(zero_one_loss(["cat", "dog"], ["wolf", "dog"], labels=ANIMALS), [np.nan, 0])
     np.testing.assert_array_equal(zero_one_loss([1.0, math.nan], [1.0, 1.0]), [0, np.nan])

@@ -45,6 +45,15 @@ class Odd:
         self.predict = self.predict_proba = self.decision_function = answer
 
 
+class Unreadable:
+    """Rows of which none can be taken by its position."""
+
+    shape = (N, 3)
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise TypeError
+
+
 class Booster:
     """As much of a native booster of XGBoost as has a number of columns."""
 
@@ -170,6 +179,28 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      "The function of own gives a public row another loss when other rows are in the call, or when it is called "
      "again. One person's row would move everybody's loss. Entry i must depend on the i-th answer and prediction "
      "only: do not rank rows, subtract their mean, or draw at random. Nothing was charged for this model."),
+    (asked(RIDGE, y=Y.astype("M8[D]")),
+     "y has the type datetime64; allowed: numbers, text and labels. Of dates give numbers, such as days, and of a "
+     'structure one field, such as y["answer"].'),
+    (trial(data=(X, COLUMNS.c)),
+     "y has the type datetime64; allowed: numbers, text and labels. Of dates give numbers, such as days, and of a "
+     'structure one field, such as y["answer"].'),
+    (trial(data=(X, Y.astype([("answer", int)]))),
+     "y has the type void; allowed: numbers, text and labels. Of dates give numbers, such as days, and of a "
+     'structure one field, such as y["answer"].'),
+    (asked(RIDGE, X=X.astype("M8[D]")),
+     "X has the type datetime64; allowed: numbers and text. Of dates give numbers, such as days, and of a structure "
+     "its fields as columns."),
+    (asked(RIDGE, X=np.zeros(N, dtype="f8,f8,f8")),
+     "X has the type void; allowed: numbers and text. Of dates give numbers, such as days, and of a structure its "
+     "fields as columns."),
+    (lambda: read_rows(COLUMNS, FRAME),
+     "column 'c' of X holds dates. Convert it as in like=, for example into days."),
+    (asked(RIDGE, X=SimpleNamespace(shape=(N, 2)), like=TRAIN),
+     "the private X has shape (40, 2); allowed: (n, 3), like the public rows."),
+    (asked(RIDGE, X=Unreadable()),
+     "X is an Unreadable of shape (40, 3), whose rows cannot be read by position, X[i]. Give an array, such as "
+     "np.asarray(X)."),
     (asked(RIDGE, y=Y[1:]), "X has 40 rows and y has shape (39,); allowed: (n, d) and (n,)"),
     (asked(RIDGE, X=COLUMNS, like=COLUMNS.copy()),
      "column 'c' of like= holds neither numbers, text nor categories. Convert it in like= and in X, for example "
@@ -232,7 +263,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      "noise. Give public rows, and train on public rows. If both are parts of one table, give copies: X_train = "
      "table[:n].copy(). Nothing was charged."),
     (lambda: loss_vector(np.array(["2020-01-01"], dtype="M8[D]")),
-     "per-example losses must be an array of real numbers; got ndarray of <class 'numpy.datetime64'>."),
+     "per-example losses must be an array of real numbers; got ndarray of datetime64."),
+    (lambda: loss_vector(COLUMNS.c), "per-example losses must be an array of real numbers; got Series of datetime64."),
     (lambda: loss_vector(np.ones((3, 1))),
      "per-example losses must be a vector with one loss per example; got ndarray of shape (3, 1). Return the "
      "losses before averaging, not a mean, a score or an empty result. Of a column return losses.ravel(). With "

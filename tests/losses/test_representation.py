@@ -19,9 +19,10 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from dptune.losses.columns import column_of
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.rows import Rows, read_rows
-from one_row import BAD, LABELS, TRAIN, N, X, Y, as_objects, mixed, same_for_others, with_entry
+from one_row import BAD, LABELS, TRAIN, N, Raises, X, Y, as_objects, mixed, same_for_others, with_entry
 
 LINEAR = LogisticRegression().fit(TRAIN, LABELS)
 
@@ -201,6 +202,69 @@ def test_a_category_that_training_lacks_is_what_the_model_makes_of_it(kind: Any)
     given = rows.astype({"site": "category" if kind == "category" else "object"})
     losses = estimator_losses("log_loss", model, given, Y, like=like.astype({"site": kind}))
     assert losses == pytest.approx(-np.log(model.predict_proba(given)[np.arange(N), Y]))
+
+
+@pytest.mark.parametrize(
+    "sites",
+    [
+        [("north", 1), ("south", 2), ("west", 3)],
+        [frozenset("a"), frozenset("b"), frozenset("c")],
+        list(pd.interval_range(0, 3)),
+        list(pd.to_datetime(["2020-01-01", "2021-01-01", "2022-01-01"])),
+    ],
+    ids=lambda sites: type(sites[0]).__name__,
+)
+def test_a_listed_category_that_no_public_row_has_costs_its_row(sites: list[Any]) -> None:
+    """NumPy compares a tuple with a column as if the tuple were another column."""
+
+    class Fussy:
+        classes_ = np.array([0, 1])
+
+        def predict(self, frame: pd.DataFrame) -> np.ndarray:
+            if (frame["site"].cat.codes == 2).any():
+                raise ValueError
+            return np.zeros(len(frame))
+
+    def table(codes: np.ndarray) -> pd.DataFrame:
+        index = pd.Index(as_objects(sites), tupleize_cols=False)
+        return pd.DataFrame({"age": 0.0, "site": pd.Categorical.from_codes(codes, categories=index)})
+
+    codes = np.arange(N) % 2
+    a, b = (
+        estimator_losses("zero_one", Fussy(), table(np.array(with_entry(codes.tolist(), code))), Y, like=table(codes))
+        for code in (1, 2)
+    )
+    assert np.isfinite(a).all()
+    assert np.isnan(b[BAD])
+    assert same_for_others(a, b)
+
+
+def test_a_value_that_cannot_be_looked_up_is_no_unknown_value_of_others() -> None:
+    column = column_of("site", np.array(list("abab"), dtype=object))
+    assert column.unknown_values(as_objects(["a", ["c"], "c", Raises(), "c"])) == {"c": [2, 4]}
+
+
+IMAGES = np.random.default_rng(0).normal(size=(N, 2, 2))
+
+
+class Sum:
+    """Predicts from the sum of an image's pixels."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, images: np.ndarray) -> np.ndarray:
+        return (np.asarray(images).sum(axis=(1, 2)) > 0).astype(int)
+
+
+@pytest.mark.parametrize("hold", [np.ndarray.tolist, list, lambda images: [list(each) for each in images]])
+@pytest.mark.parametrize("public", [np.array, np.ndarray.tolist])
+def test_images_as_nested_lists_are_images(hold: Any, public: Any) -> None:
+    labels, like = Sum().predict(IMAGES), public(IMAGES[:3] + 1)
+    assert estimator_losses("zero_one", Sum(), hold(IMAGES), labels, like=like).tolist() == [0] * N
+    for odd in (None, 1.0, [1.0, 2.0], [[1.0, 2.0]], [[1.0, 2.0], [3.0]], [[1.0, 2.0], [3.0, "x"]], [[[1.0]]] * 2):
+        images = with_entry(list(hold(IMAGES)), odd)
+        losses = estimator_losses("zero_one", Sum(), images, labels, like=like)
+        assert np.flatnonzero(np.isnan(losses)).tolist() == [BAD], odd
 
 
 # --- frames and texts ----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dptune import Budget, PrivacyLedger
@@ -52,6 +53,10 @@ def test_a_curators_refusals_quote_numbers_and_shapes(tmp_path: Path) -> None:
         (
             lambda: cells_of([1.0, 2.0]),
             "the table must have rows and columns: an array or a data frame (n, d); got a list of length 2.",
+        ),
+        (
+            lambda: cells_of(pd.DataFrame({"age": [1.0], "born": pd.Timestamp("2000-01-01")})),
+            "the table has cells of the type datetime64; allowed: numbers. Turn dates into numbers of days.",
         ),
         (
             lambda: OutsourcedCurator("l.db", TABLE, scale=1.0, row_norm=R, outputs=PUBLIC, folder="own"),

@@ -61,6 +61,35 @@ class Torn(Rows):
         return super().__getitem__(rows)
 
 
+class Dataset:
+    """As a dataset of HDF5, of which rows are read at increasing positions only."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.shape = values, values.shape
+
+    def __getitem__(self, rows: Any) -> Any:
+        if (np.diff(rows) <= 0).any() if np.ndim(rows) else rows < 0:
+            raise TypeError("indexing elements must be in increasing order")
+        return self.values[rows].copy()
+
+
+class Lazy(Dataset):
+    """As a view of a dataset, of which rows are another view."""
+
+    def __getitem__(self, rows: Any) -> Any:
+        taken = super().__getitem__(rows)
+        return Lazy(taken) if np.ndim(rows) else taken
+
+
+class OneByOne(Dataset):
+    """As a dataset that reads a record at a time, and cannot read one of missing values."""
+
+    def __getitem__(self, rows: Any) -> Any:
+        if np.isnan(self.values[int(rows)]).any():
+            raise OSError("a private row")
+        return super().__getitem__(int(rows))
+
+
 class InPlace:
     """Scales its rows where they are, and cannot take a NaN: whatever holds them."""
 
@@ -92,6 +121,9 @@ CASES: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
     "own class": (InPlace(), lambda rows: Rows(rows.copy())),
     "torn": (InPlace(), lambda rows: Torn(rows.copy())),
     "gradient": (InPlace(), lambda rows: Gradient(rows.copy())),
+    "dataset": (InPlace(), lambda rows: Dataset(rows.copy())),
+    "lazy": (InPlace(), lambda rows: Lazy(rows.copy())),
+    "one by one": (InPlace(), lambda rows: OneByOne(rows.copy())),
 }
 
 

@@ -43,6 +43,7 @@ CHUNK = 1 << 16  # cells that are written as text at a time
 def says(entry: Any) -> Any:
     """Return the number that a cell is or spells as a float, else its text, None if it is missing, else the cell.
 
+    A list, tuple or array of one entry says what the entry says, as do the rows of a column (n, 1) as a list.
     Text that UTF-8 cannot encode, which Arrow refuses with its whole column, is ``UNREADABLE``.
     """
     if type(entry) is float:
@@ -55,14 +56,14 @@ def number(entry: Any) -> float:
     return entry + 0.0 if type(entry) is float else attempt(_number, entry, failed=np.nan)
 
 
+@np.errstate(all="ignore")  # casts may overflow or underflow
 def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
     """Return an array's cells as float64, NaN for no number, and where a cell is neither number nor missing.
 
     Both have the array's shape. An array of lower precision keeps its exact values.
     """
     if array.dtype.kind in "fiub":
-        with np.errstate(all="ignore"):  # a cast of long doubles may overflow
-            return np.add(array, 0.0, dtype=np.float64, order="C"), np.zeros(array.shape, dtype=bool)
+        return np.add(array, 0.0, dtype=np.float64, order="C"), np.zeros(array.shape, dtype=bool)
     cells = list(array.ravel())
     values = np.array([number(cell) for cell in cells], dtype=np.float64)
     odd = np.zeros(array.size, dtype=bool)
@@ -71,6 +72,7 @@ def numbers(array: Array) -> tuple[npt.NDArray[np.float64], Mask]:
     return values.reshape(array.shape), odd.reshape(array.shape)
 
 
+@np.errstate(all="ignore")
 def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
     """Return private cells as :func:`numbers` does, in the floating-point type of public ones.
 
@@ -82,12 +84,21 @@ def numbers_in(kind: np.dtype[Any], array: Array) -> tuple[Array, Mask]:
         exact = flat.astype(np.float64)
         whole = (np.trunc(exact) == exact) & (np.abs(exact) <= 2.0 ** np.finfo(array.dtype).nmant)
         places = np.flatnonzero(~whole)
-        for part in np.split(places, range(CHUNK, len(places), CHUNK)):
-            exact[part] = flat[part].astype(str).astype(np.float64)
+        with np.printoptions(legacy=False):
+            for part in np.split(places, range(CHUNK, len(places), CHUNK)):
+                exact[part] = flat[part].astype(str).astype(np.float64)
         values = exact.reshape(array.shape)
     values, odd = numbers(values)
-    with np.errstate(all="ignore"):  # a cast may overflow
-        return values.astype(kind, copy=False), odd
+    return values.astype(kind, copy=False), odd
+
+
+def odd_type(values: Any) -> str:
+    """Return the name of the type of cells, or of a frame's first such column, of dates or structures; else "".
+
+    No single odd cell turns numbers or text into these types.
+    """
+    dtypes = attempt(lambda: [values.dtype], failed=None) or attempt(lambda: list(values.dtypes), failed=[])
+    return next((str(each.type.__name__) for each in dtypes if getattr(each, "kind", "") in ("M", "V")), "")
 
 
 def as_array(values: Any) -> Array | None:
@@ -107,12 +118,13 @@ def entries_of(values: Any) -> npt.NDArray[np.object_]:
     return array
 
 
-def _plain(entry: Any) -> Any:
+def _plain(cell: Any) -> Any:
+    entry = _one(cell)
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(entry, str | bytes):
         entry = _text(entry)
-    value = attempt(_number, entry, failed=None)
+    value = attempt(_value, entry, failed=None)
     if value is None:  # a complex number as NumPy writes it with text
         return str(entry) if isinstance(entry, complex | np.complexfloating) else entry
     return None if math.isnan(value) else value
@@ -124,9 +136,28 @@ def _text(entry: str | bytes) -> str:
     return data.decode().rstrip("\0")
 
 
-def _number(entry: Any) -> float:
-    if isinstance(entry, np.floating):
-        entry = str(entry)  # as NumPy writes it with text
+_SCALARS = frozenset((bool, int, float, str, bytes, np.float64))  # most cells: they are looked at no further
+
+
+def _one(cell: Any) -> Any:
+    """Return the entry of a list, tuple, array or tensor that has just one; all else as it is."""
+    if type(cell) in _SCALARS:
+        return cell
+    if isinstance(cell, list | tuple):
+        return cell[0] if len(cell) == 1 else cell
+    if isinstance(cell, np.ndarray):
+        return cell.flat[0] if cell.size == 1 else cell
+    shape = getattr(cell, "shape", ())
+    return cell.item() if shape != () and math.prod(shape) == 1 else cell
+
+
+def _number(cell: Any) -> float:
+    return _value(_one(cell))
+
+
+def _value(entry: Any) -> float:
+    if isinstance(entry, np.floating):  # as NumPy writes it with text, whatever its print options are
+        entry = float(entry) if isinstance(entry, float) else np.format_float_scientific(entry)
     if isinstance(entry, str | bytes):
         word = _text(entry)
         truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, PrivacyError
-from dptune.privacy.seal.parsing import as_array, numbers
+from dptune.privacy.seal.parsing import as_array, numbers, odd_type
 
 _REFUSED = (
     "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "
@@ -71,12 +71,16 @@ def without_traceback(error: E) -> E:
 
 
 def without_frames(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function whose errors have no frames of its callees: those may hold private values."""
+    """Return a function of private values, whose errors have no frames of its callees: those may hold such values.
+
+    NumPy's floating-point errors are ignored inside, whatever the user's ``numpy.seterr`` says: they depend on values.
+    """
 
     @wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> T:
         try:
-            return function(*arguments, **options)
+            with np.errstate(all="ignore"):
+                return function(*arguments, **options)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
             failure = without_traceback(error)
         del arguments, options
@@ -100,10 +104,8 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
             f"per-example losses must be an array of real numbers; got {type(values).__name__}, which cannot be "
             "read as one. Of a tensor give losses.detach().float().cpu().numpy()."
         )
-    if array.dtype.kind in "MV":  # types that no single odd entry turns numbers into
-        raise InputError(
-            f"per-example losses must be an array of real numbers; got {type(values).__name__} of {array.dtype.type}."
-        )
+    if odd := odd_type(values) or odd_type(array):
+        raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__} of {odd}.")
     if array.ndim != 1 or array.size == 0:
         raise InputError(
             f"per-example losses must be a vector with one loss per example; got {type(values).__name__} of shape "
