@@ -118,7 +118,7 @@ def given_halves(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
             f"{' and '.join(map(kind, given))}. The people of the training rows are train_groups=. Nothing was charged."
         )
-    return training, Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
+    return training, Private(Rows(X_val, _column(y_val), like=X), groups)
 
 
 def _length(rows: Any) -> int:
@@ -181,15 +181,6 @@ def _column(y: Any) -> Any:
         return y
     warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=5)
     return np.ravel(y)
-
-
-def _identifiers(groups: Any) -> Any:
-    """Return groups as an array; texts of a frame's column, which are objects there, as texts."""
-    array = None if groups is None else attempt(np.asarray, groups, failed=None)
-    if array is None:
-        return groups  # refused later if it is not readable
-    text = array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(group, str) for group in array)
-    return array.astype(str) if text else array
 
 
 def _passed_on(name: str, doc: str) -> Any:
