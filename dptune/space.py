@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dptune._arrays import Vector
-from dptune._checks import shown
+from dptune._checks import kind, shown
 from dptune.errors import InputError
 from dptune.parameters import Float as Float
 from dptune.parameters import Int as Int
@@ -43,10 +43,13 @@ class Space(Mapping[str, Parameter]):
     """
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        if not isinstance(parameters, Mapping):
+            raise InputError(f"parameters must be a dict of names and Float or Int; got {kind(parameters)}.")
         for name, parameter in parameters.items():
             if not isinstance(parameter, Float | Int):
                 raise InputError(
-                    f"parameter {name!r} must be a Float or an Int; got {type(parameter).__name__}. {OTHER_SPACES}"
+                    f"parameters: {shown(name)} must be a Float or an Int; got {type(parameter).__name__}. "
+                    f"{OTHER_SPACES}"
                 )
         if not parameters:
             raise InputError("a search space needs at least one parameter.")

@@ -157,7 +157,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "too few scores": (
         report(scores=np.ones(9)),
-        "scores= must have one entry for each of 40 public rows. Nothing was charged.",
+        "scores= must have one entry for each of 40 public rows; got a ndarray of shape (9,). Nothing was charged.",
     ),
     "public labels that the model does not know": (
         report(public=(X, Y + 1)),

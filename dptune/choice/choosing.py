@@ -128,7 +128,7 @@ def select(
         privatizer.use_clip((0.0, as_loss(loss).most))
     mu = None if mu is None else positive("mu", mu)
     default = None if default_place is None else at_least("default_place", default_place, 0)
-    kept = share("estimate_share", estimate_share or 0.0)
+    kept = share("estimate_share", 0.0 if estimate_share is None else estimate_share)
     _check(privatizer, name, mu, kept)
     if isinstance(candidates, Sized):
         _refuse_other_places(default, readable("the candidates", len, candidates))

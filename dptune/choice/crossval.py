@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from numbers import Integral, Number
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
-from dptune._checks import kind, shown
+from dptune._checks import attempt, kind, readable, shown, whole
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.estimator import is_unfitted
@@ -60,7 +60,8 @@ def kept_folds(cv: Any) -> Any:
     """Return ``cv``; of a generator of folds the folds, which are needed more than once."""
     if not isinstance(cv, Iterator):
         return cv
-    if folds := list(cv):
+    folds: list[Any] = readable("cv=", list, cv)
+    if folds:
         return folds
     raise InputError(
         "cv= is a generator that has yielded its folds already: give list(...) of it. Nothing was charged."
@@ -71,16 +72,34 @@ def folds_of(cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool) -> li
     """Return scikit-learn's folds of public rows; a number of folds of answers that are not ``labels`` is shuffled.
 
     Raises:
-        InputError: scikit-learn refuses them.
+        InputError: ``cv`` is something else, or scikit-learn refuses the folds.
     """
     selection = _sklearn().model_selection
+    splits = callable(getattr(cv, "split", None)) and not isinstance(cv, str | bytes | np.ndarray)
+    if cv is not None and whole(cv) is None and not splits:
+        if (pairs := attempt(_pairs, cv, len(y), failed=None)) is not None:
+            return pairs
+        raise InputError(
+            "cv= must be a number of folds, a splitter of scikit-learn, or a list of folds; got "
+            f"{kind(cv)}. A fold is a pair of arrays: the places from 0 to {len(y) - 1} of the public rows that train, "
+            "and of those that are tested. Nothing was charged."
+        )
     try:
-        if isinstance(cv, Integral) and not labels:
-            cv = selection.KFold(cv, shuffle=True, random_state=0)
+        if not splits and not labels:
+            cv = selection.KFold(5 if cv is None else cv, shuffle=True, random_state=0)
         splitter = selection.check_cv(cv, y, classifier=labels)
         return [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
     except ValueError as error:
         raise InputError(f"cv={shown(cv)} and {len(y)} public rows: {error} Nothing was charged.") from error
+
+
+def _pairs(folds: Any, n: int) -> list[tuple[Indices, Indices]] | None:
+    """Return folds that are given as places of n rows; None if they are something else."""
+    pairs = [tuple(np.asarray(rows) for rows in pair) for pair in folds]
+    for rows in (rows for pair in pairs for rows in pair):
+        if rows.ndim != 1 or not (rows.dtype.kind in "iu" or rows.size == 0) or not ((rows >= 0) & (rows < n)).all():
+            return None
+    return [(fit.astype(np.intp), test.astype(np.intp)) for fit, test in pairs] or None
 
 
 @dataclass(frozen=True)

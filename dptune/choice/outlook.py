@@ -34,6 +34,7 @@ from dptune.ledger.ledger import PrivacyLedger
 from dptune.losses.named import NamedLoss
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Interval
+from dptune.privacy.stored_losses import People
 from dptune.results import NoiseLaw
 
 FEW, HEAVY = 0.01, 0.25  # tails are heavy if 1% of the rows have so much of the loss; normal squared errors: .09
@@ -319,7 +320,7 @@ def future_people(
     """
     if isinstance(payer, LossPrivatizer | FuturePeople):
         return payer
-    people = len(np.unique(groups)) if groups is not None else rows_of(data) if n is None else n
+    people = People.of(None, groups, None).n if groups is not None else rows_of(data) if n is None else n
     ledger: Any = payer
     if isinstance(payer, str | Path):
         exists = stored_row(Database(schema.normalise_url(payer))) is not None

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune._checks import Checked, at_least, boolean, check
+from dptune._checks import Checked, at_least, attempt, boolean, check, kind
 from dptune.choice.averages import (
     Group,
     averages_in_words,
@@ -329,12 +329,12 @@ def _given_losses(
     """Return the candidates' rows of ``public_losses=``; None if it was not given."""
     if losses is None:
         return None
-    matrix = np.asarray(losses, dtype=np.float64)
+    matrix = attempt(functools.partial(np.asarray, dtype=np.float64), losses, failed=np.empty(0))
     rows = [each.row for each in candidates if each.row is not None]
     if matrix.ndim != 2 or len(matrix) != searched or len(rows) < len(candidates):
         raise InputError(
             f"public_losses= must be ({searched}, N), one row for each configuration that was searched, the default= "
-            f"among them; got {matrix.shape}. Nothing was charged."
+            f"among them; got {kind(losses)}. Nothing was charged."
         )
     return [matrix[row] for row in rows]
 

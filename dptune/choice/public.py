@@ -26,7 +26,7 @@ import numpy.typing as npt
 from numpy.polynomial.legendre import leggauss
 
 from dptune._arrays import Mask, Matrix, Vector
-from dptune._checks import attempt, kind, positive
+from dptune._checks import attempt, kind, real, shown
 from dptune.errors import InputError
 
 Law = Callable[[Vector], Vector]  # law of a choice: probabilities (s,) from exponents (s,)
@@ -226,9 +226,12 @@ def distances(losses: Matrix) -> Vector:
     return np.where(apart.mean(axis=1) > 0, np.divide(apart.mean(axis=1), error, out=far, where=error > 0), 0.0)
 
 
-def weight_of(public_weight: float) -> float:
+def weight_of(public_weight: object) -> float:
     """Return the weight of a public row: 0 or a positive number."""
-    return 0.0 if public_weight == 0 else positive("public_weight", public_weight)
+    weight = real(public_weight)
+    if weight is None or weight < 0:
+        raise InputError(f"public_weight must be a finite number, 0 or larger; got {shown(public_weight)}.")
+    return weight
 
 
 def weighed(z: Vector, weight: float) -> Vector:

@@ -61,11 +61,11 @@ class DurableLedger:
     protects: ClassVar[Mapping[str, str]]  # default of what is protected
 
     def __init__(self, url: str | Path | Database, promise: Row | None, words: str, **said: str | None) -> None:
+        said = {k: text(k, v) for k, v in said.items() if v is not None and not (isinstance(v, str) and not v)}
         self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
         self.url, self._name = self._database.url, self._database.name
         if promise is not None and stored_row(self._database) is None:
-            row = {**self.protects, **{k: text(k, v) for k, v in said.items() if v is not None and v != ""}, **promise}
-            self._database.repeat(lambda: self._create(row, words))
+            self._database.repeat(lambda: self._create({**self.protects, **said, **promise}, words))
         self._row = known_row(self._database)
         if self._row["kind"] != self.kind:
             raise LedgerError(
@@ -79,7 +79,7 @@ class DurableLedger:
         self.adjacency: str = self._row["adjacency"]
         self.trust_model: str = self._row["trust_model"]
         for name, value in said.items():
-            self._refuse_mismatch(name, None if value == "" else value, self._row[name])
+            self._refuse_mismatch(name, value, self._row[name])
 
     # ---- opening -----------------------------------------------------------------------------
 

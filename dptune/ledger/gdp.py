@@ -68,7 +68,8 @@ class Budget:
         """Refuse a stated pair that mu-GDP does not imply: a statement prints it."""
         if self.stated_epsilon is None and self.stated_delta is None:
             return
-        epsilon, delta = positive("epsilon", self.stated_epsilon), probability("delta", self.stated_delta)
+        epsilon = positive("stated_epsilon", self.stated_epsilon)
+        delta = probability("stated_delta", self.stated_delta)
         object.__setattr__(self, "stated_epsilon", epsilon)
         object.__setattr__(self, "stated_delta", delta)
         if self.mu > mu_from_epsilon(epsilon, delta) * (1 + _SAME_ROOT):

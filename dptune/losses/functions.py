@@ -24,7 +24,7 @@ import numpy.typing as npt
 from dptune._arrays import Array, Indices, Mask, Vector
 from dptune._checks import attempt, positive, real, shown
 from dptune.errors import InputError
-from dptune.privacy.seal.parsing import as_array, entries_of, number, numbers, numbers_in, says
+from dptune.privacy.seal.parsing import as_array, as_labels, entries_of, label, number, numbers, numbers_in, says
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -191,16 +191,16 @@ def _row(entry: Any, k: int) -> list[float]:
 def label_codes(y: npt.ArrayLike | Coded, labels: Sequence[Any], name: str = "y") -> Indices:
     """Return the index in `labels` of each entry, (n,); -1 for other labels.
 
-    The numbers 1 and 1.0 and the texts "1" and "1.0" are one label: the form of everybody's labels may depend on one
-    person's.
+    The numbers 1 and 1.0 and the texts "1" and "1.0" are one label, and so is 0.1 in each floating-point type. The form
+    of everybody's labels may depend on one person's.
     """
     if isinstance(y, Coded):
         return y.codes
     index: dict[Any, int] = {}
     try:
-        for label in list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels):
-            hash(label)  # a list of one label says what its label says
-            index.setdefault(says(label), len(index))
+        for each in list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels):
+            hash(each)  # a list of one label says what its label says
+            index.setdefault(label(each), len(index))
     except TypeError:
         raise InputError("labels must be plain values: text, numbers or booleans") from None
     if not index or len(index) < len(labels):
@@ -216,6 +216,8 @@ def label_codes(y: npt.ArrayLike | Coded, labels: Sequence[Any], name: str = "y"
 
 def _number_codes(values: Vector, index: dict[Any, int]) -> Indices:
     """Return the codes (n,) of numbers (n,), as :class:`_Codes` gives them one by one."""
+    if any(isinstance(said, float) and not said.is_integer() for said in index):
+        values = as_labels(values)
     small = np.min_scalar_type(-len(index) - 1).type
     codes = np.full(len(values), -1, dtype=small)
     for said, code in index.items():
@@ -228,14 +230,14 @@ _PLAIN = frozenset((bool, int, float, str, bytes, type(None)))  # equal values o
 
 
 class _Codes(dict[Any, int]):
-    """A cache of the codes of plain entries; ``index`` maps ``says(label)`` to its code."""
+    """A cache of the codes of plain entries; ``index`` maps :func:`label` of an entry to its code."""
 
     def __init__(self, index: dict[Any, int]) -> None:
         super().__init__()
         self._index = index
 
     def of(self, entry: Any) -> int:
-        return attempt(self._index.get, says(entry), -1, failed=-1)
+        return attempt(self._index.get, label(entry), -1, failed=-1)
 
     def __missing__(self, entry: Any) -> int:
         self[entry] = code = self.of(entry)
@@ -249,7 +251,7 @@ def _differs(a: Any, b: Any) -> float:
 def _unequal(a: Any, b: Any) -> float:
     if a is None or b is None or isinstance(a, str) != isinstance(b, str):
         return np.nan
-    return float(a != b)
+    return float(a != b and label(a) != label(b))
 
 
 def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vector:

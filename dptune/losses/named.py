@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy.typing as npt
 
 from dptune._arrays import Vector
-from dptune._checks import boolean, function, kind, positive, shown, text
+from dptune._checks import boolean, function, kind, plain, positive, shown, text
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.losses.functions import (
     EPS,
@@ -71,9 +71,12 @@ class NamedLoss:
         boolean("NamedLoss: uses_labels", self.uses_labels)
         boolean("NamedLoss: known_clip", self.known_clip)
         boolean("NamedLoss: checked", self.checked)
-        if self.most != math.inf:
+        most = plain(self.most)
+        if type(most) is not float or most != math.inf:
             positive("NamedLoss: most", self.most)
-        if self.output not in get_args(Output):
+        if not isinstance(self.note, str):
+            raise InputError(f"NamedLoss: note must be a text; got {shown(self.note)}.")
+        if not isinstance(self.output, str) or self.output not in get_args(Output):
             raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 
     def instead(self, model: object) -> str:

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dptune._arrays import Matrix
-from dptune._checks import place, positive, real, whole
+from dptune._checks import at_least, place, positive, real, whole
 from dptune.errors import InputError
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ class Exchange:
 
     def answer(self, t: int, row: int, y: float) -> None:
         """Answer round ``t``; a second answer is ignored, so that what was shown stays."""
+        t = at_least("t", t, 1)
         if self.answered(t) is None:
             self._write(_answer(t), _json({"row": row, "y": y}))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptune._arrays import Vector
+from dptune._checks import attempt
 from dptune.errors import InputError
 from dptune.ledger.entries import Charge, Quota
 from dptune.privacy.mechanism import GaussianMechanism, Mechanism
@@ -17,7 +18,7 @@ from dptune.privacy.noise import NoiseSource, is_private
 from dptune.privacy.observed import Losses as Losses
 from dptune.privacy.observed import ObservedLosses
 from dptune.privacy.places import HeldAtPlaces, ModelToAsk, table_mean
-from dptune.privacy.query import Box, MeanQuery, Query
+from dptune.privacy.query import Box, MeanQuery, Query, names_of_points
 from dptune.privacy.seal.private import without_frames
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ class LossPrivatizer(ObservedLosses):
 
     def means_query(self, points: Sequence[str], mu: float) -> MeanQuery:
         """Return the joint question "the mean clipped losses at these points"."""
-        box = Box(self.interval.low, self.interval.high, len(points))
-        return MeanQuery(tuple(points), np.eye(len(points)), box, mu)
+        names = names_of_points(attempt(tuple, points, failed=points))
+        return MeanQuery(names, np.eye(len(names)), Box(self.interval.low, self.interval.high, len(names)), mu)
 
     def sensitivity(self, query: Query) -> float:
         """Return the L2 sensitivity of the query's weighted mean under replacing one person."""

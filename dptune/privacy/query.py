@@ -129,7 +129,7 @@ class _Query:
     saturate_above: float | None
 
     def _freeze(self) -> None:
-        object.__setattr__(self, "points", _names(self.points))
+        object.__setattr__(self, "points", names_of_points(self.points))
         object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
         object.__setattr__(self, "mu", positive("mu", self.mu))
         for name in ("failed_above", "saturate_above"):
@@ -279,7 +279,8 @@ class Question:
     note: Mapping[str, Any]
 
 
-def _names(points: object) -> tuple[str, ...]:
+def names_of_points(points: object) -> tuple[str, ...]:
+    """Return the names of observed points; refuse all else."""
     if not (isinstance(points, list | tuple) and all(isinstance(p, str) for p in points)):
         raise InputError(f"points must be a list or tuple of names, as given to observe; got {shown(points)}.")
     return tuple(points)

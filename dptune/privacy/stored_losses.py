@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Matrix, Vector
-from dptune._checks import at_least, attempt, kind
+from dptune._checks import at_least, attempt, kind, whole
 from dptune.errors import InputError
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
+from dptune.privacy.seal.parsing import entries_of
 
 Whole = npt.NDArray[np.int64]
 MOST_BITS = 40  # sums of 2^13 contributions are exact in float64
@@ -88,12 +89,10 @@ class People:
         array = attempt(np.asarray, groups, failed=None)
         if array is None or array.ndim != 1 or array.size == 0:
             raise InputError(f"groups must be a vector with one identifier per example; got {kind(groups)}.")
-        if array.dtype.kind not in "iuUSb":
-            raise InputError(
-                "groups must be whole numbers or text, without missing ones; got entries of type "
-                f"{array.dtype.type.__name__}."
-            )
-        names, of_row = np.unique(array, return_inverse=True)
+        if isinstance(groups, list | tuple) and array.dtype.kind in "US":
+            array = entries_of(groups)  # NumPy would make the text "nan" of a missing one
+        masked = isinstance(groups, np.ma.MaskedArray) and attempt(np.any, np.ma.getmask(groups), failed=True)
+        names, of_row = np.unique(_identifiers(array, masked=bool(masked)), return_inverse=True)
         return cls(len(array), of_row, _public_weights(None, len(names)))
 
     @property
@@ -115,6 +114,31 @@ class People:
         if self.of_row is None:
             return values
         return np.bincount(self.of_row, values, self.n) / np.bincount(self.of_row, minlength=self.n)
+
+
+def _identifiers(array: Array, *, masked: bool) -> Array:
+    """Return identifiers (rows,) as an array of whole numbers or text; those of a frame's column of text are objects.
+
+    Each entry is read by itself: 1 and "1" are one person.
+    """
+    if array.dtype.kind in "iuUSb" and not masked:
+        return array
+    read = array.dtype.kind in "OT" and not masked  # the second one is NumPy's StringDType
+    entries = [_identifier(entry) for entry in array.tolist()] if read else [None]
+    if None in entries:
+        got = "a masked array" if masked else f"entries of type {array.dtype.type.__name__}"
+        raise InputError(f"groups must be whole numbers or text, without missing ones; got {got}.")
+    return np.array(entries, dtype=object)
+
+
+def _identifier(entry: object) -> str | None:
+    """Return an identifier as text; None if it is missing, or neither text nor a whole number."""
+    if isinstance(entry, str):
+        return str.__str__(entry)  # a subclass may have a text of its own
+    if isinstance(entry, bytes):
+        return bytes.decode(entry, "latin-1")
+    number = whole(entry)
+    return None if number is None else str(number)
 
 
 def _public_weights(weights: npt.ArrayLike | None, n: int) -> Vector:

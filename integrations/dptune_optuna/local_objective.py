@@ -18,7 +18,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
-from dptune._checks import users_function
+from dptune._checks import kind, users_function
 from dptune.local.bandits.replies import refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
@@ -44,7 +44,7 @@ class LocalObjective:
         user: whose device this is, or a function of the trial that says whom it asks. Needed with a ledger.
 
     Raises:
-        InputError: the function cannot be called, or only one of ledger and user is given.
+        InputError: the function cannot be called, ``user`` is neither, or only one of ledger and user is given.
 
     Example::
 
@@ -63,6 +63,8 @@ class LocalObjective:
         function = users_function("the objective", function, " of a trial")
         if (ledger is None) != (user is None):
             raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
+        if not (user is None or isinstance(user, str) or callable(user)):
+            raise dptune.InputError(f"user= must be a text or a function of a trial; got {kind(user)}.")
         self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user
         self._warned: set[str] = set()
         self._ending = Ending(passes=(dptune.errors.CapReached,) if callable(user) else ())  # others have caps, too

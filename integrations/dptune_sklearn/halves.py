@@ -20,10 +20,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
-from dptune._checks import attempt, column_names, kind, share, shown
+from dptune._checks import at_least, attempt, column_names, kind, share, shown
 from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
 from dptune.privacy.seal.reachable import way_to
+
+LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +120,7 @@ def given_halves(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
             f"{' and '.join(map(kind, given))}. The people of the training rows are train_groups=. Nothing was charged."
         )
-    return training, Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
+    return training, Private(Rows(X_val, _column(y_val), like=X), groups)
 
 
 def _length(rows: Any) -> int:
@@ -181,15 +183,6 @@ def _column(y: Any) -> Any:
         return y
     warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=5)
     return np.ravel(y)
-
-
-def _identifiers(groups: Any) -> Any:
-    """Return groups as an array; texts of a frame's column, which are objects there, as texts."""
-    array = None if groups is None else attempt(np.asarray, groups, failed=None)
-    if array is None:
-        return groups  # refused later if it is not readable
-    text = array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(group, str) for group in array)
-    return array.astype(str) if text else array
 
 
 def _passed_on(name: str, doc: str) -> Any:
@@ -282,7 +275,8 @@ class StopsEarly(WrappedEstimator):
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
         """Hold rows out, fit on the others, and stop on those."""
         held = share("fraction", self.fraction)
-        X_fit, X_stop, y_fit, y_stop = train_test_split(X, y, test_size=held, random_state=self.random_state)
+        seed = at_least("random_state", self.random_state, 0, LARGEST_SEED)
+        X_fit, X_stop, y_fit, y_stop = train_test_split(X, y, test_size=held, random_state=seed)
         estimator = clone(self.estimator)
         newer = "eval_X" in signature(estimator.fit).parameters  # LightGBM from 4.7 on, which deprecates eval_set
         stop = {"eval_X": X_stop, "eval_y": y_stop} if newer else {"eval_set": [(X_stop, y_stop)]}

@@ -27,7 +27,15 @@ from dptune.choice.proposals import Choice, ChoiceOptions, choose_among
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn import public_search
-from dptune_sklearn.halves import TrainingRows, WrappedEstimator, given_halves, if_it_has, public_half, refuse_shared
+from dptune_sklearn.halves import (
+    LARGEST_SEED,
+    TrainingRows,
+    WrappedEstimator,
+    given_halves,
+    if_it_has,
+    public_half,
+    refuse_shared,
+)
 
 _logger = logging.getLogger("dptune_sklearn")
 _SHOWN = ("multimetric_", "n_splits_", "scorer_")  # attributes of the public search, like scikit-learn's
@@ -204,10 +212,12 @@ class PrivateSearch(WrappedEstimator):
     def _choose(self, training: TrainingRows, people: Any, rows: Any) -> Choice:
         """Search on the public rows, and let people choose; without private rows only plan the choice."""
         default = None if self.default is None else as_parameters(self.default)
-        seed, loss = self.random_state, as_loss(self.loss)
+        seed, loss = at_least("random_state", self.random_state, 0, LARGEST_SEED), as_loss(self.loss)
+        if type(self.verbose) is not bool:
+            at_least("verbose", self.verbose, 0)
         about = Meaning({}, public_search.settings_of(self.estimator))
         check_affordable(people.ledger, self.name, self.mu, about)
-        self.search_ = public_search.run(self.estimator, training, self.random_state)
+        self.search_ = public_search.run(self.estimator, training, seed)
         proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
         models = public_search.PublicModels.of(self.estimator, training, loss, self.averages, self.n_jobs, seed)
         asked = ChoiceOptions(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import dptune
 from every_logger import every_logger, without_clocks
 from marked_values import SEEN, everything, few, scalars, words_of
 from public_functions import Case, N, cases
@@ -31,16 +32,20 @@ def odd_values(case: Case, argument: str, made: dict[str, Any]) -> dict[str, Any
     return {**scalars(), **(few(N) if case.slow else made)}
 
 
-def heard(call: Callable[[], object]) -> str:
-    """All that is raised and warned of."""
-    words = ""
+def heard(call: Callable[[], object]) -> tuple[BaseException | None, str]:
+    """What is raised, and all that it and warnings say."""
+    raised: BaseException | None = None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             call()
         except BaseException as error:  # noqa: BLE001 - whatever is raised is shown
-            words = words_of(error)
-    return "\n".join([words, *(str(each.message) for each in warned)])
+            raised = error
+    return raised, "\n".join([words_of(raised), *(str(each.message) for each in warned)])
+
+
+def names(error: BaseException, argument: str) -> bool:
+    return re.search(rf"\b{argument}\b", str(error), re.IGNORECASE) is not None
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +63,7 @@ with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ig
 def test_no_error_log_warning_or_stream_quotes_what_was_given(
     table: dict[str, Case], name: str, containers: Callable[[int], dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Whatever is refused is refused by dptune, and a setting by its name."""
     case, leaks = table[name], []
     with warnings.catch_warnings(action="ignore"):
         if case.works:  # or the test would look at one refusal only
@@ -68,8 +74,12 @@ def test_no_error_log_warning_or_stream_quotes_what_was_given(
             (a, what, value) for a in case.given for what, value in odd_values(case, a, containers(N)).items()
         ):
             lines.clear()
-            words = [heard(partial(case.call, **{**case.given, argument: value})), *lines, *capfd.readouterr()]
-            text = "\n".join(without_clocks(words, Path("/nowhere")))
+            raised, said = heard(partial(case.call, **{**case.given, argument: value}))
+            text = "\n".join(without_clocks([said, *lines, *capfd.readouterr()], Path("/nowhere")))
+            if not isinstance(raised, dptune.DptuneError | None):
+                leaks.append(f"{argument}= {what}: not refused, but {raised!r}")
+            elif raised and argument not in case.private.split() and not names(raised, argument):
+                leaks.append(f"{argument}= {what}: is not named by {raised}")
             if found := SEEN.search(text):
                 leaks.append(f"{argument}= {what}: {text[max(0, found.start() - 200) : found.end() + 50]!a}")
     if leaks:

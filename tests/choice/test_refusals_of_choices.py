@@ -190,12 +190,12 @@ CASES: dict[str, tuple[Call, str]] = {
     "losses of what was searched": (
         proposed([FLAT] * 3, public_losses=np.ones((4, 20))),
         "public_losses= must be (3, N), one row for each configuration that was searched, the default= among them; got "
-        f"(4, 20). {CHARGED}",
+        f"a ndarray of shape (4, 20). {CHARGED}",
     ),
     "a default that was not searched": (
         proposed([FLAT] * 3, {"a": 7}, public_losses=np.ones((3, 20))),
         "public_losses= must be (3, N), one row for each configuration that was searched, the default= among them; got "
-        f"(3, 20). {CHARGED}",
+        f"a ndarray of shape (3, 20). {CHARGED}",
     ),
     "a default that fails": (
         proposed([FLAT, FLAT, ERROR], {"a": 2}),

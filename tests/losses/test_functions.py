@@ -205,6 +205,16 @@ def test_what_one_odd_entry_makes_of_an_array_is_read_back() -> None:
             np.testing.assert_array_equal(losses, [1.0, 1.0, np.nan][: len(y)])
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("public", ["float16", "float32", "float64"])
+def test_labels_that_are_fractions_are_those_of_every_type(public: str, kind: str) -> None:
+    labels, y = np.array([0.1, 0.7], public), np.array([0.7, 0.1, 0.2], kind)
+    for held in (y, y.astype(object), np.r_[y.astype(object), ["?"]], y.astype(str), y.tolist()):
+        losses = zero_one_loss(held, [labels[1]] * len(held), labels=labels.tolist())
+        np.testing.assert_array_equal(losses, [0, 1, np.nan, np.nan][: len(held)])
+        np.testing.assert_array_equal(zero_one_loss(held, [labels[1]] * len(held)), [0, 1, 1, np.nan][: len(held)])
+
+
 def test_unknown_labels_become_nan_even_when_unhashable_or_missing() -> None:
     y = ["cat", "wolf", None, ["cat", "dog"], math.nan, "dog"]
     np.testing.assert_array_equal(zero_one_loss(y, ["cat"] * 6, labels=ANIMALS), [0, np.nan, np.nan, np.nan, np.nan, 1])

@@ -4,15 +4,20 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit_tools import FreeLedger
 from dptune import InputError, LossPrivatizer, PrivacyLedger
+from dptune.choice.outlook import future_people
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.privacy import Ball, MeanQuery, NormQuery, PerExampleLosses
 from dptune.privacy.noise import SeededNoise
@@ -162,6 +167,65 @@ def test_a_persons_rows_are_averaged_after_clipping() -> None:
     assert (privatizer.n, privatizer.rows) == (2, 4)
     for scale in (1, 5e307):
         assert mean_of([1.0, 0.0, 0.0, 0.0], person_weights=np.array([3, 1, 1, 1]) * scale) == pytest.approx(0.5)
+
+
+IDS = ["p1", "p2", "p1", "é\0"]
+NAMED: dict[str, Any] = {
+    "list": IDS,
+    "tuple": tuple(IDS),
+    "array": np.array(["p1", "p2", "p1", "p3"]),
+    "objects": np.array(IDS, dtype=object),
+    "StringDType": np.array(IDS, dtype=np.dtypes.StringDType()),
+    "bytes": np.array([b"p1", b"p2", b"p1", b"p3"]),
+    "objects of bytes": np.array([b"p1", b"p2", b"p1", b"p3"], dtype=object),
+    "mixed": [1, "x", "1", "y"],
+    "mixed objects": np.array([1, "x", "1", "y"], dtype=object),
+    "large numbers": [2**70, 1, 2**70, -3],
+    "column": pd.Series(IDS),
+    "column of objects": pd.Series(IDS, dtype=object),
+    "column of strings": pd.Series(IDS, dtype="string"),
+    "column of categories": pd.Series(IDS, dtype="category"),
+    "categorical": pd.Categorical(IDS),
+    "index": pd.Index(IDS),
+    "whole": pd.Series([5, 3, 5, 7]),
+    "nullable": pd.Series([5, 3, 5, 7], dtype="Int64"),
+    "Arrow": pa.array(IDS),
+    "Polars": pl.Series(IDS),
+    "masked without a gap": np.ma.masked_array([5, 3, 5, 7], mask=False),
+}
+UNNAMED: dict[str, Any] = {
+    "masked": np.ma.masked_array([5, 3, 5, 7], mask=[1, 0, 0, 0]),
+    "masked text": np.ma.masked_array(["p1", "p2", "p1", "p3"], mask=[1, 0, 0, 0]),
+    "masked objects": np.ma.masked_array(np.array(IDS, dtype=object), mask=[1, 0, 0, 0]),
+    **{
+        f"{name}, {missing!r}": hold([missing, *IDS[1:]])
+        for name, hold in {
+            "list": list, "objects": lambda ids: np.array(ids, dtype=object), "column": pd.Series,
+            "strings": lambda ids: pd.Series(ids, dtype="string"), "categories": lambda ids: pd.Categorical(ids),
+        }.items()
+        for missing in (None, np.nan, pd.NA)
+    },
+    "nullable": pd.Series([5, None, 5, 7], dtype="Int64"),
+    "Arrow": pa.array([None, *IDS[1:]]),
+    "Polars": pl.Series([None, *IDS[1:]]),
+    "StringDType": np.array([None, *IDS[1:]], dtype=np.dtypes.StringDType(na_object=None)),
+    "fractions": [0.5, "p2", "p1", "p3"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_people_are_named_by_text_or_whole_numbers_in_every_form(form: str) -> None:
+    privatizer, _ = quiet(groups=NAMED[form])
+    assert (privatizer.n, privatizer.rows) == (3, 4)
+    assert mean_of([1.0, 0.0, 0.0, 0.0], groups=NAMED[form]) == pytest.approx(1 / 6)
+    assert future_people(FreeLedger(), None, groups=NAMED[form]).n == 3
+
+
+@pytest.mark.parametrize("form", UNNAMED)
+def test_people_without_a_name_are_refused(form: str) -> None:
+    for call in (quiet, partial(future_people, FreeLedger(), None)):
+        with pytest.raises(InputError, match=r"^groups must be whole numbers or text, without missing ones; got "):
+            call(groups=UNNAMED[form])
 
 
 def reference(L: Any, W: Any, clip: Any, w: Any) -> Any:

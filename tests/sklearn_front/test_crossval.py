@@ -66,6 +66,25 @@ def test_rows_that_are_never_tested_are_refused(cv):
         public_folds(X, y, cv=cv, loss="log_loss")
 
 
+@pytest.mark.parametrize(
+    "cv",
+    [
+        "five", b"five", 2.5, True, [], [1, 2], {"a": 1}, np.arange(6.0), pd.DataFrame({"a": ["x"]}),
+        pa.table({"a": ["x"]}), [([0, 1], [60])], [([0, 1], [-1])], [([0.5], [1])], [(["x"], [1])], [([0], [1], [2])],
+    ],
+)  # fmt: skip
+def test_folds_are_a_number_a_splitter_or_pairs(cv):
+    with pytest.raises(dptune.InputError, match=r"^cv= must be a number of folds, .*A fold is .* from 0 to 59 .*d\.$"):
+        public_folds(X, y, cv=cv, loss="log_loss")
+
+
+def test_folds_may_be_given_in_every_form():
+    wanted = [(fit.tolist(), test.tolist()) for fit, test in StratifiedKFold(5).split(X, y)]
+    for cv in (5, np.int64(5), None, StratifiedKFold(5), wanted, iter(wanted), tuple(StratifiedKFold(5).split(X, y))):
+        found = public_folds(X, y, cv=cv, loss="log_loss")
+        assert [(fit.tolist(), test.tolist()) for fit, test in found] == wanted
+
+
 def test_a_row_that_is_tested_several_times_has_its_mean_loss():
     folds = public_folds(X, y, cv=RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), loss="log_loss")
     found = cross_validated_losses(LogisticRegression().fit, X, y, cv=folds, loss="log_loss")

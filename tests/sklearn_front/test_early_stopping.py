@@ -36,6 +36,8 @@ def test_the_rows_to_stop_on_are_held_out_of_those_that_train():
     assert clone(fitted).get_params()["fraction"] == 0.25
     with pytest.raises(dptune.InputError, match="fraction"):
         StopsEarly(Seen(), fraction=2.0).fit(*PUBLIC)
+    with pytest.raises(dptune.InputError, match=r"^random_state must be a whole number >= 0; got a ndarray of shape"):
+        StopsEarly(Seen(), random_state=PUBLIC[1]).fit(*PUBLIC)
 
 
 @pytest.mark.parametrize("library", SETTINGS)

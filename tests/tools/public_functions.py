@@ -28,6 +28,7 @@ from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.local import HybridRandomizer, HybridReplies, LDPSettings, LocalRandomizer, UserLedger
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.functions import log_loss
+from dptune.losses.named import NamedLoss
 from dptune.outsourced import Exchange, OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery
@@ -98,14 +99,17 @@ def cases(folder: Path) -> dict[str, Case]:
             public=(X_TRAIN, Y_TRAIN), progress=False, estimate_share=0.0, **options,
         )  # fmt: skip
 
-    def searched(X_val: Any, y_val: Any, groups: Any, **options: Any) -> PrivateSearch:
-        search = PrivateSearch(
-            GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}),
-            ledger=ledger(),
-            loss="log_loss",
-            mu=0.1,
-            estimate_share=0.0,
+    def search_of(**settings: Any) -> PrivateSearch:
+        search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]})
+        return PrivateSearch(
+            search, **{"ledger": ledger(), "loss": "log_loss", "mu": 0.1, "estimate_share": 0.0, **settings}
         )
+
+    def searching(**settings: Any) -> PrivateSearch:
+        return search_of(**settings).fit(X_TRAIN, Y_TRAIN, X_val=X, y_val=Y)
+
+    def searched(X_val: Any, y_val: Any, groups: Any, **options: Any) -> PrivateSearch:
+        search = search_of()
         return search.fit(options.pop("X", X_TRAIN), Y_TRAIN, X_val=X_val, y_val=y_val, groups=groups, **options)
 
     @cache
@@ -181,6 +185,9 @@ def cases(folder: Path) -> dict[str, Case]:
             {**rows, "like": X_TRAIN},
             "X y like",
         ),
+        "dptune.select: a price": Case(
+            lambda **o: chosen([LOSSES, LOSSES], **o), {"estimate_share": 0.0, "public_weight": 1.0, "default_place": 0}
+        ),
         "dptune.select: data": Case(lambda data: chosen(MODELS, data=data, loss="log_loss"), {"data": (X, Y)}, "data"),
         "dptune.select: its people": Case(
             lambda candidates, groups, n: dptune.select(candidates, ledger(), groups=groups, n=n, clip=(0, 1)),
@@ -195,6 +202,8 @@ def cases(folder: Path) -> dict[str, Case]:
                 "name": "choice",
                 "default_place": 0,
                 "estimate_share": 0.0,
+                "public_weight": 1.0,
+                "finalists": 2,
                 "loss": "log_loss",
             },
         ),
@@ -220,7 +229,7 @@ def cases(folder: Path) -> dict[str, Case]:
         "dptune.report": Case(reported, {**rows, "like": X_TRAIN, "by": None}, "X y like by", slow=True),
         "dptune.report: its settings": Case(
             lambda **o: reported(X, Y, **o),
-            {"groups": Y, "positive": 1, "threshold": 0.5, "bins": 4},
+            {"groups": Y, "positive": 1, "threshold": 0.5, "bins": 4, "cv": 5, "scores": None},
             "groups",
             slow=True,
         ),
@@ -233,6 +242,10 @@ def cases(folder: Path) -> dict[str, Case]:
         ),
         "dptune.losses.functions": Case(
             partial(log_loss, labels=[0, 1]), {"y": Y, "proba": np.full((N, 2), 0.5)}, "y proba"
+        ),
+        "dptune.losses.NamedLoss": Case(
+            lambda **o: NamedLoss(function=abs, **o),
+            {"name": "own", "output": "predict", "note": "", "most": 1.0, "uses_labels": False, "known_clip": True},
         ),
         "dptune.SearchRun.finish": Case(run, {"losses": LOSSES}, "losses"),
         "dptune.SearchRun.estimate": Case(
@@ -286,7 +299,12 @@ def cases(folder: Path) -> dict[str, Case]:
         ),
         "dptune.federated.Message": Case(lambda weights: Message(0, 0, weights), {"weights": np.zeros(20)}, "weights"),
         "dptune.training.TrainingLedger": Case(selected, {"losses": LOSSES}, "losses"),
-        "dptune_optuna.choose": Case(of_study, {**rows, "groups": None}, "X y groups", slow=True),
+        "dptune_optuna.choose": Case(
+            of_study,
+            {**rows, "groups": None, "cv": 5, "public_losses": None, "public_weight": 1.0},
+            "X y groups",
+            slow=True,
+        ),
         "dptune_optuna.candidate": Case(
             lambda held_out: dptune_optuna.candidate(None, MODELS[0], held_out=held_out),
             {"held_out": (X, Y)},
@@ -315,11 +333,14 @@ def cases(folder: Path) -> dict[str, Case]:
             "X_val y_val groups",
             slow=True,
         ),
+        "dptune_sklearn.PrivateSearch: its settings": Case(
+            searching, {"random_state": 0, "verbose": 0, "public_weight": 1.0, "estimate_share": 0.0}, slow=True
+        ),
         "dptune_sklearn.PrivateSearch.plan": Case(lambda n: fitted().plan(X_TRAIN, Y_TRAIN, n=n), {"n": N}, slow=True),
         "dptune.Float": Case(dptune.Float, ends),
         "dptune.Int": Case(dptune.Int, {"low": 0, "high": 9, "log": False, "step": 1}),
         "dptune.Space": Case(dptune.Space, {"parameters": {"a": dptune.Float(0.0, 1.0)}}),
-        "dptune.Budget": Case(Budget, {"mu": 1.0, "stated_epsilon": None, "stated_delta": None}),
+        "dptune.Budget": Case(Budget, {"mu": 0.1, "stated_epsilon": 1.0, "stated_delta": 1e-5}),
         "dptune.Budget.approximate_dp": Case(Budget.approximate_dp, {"epsilon": 1.0, "delta": 1e-5}),
         "dptune.PrivacyLedger": Case(
             lambda dataset, unit: PrivacyLedger(

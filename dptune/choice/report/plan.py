@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices, Mask, Vector
-from dptune._checks import attempt, kind
+from dptune._checks import attempt, kind, plain
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.cells import Asked, Bins, cells_loss, column_of, edges_of, in_many_classes, in_two_classes
 from dptune.choice.report.public_rows import PublicScores
@@ -25,7 +25,7 @@ from dptune.choice.report.regression import Ranges
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.privacy.places import Places
-from dptune.privacy.seal.parsing import says
+from dptune.privacy.seal.parsing import label, numbers_in, says
 from dptune.privacy.table import TableQuery
 
 MOST_CURVES = 8  # with more classes only the confusion matrix is released
@@ -233,7 +233,7 @@ def groups_of(X: Any, by: Any) -> Groups | None:
 
 def _levels(X: Any, by: Any) -> list[Any]:
     """Return the values of a column of the public rows."""
-    column: list[Any] | None = attempt(lambda: np.asarray(column_of(X, by)).tolist(), failed=None)
+    column: list[Any] | None = attempt(lambda: _plain_cells(column_of(X, by)), failed=None)
     if column is None or attempt(json.dumps, by, failed=None) is None:
         raise InputError(
             "by= must be a column of public=, its name in a data frame or its place in an array, or the Places of "
@@ -247,7 +247,20 @@ def _levels(X: Any, by: Any) -> list[Any]:
     levels = attempt(lambda: sorted({*column}, key=lambda level: (str(type(level)), level)), failed=None)
     if levels is None or attempt(json.dumps, levels, failed=None) is None:
         raise InputError("the column by= must hold text or numbers among the public rows. Nothing was charged.")
+    if len({label(level) for level in levels}) < len(levels):
+        raise InputError(
+            "the column by= holds different values that are one number, such as '1.1' and '1.10', among the public "
+            "rows. Private cells are compared by their number, rounded to float32. Write these values in one way, or "
+            "so that they are not numbers (for example 'v1.10'), in public and private rows. Nothing was charged."
+        )
     return levels
+
+
+def _plain_cells(column: Any) -> list[Any]:
+    """Return the cells of a public column as plain values, numbers of low precision as their shortest decimals."""
+    array = np.asarray(column)
+    cells = numbers_in(np.dtype(np.float64), array)[0] if array.dtype.kind == "f" else array
+    return [plain(cell) for cell in cells.tolist()]
 
 
 def same_settings(plan: ReportPlan, other: ReportPlan) -> Sequence[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from dptune._arrays import Indices, Vector
-from dptune._checks import attempt, shown
+from dptune._checks import attempt, kind, shown
 from dptune.choice.crossval import Folds, folds_of, indexable, taken
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
@@ -84,12 +84,13 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
         raise InputError(f"this {type(model).__name__} has neither predict_proba nor predict. Nothing was charged.")
     if positive is None:
         return Asked(output, labels, 1 if len(labels) == 2 and output != "predict" else None)
-    if len(labels) != 2 or positive not in labels:
+    place = attempt(labels.index, positive, failed=None) if len(labels) == 2 else None
+    if place is None:
         raise InputError(
             f"positive= must be one of the two labels of a classifier; got {shown(positive)} for {labels}. Nothing was "
             "charged."
         )
-    return Asked(output, labels, labels.index(positive) if output != "predict" else None)
+    return Asked(output, labels, place if output != "predict" else None)
 
 
 def given_rows(public: Any, held_out: Any) -> tuple[Any, Any]:
@@ -123,12 +124,18 @@ def public_scores(
     """
     name = "held_out=" if held_out else "public="
     X, y = rows
-    if (count := len(np.asarray(y))) < FEWEST:
+    count = attempt(lambda: len(np.asarray(y)), failed=None)
+    if count is None:
+        raise InputError(f"{name} must be (X, y) with one answer y a row; got {kind(y)}. Nothing was charged.")
+    if count < FEWEST:
         raise InputError(f"{name} needs {FEWEST} rows at least; got {count}. Nothing was charged.")
     codes, own = _read(asked, y, _answers(model, asked, X, name), name, f"the model on {name}")
     if scores is not None:
-        if len(given := np.asarray(scores)) != count:
-            raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
+        given = attempt(np.asarray, scores, failed=None)
+        if given is None or given.shape[:1] != (count,):
+            raise InputError(
+                f"scores= must have one entry for each of {count} public rows; got {kind(scores)}. Nothing was charged."
+            )
         numbers = _read(asked, y, given, name, "scores=")[1]
     else:
         numbers = own if held_out else _scores_of_refits(model, asked, X, y, own, cv)

@@ -101,6 +101,31 @@ def odd_type(values: Any) -> str:
     return next((str(each.type.__name__) for each in dtypes if getattr(each, "kind", "") in ("M", "V")), "")
 
 
+def as_labels(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return numbers (n,) in a form that does not depend on their floating-point type, in which labels are compared.
+
+    The label 0.1 is 0.10000000149 as a float32, 0.09997559 as a float16, and stays so if it becomes a Python float.
+    Fractions are rounded to float32, after those that a float16 can hold became its shortest decimals.
+    """
+    with np.errstate(all="ignore"):
+        places = np.flatnonzero((np.trunc(values) != values) & (np.abs(values) >= np.finfo(np.float32).tiny))
+        if not len(places):
+            return values
+        fractions = values[places].astype(np.float32)
+        halves = fractions.astype(np.float16)
+        short, which = np.unique(halves, return_inverse=True)
+        decimals = short.astype(str).astype(np.float32)[which]
+        rounded = values.copy()
+        rounded[places] = np.where(halves == fractions, decimals, fractions)
+        return rounded
+
+
+def label(entry: Any) -> Any:
+    """Return what :func:`says` does, a number in the form of :func:`as_labels`."""
+    said = says(entry)
+    return said if type(said) is not float or said.is_integer() else float(as_labels(np.array([said]))[0])
+
+
 def as_array(values: Any) -> Array | None:
     """Return an array with the dtype and shape of the caller's; None if it cannot be read as a whole.
 

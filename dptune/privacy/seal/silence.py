@@ -68,8 +68,9 @@ def silence(*, trains: bool = False) -> Iterator[None]:
     """Drop all threads' prints, warnings and logs, and restore the global generators afterwards.
 
     Dropped: Python's streams, the descriptors (C, C++, child processes started inside, joblib's workers), ``warnings``,
-    and ``logging`` at all levels. Not dropped: files and connections that code opens, such as those of loggers outside
-    ``logging``; prints of earlier pools; prints of threads after the end.
+    ``logging`` at all levels, and errors that only a hook would see. Not dropped: files and connections that code
+    opens, such as those of loggers outside ``logging``; prints of earlier pools. Nor what threads and finalizers do
+    after the end.
 
     The generators of ``random``, ``numpy.random`` and, if it was imported, ``torch`` return to where they were.
 
@@ -106,7 +107,9 @@ class _Process:
             if not self.askers:
                 self.trains = False
                 with ExitStack() as end:
-                    for each in chain((_no_descriptors(),), _no_streams(), (_no_logs(), _no_old_workers())):
+                    for each in chain(
+                        (_no_descriptors(),), _no_streams(), _no_logs(), _no_hooks(), (_no_old_workers(),)
+                    ):
                         end.enter_context(each)
                     end.enter_context(warnings.catch_warnings(action="ignore"))
                     end.callback(self._undo, _generators(), _torch() is not None)
@@ -196,9 +199,28 @@ def _nowhere() -> tuple[TextIO, ...]:
     return tuple(open(descriptor, "w", closefd=False, buffering=1) for descriptor in _DESCRIPTORS)
 
 
-def _no_logs() -> AbstractContextManager[None]:
-    """Drop records where loggers pass them on: ``logging.disable`` could be undone meanwhile."""
-    return _replaced(logging.Logger, "callHandlers", lambda logger, record: None)
+def _no_logs() -> Iterator[AbstractContextManager[Any]]:
+    """Drop records before they are made, so that filters, factories and adapters see none.
+
+    ``logging.disable`` could be undone meanwhile. A first ``logging.warning`` would give the root a handler for good.
+    """
+    kinds: list[type] = [logging.Logger]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        for name in {"isEnabledFor", "handle", "callHandlers", "_log"} & vars(kind).keys():
+            yield _replaced(kind, name, _nothing)
+    yield _replaced(logging, "_logRecordFactory", logging.LogRecord)
+    yield _replaced(logging, "basicConfig", _nothing)
+
+
+def _no_hooks() -> Iterator[AbstractContextManager[Any]]:
+    """Drop errors that nobody catches: in a thread, in a finalizer, and at the end of the process."""
+    for owner, name in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
+        yield _replaced(owner, name, _nothing)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
 
 
 @contextmanager

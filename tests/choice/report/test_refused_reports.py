@@ -146,6 +146,9 @@ def test_a_column_of_2_to_12_values_makes_groups_in_their_order() -> None:
     assert getattr(groups_of([["b"], ["a"]] * 9, 0), "levels", None) == ("a", "b")
     with pytest.raises(InputError, match=r"^the column by= must hold text or numbers among the public rows\. "):
         groups_of(np.array([[b"a"], [b"b"]], dtype=object), 0)
+    for twins in (["1.1", "1.10"], ["7", "007"], [1, "1"], [0.1, 0.1 + 1e-12]):
+        with pytest.raises(InputError, match=r"^the column by= holds different values that are one number, "):
+            groups_of([[each] for each in twins], 0)
 
 
 def test_a_name_that_is_taken_names_each_setting_that_differs(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn import metrics as exact
 from sklearn.calibration import calibration_curve
 from sklearn.compose import make_column_transformer
@@ -17,8 +19,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger, Rows
 from dptune.choice import Report
+from dptune.choice.report.cells import group_codes
+from dptune.choice.report.plan import groups_of
 from dptune.choice.report.reporting import stored_report
 from dptune.cli.releases import release_rows
 from dptune.privacy.noise import SeededNoise
@@ -219,6 +223,55 @@ def test_subgroups_of_a_regression(tmp_path: Path) -> None:
     whole = report(silent(tmp_path, n=500), model, (X, y), public=public, name="whole", mu=1.3)
     assert found.sigma == pytest.approx(whole.sigma)
     assert stored_report(silent(tmp_path, n=500).ledger, "report").to_dict() == found.to_dict()
+
+
+DTYPES = ["float16", "float32", "float64", "int8", "int64", "bool", "Int64", "Float32", "float[pyarrow]", "category"]
+HELD: dict[str, Callable[[Any], Any]] = {
+    "frame": lambda column: pd.DataFrame({"a": column}),
+    "frame with one text": lambda column: pd.concat([pd.DataFrame({"a": column}), pd.DataFrame({"a": ["?"]})]),
+    "frame of objects": lambda column: pd.DataFrame({"a": column}).astype(object),
+    "frame of text": lambda column: pd.DataFrame({"a": column.astype(str)}),
+    "array": lambda column: column.to_numpy()[:, None],
+    "array of objects": lambda column: column.to_numpy().astype(object)[:, None],
+    "array of text": lambda column: column.to_numpy().astype(str)[:, None],
+    "masked": lambda column: np.ma.masked_array(column.to_numpy()[:, None]),
+    "sparse": lambda column: csr_matrix(column.to_numpy()[:, None]),
+    "list": lambda column: [[cell] for cell in column],
+    "list of vectors": lambda column: list(column.to_numpy()[:, None]),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("public", DTYPES)
+def test_every_form_of_a_column_has_the_public_groups(public: str, dtype: str) -> None:
+    """One person's text makes objects of a whole column: nobody else's group may depend on it."""
+    fractions = not any(each[:3].lower() == "int" or each == "bool" for each in (public, dtype))
+    values = [0.1, 0.2, 0.7, 0.2, 250.25] if fractions else [1, 0, 0, 1]
+    levels = sorted(set(values))
+    wanted = [levels.index(value) for value in values]
+    publics, privates = forms(pd.Series(values, dtype=public)), forms(pd.Series(values, dtype=dtype))
+    del publics["frame with one text"]
+    for each, rows in publics.items():
+        found = groups_of(rows, "a" if "frame" in each else 0)
+        assert found is not None
+        for name, held in privates.items():
+            codes = group_codes(Rows(held, None), len(values), "a" if "frame" in name else 0, found.levels)
+            assert codes[: len(values)].tolist() == wanted, (each, name)
+
+
+def forms(column: Any) -> dict[str, Any]:
+    sparse = column.dtype in ("float32", "float64", "int8", "int64", "bool")
+    return {name: hold(column) for name, hold in HELD.items() if sparse or name != "sparse"}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_groups_of_fractions_are_those_of_their_dtype(tmp_path: Path, dtype: str) -> None:
+    (X, y), (like, answers) = ((rows.astype(dtype), y) for rows, y in (PRIVATE, PUBLIC))
+    X[:, 2], like[:, 2] = np.resize([0.1, 0.2, 0.7], 400), np.resize([0.1, 0.2, 0.7], 300)
+    model = LogisticRegression().fit(like, answers)
+    found = report(silent(tmp_path), model, (X, y), public=(like, answers), by=2)
+    assert found.unknown == pytest.approx(0, abs=1e-6)
+    assert list(found.groups) == ["0.1", "0.2", "0.7"]
 
 
 def test_a_person_with_many_rows_counts_once(tmp_path: Path) -> None:

@@ -229,8 +229,8 @@ def test_the_bin_of_a_score_is_that_of_a_search(count: int) -> None:
     scores = np.linspace(0.0, 1.0, 601)
     bins = Bins.at(np.arange(1, count) / count, 0.5, scores, scores > 0.5)
     assert bins.of(scores).tolist() == np.searchsorted(bins.edges, scores, side="left").tolist()
-    codes = label_codes(np.append(scores, np.nan), list(bins.edges))
-    assert codes.tolist() == [bins.edges.index(each) if each in bins.edges else -1 for each in [*scores, np.nan]]
+    codes, edges = label_codes(np.append(scores, np.nan), list(bins.edges)), np.float32(bins.edges).tolist()
+    assert codes.tolist() == [edges.index(x) if x in edges else -1 for x in np.float32([*scores, np.nan])]
 
 
 @pytest.mark.parametrize(("prevalence", "mu", "allowed"), [(0.12, 0.5, {3, 4}), (0.35, 0.25, {3})])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -79,6 +79,95 @@ def test_one_silence_in_another_ends_with_the_outer(capfd: pytest.CaptureFixture
         speak("outer")
     assert capfd.readouterr() == ("", "")
     assert not {"inner", "outer"} & {*LOG.getvalue().split()}
+
+
+# ---- hooks of the process ---------------------------------------------------------------------------------
+
+
+class Own(logging.Logger):
+    """A logger that has every step to itself."""
+
+    called: ClassVar[list[str]] = []
+
+    def isEnabledFor(self, level: int) -> bool:
+        self.called.append("is it enabled")
+        return super().isEnabledFor(level)
+
+    def _log(self, *args: Any, **options: Any) -> None:
+        self.called.append("a line")
+        super()._log(*args, **options)
+
+    def handle(self, record: logging.LogRecord) -> None:
+        self.called.append("a record")
+        super().handle(record)
+
+
+class Adapter(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: Any) -> Any:
+        Own.called.append("an adapter")
+        return super().process(msg, kwargs)
+
+
+class Dies:
+    def __del__(self) -> None:
+        raise ValueError("a private value")
+
+
+def fails(error: BaseException) -> None:
+    raise error
+
+
+def logs_and_fails() -> None:
+    """Log in every way, and leave an error uncaught in every place."""
+    for logger in (USER, OWN, Adapter(USER)):
+        logger.log(LOUDER, "a private value")
+        logger.exception("a private value", exc_info=ValueError("a private value"))
+    for logger in (USER, OWN):
+        logger.handle(logging.makeLogRecord({"msg": "a private value", "levelno": LOUDER}))
+    logging.warning("a private value")  # it gives the root a handler if it has none
+    thread = threading.Thread(target=fails, args=(ValueError("a private value"),))
+    thread.start()
+    thread.join()
+    Dies()
+    sys.excepthook(ValueError, ValueError("a private value"), None)
+    warnings.warn("a private value", stacklevel=1)
+
+
+OWN = Own("own")
+
+
+def test_no_hook_of_the_process_is_called_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hook is a planted one, which is called before and after the silence, and would get private values."""
+    called = Own.called = []
+
+    def hook(name: str, result: Any = None) -> Any:
+        return lambda *_, **__: called.append(name) or result
+
+    record = logging.LogRecord
+    for logger in (USER, OWN):
+        monkeypatch.setattr(logger, "filters", [hook("a filter", True)])
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging, "_logRecordFactory", lambda *a, **k: called.append("a factory") or record(*a, **k))
+    monkeypatch.setattr(logging, "lastResort", logging.NullHandler())
+    monkeypatch.setattr(logging.lastResort, "handle", hook("the last resort"))
+    monkeypatch.setattr(threading, "excepthook", hook("a thread"))
+    monkeypatch.setattr(sys, "unraisablehook", hook("a finalizer"))
+    monkeypatch.setattr(sys, "excepthook", hook("the process"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", hook("a warning"))
+        with silence():
+            logs_and_fails()
+            with silence():
+                logs_and_fails()
+        assert called == []
+        assert logging.root.handlers == []
+        logs_and_fails()
+    assert set(called) == {
+        "is it enabled", "a line", "a record", "an adapter", "a filter", "a factory", "the last resort", "a thread",
+        "a finalizer", "the process", "a warning",
+    }  # fmt: skip
+    assert len(logging.root.handlers) == 1
 
 
 # ---- warnings about private rows -------------------------------------------------------------------------
