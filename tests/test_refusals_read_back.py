@@ -283,8 +283,7 @@ CASES: dict[str, tuple[Call, str]] = {
     "a model that fails": (
         ask(Odd(lambda X: 1 / 0)),
         "the predict_proba of this Odd fails on one public row (ZeroDivisionError). Call it on that row to "
-        "see why. Where no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, "
-        "like=X_train)",
+        "see why. This is a row of zeros in float64: give data=Rows(X, y, like=X_train).",
     ),
     "a loader that fails": (
         ask(FIT, data=lambda: 1 / 0, n=60),
@@ -299,11 +298,11 @@ CASES: dict[str, tuple[Call, str]] = {
         ask(FIT, data=(pd.DataFrame(V, columns=list("abc")), W)),
         "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, "
         "like=X_train), public or made-up rows of the same columns, both as pandas data frames. If all are "
-        "numbers, give arrays, such as X.to_numpy(). Got X as a DataFrame of pandas and like= as None.",
+        "numbers, give arrays, such as X.to_numpy(). Got the private X as a DataFrame of pandas and like= as None.",
     ),
     "no rows as like=": (
         ask(FIT, data=dptune.Rows(V, W, like=X[:0])),
-        "like= must be public rows, at least one, like those of X; got shape (0, 3).",
+        "like= must be public rows, at least one, like those of the private X; got shape (0, 3).",
     ),
     "two targets": (
         ask(FIT, data=(V, np.c_[W, W])),

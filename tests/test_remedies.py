@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "dicts, for a choice": (
         choose(data=dptune.Rows(dicts(X_VAL), Y_VAL, like=dicts(X))),
-        r"Of dicts give pandas.DataFrame\(rows\), of X and of like=",
+        r"Of dicts give pandas.DataFrame\(rows\), of the private X and of like=",
     ),
     "two targets": (
         search(Ridge(), "squared_error", (X, TWO), (X_VAL, TWO_VAL)),
@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Call, str]] = {
     "a statement at 0": (lambda ledger: ledger.statement(delta=0.0), "the statement's row Divided has their epsilon"),
     "a vector of rows": (
         search(LogisticRegression(), "log_loss", private=(X_VAL[:, 0], Y_VAL)),
-        r"the private X has shape \(60,\); allowed: \(n, 3\), like the public rows\.",
+        r"X_val has shape \(60,\); allowed: \(n, 3\), like the public rows\.",
     ),
     "a dict of hospitals": (
         choose(data={"north": (X_VAL, Y_VAL)}),

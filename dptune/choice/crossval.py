@@ -32,7 +32,18 @@ from dptune.privacy.seal.parsing import numbers
 Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
 
 
-def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: npt.ArrayLike | None = None) -> Folds:
+FOLDS_OF_GROUPS = "give its folds, cv=list(cv.split(X, y, groups)), with an entry of groups for each public row"
+
+
+def public_folds(
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    loss: str | NamedLoss,
+    groups: npt.ArrayLike | None = None,
+    remedy: str = FOLDS_OF_GROUPS,
+) -> Folds:
     """Return the folds of public rows, (rows that train, rows that are tested) each, the same for all models.
 
     Args:
@@ -40,12 +51,13 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
         cv: number of folds, a scikit-learn splitter, or the folds themselves. For losses that use labels whole numbers
             mean stratified folds, like in scikit-learn; for numbers, which may be sorted, folds that are shuffled.
         groups: of the public rows (N,), for splitters that need them.
+        remedy: how the user gives groups, for an error.
 
     Raises:
-        InputError: scikit-learn refuses the folds, or a row is tested in none.
+        InputError: the splitter fails or needs groups, or a row is tested in none.
     """
     X, y = indexable(X, y, groups)[:2]
-    folds = folds_of(cv, X, y, groups, labels=as_loss(loss).uses_labels)
+    folds = folds_of(cv, X, y, groups, labels=as_loss(loss).uses_labels, remedy=remedy)
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
         raise InputError(
@@ -67,11 +79,13 @@ def kept_folds(cv: Any) -> Any:
     )
 
 
-def folds_of(cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool) -> list[tuple[Indices, Indices]]:
+def folds_of(
+    cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool, remedy: str = FOLDS_OF_GROUPS
+) -> list[tuple[Indices, Indices]]:
     """Return scikit-learn's folds of public rows; a number of folds of answers that are not ``labels`` is shuffled.
 
     Raises:
-        InputError: scikit-learn refuses them.
+        InputError: the splitter fails, or needs groups; ``remedy`` says how the user gives them.
     """
     selection = _sklearn().model_selection
     try:
@@ -79,7 +93,13 @@ def folds_of(cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool) -> li
             cv = selection.KFold(cv, shuffle=True, random_state=0)
         splitter = selection.check_cv(cv, y, classifier=labels)
         return [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
-    except ValueError as error:
+    except Exception as error:
+        if groups is None and "group" in str(error).lower():
+            raise InputError(
+                f"cv={shown(cv)} needs groups of the public rows: {remedy}. Nothing was charged."
+            ) from error
+        if not isinstance(error, ValueError):
+            raise
         raise InputError(f"cv={shown(cv)} and {len(y)} public rows: {error} Nothing was charged.") from error
 
 
@@ -110,7 +130,7 @@ def cross_validated_answers(
     X, y = indexable(X, y)
     found = []
     for fit, test in folds:
-        options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
+        options = {name: divided(each, fit, len(y)) for name, each in fit_params.items()}
         model = train(taken(X, fit), taken(y, fit), **options)
         found.append(FoldAnswers(test, np.asarray(taken(y, test)), *_output(loss, model, taken(X, test))))
     return found
@@ -209,7 +229,7 @@ def _of_output(
     return np.asarray(loss(answers, output, labels=labels), dtype=np.float64)
 
 
-def _divided(option: Any, rows: Indices, n: int) -> Any:
+def divided(option: Any, rows: Indices, n: int) -> Any:
     """Return the entries of these rows, of an option that has one for each of n rows, as scikit-learn counts them."""
     shape = getattr(option, "shape", None)
     if shape is None:

@@ -159,10 +159,10 @@ class _Asked:
                 self._usual = checked
                 self._try_out_loss(model, checked, public)
         elif table.synthetic_counts:
+            zeros = "This is a row of zeros in float64: give data=Rows(X, y, like=X_train)."
             raise InputError(
                 f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}). Call "
-                "it on that row to see why. Where no public rows are given, that is a row of zeros in float64: give "
-                "data=Rows(X, y, like=X_train)"
+                f"it on that row to see why. {zeros if examples.made_up else ''}".rstrip()
             )
         if public is not None and depends_on_others(self._ask, public):
             raise InputError(

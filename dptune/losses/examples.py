@@ -32,11 +32,13 @@ class Examples:
         rows: the rows in the form that models take.
         answers: (n,), private.
         public: a few public rows of the same columns, or None.
+        made_up: whether these are not the user's.
     """
 
     rows: ParsedRows
     answers: Array
     public: ParsedRows | None
+    made_up: bool
     _by_labels: dict[object, tuple[Array, Mask]] = field(default_factory=dict)
 
     def read_as(self, labels: list[Any] | None) -> tuple[Array, Mask]:
@@ -70,13 +72,13 @@ class Examples:
 
     @classmethod
     def _of(cls, data: Rows, columns: int | None) -> Examples:
-        rows = read_rows(data.X, data.like, columns)
+        rows = read_rows(data.X, data.like, columns, data._names)
         answers = as_array(data.y)
         if answers is None:
             raise InputError(f"y cannot be read as an array; it is a {type(data.y).__name__}")
         if answers.shape != (len(rows),):
             raise InputError(f"X has {len(rows)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-        return cls(rows, answers, specimens(rows, data.like))
+        return cls(rows, answers, specimens(rows, data.like), made_up=data.like is None)
 
 
 class PrivateExamples:

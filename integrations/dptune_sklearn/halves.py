@@ -20,10 +20,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
-from dptune._checks import attempt, column_names, kind, share, shown
+from dptune._checks import attempt, column_names, kind, nothing_charged, share, shown
 from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
+from dptune.losses.columns import Names
+from dptune.losses.rows import refuse_one_sparse, rows_named
 from dptune.privacy.seal.reachable import way_to
+
+_NAMES = Names("X_val", "X")
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,6 +110,8 @@ def given_halves(
                 f"{name} is a data frame of {type(table).__module__.split('.')[0]}: give X and X_val as pandas data "
                 f"frames, such as {name}.to_pandas(), or both as arrays. Nothing was charged."
             )
+    with nothing_charged():
+        refuse_one_sparse(X_val, X, _NAMES)
     public, private = _columns(X), _columns(X_val)
     if public is not None and private is not None and list(public) != list(private):
         raise InputError(
@@ -118,7 +124,7 @@ def given_halves(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
             f"{' and '.join(map(kind, given))}. The people of the training rows are train_groups=. Nothing was charged."
         )
-    return training, Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
+    return training, Private(rows_named(X_val, _column(y_val), X, _NAMES), _identifiers(groups))
 
 
 def _length(rows: Any) -> int:
