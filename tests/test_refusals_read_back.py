@@ -193,7 +193,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "private answers of another length": (
         report(data=(V, W[:50])),
-        "X and y of data= must have 50 rows each, as the y given, n= or groups= says. Nothing was charged.",
+        "X and y of data= must have 50 rows each, as the y given, n= or groups= says; got a ndarray of shape "
+        "(60, 3) and a ndarray of shape (50,). Nothing was charged.",
     ),
     "private rows without answers": (
         report(data=V),
@@ -263,8 +264,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "scores in place of models": (
         ask(0.5),
-        "the function returned a float, perhaps a score; with loss= and data= it returns the fitted model "
-        "itself, and dptune asks that for the log_loss of the private rows.",
+        "got a float, perhaps a score, in place of a fitted model. With loss= and data= a function returns the "
+        "model itself, and dptune asks that for the log_loss of the private rows.",
     ),
     "a ledger without a place": (
         lambda ledger: dptune.PrivacyLedger("", Budget.gdp(1.0)),
@@ -278,7 +279,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "private columns and another model": (
         ask(FIT, data=dptune.Rows(V[:, :2], W, like=X[:, :2])),
-        "X has 2 columns, but this LogisticRegression was fitted on 3 columns",
+        "the private X has 2 columns, but this LogisticRegression was fitted on 3 columns",
     ),
     "a model that fails": (
         ask(Odd(lambda X: 1 / 0)),
@@ -306,8 +307,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "two targets": (
         ask(FIT, data=(V, np.c_[W, W])),
-        "the y of data= has shape (60, 2); allowed: (60,), one answer a row. Of several targets use one at a "
-        "time, each under a name= of its own.",
+        "the y of data= has shape (60, 2); allowed: (60,), one answer a row. Of one-hot columns give the "
+        "labels, such as y.argmax(axis=1). Of several targets use one at a time, each under a name= of its own.",
     ),
     "weights of another width": (
         lambda ledger: MeanQuery(("a", "b"), np.ones((1, 3)), Interval(0, 1), 1.0),

@@ -263,7 +263,10 @@ def _losses(candidates: Iterable[Any], asker: Asker | None) -> Iterator[tuple[ob
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and asker is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
-        raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
+        raise InputError(
+            f"candidates must be an array or an iterable; got {type(candidates).__name__}. Give a list of models or "
+            "losses. To describe one model use dptune.report. Nothing was charged."
+        )
     if asker is None:
         return _own_losses(candidates)
     return ((_facts(candidate), asker.losses(candidate)) for candidate in candidates)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
-from dptune._checks import kind, shown
+from dptune._checks import attempt, kind, not_a_vector, shown
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.estimator import is_unfitted
@@ -190,6 +190,19 @@ def indexable(*rows: Any) -> list[Any]:
     return made
 
 
+def refuse_other_answers(name: str, X: Any, y: Any) -> None:
+    """Refuse public answers that have columns, or not one entry for each row."""
+    if mistake := not_a_vector(f"the y of {name}", y):
+        raise InputError(f"{mistake} Nothing was charged.")
+    rows, answers = (attempt(_length, each, failed=None) for each in (X, y))
+    if rows != answers and None not in (rows, answers):
+        raise InputError(f"{name} has {rows} rows and {answers} answers: give one for each. Nothing was charged.")
+
+
+def _length(table: Any) -> int:
+    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+
+
 def taken(rows: Any, places: Indices) -> Any:
     """Return the rows at these places, in the container in which they came."""
     if hasattr(rows, "iloc"):
@@ -226,6 +239,11 @@ def _of_output(
     loss: NamedLoss, y: npt.NDArray[Any], output: npt.NDArray[Any], labels: list[Any] | None
 ) -> npt.NDArray[np.float64]:
     answers = y if loss.uses_labels else numbers(y)[0]  # like private ones
+    if not loss.uses_labels and len(y) and np.isnan(answers).all():
+        raise InputError(
+            f"{loss.name} needs answers that are numbers, and no answer of the public rows is one. Of labels give "
+            'loss="log_loss" or "zero_one". Nothing was charged.'
+        )
     return np.asarray(loss(answers, output, labels=labels), dtype=np.float64)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Mask
-from dptune._checks import attempt, readable
+from dptune._checks import attempt, kind, not_a_vector, readable
 from dptune._store import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
@@ -177,12 +177,12 @@ def _check(examples: Rows, rows: int) -> None:
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as the y given, n= or groups= says.")
-    if y.ndim > 1:
         raise ObjectiveRefused(
-            f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row. "
-            "Of several targets use one at a time, each under a name= of its own."
+            f"X and y of data= must have {rows} rows each, as the y given, n= or groups= says; got {kind(examples.X)} "
+            f"and {kind(examples.y)}."
         )
+    if mistake := not_a_vector("the y of data=", y):
+        raise ObjectiveRefused(mistake)
 
 
 def _has_rows(X: Any, rows: int) -> bool:

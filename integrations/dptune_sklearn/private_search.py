@@ -326,7 +326,12 @@ class PrivateSearch(WrappedEstimator):
             BudgetExhausted: the ledger has not that much left; before private rows are read.
             InputError: a setting is not usable. Nothing was charged.
         """
-        check_is_fitted(self, "best_estimator_")
+        check_is_fitted(self, "name_")
+        if model is None and not hasattr(self, "best_estimator_"):
+            raise InputError(
+                "the search has refit=False, so it has no best_estimator_: give model=, an estimator with best_params_ "
+                "that was trained on X and y. Nothing was charged."
+            )
         options = dict(settings.pop("fit_params", None) or {})
         options |= {option: settings.pop(option) for option in [*settings] if option not in _SETTINGS}
         with nothing_charged(), _as_named_here():

@@ -110,11 +110,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      f"'acuracy' is not the name of a loss. Did you mean 'accuracy'? Allowed: {NAMES}, or a NamedLoss of your own"),
     (lambda: per_example_loss(3), f"an int is not the name of a loss. Allowed: {NAMES}, or a NamedLoss of your own"),
     (asked(None),
-     "the function returned nothing; with loss= and data= it returns the fitted model itself, and dptune asks that"
-     " for the squared_error of the private rows."),
+     "got None in place of a fitted model. With loss= and data= a function returns the model itself, and dptune "
+     "asks that for the squared_error of the private rows."),
     (asked(1),
-     "the function returned an int, perhaps a score; with loss= and data= it returns the fitted model itself, and"
-     " dptune asks that for the squared_error of the private rows."),
+     "got an int, perhaps a score, in place of a fitted model. With loss= and data= a function returns the model "
+     "itself, and dptune asks that for the squared_error of the private rows."),
     (asked(object()), "squared_error needs predict, which this object does not have. Give a model with predict."),
     (asked(LinearSVC().fit(TRAIN, LABELS), "log_loss"),
      "log_loss needs predict_proba, which this LinearSVC does not have. Give CalibratedClassifierCV(model), which "
@@ -124,7 +124,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      ' such as "squared_error".'),
     (asked(RIDGE, "zero_one"), "zero_one_loss needs a fitted classifier; this Ridge has no classes_."),
     (asked(LinearRegression()), "this LinearRegression is not fitted; fit it before asking for its losses"),
-    (asked(RIDGE, X=X[:, :2]), "X has 2 columns, but this Ridge was fitted on 3 columns"),
+    (asked(RIDGE, X=X[:, :2]), "the private X has 2 columns, but this Ridge was fitted on 3 columns"),
     (asked(Odd(lambda rows: 1 / 0)),
      "the predict of this Odd fails on one public row (ZeroDivisionError). Call it on that row to see why. This "
      "is a row of zeros in float64: give data=Rows(X, y, like=X_train)."),

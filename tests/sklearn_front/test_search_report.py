@@ -65,6 +65,23 @@ def test_the_folds_of_a_report_keep_groups_together(fast_path: Path, monkeypatch
     assert all(set(groups[rows]).isdisjoint(groups[tested]) for folds in given for rows, tested in folds)
 
 
+def test_a_report_of_a_search_without_refit_needs_a_model(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, mu=0.8)
+    search.estimator.refit = False
+    search.fit(*PUBLIC, **PRIVATE)
+    with pytest.raises(dptune.InputError, match=r"refit=False.* give model=.* Nothing was charged\.$"):
+        search.report(*PUBLIC, **PRIVATE)
+    best = LogisticRegression(**search.best_params_).fit(*PUBLIC)
+    assert search.report(*PUBLIC, **PRIVATE, model=best).accuracy_score.value > 0.5
+
+
+def test_a_report_takes_the_model_and_not_its_search(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, mu=0.8).fit(*PUBLIC, **PRIVATE)
+    data = PRIVATE["X_val"], PRIVATE["y_val"]
+    with pytest.raises(dptune.InputError, match=r"PrivateSearch has a report\(\) of its own"):
+        dptune.report(search, search.ledger, data=data, public=PUBLIC)
+
+
 class Weighted(LogisticRegression):
     """A model whose options are checked: one has an entry for each row, the other has not."""
 

@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
-from dptune.choice.crossval import Folds, divided, folds_of, indexable, taken
+from dptune.choice.crossval import Folds, divided, folds_of, indexable, refuse_other_answers, taken
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.models import how_to_wrap
@@ -64,6 +64,13 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
         InputError: it has no ``predict``, is a native booster or a PyTorch module, or ``positive`` is not one of its
             two labels.
     """
+    if isinstance(model, type):
+        raise InputError(f"the model must be fitted; got the class {model.__name__}. Nothing was charged.")
+    if hasattr(model, "report") and hasattr(model, "best_estimator_"):
+        raise InputError(
+            f"this {type(model).__name__} has a report() of its own. Call that, or give its .best_estimator_. Nothing "
+            "was charged."
+        )
     classes = getattr(model, "classes_", None)
     if classes is None:
         if wrap := how_to_wrap(model):
@@ -73,7 +80,10 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
                 "positive= goes with a classifier of two labels; this model has no classes_. Nothing was charged."
             )
         if not hasattr(model, "predict"):
-            raise InputError(f"the model must be fitted and have predict; got {shown(model)}. Nothing was charged.")
+            inner = " Give its .model." if hasattr(model, "model") else ""
+            raise InputError(
+                f"the model must be fitted and have predict; got {shown(model)}.{inner} Nothing was charged."
+            )
         return Asked("predict", None, None)
     labels = list(np.asarray(classes).tolist())
     if len(labels) < 2:
@@ -106,6 +116,7 @@ def given_rows(public: Any, held_out: Any) -> tuple[Any, Any]:
             "give public=(X_train, y_train), the rows that trained the model, or held_out=(X, y), public rows that did "
             "not: one of them. Nothing was charged."
         )
+    refuse_other_answers("public=" if held_out is None else "held_out=", *rows)
     return rows[0], rows[1]
 
 
@@ -133,6 +144,8 @@ def public_scores(
     """
     name = "held_out=" if held_out else "public="
     X, y = rows
+    if not isinstance(fit_params, Mapping | None):
+        raise InputError(f"fit_params= must be a dict of options of fit; got {shown(fit_params)}. Nothing was charged.")
     if fit_params and (held_out or scores is not None):
         raise InputError(
             f"{', '.join(f'{option}=' for option in fit_params)}: options of fit are for refits, and with "
