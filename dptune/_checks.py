@@ -138,6 +138,18 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
     raise KeyboardInterrupt
 
 
+def not_a_vector(name: str, answers: Any) -> str:
+    """Return what is wrong with answers that have columns, and what to do; "" if they have none."""
+    shape = attempt(lambda: tuple(answers.shape), failed=())
+    if len(shape) < 2:
+        return ""
+    remedy = "Of one-hot columns give the labels, such as y.argmax(axis=1). Of several targets use one at a time, each "
+    remedy += "under a name= of its own."
+    if shape[1:] == (1,):
+        remedy = "Give a vector, such as numpy.ravel(y)."
+    return f"{name} has shape {shape}; allowed: ({shape[0]},), one answer a row. {remedy}"
+
+
 def readable(name: str, read: Callable[..., T], *given: object) -> T:
     """Return the result of ``read`` on private objects; replace errors that are not dptune's, which may quote them."""
     try:

@@ -207,6 +207,7 @@ REPORT: Rows = {
     "threshold": (USUAL, 0.6),
     "scores": (USUAL, SCORES),
     "cv": (USUAL, 2),
+    "fit_params": (USUAL, {"sample_weight": np.linspace(0.1, 2, 80)}),
     "bins": (USUAL, 4),
 }
 

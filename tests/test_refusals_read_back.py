@@ -193,7 +193,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "private answers of another length": (
         report(data=(V, W[:50])),
-        "X and y of data= must have 50 rows each, as the y given, n= or groups= says. Nothing was charged.",
+        "X and y of data= must have 50 rows each, as the y given, n= or groups= says; got a ndarray of shape "
+        "(60, 3) and a ndarray of shape (50,). Nothing was charged.",
     ),
     "private rows without answers": (
         report(data=V),
@@ -263,8 +264,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "scores in place of models": (
         ask(0.5),
-        "the function returned a float, perhaps a score; with loss= and data= it returns the fitted model "
-        "itself, and dptune asks that for the log_loss of the private rows.",
+        "got a float, perhaps a score, in place of a fitted model. With loss= and data= a function returns the "
+        "model itself, and dptune asks that for the log_loss of the private rows.",
     ),
     "a ledger without a place": (
         lambda ledger: dptune.PrivacyLedger("", Budget.gdp(1.0)),
@@ -278,13 +279,12 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "private columns and another model": (
         ask(FIT, data=dptune.Rows(V[:, :2], W, like=X[:, :2])),
-        "X has 2 columns, but this LogisticRegression was fitted on 3 columns",
+        "the private X has 2 columns, but this LogisticRegression was fitted on 3 columns",
     ),
     "a model that fails": (
         ask(Odd(lambda X: 1 / 0)),
         "the predict_proba of this Odd fails on one public row (ZeroDivisionError). Call it on that row to "
-        "see why. Where no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, "
-        "like=X_train)",
+        "see why. This is a row of zeros in float64: give data=Rows(X, y, like=X_train).",
     ),
     "a loader that fails": (
         ask(FIT, data=lambda: 1 / 0, n=60),
@@ -299,16 +299,16 @@ CASES: dict[str, tuple[Call, str]] = {
         ask(FIT, data=(pd.DataFrame(V, columns=list("abc")), W)),
         "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, "
         "like=X_train), public or made-up rows of the same columns, both as pandas data frames. If all are "
-        "numbers, give arrays, such as X.to_numpy(). Got X as a DataFrame of pandas and like= as None.",
+        "numbers, give arrays, such as X.to_numpy(). Got the private X as a DataFrame of pandas and like= as None.",
     ),
     "no rows as like=": (
         ask(FIT, data=dptune.Rows(V, W, like=X[:0])),
-        "like= must be public rows, at least one, like those of X; got shape (0, 3).",
+        "like= must be public rows, at least one, like those of the private X; got shape (0, 3).",
     ),
     "two targets": (
         ask(FIT, data=(V, np.c_[W, W])),
-        "the y of data= has shape (60, 2); allowed: (60,), one answer a row. Of several targets use one at a "
-        "time, each under a name= of its own.",
+        "the y of data= has shape (60, 2); allowed: (60,), one answer a row. Of one-hot columns give the "
+        "labels, such as y.argmax(axis=1). Of several targets use one at a time, each under a name= of its own.",
     ),
     "weights of another width": (
         lambda ledger: MeanQuery(("a", "b"), np.ones((1, 3)), Interval(0, 1), 1.0),

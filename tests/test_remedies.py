@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,12 @@ def select(losses: Any, **given: Any) -> Call:
     return lambda ledger: dptune.select(losses, ledger, **{"clip": (0, 1), **given})
 
 
-LOSSES = np.zeros((60, 3))
+def report(model: Any = None, **given: Any) -> Call:
+    fitted = LogisticRegression().fit(X, Y) if model is None else model
+    return lambda ledger: dptune.report(fitted, ledger, **{"data": (X_VAL, Y_VAL), "public": (X, Y), **given})
+
+
+LOSSES, WORDS = np.zeros((60, 3)), np.array(["no", "yes"])
 CASES: dict[str, tuple[Call, str]] = {
     "one half in polars": (
         search(LogisticRegression(), "log_loss", (FRAME, Y), (pl.DataFrame(X_VAL, schema=list("abc")), Y_VAL)),
@@ -84,7 +90,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "dicts, for a choice": (
         choose(data=dptune.Rows(dicts(X_VAL), Y_VAL, like=dicts(X))),
-        r"Of dicts give pandas.DataFrame\(rows\), of X and of like=",
+        r"Of dicts give pandas.DataFrame\(rows\), of the private X and of like=",
     ),
     "two targets": (
         search(Ridge(), "squared_error", (X, TWO), (X_VAL, TWO_VAL)),
@@ -110,7 +116,7 @@ CASES: dict[str, tuple[Call, str]] = {
     "a statement at 0": (lambda ledger: ledger.statement(delta=0.0), "the statement's row Divided has their epsilon"),
     "a vector of rows": (
         search(LogisticRegression(), "log_loss", private=(X_VAL[:, 0], Y_VAL)),
-        r"the private X has shape \(60,\); allowed: \(n, 3\), like the public rows\.",
+        r"X_val has shape \(60,\); allowed: \(n, 3\), like the public rows\.",
     ),
     "a dict of hospitals": (
         choose(data={"north": (X_VAL, Y_VAL)}),
@@ -160,6 +166,25 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "a name that is a number": (choose(name=3), "^name must be a text that is not empty; got 3"),
     "an empty name": (choose(name=""), "^name must be a text that is not empty; got ''"),
+    "one-hot labels": (choose(public=(X, np.eye(2)[Y])), r"the y of public= has .* give the labels, such as y.argmax"),
+    "one-hot private labels": (choose(data=(X_VAL, np.eye(2)[Y_VAL])), r"the y of data= has .* such as y.argmax"),
+    "a column of labels": (choose(public=(X, Y[:, None])), r"the y of public= .* Give a vector, .* numpy.ravel\(y\)"),
+    "a column, for a report": (report(public=(X, Y[:, None])), r"the y of public= .* Give a vector"),
+    "a column of private labels": (choose(data=(X_VAL, Y_VAL[:, None])), r"the y of data= .* Give a vector"),
+    "few labels": (choose(public=(X, Y[:9])), "public= has 40 rows and 9 answers: give one for each"),
+    "few labels, for a report": (report(public=None, held_out=(X, Y[:9])), "held_out= has 40 rows and 9 answers"),
+    "labels for numbers": (
+        choose(loss="squared_error", public=(X, WORDS[Y]), data=(X_VAL, WORDS[Y_VAL])),
+        'needs answers that are numbers.* Of labels give loss="log_loss" or "zero_one"',
+    ),
+    "names of models": (
+        select(["a", "b"], data=(X_VAL, Y_VAL), loss="zero_one"),
+        "got a str, perhaps a score, in place of a fitted model",
+    ),
+    "one model": (select(Ridge(), data=(X_VAL, Y_VAL), loss="zero_one"), "Give a list of models or losses"),
+    "a class, for a report": (report(Ridge), "must be fitted; got the class Ridge"),
+    "a choice, for a report": (report(SimpleNamespace(model=Ridge())), "Give its .model"),
+    "a list as options": (report(fit_params=[1]), "fit_params= must be a dict"),
     "a search's name": (search(LogisticRegression(), "log_loss", name=3), "^name must be a text"),
 }
 

@@ -220,6 +220,7 @@ OF_A_REPORT = Surface(
         "held_out": "instead of public=",
         "scores": "they place the bins, which the first call has fixed",
         "cv": "as scores",
+        "fit_params": "as scores: refits alone get them",
     },
 )  # fmt: skip
 

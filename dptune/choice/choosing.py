@@ -19,14 +19,14 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, boolean, positive, readable, share, text
+from dptune._checks import at_least, boolean, column_names, kind, positive, readable, share, text
 from dptune.choice.payer import Payer, privatizer_of
 from dptune.choice.places import Asker, AskLoss, asker_of, refuse_reaching
 from dptune.choice.public import weight_of
@@ -103,6 +103,7 @@ def select(
         BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
+    _refuse_named(candidates)
     refuse_reaching({}, data)  # another form would be read as losses
     told = data if loss is not None or data is not None else candidates
     privatizer = privatizer_of(ledger, told, groups=groups, n=n, clip=clip, budget=budget)
@@ -155,6 +156,17 @@ def select(
     finally:
         for point in points:
             privatizer.forget(point)
+
+
+def _refuse_named(candidates: object) -> None:
+    """Refuse candidates that have names, because a choice is a place."""
+    remedy = ""
+    if isinstance(candidates, Mapping):
+        remedy = "Give list(candidates.values()): the answer is a place in it."
+    elif column_names(candidates) is not None:
+        remedy = "Give an array with a row for each candidate: candidates.to_numpy(), or its .T if these are columns."
+    if remedy:
+        raise InputError(f"candidates must have places; got {kind(candidates)}. {remedy} Nothing was charged.")
 
 
 def _check(privatizer: LossPrivatizer, name: object, mu: float | None, kept: float) -> None:
@@ -251,7 +263,10 @@ def _losses(candidates: Iterable[Any], asker: Asker | None) -> Iterator[tuple[ob
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and asker is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
-        raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
+        raise InputError(
+            f"candidates must be an array or an iterable; got {type(candidates).__name__}. Give a list of models or "
+            "losses. To describe one model use dptune.report. Nothing was charged."
+        )
     if asker is None:
         return _own_losses(candidates)
     return ((_facts(candidate), asker.losses(candidate)) for candidate in candidates)

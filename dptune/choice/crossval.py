@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
-from dptune._checks import attempt, kind, readable, shown, whole
+from dptune._checks import attempt, kind, not_a_vector, readable, shown, whole
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.estimator import is_unfitted
@@ -32,7 +32,18 @@ from dptune.privacy.seal.parsing import numbers
 Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
 
 
-def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: npt.ArrayLike | None = None) -> Folds:
+FOLDS_OF_GROUPS = "give its folds, cv=list(cv.split(X, y, groups)), with an entry of groups for each public row"
+
+
+def public_folds(
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    loss: str | NamedLoss,
+    groups: npt.ArrayLike | None = None,
+    remedy: str = FOLDS_OF_GROUPS,
+) -> Folds:
     """Return the folds of public rows, (rows that train, rows that are tested) each, the same for all models.
 
     Args:
@@ -40,12 +51,13 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
         cv: number of folds, a scikit-learn splitter, or the folds themselves. For losses that use labels whole numbers
             mean stratified folds, like in scikit-learn; for numbers, which may be sorted, folds that are shuffled.
         groups: of the public rows (N,), for splitters that need them.
+        remedy: how the user gives groups, for an error.
 
     Raises:
-        InputError: scikit-learn refuses the folds, or a row is tested in none.
+        InputError: the splitter fails or needs groups, or a row is tested in none.
     """
     X, y = indexable(X, y, groups)[:2]
-    folds = folds_of(cv, X, y, groups, labels=as_loss(loss).uses_labels)
+    folds = folds_of(cv, X, y, groups, labels=as_loss(loss).uses_labels, remedy=remedy)
     tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
     if missing := int((tested == 0).sum()):
         raise InputError(
@@ -68,11 +80,14 @@ def kept_folds(cv: Any) -> Any:
     )
 
 
-def folds_of(cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool) -> list[tuple[Indices, Indices]]:
+def folds_of(
+    cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool, remedy: str = FOLDS_OF_GROUPS
+) -> list[tuple[Indices, Indices]]:
     """Return scikit-learn's folds of public rows; a number of folds of answers that are not ``labels`` is shuffled.
 
     Raises:
-        InputError: ``cv`` is something else, or scikit-learn refuses the folds.
+        InputError: ``cv`` is something else, scikit-learn refuses the folds, or the splitter needs groups; ``remedy``
+            says how the user gives them.
     """
     selection = _sklearn().model_selection
     splits = callable(getattr(cv, "split", None)) and not isinstance(cv, str | bytes | np.ndarray)
@@ -89,7 +104,13 @@ def folds_of(cv: Any, X: Any, y: Any, groups: Any = None, *, labels: bool) -> li
             cv = selection.KFold(5 if cv is None else cv, shuffle=True, random_state=0)
         splitter = selection.check_cv(cv, y, classifier=labels)
         return [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
-    except ValueError as error:
+    except Exception as error:
+        if groups is None and "group" in str(error).lower():
+            raise InputError(
+                f"cv={shown(cv)} needs groups of the public rows: {remedy}. Nothing was charged."
+            ) from error
+        if not isinstance(error, ValueError):
+            raise
         raise InputError(f"cv={shown(cv)} and {len(y)} public rows: {error} Nothing was charged.") from error
 
 
@@ -129,7 +150,7 @@ def cross_validated_answers(
     X, y = indexable(X, y)
     found = []
     for fit, test in folds:
-        options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
+        options = {name: divided(each, fit, len(y)) for name, each in fit_params.items()}
         model = train(taken(X, fit), taken(y, fit), **options)
         found.append(FoldAnswers(test, np.asarray(taken(y, test)), *_output(loss, model, taken(X, test))))
     return found
@@ -189,6 +210,19 @@ def indexable(*rows: Any) -> list[Any]:
     return made
 
 
+def refuse_other_answers(name: str, X: Any, y: Any) -> None:
+    """Refuse public answers that have columns, or not one entry for each row."""
+    if mistake := not_a_vector(f"the y of {name}", y):
+        raise InputError(f"{mistake} Nothing was charged.")
+    rows, answers = (attempt(_length, each, failed=None) for each in (X, y))
+    if rows != answers and None not in (rows, answers):
+        raise InputError(f"{name} has {rows} rows and {answers} answers: give one for each. Nothing was charged.")
+
+
+def _length(table: Any) -> int:
+    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+
+
 def taken(rows: Any, places: Indices) -> Any:
     """Return the rows at these places, in the container in which they came."""
     if hasattr(rows, "iloc"):
@@ -225,10 +259,15 @@ def _of_output(
     loss: NamedLoss, y: npt.NDArray[Any], output: npt.NDArray[Any], labels: list[Any] | None
 ) -> npt.NDArray[np.float64]:
     answers = y if loss.uses_labels else numbers(y)[0]  # like private ones
+    if not loss.uses_labels and len(y) and np.isnan(answers).all():
+        raise InputError(
+            f"{loss.name} needs answers that are numbers, and no answer of the public rows is one. Of labels give "
+            'loss="log_loss" or "zero_one". Nothing was charged.'
+        )
     return np.asarray(loss(answers, output, labels=labels), dtype=np.float64)
 
 
-def _divided(option: Any, rows: Indices, n: int) -> Any:
+def divided(option: Any, rows: Indices, n: int) -> Any:
     """Return the entries of these rows, of an option that has one for each of n rows, as scikit-learn counts them."""
     shape = getattr(option, "shape", None)
     if shape is None:

@@ -22,10 +22,11 @@ from dptune._checks import attempt, readable, text
 from dptune.choice.kept_models import KeptModels
 from dptune.choice.payer import rows_of
 from dptune.errors import InputError, ObjectiveRefused, PrivacyError
+from dptune.losses.columns import Names
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.examples import as_rows
 from dptune.losses.named import NamedLoss
-from dptune.losses.rows import Rows
+from dptune.losses.rows import Rows, rows_named
 from dptune.losses.user_function import Data, losses_function, private_losses
 from dptune.privacy.observed import Losses
 from dptune.privacy.places import Answer, Load, ModelToAsk, PlaceQuestion, Places
@@ -129,16 +130,19 @@ class Sent:
         return {**self.__dict__, "function": ITSELF}
 
 
+_BOTH = Names("the private X", "the public X")  # data=(X, y), and public= or held_out=
+
+
 def with_like(data: Any, public: Any) -> Any:
     """Return the private examples, or their loader, with public rows that define their columns."""
     if callable(data):
         return cache(update_wrapper(lambda: with_like(data(), public), data, assigned=(), updated=()))
     if isinstance(data, Rows):
-        return data if data.like is not None else Rows(data.X, data.y, like=public)
+        return data if data.like is not None else rows_named(data.X, data.y, public, _BOTH)
     if not isinstance(data, tuple | list) or len(data) != 2:
         return data  # which is refused where losses are
     X, y = data
-    return Rows(X, y, like=public)
+    return rows_named(X, y, public, _BOTH)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,14 @@ import numpy.typing as npt
 
 from dptune._checks import users_function
 from dptune.choice.configurations import Parameters
-from dptune.choice.crossval import Answers, cross_validated_answers, indexable, losses_of, public_folds
+from dptune.choice.crossval import (
+    Answers,
+    cross_validated_answers,
+    indexable,
+    losses_of,
+    public_folds,
+    refuse_other_answers,
+)
 from dptune.choice.proposals import ChoiceOptions
 from dptune.errors import InputError
 from dptune.losses.models import as_model
@@ -88,6 +95,7 @@ def held_out_losses(model: Any, X: Any, y: Any, loss: NamedLoss, averages: bool)
 def _pair(public: Any, wanted: str) -> tuple[Any, Any]:
     if not isinstance(public, tuple | list) or len(public) != 2:
         raise InputError(f"{wanted} Nothing was charged.")
+    refuse_other_answers("public=", *public)
     X, y = indexable(*public)
     return X, y
 

@@ -27,6 +27,16 @@ from dptune.errors import InputError
 from dptune.privacy.seal.parsing import UNREADABLE, entries_of, numbers_in, says
 
 
+class Names(NamedTuple):
+    """The arguments that gave the private and the public table, as errors name them to the user."""
+
+    private: str
+    public: str
+
+
+NAMES = Names("the private X", "like=")
+
+
 class Parsed(NamedTuple):
     """A private column: its values, and where a cell does not fit or is missing, (n,) each."""
 
@@ -74,7 +84,9 @@ class _Numbers(Column):
 class _Words(Column):
     """Text or categories: the values of public cells (m,), and any other text if these are text."""
 
-    def __init__(self, name: object, public: Array, categories: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, name: object, public: Array, categories: Sequence[Any] | None = None, names: Names = NAMES
+    ) -> None:
         self._open = categories is None
         cells = entries_of(public)
         self._values: dict[Any, Any] = {}  # says(cell) -> the first equivalent public value
@@ -90,9 +102,9 @@ class _Words(Column):
         self._known = words if 2 * len(words) <= len(cells) - gaps.sum() else set()  # free text repeats little
         if twins and (self._known or not self._open):
             raise InputError(
-                f"column {shown(name)} of like= holds different values that are one number, such as '1.1' and '1.10'. "
-                "Private cells are compared by their number. Turn the column into numbers, or write its values so that "
-                "they are not numbers (for example 'v1.10'), in like= and in X."
+                f"column {shown(name)} of {names.public} holds different values that are one number, such as '1.1' and "
+                "'1.10'. Private cells are compared by their number. Turn the column into numbers, or write its values "
+                f"so that they are not numbers (for example 'v1.10'), in {names.public} and in {names.private}."
             )
 
     def parse(self, cells: Array) -> Parsed:
@@ -134,15 +146,16 @@ class _Words(Column):
             places.setdefault(value, []).append(i)
 
 
-def column_of(name: object, public: Array, categories: Sequence[Any] | None = None) -> Column:
+def column_of(name: object, public: Array, categories: Sequence[Any] | None = None, names: Names = NAMES) -> Column:
     """Return the representation of a public column (m,); ``categories`` are those that its type lists."""
     if categories is not None:
-        return _Words(name, public, categories)
+        return _Words(name, public, categories, names)
     cells = entries_of(public)
     plain = all(isinstance(says(each), str | float | None) and np.ndim(each) == 0 for each in cells)
     if public.dtype.kind in "mM" or not plain:
         raise InputError(
-            f"column {shown(name)} of like= holds neither numbers, text nor categories. Convert it in like= and in X, "
-            "for example dates into days. Text must be valid Unicode."
+            f"column {shown(name)} of {names.public} holds neither numbers, text nor categories. Convert it in "
+            f"{names.public} and in {names.private}, for example dates into days. Text must be valid Unicode."
         )
-    return _Words(name, public) if any(isinstance(each, str) for each in cells) else _Numbers(public)
+    texts = any(isinstance(each, str) for each in cells)
+    return _Words(name, public, names=names) if texts else _Numbers(public)

@@ -11,23 +11,25 @@ from dptune._checks import attempt, column_names, kind
 from dptune.errors import InputError
 
 
-def row_shape(X: Any, like: Any) -> tuple[int, ...]:
-    """Return the public shape of one row of a container that is neither a list nor NumPy's."""
+def row_shape(X: Any, like: Any, name: str) -> tuple[int, ...]:
+    """Return the public shape of one row of a container that is neither a list nor NumPy's; ``name`` is its own."""
     if column_names(X) is not None:
-        raise InputError(f"X is a {type(X).__name__}; of a data frame that is not pandas' give X.to_pandas().")
+        raise InputError(f"{name} is a {type(X).__name__}; of a data frame that is not pandas' give X.to_pandas().")
     if not hasattr(X, "shape"):
-        raise InputError(f"X must be an array, a list of rows, a sparse matrix or a data frame; got {type(X).__name__}")
+        raise InputError(
+            f"{name} must be an array, a list of rows, a sparse matrix or a data frame; got {type(X).__name__}"
+        )
     shape = tuple(X.shape[1:])
     public = attempt(lambda: tuple(like.shape[1:]), failed=shape)
     if public != shape:
-        raise of_shape(tuple(X.shape), public)
+        raise of_shape(tuple(X.shape), public, name)
     return shape
 
 
-def of_shape(given: tuple[int, ...], public: tuple[int, ...] | None) -> InputError:
+def of_shape(given: tuple[int, ...], public: tuple[int, ...] | None, name: str) -> InputError:
     """Return the refusal of private rows of a shape (n, ...), by the public shape of one row."""
     wanted = ", ".join(map(str, public or ("d",)))
-    return InputError(f"the private X has shape {given}; allowed: (n, {wanted}), like the public rows.")
+    return InputError(f"{name} has shape {given}; allowed: (n, {wanted}), like the public rows.")
 
 
 def by_positions(X: Any, rows: Indices) -> Any:
@@ -47,11 +49,11 @@ def takes_positions(X: Any) -> bool:
     return any(attempt(twice, i, failed=False) for i in {0, X.shape[0] - 1})
 
 
-def one_by_one(X: Any) -> list[Any]:
+def one_by_one(X: Any, name: str) -> list[Any]:
     """Return the rows of a container that gives one row at a time; None for a row that cannot be read."""
     rows = [attempt(X.__getitem__, i, failed=None) for i in range(X.shape[0])]
     if all(row is None for row in rows):
         raise InputError(
-            f"X is {kind(X)}, whose rows cannot be read by position, X[i]. Give an array, such as np.asarray(X)."
+            f"{name} is {kind(X)}, whose rows cannot be read by position, X[i]. Give an array, such as np.asarray(X)."
         )
     return rows

@@ -147,7 +147,9 @@ class _Asked:
         row = table.synthetic_row()
         d = columns_of(model)
         if d is not None and np.shape(row)[1:2] not in ((), (d,)):  # scikit-learn counts d columns of images (n, d, w)
-            raise InputError(f"X has {np.shape(row)[1]} columns, but this {self._name} was fitted on {d} columns")
+            raise InputError(
+                f"the private X has {np.shape(row)[1]} columns, but this {self._name} was fitted on {d} columns"
+            )
         output = quietly(self._method, row)
         if is_unfitted(output) and _seems_unfitted(model):
             raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")
@@ -159,10 +161,10 @@ class _Asked:
                 self._usual = checked
                 self._try_out_loss(model, checked, public)
         elif table.synthetic_counts:
+            zeros = "This is a row of zeros in float64: give data=Rows(X, y, like=X_train)."
             raise InputError(
                 f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}). Call "
-                "it on that row to see why. Where no public rows are given, that is a row of zeros in float64: give "
-                "data=Rows(X, y, like=X_train)"
+                f"it on that row to see why. {zeros if examples.made_up else ''}".rstrip()
             )
         if public is not None and depends_on_others(self._ask, public):
             raise InputError(
@@ -293,10 +295,10 @@ def _same_kind(a: Array, b: Array) -> bool:
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
     method: Callable[[Any], Any] | None = getattr(estimator, loss.output, None)
     if method is None and isinstance(estimator, str | Number | None):
-        what = "nothing" if estimator is None else f"{kind(estimator).partition(' of ')[0]}, perhaps a score"
+        what = "None" if estimator is None else f"{kind(estimator).partition(' of ')[0]}, perhaps a score,"
         raise InputError(
-            f"the function returned {what}; with loss= and data= it returns the fitted model itself, and dptune asks "
-            f"that for the {loss.name} of the private rows."
+            f"got {what} in place of a fitted model. With loss= and data= a function returns the model itself, and "
+            f"dptune asks that for the {loss.name} of the private rows."
         )
     if method is None:
         raise InputError(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Mask
-from dptune._checks import attempt, readable
+from dptune._checks import attempt, kind, not_a_vector, readable
 from dptune._store import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
@@ -32,11 +32,13 @@ class Examples:
         rows: the rows in the form that models take.
         answers: (n,), private.
         public: a few public rows of the same columns, or None.
+        made_up: whether these are not the user's.
     """
 
     rows: ParsedRows
     answers: Array
     public: ParsedRows | None
+    made_up: bool
     _by_labels: dict[object, tuple[Array, Mask]] = field(default_factory=dict)
 
     def read_as(self, labels: list[Any] | None) -> tuple[Array, Mask]:
@@ -70,7 +72,7 @@ class Examples:
 
     @classmethod
     def _of(cls, data: Rows, columns: int | None) -> Examples:
-        rows = read_rows(data.X, data.like, columns)
+        rows = read_rows(data.X, data.like, columns, data._names)
         answers = as_array(data.y)
         if mistake := _of_odd_type(data.y):
             raise InputError(mistake)
@@ -78,7 +80,7 @@ class Examples:
             raise InputError(f"y cannot be read as an array; it is a {type(data.y).__name__}")
         if answers.shape != (len(rows),):
             raise InputError(f"X has {len(rows)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-        return cls(rows, answers, specimens(rows, data.like))
+        return cls(rows, answers, specimens(rows, data.like), made_up=data.like is None)
 
 
 class PrivateExamples:
@@ -182,12 +184,12 @@ def _check(examples: Rows, rows: int) -> None:
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as the y given, n= or groups= says.")
-    if y.ndim > 1:
         raise ObjectiveRefused(
-            f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row. "
-            "Of several targets use one at a time, each under a name= of its own."
+            f"X and y of data= must have {rows} rows each, as the y given, n= or groups= says; got {kind(examples.X)} "
+            f"and {kind(examples.y)}."
         )
+    if mistake := not_a_vector("the y of data=", y):
+        raise ObjectiveRefused(mistake)
 
 
 def _of_odd_type(y: Any) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from dptune._arrays import Array, Indices, Mask
 from dptune._checks import attempt, column_names, shown
 from dptune.errors import InputError
-from dptune.losses.columns import Column, column_of
+from dptune.losses.columns import NAMES, Column, Names, column_of
 from dptune.losses.containers import by_positions, of_shape, one_by_one, row_shape, takes_positions
 from dptune.privacy.seal.parsing import UNREADABLE, as_array, entries_of, numbers, numbers_in, odd_type
 
@@ -49,9 +49,17 @@ class Rows:
     y: Any
     like: Any = None
     _read: dict[int | None, Any] = field(default_factory=dict, init=False)  # examples, by the model's columns if needed
+    _names: Names = field(default=NAMES, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}
+
+
+def rows_named(X: Any, y: Any, like: Any, names: Names) -> Rows:
+    """Return rows whose errors name the arguments of a function that takes the tables itself."""
+    rows = Rows(X, y, like)
+    object.__setattr__(rows, "_names", names)
+    return rows
 
 
 class ParsedRows:
@@ -147,9 +155,9 @@ class _Sparse(ParsedRows):
 class _Texts(ParsedRows):
     """Texts (n,): a list, or an array of objects."""
 
-    def __init__(self, X: Any, like: Any) -> None:
+    def __init__(self, X: Any, like: Any, names: Names) -> None:
         super().__init__(len(X))
-        column = column_of(0, entries_of(like))
+        column = column_of(0, entries_of(like), names=names)
         self._listed = isinstance(like, list | tuple)
         self._example = column.example(None)
         self._texts, odd, gaps = column.parse(entries_of(X))
@@ -220,7 +228,7 @@ def needs_columns(X: Any, like: Any) -> bool:
     return like is None and (_is_listed(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1))
 
 
-def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
+def read_rows(X: Any, like: Any = None, d: int | None = None, names: Names = NAMES) -> ParsedRows:
     """Read private rows in a public representation: that of ``like``, or numbers in ``d`` columns.
 
     Raises:
@@ -228,32 +236,39 @@ def read_rows(X: Any, like: Any = None, d: int | None = None) -> ParsedRows:
             those of ``like``. The error depends on types, shapes and names of columns only.
     """
     if _is_frame(X) or _is_frame(like):
-        return _frame(X, like)
+        return _frame(X, like, names)
     if odd := odd_type(X):
         raise InputError(
-            f"X has the type {odd}; allowed: numbers and text. Of dates give numbers, such as days, and of a structure "
-            "its fields as columns."
+            f"{names.private} has the type {odd}; allowed: numbers and text. Of dates give numbers, such as days, and "
+            "of a structure its fields as columns."
         )
     X, like = _plain(X), _plain(like)
     if hasattr(X, "tocsr"):
         return _Sparse(X, like)
+    refuse_one_sparse(X, like, names)
     shape = None
     if not _is_listed(X) and not isinstance(X, np.ndarray):
-        shape = row_shape(X, like)
+        shape = row_shape(X, like, names.private)
         if takes_positions(X):
             return _Foreign(X, like)
-        X = one_by_one(X)
-    public = _public(like)
+        X = one_by_one(X, names.private)
+    public = _public(like, names)
     if public is not None and public.ndim == 1:
-        return _Texts(X, like if isinstance(like, list | tuple) else public)
-    cells = _cells(X, shape if public is None else public.shape[1:], d)
+        return _Texts(X, like if isinstance(like, list | tuple) else public, names)
+    cells = _cells(X, shape if public is None else public.shape[1:], d, names)
     if public is None or public.dtype.kind != "O":
         return _Numbers(cells, public)
-    columns = [column_of(j, public[:, j]) for j in range(public.shape[1])]
+    columns = [column_of(j, public[:, j], names=names) for j in range(public.shape[1])]
     return _Columns(list(cells.T), columns, lambda each: np.stack([v.astype(object) for v in each], axis=1))
 
 
-def _public(like: Any) -> Array | None:
+def refuse_one_sparse(X: Any, like: Any, names: Names) -> None:
+    """Refuse sparse public rows where the private ones are not; a model that was trained on arrays takes both."""
+    if hasattr(like, "tocsr") and not hasattr(X, "tocsr"):
+        raise InputError(f"{names.public} is sparse: give {names.private} sparse, too.")
+
+
+def _public(like: Any, names: Names) -> Array | None:
     """Return public rows as numbers, or as objects if any cell is text."""
     if like is None:
         return None
@@ -267,19 +282,21 @@ def _public(like: Any) -> Array | None:
             rows = array
         elif odd.any():
             raise InputError(
-                "like= must hold numbers and text; got an array or a list that holds something else. Of dicts give "
-                "pandas.DataFrame(rows), of X and of like=."
+                f"{names.public} must hold numbers and text; got an array or a list that holds something else. Of "
+                f"dicts give pandas.DataFrame(rows), of {names.private} and of {names.public}."
             )
     if rows.size == 0 or (rows.ndim == 1 and rows.dtype.kind != "O"):
-        raise InputError(f"like= must be public rows, at least one, like those of X; got shape {rows.shape}.")
+        raise InputError(
+            f"{names.public} must be public rows, at least one, like those of {names.private}; got shape {rows.shape}."
+        )
     return rows
 
 
-def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> Array:
+def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None, names: Names) -> Array:
     """Return an array (n, ...); rows of lists are read one by one, so that a wrong shape spoils only its row."""
     if isinstance(X, np.ndarray) and (X.ndim > 1 or X.dtype.kind != "O"):
         if X.ndim < 2 or shape not in (None, X.shape[1:]):
-            raise of_shape(X.shape, shape)
+            raise of_shape(X.shape, shape, names.private)
         return X
     shape = (d,) if shape is None and d is not None else shape
     if not shape:
@@ -303,28 +320,34 @@ def _fill(place: Array, row: Any) -> None:
             _fill(part, each)
 
 
-def _frame(X: Any, like: Any) -> ParsedRows:
+def _frame(X: Any, like: Any, names: Names) -> ParsedRows:
     if not (_is_frame(X) and _is_frame(like)):
+        both = f"{names.private} and {names.public}"
+        if names.public == NAMES.public:
+            both = "data=Rows(X, y, like=X_train), public or made-up rows of the same columns,"
         raise InputError(
-            "what columns of a data frame hold must not depend on private cells. Give data=Rows(X, y, like=X_train), "
-            "public or made-up rows of the same columns, both as pandas data frames. If all are numbers, give "
-            f"arrays, such as X.to_numpy(). Got X as {_whose(X)} and like= as {_whose(like)}."
+            f"what columns of a data frame hold must not depend on private cells. Give {both} both as pandas data "
+            "frames. If all are numbers, give arrays, such as X.to_numpy(). Got "
+            f"{names.private} as {_whose(X)} and {names.public} as {_whose(like)}."
         )
-    names = column_names(like)
-    if names is None or column_names(X) != names or len(like) == 0:
+    listed = column_names(like)
+    if listed is None or column_names(X) != listed or len(like) == 0:
         raise InputError(
-            "X and like= (public rows, such as those that train) must have the same columns; like= has "
-            f"{len(like)} rows of {', '.join(map(shown, names or ())) or 'no named columns'}."
+            f"{names.private} and {names.public} (public rows, such as those that train) must have the same columns; "
+            f"{names.public} has {len(like)} rows of {', '.join(map(shown, listed or ())) or 'no named columns'}."
         )
     dtypes = list(like.dtypes)
     public = [_object_array(like.iloc[:, j]) for j in range(len(dtypes))]
     columns = [
-        column_of(name, cells, None if not hasattr(dtype, "categories") else list(dtype.categories))
-        for name, cells, dtype in zip(names, public, dtypes, strict=True)
+        column_of(name, cells, None if not hasattr(dtype, "categories") else list(dtype.categories), names)
+        for name, cells, dtype in zip(listed, public, dtypes, strict=True)
     ]
-    for name, dtype, mine in zip(names, dtypes, X.dtypes, strict=True):
+    for name, dtype, mine in zip(listed, dtypes, X.dtypes, strict=True):
         if getattr(mine, "kind", "") == "M" and not hasattr(dtype, "categories"):
-            raise InputError(f"column {shown(name)} of X holds dates. Convert it as in like=, for example into days.")
+            raise InputError(
+                f"column {shown(name)} of {names.private} holds dates. Convert it as in {names.public}, for example "
+                "into days."
+            )
     series = type(like.iloc[:, 0])
 
     def rebuilt(each: list[Array]) -> Any:

@@ -20,12 +20,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
-from dptune._checks import at_least, attempt, column_names, kind, share, shown
+from dptune._checks import at_least, attempt, column_names, kind, not_a_vector, nothing_charged, share, shown
 from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
+from dptune.losses.columns import Names
+from dptune.losses.rows import refuse_one_sparse, rows_named
 from dptune.privacy.seal.reachable import way_to
 
 LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+_NAMES = Names("X_val", "X")
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,8 +73,15 @@ def public_half(X: Any, y: Any, groups: Any, options: Mapping[str, Any]) -> Trai
     shape = attempt(np.shape, y, failed=())
     if shape[1:] not in ((), (1,)):
         raise InputError(
-            f"y has shape {shape}: allowed is one answer a row. Of several targets make one search each, "
-            "fit(X, y[:, 0], ...), with a name= of its own. Nothing was charged."
+            f"y has shape {shape}: allowed is one answer a row. Of one-hot columns give the labels, such as "
+            "y.argmax(axis=1). Of several targets make one search each, fit(X, y[:, 0], ...), with a name= of its own. "
+            "Nothing was charged."
+        )
+    rows, entries = (attempt(_length, each, failed=None) for each in (X, groups))
+    if groups is not None and rows != entries:
+        raise InputError(
+            f"train_groups= must have an entry for each of the {rows} rows of X; got {kind(groups)}. The people of "
+            "X_val are groups=. Nothing was charged."
         )
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise InputError("Complex data not supported: give X's real and imaginary parts as columns of their own.")
@@ -84,10 +94,15 @@ def given_halves(
     """Return the halves; refuse missing ones, different lengths, and a data frame in only one of them."""
     training = public_half(X, y, train_groups, options)
     if data is not None:
-        if not isinstance(data, Places) or not X_val is y_val is groups is None:
+        if not isinstance(data, Places):
             raise InputError(
-                "data= must be dptune.Places, which have the private rows and know their people: give no X_val=, "
-                "y_val= or groups=. Nothing was charged."
+                f"data= must be dptune.Places; got {kind(data)}. Of one table give X_val= and y_val=. Nothing was "
+                "charged."
+            )
+        if not X_val is y_val is groups is None:
+            raise InputError(
+                "the Places of data= have the private rows and know their people: give no X_val=, y_val= or groups=. "
+                "Nothing was charged."
             )
         return training, Private(data, None)
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
@@ -108,6 +123,8 @@ def given_halves(
                 f"{name} is a data frame of {type(table).__module__.split('.')[0]}: give X and X_val as pandas data "
                 f"frames, such as {name}.to_pandas(), or both as arrays. Nothing was charged."
             )
+    with nothing_charged():
+        refuse_one_sparse(X_val, X, _NAMES)
     public, private = _columns(X), _columns(X_val)
     if public is not None and private is not None and list(public) != list(private):
         raise InputError(
@@ -120,7 +137,10 @@ def given_halves(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
             f"{' and '.join(map(kind, given))}. The people of the training rows are train_groups=. Nothing was charged."
         )
-    return training, Private(Rows(X_val, _column(y_val), like=X), groups)
+    y_val = _column(y_val)
+    if mistake := not_a_vector("y_val", y_val):
+        raise InputError(f"{mistake} Nothing was charged.")
+    return training, Private(rows_named(X_val, y_val, X, _NAMES), groups)
 
 
 def _length(rows: Any) -> int:

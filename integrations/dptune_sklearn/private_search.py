@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
@@ -23,6 +24,7 @@ from dptune.choice.configurations import as_parameters, key_of
 from dptune.choice.crossval import public_folds
 from dptune.choice.outlook import Outlook, future_people
 from dptune.choice.payer import Meaning, check_affordable, ledger_of
+from dptune.choice.places import AskLoss
 from dptune.choice.proposals import Choice, ChoiceOptions, choose_among
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss
@@ -38,6 +40,7 @@ from dptune_sklearn.halves import (
 )
 
 _logger = logging.getLogger("dptune_sklearn")
+_SETTINGS = frozenset(signature(dptune.report).parameters)  # all else that a report is given are options of fit
 _SHOWN = ("multimetric_", "n_splits_", "scorer_")  # attributes of the public search, like scikit-learn's
 _PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # not part of a search
 
@@ -62,6 +65,26 @@ def _as_value_errors() -> Iterator[None]:
         if type(error) is not InputError:
             raise
         raise Refused(str(error)).with_traceback(error.__traceback__) from None
+
+
+_HERE = {  # what errors of dptune.report name, and what it is in a search's report
+    "held_out=(X, y) in place of public=": "held_out=(X, y), too",
+    'fit_params={"sample_weight": w}': "sample_weight=w",
+    "public=": "(X, y)",
+}
+
+
+@contextmanager
+def _as_named_here() -> Iterator[None]:
+    """Replace in errors of :func:`dptune.report` the arguments that a search's report does not have."""
+    try:
+        yield
+    except InputError as error:
+        said = str(error)
+        for theirs, ours in _HERE.items():
+            said = said.replace(theirs, ours)
+        error.args = (said,)
+        raise
 
 
 class PrivateSearch(WrappedEstimator):
@@ -217,9 +240,12 @@ class PrivateSearch(WrappedEstimator):
             at_least("verbose", self.verbose, 0)
         about = Meaning({}, public_search.settings_of(self.estimator))
         check_affordable(people.ledger, self.name, self.mu, about)
+        if isinstance(rows, dptune.Rows) and hasattr(training.X, "iloc"):
+            with nothing_charged():
+                AskLoss(loss).open(rows, people.rows, "")  # refuses a column of a data frame before the search runs
+        models = public_search.PublicModels.of(self.estimator, training, loss, self.averages, self.n_jobs, seed)
         self.search_ = public_search.run(self.estimator, training, seed)
         proposals = public_search.proposals_of(self.search_, self.estimator.estimator, default)
-        models = public_search.PublicModels.of(self.estimator, training, loss, self.averages, self.n_jobs, seed)
         asked = ChoiceOptions(
             data=rows, public=(training.X, training.y), loss=self.loss, ledger=people, name=self.name, mu=self.mu,
             public_weight=self.public_weight,
@@ -303,25 +329,35 @@ class PrivateSearch(WrappedEstimator):
             train_groups: whose a training row is (m,): its folds keep groups together, by ``GroupKFold(5)`` or ``cv=``.
             model: fitted on public rows; default ``best_estimator_``. After the verdict "keep the default" give the
                 default, ``model=usual.fit(X, y)``.
-            settings: of :func:`dptune.report`. ``name`` is the search's name and "report" by default. ``mu`` is all
-                that is left by default: give the search a ``report_share``, or a ``mu`` that leaves some.
+            settings: of :func:`dptune.report`, and options of the estimator's ``fit``, with which the model was
+                trained, such as ``sample_weight``. ``name`` is the search's name and "report" by default. ``mu`` is
+                all that is left by default: give the search a ``report_share``, or a ``mu`` that leaves some.
 
         Raises:
             BudgetExhausted: the ledger has not that much left; before private rows are read.
             InputError: a setting is not usable. Nothing was charged.
         """
-        check_is_fitted(self, "best_estimator_")
-        with nothing_charged():
-            training, private = given_halves(X, y, X_val, y_val, groups, None, {}, data)
+        check_is_fitted(self, "name_")
+        if model is None and not hasattr(self, "best_estimator_"):
+            raise InputError(
+                "the search has refit=False, so it has no best_estimator_: give model=, an estimator with best_params_ "
+                "that was trained on X and y. Nothing was charged."
+            )
+        options = dict(settings.pop("fit_params", None) or {})
+        options |= {option: settings.pop(option) for option in [*settings] if option not in _SETTINGS}
+        with nothing_charged(), _as_named_here():
+            training, private = given_halves(X, y, X_val, y_val, groups, None, options, data)
             reported = self.best_estimator_ if model is None else model
             refuse_shared(training, private, model=reported)
             privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
-            if train_groups is not None:
-                cv = settings.get("cv", GroupKFold(5))
-                settings["cv"] = public_folds(X, y, cv=cv, loss=self.loss, groups=train_groups)
-        settings = {"name": f"{self.name_} report", **settings}
+            cv = settings.get("cv", None if train_groups is None else GroupKFold(5))
+            if train_groups is not None or hasattr(cv, "split"):
+                how: Any = {"groups": train_groups, "remedy": public_search.TRAIN_GROUPS}
+                settings["cv"] = public_folds(X, y, cv=cv, loss=self.loss, **how)
+        settings = {"name": f"{self.name_} report", "fit_params": options or None, **settings}
         public = None if "held_out" in settings else (X, y)
-        return dptune.report(reported, privatizer, data=private.rows, public=public, **settings)
+        with _as_named_here():
+            return dptune.report(reported, privatizer, data=private.rows, public=public, **settings)
 
     def statement(self, *, delta: float | None = None) -> dptune.Statement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""

@@ -39,6 +39,7 @@ _HOW = (
     "refit",
     "error_score",
 )  # settings of a search that do not change candidates
+TRAIN_GROUPS = "give train_groups=, the group of each row of X"
 SPACES = {"param_grid", "param_distributions", "search_spaces"}  # the names of a search's argument for its space
 
 
@@ -168,7 +169,9 @@ class PublicModels:
         X, y = indexable(training.X, training.y)
         training = replace(training, X=X, y=y)
         splitter = _seeded_folds(check_cv(search.cv, training.y, classifier=is_classifier(estimator)), seed)
-        folds = public_folds(training.X, training.y, cv=splitter, loss=loss, groups=training.groups)
+        folds = public_folds(
+            training.X, training.y, cv=splitter, loss=loss, groups=training.groups, remedy=TRAIN_GROUPS
+        )
         jobs = getattr(search, "n_jobs", None) if n_jobs is None else n_jobs
         return cls(estimator, training, folds, loss, averages, jobs, (search, vars(training)))
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
@@ -66,6 +67,16 @@ CASES: dict[str, tuple[Call, str]] = {
     "a function of places": (
         select(len, n=PEOPLE),
         "candidates may be a function only with public_losses=, which says how many there are.",
+    ),
+    "losses by name": (
+        select(dict(enumerate(PRIVATE))),
+        f"candidates must have places; got a dict of length {len(PRIVATE)}. Give list(candidates.values()): the answer "
+        f"is a place in it. {CHARGED}",
+    ),
+    "losses in a data frame": (
+        select(pd.DataFrame(PRIVATE)),
+        f"candidates must have places; got a DataFrame of shape {PRIVATE.shape}. Give an array with a row for each "
+        f"candidate: candidates.to_numpy(), or its .T if these are columns. {CHARGED}",
     ),
     "a loss of each person": (select(np.ones(5), n=5), "losses must be (candidates, examples); got shape (5,)."),
     "one model": (

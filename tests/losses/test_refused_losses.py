@@ -119,11 +119,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      f"'acuracy' is not the name of a loss. Did you mean 'accuracy'? Allowed: {NAMES}, or a NamedLoss of your own"),
     (lambda: per_example_loss(3), f"an int is not the name of a loss. Allowed: {NAMES}, or a NamedLoss of your own"),
     (asked(None),
-     "the function returned nothing; with loss= and data= it returns the fitted model itself, and dptune asks that"
-     " for the squared_error of the private rows."),
+     "got None in place of a fitted model. With loss= and data= a function returns the model itself, and dptune "
+     "asks that for the squared_error of the private rows."),
     (asked(1),
-     "the function returned an int, perhaps a score; with loss= and data= it returns the fitted model itself, and"
-     " dptune asks that for the squared_error of the private rows."),
+     "got an int, perhaps a score, in place of a fitted model. With loss= and data= a function returns the model "
+     "itself, and dptune asks that for the squared_error of the private rows."),
     (asked(object()), "squared_error needs predict, which this object does not have. Give a model with predict."),
     (asked(LinearSVC().fit(TRAIN, LABELS), "log_loss"),
      "log_loss needs predict_proba, which this LinearSVC does not have. Give CalibratedClassifierCV(model), which "
@@ -133,10 +133,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      ' such as "squared_error".'),
     (asked(RIDGE, "zero_one"), "zero_one_loss needs a fitted classifier; this Ridge has no classes_."),
     (asked(LinearRegression()), "this LinearRegression is not fitted; fit it before asking for its losses"),
-    (asked(RIDGE, X=X[:, :2]), "X has 2 columns, but this Ridge was fitted on 3 columns"),
+    (asked(RIDGE, X=X[:, :2]), "the private X has 2 columns, but this Ridge was fitted on 3 columns"),
     (asked(Odd(lambda rows: 1 / 0)),
-     "the predict of this Odd fails on one public row (ZeroDivisionError). Call it on that row to see why. Where "
-     "no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"),
+     "the predict of this Odd fails on one public row (ZeroDivisionError). Call it on that row to see why. This "
+     "is a row of zeros in float64: give data=Rows(X, y, like=X_train)."),
     (asked(Odd(lambda rows: {})),
      "the predict of this Odd answers one public row with shape () and dtype object; squared_error needs (1,), one"
      " answer a row"),
@@ -203,29 +203,31 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      "np.asarray(X)."),
     (asked(RIDGE, y=Y[1:]), "X has 40 rows and y has shape (39,); allowed: (n, d) and (n,)"),
     (asked(RIDGE, X=COLUMNS, like=COLUMNS.copy()),
-     "column 'c' of like= holds neither numbers, text nor categories. Convert it in like= and in X, for example "
-     "dates into days. Text must be valid Unicode."),
+     "column 'c' of like= holds neither numbers, text nor categories. Convert it in like= and in the private X,"
+     " for example dates into days. Text must be valid Unicode."),
     (lambda: read_rows(VERSIONS, VERSIONS),
      "column 'v' of like= holds different values that are one number, such as '1.1' and '1.10'. Private cells are "
      "compared by their number. Turn the column into numbers, or write its values so that they are not numbers "
-     "(for example 'v1.10'), in like= and in X."),
+     "(for example 'v1.10'), in like= and in the private X."),
     (lambda: read_rows(FRAME, FRAME.rename(columns={"b": "d"})),
-     "X and like= (public rows, such as those that train) must have the same columns; like= has 40 rows of 'a', "
-     "'d', 'c'."),
+     "the private X and like= (public rows, such as those that train) must have the same columns; like= has 40 rows "
+     "of 'a', 'd', 'c'."),
     (lambda: read_rows(FRAME, FRAME[:0]),
-     "X and like= (public rows, such as those that train) must have the same columns; like= has 0 rows of 'a', "
-     "'b', 'c'."),
+     "the private X and like= (public rows, such as those that train) must have the same columns; like= has 0 rows "
+     "of 'a', 'b', 'c'."),
     (lambda: read_rows(FRAME, pd.DataFrame()),
-     "X and like= (public rows, such as those that train) must have the same columns; like= has 0 rows of no named"
-     " columns."),
+     "the private X and like= (public rows, such as those that train) must have the same columns; like= has 0 rows "
+     "of no named columns."),
     (asked(SimpleNamespace(predict=lambda rows: rows[:, 0]), X=X.tolist()),
      "the number of columns of a list or a vector of rows must come from public facts. This model has no "
      "n_features_in_: is it fitted? Give data=Rows(X, y, like=public or made-up rows), or an array of numbers."),
     (lambda: read_rows(X.tolist(), [[COLUMNS.c[0]] * 3]),
      "like= must hold numbers and text; got an array or a list that holds something else. Of dicts give "
-     "pandas.DataFrame(rows), of X and of like=."),
-    (lambda: read_rows(pl.DataFrame(X)), "X is a DataFrame; of a data frame that is not pandas' give X.to_pandas()."),
-    (lambda: read_rows({1, 2}), "X must be an array, a list of rows, a sparse matrix or a data frame; got set"),
+     "pandas.DataFrame(rows), of the private X and of like=."),
+    (lambda: read_rows(pl.DataFrame(X)),
+     "the private X is a DataFrame; of a data frame that is not pandas' give X.to_pandas()."),
+    (lambda: read_rows({1, 2}),
+     "the private X must be an array, a list of rows, a sparse matrix or a data frame; got set"),
     (trial(data=(X, Raises())),
      "the y of data= cannot be read as an array of 40 answers; it is a Raises. Give an array or a list (of a "
      "tensor, y.detach().cpu().numpy())."),

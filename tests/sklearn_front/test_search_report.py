@@ -65,6 +65,49 @@ def test_the_folds_of_a_report_keep_groups_together(fast_path: Path, monkeypatch
     assert all(set(groups[rows]).isdisjoint(groups[tested]) for folds in given for rows, tested in folds)
 
 
+def test_a_report_of_a_search_without_refit_needs_a_model(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, mu=0.8)
+    search.estimator.refit = False
+    search.fit(*PUBLIC, **PRIVATE)
+    with pytest.raises(dptune.InputError, match=r"refit=False.* give model=.* Nothing was charged\.$"):
+        search.report(*PUBLIC, **PRIVATE)
+    best = LogisticRegression(**search.best_params_).fit(*PUBLIC)
+    assert search.report(*PUBLIC, **PRIVATE, model=best).accuracy_score.value > 0.5
+
+
+def test_a_report_takes_the_model_and_not_its_search(fast_path: Path) -> None:
+    search = search_in(fast_path, 1.0, mu=0.8).fit(*PUBLIC, **PRIVATE)
+    data = PRIVATE["X_val"], PRIVATE["y_val"]
+    with pytest.raises(dptune.InputError, match=r"PrivateSearch has a report\(\) of its own"):
+        dptune.report(search, search.ledger, data=data, public=PUBLIC)
+
+
+class Weighted(LogisticRegression):
+    """A model whose options are checked: one has an entry for each row, the other has not."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, pairs: Any = None) -> Any:
+        assert np.array_equal(sample_weight, weights(X))
+        assert pairs is PAIRS
+        return super().fit(X, y, sample_weight)
+
+
+def weights(X: Any) -> Any:
+    return 0.2 + X[:, 0] ** 2
+
+
+PAIRS = [(PUBLIC[0][:5], PUBLIC[1][:5])]
+
+
+def test_a_report_refits_with_the_options_of_fit(fast_path: Path) -> None:
+    options = {"sample_weight": weights(PUBLIC[0]), "pairs": PAIRS}
+    search = search_in(fast_path, 1.0, mu=0.8, estimator=Weighted()).fit(*PUBLIC, **PRIVATE, **options)
+    found = search.report(*PUBLIC, **PRIVATE, **options)
+    assert found.accuracy_score.value > 0.5
+    again = {"public": PUBLIC, "data": (PRIVATE["X_val"], PRIVATE["y_val"]), "fit_params": options}
+    name = f"{search.name_} report"
+    assert dptune.report(search.best_estimator_, search.ledger, **again, name=name).to_dict() == found.to_dict()
+
+
 def test_a_report_after_a_choice_uses_the_rest_or_names_the_remedy(fast_path: Path) -> None:
     search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
     assert search.selection_.mu == pytest.approx(0.8)

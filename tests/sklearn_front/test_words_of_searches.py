@@ -29,13 +29,29 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "two targets": (
         {"y": PUBLIC[0][:, :2]},
-        "y has shape (40, 2): allowed is one answer a row. Of several targets make one search each, fit(X, y[:, 0], "
-        "...), with a name= of its own. Nothing was charged.",
+        "y has shape (40, 2): allowed is one answer a row. Of one-hot columns give the labels, such as "
+        "y.argmax(axis=1). Of several targets make one search each, fit(X, y[:, 0], ...), with a name= of its own. "
+        "Nothing was charged.",
     ),
     "places and rows": (
         {"data": PLACES},
-        "data= must be dptune.Places, which have the private rows and know their people: give no X_val=, y_val= or "
-        "groups=. Nothing was charged.",
+        "the Places of data= have the private rows and know their people: give no X_val=, y_val= or groups=. Nothing "
+        "was charged.",
+    ),
+    "rows as places": (
+        {"data": PRIVATE, "X_val": None, "y_val": None},
+        "data= must be dptune.Places; got a tuple of length 2. Of one table give X_val= and y_val=. Nothing was "
+        "charged.",
+    ),
+    "one-hot private answers": (
+        {"y_val": np.eye(2)[PRIVATE[1]]},
+        "y_val has shape (60, 2); allowed: (60,), one answer a row. Of one-hot columns give the labels, such as "
+        "y.argmax(axis=1). Of several targets use one at a time, each under a name= of its own. Nothing was charged.",
+    ),
+    "groups of other training rows": (
+        {"train_groups": np.arange(60)},
+        "train_groups= must have an entry for each of the 40 rows of X; got a ndarray of shape (60,). The people of "
+        "X_val are groups=. Nothing was charged.",
     ),
     "no private answers": (
         {"y_val": None},

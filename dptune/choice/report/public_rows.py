@@ -10,6 +10,7 @@ were trained on fewer rows have probabilities nearer to the prevalence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -19,7 +20,7 @@ from scipy.special import expit, logit
 
 from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, kind, shown
-from dptune.choice.crossval import Folds, folds_of, indexable, taken
+from dptune.choice.crossval import Folds, divided, folds_of, indexable, refuse_other_answers, taken
 from dptune.choice.report.cells import Asked
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.models import how_to_wrap
@@ -31,6 +32,7 @@ _ROUNDING = 1e-6  # rounding of a probability
 _REFITS = 4  # refits that show how far a model's scores move by seeds and by the order of rows
 _APART = 1.5  # a model is another one if it is this many times as far from each refit as two refits are apart
 _EQUAL = 0.02  # two scores are equal up to this distance, in their standard deviations
+_WEIGHTS = 'If fit() had options, give them here, too: fit_params={"sample_weight": w}.'
 _INSTEAD = (
     "Give held_out=(X, y) in place of public=: public rows that did not train the model; its own scores are used. Or "
     "give scores=, what models that were trained in the same way without a public row answer for it. Nothing was "
@@ -62,6 +64,13 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
         InputError: it has no ``predict``, is a native booster or a PyTorch module, or ``positive`` is not one of its
             two labels.
     """
+    if isinstance(model, type):
+        raise InputError(f"the model must be fitted; got the class {model.__name__}. Nothing was charged.")
+    if hasattr(model, "report") and hasattr(model, "best_estimator_"):
+        raise InputError(
+            f"this {type(model).__name__} has a report() of its own. Call that, or give its .best_estimator_. Nothing "
+            "was charged."
+        )
     classes = getattr(model, "classes_", None)
     if classes is None:
         if wrap := how_to_wrap(model):
@@ -71,7 +80,10 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
                 "positive= goes with a classifier of two labels; this model has no classes_. Nothing was charged."
             )
         if not hasattr(model, "predict"):
-            raise InputError(f"the model must be fitted and have predict; got {shown(model)}. Nothing was charged.")
+            inner = " Give its .model." if hasattr(model, "model") else ""
+            raise InputError(
+                f"the model must be fitted and have predict; got {shown(model)}.{inner} Nothing was charged."
+            )
         return Asked("predict", None, None)
     labels = list(np.asarray(classes).tolist())
     if len(labels) < 2:
@@ -105,11 +117,19 @@ def given_rows(public: Any, held_out: Any) -> tuple[Any, Any]:
             "give public=(X_train, y_train), the rows that trained the model, or held_out=(X, y), public rows that did "
             "not: one of them. Nothing was charged."
         )
+    refuse_other_answers("public=" if held_out is None else "held_out=", *rows)
     return rows[0], rows[1]
 
 
 def public_scores(
-    model: Any, asked: Asked, rows: tuple[Any, Any], scores: Any, cv: Any, *, held_out: bool = False
+    model: Any,
+    asked: Asked,
+    rows: tuple[Any, Any],
+    scores: Any,
+    cv: Any,
+    *,
+    held_out: bool = False,
+    fit_params: Mapping[str, Any] | None = None,
 ) -> PublicScores:
     """Return the scores of public rows by models that were not trained on them.
 
@@ -117,6 +137,7 @@ def public_scores(
         rows: (X, y) that trained the model, or with ``held_out`` that did not: the model itself scores them.
         scores: the user's own: (N,) or (N, k) of ``asked.output``; None: they are those of refits.
         cv: as in :func:`dptune.choice.crossval.public_folds`.
+        fit_params: options with which the model's ``fit`` was called.
 
     Raises:
         InputError: they do not fit the model, or are too few; or ``fit`` does not make this model again.
@@ -124,12 +145,21 @@ def public_scores(
     """
     name = "held_out=" if held_out else "public="
     X, y = rows
+    if not isinstance(fit_params, Mapping | None):
+        raise InputError(f"fit_params= must be a dict of options of fit; got {shown(fit_params)}. Nothing was charged.")
+    if fit_params and (held_out or scores is not None):
+        raise InputError(
+            f"{', '.join(f'{option}=' for option in fit_params)}: options of fit are for refits, and with "
+            f"{'held_out=' if held_out else 'scores='} a report trains nothing: omit them. Nothing was charged."
+        )
     count = attempt(lambda: len(np.asarray(y)), failed=None)
     if count is None:
         raise InputError(f"{name} must be (X, y) with one answer y a row; got {kind(y)}. Nothing was charged.")
     if count < FEWEST:
         raise InputError(f"{name} needs {FEWEST} rows at least; got {count}. Nothing was charged.")
     codes, own = _read(asked, y, _answers(model, asked, X, name), name, f"the model on {name}")
+    if asked.labels is not None and len(np.unique(codes)) < 2:
+        raise InputError(f"{name} has one label only, so nothing can be compared. Nothing was charged.")
     if scores is not None:
         given = attempt(np.asarray, scores, failed=None)
         if given is None or given.shape[:1] != (count,):
@@ -138,10 +168,8 @@ def public_scores(
             )
         numbers = _read(asked, y, given, name, "scores=")[1]
     else:
-        numbers = own if held_out else _scores_of_refits(model, asked, X, y, own, cv)
+        numbers = own if held_out else _scores_of_refits(model, asked, X, y, own, cv, fit_params or {})
         _check_finite(asked, numbers, f"refits on {name}")
-    if asked.labels is not None and len(np.unique(codes)) < 2:
-        raise InputError(f"{name} has one label only, so nothing can be compared. Nothing was charged.")
     seen = own if asked.labels is not None else own[:, 1]
     return PublicScores(asked, codes, numbers, [float(each) for each in seen[:_SEEN].ravel()])
 
@@ -177,7 +205,9 @@ def _read(asked: Asked, y: Any, answers: Any, name: str, whose: str) -> tuple[In
 # ---- refits ---------------------------------------------------------------------------------------------------------
 
 
-def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv: Any) -> Vector:
+def _scores_of_refits(
+    model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv: Any, fit_params: Mapping[str, Any]
+) -> Vector:
     """Return the scores of public rows (N,), (N, k) or (N, 2) by refits of the model without them.
 
     Args:
@@ -193,12 +223,13 @@ def _scores_of_refits(model: Any, asked: Asked, X: Any, y: Any, own: Vector, cv:
     folds = folds_of(cv, X, y, labels=asked.labels is not None)
 
     def without(folds: Folds) -> Vector:
-        return asked.scores(y, cross_val_predict(unfitted, X, y, cv=folds, method=asked.output))[1]
+        found = cross_val_predict(unfitted, X, y, cv=folds, method=asked.output, params=dict(fit_params))
+        return asked.scores(y, found)[1]
 
     try:
         from sklearn.model_selection import cross_val_predict
 
-        _refuse_another(model, unfitted, asked, X, y, own)
+        _refuse_another(model, unfitted, asked, X, y, own, fit_params)
         scores = without(folds)
     except (ValueError, TypeError) as error:
         why = str(error).rstrip(".")
@@ -228,7 +259,9 @@ def _unfitted(model: Any) -> Any:
     return unfitted
 
 
-def _refuse_another(model: Any, unfitted: Any, asked: Asked, X: Any, y: Any, own: Vector) -> None:
+def _refuse_another(
+    model: Any, unfitted: Any, asked: Asked, X: Any, y: Any, own: Vector, fit_params: Mapping[str, Any]
+) -> None:
     """Refuse a model that is farther from all refits on these rows than refits are from each other.
 
     Refits differ in seeds and in the order of rows. They are made only if the first one is not the model.
@@ -243,7 +276,8 @@ def _refuse_another(model: Any, unfitted: Any, asked: Asked, X: Any, y: Any, own
         if seed:
             order = np.random.default_rng(seed).permutation(order)
             made.set_params(**{name: seed for name in made.get_params() if name.split("__")[-1] == "random_state"})
-        made.fit(taken(X, order), taken(y, order))
+        options = {name: divided(each, order, len(y)) for name, each in fit_params.items()}
+        made.fit(taken(X, order), taken(y, order), **options)
         return asked.scores(y, getattr(made, asked.output)(X))[1]
 
     first = refit(0)
@@ -262,7 +296,7 @@ def _refuse_another(model: Any, unfitted: Any, asked: Asked, X: Any, y: Any, own
         raise InputError(
             f"fit() on public= does not make this {type(model).__name__}: its {asked.output} differs by {nearest:.2g} "
             f"(root mean square), that of two refits by {usual:.2g} at most. Other rows, settings or weights, "
-            f"partial_fit, a warm start, early stopping or a checkpoint do that. {_INSTEAD}"
+            f"partial_fit, a warm start, early stopping or a checkpoint do that. {_WEIGHTS} {_INSTEAD}"
         )
 
 

@@ -11,7 +11,7 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -61,6 +61,7 @@ def report(
     threshold: float | None = None,
     scores: Any = None,
     cv: Any = 5,
+    fit_params: Mapping[str, Any] | None = None,
     bins: int | None = None,
 ) -> Report:
     """Release one table about a fitted model and private people, and read every usual metric from it.
@@ -91,6 +92,7 @@ def report(
         scores: your own ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, by models that
             were trained in the same way without the row. Default: those of refits.
         cv: folds of the refits.
+        fit_params: options with which the model's ``fit`` was called on ``public``, such as ``sample_weight``.
         bins: number of score bins; default that of the least expected error, by public rows.
 
     Returns:
@@ -107,7 +109,7 @@ def report(
         people = privatizer_of(ledger, data, groups=groups, n=n)
         plan, asker = _prepared(
             model, people, data=data, public=public, held_out=held_out, mu=mu, name=name, by=by, positive=positive,
-            threshold=threshold, scores=scores, cv=cv, bins=bins,
+            threshold=threshold, scores=scores, cv=cv, fit_params=fit_params, bins=bins,
         )  # fmt: skip
     read = asker.losses(model) if isinstance(asker, AtPlaces) else partial(asker.losses, model)
     released = people.release_table(plan.query(), read, scope=name, key=KEY, note=plan.note())
@@ -116,7 +118,7 @@ def report(
 
 def _prepared(
     model: Any, privatizer: LossPrivatizer, *, data: Any, public: Any, held_out: Any, mu: Any, name: Any, by: Any,
-    positive: Any, threshold: Any, scores: Any, cv: Any, bins: Any,
+    positive: Any, threshold: Any, scores: Any, cv: Any, fit_params: Any, bins: Any,
 ) -> tuple[ReportPlan, Asker]:  # fmt: skip
     """Check everything public, and fix the plan."""
     name = text("name", name)
@@ -130,7 +132,9 @@ def _prepared(
     if held_out is not None and scores is not None:
         raise InputError("held_out= rows have the model's own scores: omit scores=. Nothing was charged.")
     rows = given_rows(public, held_out)
-    given = {"model=": model, "public=": public, "held_out=": held_out, "scores=": scores}
+    given = {
+        "model=": model, "public=": public, "held_out=": held_out, "scores=": scores, "fit_params=": fit_params,
+    }  # fmt: skip
     reaches = partial(_itself, **given)
     if isinstance(data, Places):
         refuse_reaching(given, data)
@@ -138,7 +142,7 @@ def _prepared(
         data = with_like(data, rows[0])  # one object, which is read once
         PrivateExamples(reaches, data, privatizer.rows).load()
     asked = how_to_ask(model, positive)
-    of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None)
+    of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None, fit_params=fit_params)
     stored = ledger.fact(name, PLAN)
     if stored is None:
         try:

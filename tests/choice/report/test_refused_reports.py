@@ -127,6 +127,7 @@ def test_another_model_is_refused_by_its_distance_and_that_of_refits(unpaid: Los
         report(unpaid, other.set_params(C=1.0))
     usual = r"\S*e-1\d|0"
     words = "Other rows, settings or weights, partial_fit, a warm start, early stopping or a checkpoint do that."
+    words += ' If fit() had options, give them here, too: fit_params={"sample_weight": w}.'
     assert re.fullmatch(
         rf"fit\(\) on public= does not make this LogisticRegression: its predict_proba differs by {far:.2g} \(root "
         rf"mean square\), that of two refits by ({usual}) at most\. {re.escape(f'{words} {INSTEAD}')} "

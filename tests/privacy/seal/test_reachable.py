@@ -175,6 +175,9 @@ def test_what_shares_memory_with_private_rows_is_refused_as_public(ledger: dptun
         ),
         "model=: ": lambda: dptune.report(models[1], privatizer, data=private, public=public),
         "scores=": lambda: dptune.report(models[0], privatizer, data=private, public=public, scores=ALL[:40, 0]),
+        "fit_params=": lambda: dptune.report(
+            models[0], privatizer, data=private, public=public, fit_params={"eval_set": [(ALL, ALL[:, 0])]}
+        ),
         "public=: ": lambda: dptune.report(models[0], privatizer, data=private, public=(ALL, ALL[:, 0])),
     }
     for says, door in doors.items():
