@@ -21,6 +21,7 @@ from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, shown
 from dptune.choice.crossval import Folds, folds_of, indexable, taken
 from dptune.choice.report.cells import Asked
+from dptune.choice.report.decisions import threshold_of
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.models import how_to_wrap
 from dptune.losses.named import Output
@@ -47,12 +48,14 @@ class PublicScores:
         codes: (N,) their classes; empty of a regression.
         scores: (N,) or (N, k), by models that did not see the row; of a regression (N, 2), answers and predictions.
         seen: the model's answers for the first of them, by which it is recognised.
+        threshold: of two labels, that of the model's ``predict``; None if it is not known or not asked for.
     """
 
     asked: Asked
     codes: Indices
     scores: Vector
     seen: list[float]
+    threshold: float | None = None
 
 
 def how_to_ask(model: Any, positive: Any = None) -> Asked:
@@ -108,7 +111,14 @@ def given_rows(public: Any, held_out: Any) -> tuple[Any, Any]:
 
 
 def public_scores(
-    model: Any, asked: Asked, rows: tuple[Any, Any], scores: Any, cv: Any, *, held_out: bool = False
+    model: Any,
+    asked: Asked,
+    rows: tuple[Any, Any],
+    scores: Any,
+    cv: Any,
+    *,
+    held_out: bool = False,
+    decides: bool = True,
 ) -> PublicScores:
     """Return the scores of public rows by models that were not trained on them.
 
@@ -116,16 +126,26 @@ def public_scores(
         rows: (X, y) that trained the model, or with ``held_out`` that did not: the model itself scores them.
         scores: the user's own: (N,) or (N, k) of ``asked.output``; None: they are those of refits.
         cv: as in :func:`dptune.choice.crossval.public_folds`.
+        decides: whether the report's decisions are those of ``predict``.
 
     Raises:
         InputError: they do not fit the model, or are too few; or ``fit`` does not make this model again.
+        InputError: with ``decides``, ``predict`` decides by something else than the scores.
         MissingExtra: scikit-learn is not installed.
     """
     name = "held_out=" if held_out else "public="
     X, y = rows
     if (count := len(np.asarray(y))) < FEWEST:
         raise InputError(f"{name} needs {FEWEST} rows at least; got {count}. Nothing was charged.")
-    codes, own = _read(asked, y, _answers(model, asked, X, name), name, f"the model on {name}")
+    codes, own = _read(asked, y, _answers(model, asked.output, X, name), name, f"the model on {name}")
+    threshold = None
+    if (
+        decides
+        and asked.labels is not None
+        and asked.output != "predict"
+        and attempt(getattr, model, "predict", failed=None) is not None
+    ):
+        threshold = threshold_of(model, asked, own, _answers(model, "predict", X, name), name)
     if scores is not None:
         if len(given := np.asarray(scores)) != count:
             raise InputError(f"scores= must have one entry for each of {count} public rows. Nothing was charged.")
@@ -136,12 +156,12 @@ def public_scores(
     if asked.labels is not None and len(np.unique(codes)) < 2:
         raise InputError(f"{name} has one label only, so nothing can be compared. Nothing was charged.")
     seen = own if asked.labels is not None else own[:, 1]
-    return PublicScores(asked, codes, numbers, [float(each) for each in seen[:_SEEN].ravel()])
+    return PublicScores(asked, codes, numbers, [float(each) for each in seen[:_SEEN].ravel()], threshold)
 
 
-def _answers(model: Any, asked: Asked, X: Any, name: str) -> Any:
+def _answers(model: Any, method: Output, X: Any, name: str) -> Any:
     try:
-        return getattr(model, asked.output)(X)
+        return getattr(model, method)(X)
     except Exception as error:  # noqa: BLE001 - the model's own; public rows only
         reason = f"{type(error).__name__}: {error}"
     raise InputError(f"the model does not answer rows of {name} ({reason}). Nothing was charged.")
