@@ -188,9 +188,9 @@ class Asked:
 
 def _decided_as_largest(p: Vector, positive: int) -> Vector:
     """Return the positive label's probability (n,) of (n, 2), above 0.5 where it is the largest: also of equal ones."""
-    own = p[:, positive]
-    above = np.where(np.argmax(p, axis=1) == positive, np.nextafter(0.5, 1.0), 0.5)
-    return np.where(np.abs(own - 0.5) < DUST, above, own)
+    own, other = p[:, positive], p[:, 1 - positive]
+    largest = own > other if positive else own >= other  # the first one of equal ones
+    return np.where(np.abs(own - 0.5) < DUST, np.where(largest, np.nextafter(0.5, 1.0), 0.5), own)
 
 
 def _vector(answers: npt.ArrayLike) -> Vector:
