@@ -25,12 +25,14 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.data import Array
 from benchmarks.report import markdown
 from dptune.choice import Report
+from dptune.choice.report.metric import Metric
 from dptune.choice.report.plan import ReportPlan, make_plan
 from dptune.choice.report.public_rows import how_to_ask, public_scores
 from dptune.privacy.stored_losses import People
 
 PUBLIC, PEOPLE, MODELS, DRAWS = 300, 20_000, 10, 100
 UNKNOWN = -7  # a label that no model knows
+INSIDE = (0.1, 0.2, 0.6, 0.8)  # thresholds, seldom an edge of the bins
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,9 @@ def exact(plan: ReportPlan, y: Array, answers: Array) -> dict[str, float]:
         found = {"f1_score": metrics.f1_score(y, decided), "roc_auc_score": metrics.roc_auc_score(y, s)}
         found["brier_score_loss"] = float(np.mean((s - y) ** 2))
         found["expected_calibration_error"] = float(np.abs(gaps).sum()) / len(y)
+        for threshold in INSIDE:
+            found[f"recall_score at {threshold}"] = float(np.mean(s[y == 1] > threshold))
+            found[f"specificity at {threshold}"] = float(np.mean(s[y == 0] <= threshold))
     found["accuracy_score"] = float(np.mean(decided == y))
     found["balanced_accuracy_score"] = metrics.balanced_accuracy_score(y, decided)
     return found
@@ -133,14 +138,25 @@ def reports(
             yield found, exact(plan, labels, answers[own]), truth
 
 
+def metrics_of(report: Report) -> dict[str, Metric]:
+    """Return a report's metrics, and of two labels the rates at other thresholds."""
+    found = dict(report.metrics)
+    for threshold in INSIDE if report.plan.two_classes else ():
+        decided = report.at(threshold)
+        for metric in (decided.recall_score, decided.specificity):
+            found[f"{metric.name} at {threshold}"] = metric
+    return found
+
+
 def coverage(
     family: Family, n: int, mu: float, models: int = MODELS, draws: int = DRAWS
 ) -> dict[str, tuple[float, ...]]:
     """Return the shares of intervals that hold the metric of the people and of the population, and the mean width."""
     held: dict[str, list[tuple[bool, bool, float]]] = {}
     for found, own, truth in reports(family, n, mu, models, draws):
+        released = metrics_of(found)
         for name, value in own.items():
-            (low, high), (least, most) = found.metrics[name].interval, found.metrics[name].population
+            (low, high), (least, most) = released[name].interval, released[name].population
             both = low - 1e-9 <= value <= high + 1e-9, least - 1e-9 <= truth[name] <= most + 1e-9
             held.setdefault(name, []).append((*both, (high - low) / 2))
     return {name: tuple(np.mean(each, axis=0).tolist()) for name, each in held.items()}
@@ -153,6 +169,8 @@ COLUMNS = {
     "AUC": ("roc_auc_score", "roc_auc_score (ovr, macro)"),
     "calibration error": ("expected_calibration_error",),
     "Brier": ("brier_score_loss",),
+    "recall at 0.2": ("recall_score at 0.2",),
+    "specificity at 0.6": ("specificity at 0.6",),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold
 
 import dptune
 from dptune.choice.report.forecast import Expected
@@ -53,6 +53,22 @@ def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
     assert ledger.count() == ledger.count(search.name_) + 1  # the report is one charge
     with pytest.raises(dptune.BudgetExhausted):
         search.report(*PUBLIC, **PRIVATE, name="another", mu=0.5)
+
+
+def test_a_report_of_a_search_decides_as_predict_or_is_refused(fast_path: Path) -> None:
+    class Costly(LogisticRegression):
+        def predict(self, X: Any) -> Any:
+            return (self.predict_proba(X)[:, 1] > 0.2).astype(int)
+
+    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
+    public = GridSearchCV(FixedThresholdClassifier(LogisticRegression()), {"threshold": [0.2, 0.3]})
+    search = PrivateSearch(public, ledger=ledger, loss="zero_one", mu=0.8, default={"threshold": 0.4})
+    search.fit(*PUBLIC, **PRIVATE)
+    with pytest.raises(dptune.InputError, match=r"^predict of this Costly decides .* Nothing was charged\.$"):
+        search.report(*PUBLIC, **PRIVATE, model=Costly().fit(*PUBLIC))
+    assert ledger.count() == ledger.count(search.name_)
+    found = search.report(*PUBLIC, **PRIVATE)
+    assert found.plan.bins[0].threshold == pytest.approx(search.best_params_["threshold"], abs=1e-8)
 
 
 def test_the_folds_of_a_report_keep_groups_together(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

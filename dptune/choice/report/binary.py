@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from dptune._arrays import Matrix, Vector
-from dptune.choice.report.cells import POINTS, Bins
+from dptune.choice.report.cells import DUST, POINTS, Bins
 from dptune.choice.report.metric import WHOLE, Cells, Decisions, Metric, Range, kept, nonnegative
 
 WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted
@@ -72,14 +72,53 @@ class BinaryTable:
     def at(self, threshold: float) -> Decisions:
         """Return the quality of the decisions "positive above this threshold".
 
-        On an edge of the bins that is exact up to the noise; inside a bin its people are divided as the public rows
-        are.
+        On an edge of the bins that is exact up to the noise. Else the bin around the threshold is divided, and both
+        intervals count the error of the division.
         """
+        if abs(threshold - self.bins.threshold) <= 2 * DUST:
+            threshold = self.bins.threshold  # that of a model may be just below the number that is printed
         if threshold in self.bins.edges:
             above = np.arange(self.bins.count) > self.bins.edges.index(threshold)
+        elif math.isinf(threshold) or (self.probabilities and not 0 <= threshold < 1):
+            above = np.full(self.bins.count, threshold < 0)
         else:
-            above = np.mean(np.asarray(self.bins.points) > threshold, axis=1)
-        return Decisions(self.cells, np.asarray(above, dtype=np.float64))
+            return self._divided(int(np.searchsorted(self.bins.edges, threshold)), threshold)
+        return Decisions(self.cells, above.astype(np.float64))
+
+    def _divided(self, b: int, threshold: float) -> Decisions:
+        """Return the decisions at a threshold inside bin b, whose two cells are divided into four.
+
+        The part of a class that is above is halfway between that of the bin's public rows and that of :attr:`_spread`.
+        Three errors add to the variance of people who are moved across the threshold:
+
+        - each of the p people of a class is above with probability f: p f (1 - f);
+        - the m public rows, and the 16 points that stand for them, know f up to f (1 - f) / m + 1 / (12 16^2);
+        - what the spread of the classes changes is unsure.
+
+        The last two are common to both classes.
+        """
+        B, m = self.bins.count, self.bins.rows[b]
+        up = np.asarray(self.bins.points)[b] > threshold
+        plain = up.mean()
+        tilted = np.array([q[b, up].sum() for q in self._spread])  # (2,)
+        f, unsure = (plain + tilted) / 2, tilted - plain
+        people = np.maximum(self._counts[:, b], 0.0)
+
+        def chance(share: Vector) -> Vector:
+            some = (m * share + 0.5) / (m + 1)  # not 0 where all public rows are on one side
+            return np.asarray(some * (1 - some))
+
+        known = chance(plain) / m + 1 / (12 * POINTS**2)
+        common = known + np.outer(unsure, unsure)  # (2, 2)
+        moved = np.diag(people * chance(f)) + common * np.outer(people, people)
+        parts, across = np.zeros((2, B + 1, 2, B)), np.zeros((2, B + 1, 2))
+        for y in (0, 1):
+            parts[y, :, y] = np.insert(np.eye(B), b, 0.0, axis=0)
+            parts[y, b : b + 2, y, b] = 1 - f[y], f[y]
+            across[y, b : b + 2, y] = -1.0, 1.0
+        T, E = parts.reshape(2 * B + 2, 2 * B), across.reshape(-1, 2)
+        cells = Cells(T @ self.cells.counts, T @ self.cells.noise @ T.T + E @ moved @ E.T)
+        return Decisions(cells, (np.arange(B + 1) > b).astype(np.float64))
 
     @cached_property
     def decisions(self) -> Decisions:

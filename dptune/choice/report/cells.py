@@ -32,6 +32,7 @@ from dptune.privacy.seal.parsing import as_array, entries_of, numbers
 from dptune.privacy.table import code_of
 
 POINTS = 16  # number of points that represent the public scores of a bin
+DUST = 1e-9  # rounding of a score
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,17 @@ class Asked:
         else:
             codes, scores = labels_and_proba(y, answers, labels=labels)
             if self.positive is not None:
-                return codes, scores[:, self.positive]
-        return codes, scores if self.positive != 0 else -scores
+                return codes, _decided_as_largest(scores, self.positive)
+        if self.positive != 0:
+            return codes, scores
+        return codes, np.where(scores == 0, np.finfo(np.float64).tiny, -scores)  # 0 is decided for the first label
+
+
+def _decided_as_largest(p: Vector, positive: int) -> Vector:
+    """Return the positive label's probability (n,) of (n, 2), above 0.5 where it is the largest: also of equal ones."""
+    own, other = p[:, positive], p[:, 1 - positive]
+    largest = own > other if positive else own >= other  # the first one of equal ones
+    return np.where(np.abs(own - 0.5) < DUST, np.where(largest, np.nextafter(0.5, 1.0), 0.5), own)
 
 
 def _vector(answers: npt.ArrayLike) -> Vector:

@@ -20,6 +20,7 @@ from dptune._arrays import Indices, Mask, Vector
 from dptune._checks import attempt, kind, plain
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.cells import Asked, Bins, cells_loss, column_of, edges_of, in_many_classes, in_two_classes
+from dptune.choice.report.decisions import USUAL
 from dptune.choice.report.public_rows import PublicScores
 from dptune.choice.report.regression import Ranges
 from dptune.errors import InputError
@@ -181,7 +182,7 @@ def make_plan(
     Args:
         mu: GDP price.
         n: number of people; the noise of a count is measured in n times ``largest_weight``, 1 for equal weights.
-        threshold: above which the positive class is decided; default that of ``predict``.
+        threshold: above which the positive class is decided; default 0.5 of probabilities, 0 of decision values.
         by: subgroups.
         bins: their number, if it is given.
     """
@@ -197,7 +198,7 @@ def make_plan(
     if asked.labels is None:
         ranges = Ranges.of(*scores.T)
     elif asked.positive is not None:
-        cut = float({"predict_proba": 0.5, "decision_function": 0.0}[asked.output] if threshold is None else threshold)
+        cut = float(USUAL[asked.output] if threshold is None else threshold)
         yes = public.codes == asked.positive
         bins_of_classes = (
             best_bins(scores, yes, cut, n=n, sigma=unit * math.sqrt(1 if by is None else len(by.levels)), bins=bins),

@@ -22,6 +22,7 @@ from dptune._arrays import Indices, Vector
 from dptune._checks import attempt, kind, shown
 from dptune.choice.crossval import Folds, divided, folds_of, indexable, refuse_other_answers, taken
 from dptune.choice.report.cells import Asked
+from dptune.choice.report.decisions import threshold_of
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.models import how_to_wrap
 from dptune.losses.named import Output
@@ -49,12 +50,14 @@ class PublicScores:
         codes: (N,) their classes; empty of a regression.
         scores: (N,) or (N, k), by models that did not see the row; of a regression (N, 2), answers and predictions.
         seen: the model's answers for the first of them, by which it is recognised.
+        threshold: of two labels, that of the model's ``predict``; None if it is not known or not asked for.
     """
 
     asked: Asked
     codes: Indices
     scores: Vector
     seen: list[float]
+    threshold: float | None = None
 
 
 def how_to_ask(model: Any, positive: Any = None) -> Asked:
@@ -130,6 +133,7 @@ def public_scores(
     *,
     held_out: bool = False,
     fit_params: Mapping[str, Any] | None = None,
+    decides: bool = True,
 ) -> PublicScores:
     """Return the scores of public rows by models that were not trained on them.
 
@@ -138,9 +142,11 @@ def public_scores(
         scores: the user's own: (N,) or (N, k) of ``asked.output``; None: they are those of refits.
         cv: as in :func:`dptune.choice.crossval.public_folds`.
         fit_params: options with which the model's ``fit`` was called.
+        decides: whether the report's decisions are those of ``predict``.
 
     Raises:
         InputError: they do not fit the model, or are too few; or ``fit`` does not make this model again.
+        InputError: with ``decides``, ``predict`` decides by something else than the scores.
         MissingExtra: scikit-learn is not installed.
     """
     name = "held_out=" if held_out else "public="
@@ -157,7 +163,15 @@ def public_scores(
         raise InputError(f"{name} must be (X, y) with one answer y a row; got {kind(y)}. Nothing was charged.")
     if count < FEWEST:
         raise InputError(f"{name} needs {FEWEST} rows at least; got {count}. Nothing was charged.")
-    codes, own = _read(asked, y, _answers(model, asked, X, name), name, f"the model on {name}")
+    codes, own = _read(asked, y, _answers(model, asked.output, X, name), name, f"the model on {name}")
+    threshold = None
+    if (
+        decides
+        and asked.labels is not None
+        and asked.output != "predict"
+        and attempt(getattr, model, "predict", failed=None) is not None
+    ):
+        threshold = threshold_of(model, asked, own, _answers(model, "predict", X, name), name)
     if asked.labels is not None and len(np.unique(codes)) < 2:
         raise InputError(f"{name} has one label only, so nothing can be compared. Nothing was charged.")
     if scores is not None:
@@ -171,12 +185,12 @@ def public_scores(
         numbers = own if held_out else _scores_of_refits(model, asked, X, y, own, cv, fit_params or {})
         _check_finite(asked, numbers, f"refits on {name}")
     seen = own if asked.labels is not None else own[:, 1]
-    return PublicScores(asked, codes, numbers, [float(each) for each in seen[:_SEEN].ravel()])
+    return PublicScores(asked, codes, numbers, [float(each) for each in seen[:_SEEN].ravel()], threshold)
 
 
-def _answers(model: Any, asked: Asked, X: Any, name: str) -> Any:
+def _answers(model: Any, method: Output, X: Any, name: str) -> Any:
     try:
-        return getattr(model, asked.output)(X)
+        return getattr(model, method)(X)
     except Exception as error:  # noqa: BLE001 - the model's own; public rows only
         reason = f"{type(error).__name__}: {error}"
     raise InputError(f"the model does not answer rows of {name} ({reason}). Nothing was charged.")

@@ -88,7 +88,9 @@ def report(
         by: a column, by name or index: the same for each of its values. Values come from the public rows. Or the
             ``Places``: the same for each place.
         positive: the positive label of two; default the second of ``model.classes_``, like in scikit-learn.
-        threshold: the positive class is decided above it; default 0.5 of probabilities, 0 of decision values.
+        threshold: the positive class is decided above it. Default that of ``predict``: 0.5 of probabilities, 0 of
+            decision values, or the model's own. A model whose ``predict`` has none is refused. A score that is equal to
+            0.5, or 0, is always decided like the larger of both labels' scores.
         scores: your own ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, by models that
             were trained in the same way without the row. Default: those of refits.
         cv: folds of the refits.
@@ -142,7 +144,9 @@ def _prepared(
         data = with_like(data, rows[0])  # one object, which is read once
         PrivateExamples(reaches, data, privatizer.rows).load()
     asked = how_to_ask(model, positive)
-    of_public = public_scores(model, asked, rows, scores, cv, held_out=held_out is not None, fit_params=fit_params)
+    of_public = public_scores(
+        model, asked, rows, scores, cv, held_out=held_out is not None, fit_params=fit_params, decides=threshold is None
+    )
     stored = ledger.fact(name, PLAN)
     if stored is None:
         try:
@@ -158,7 +162,7 @@ def _prepared(
         mu=price or float(getattr(ReportPlan.read(stored), "mu", 1.0)),
         n=privatizer.n,
         largest_weight=privatizer.largest_weight,
-        threshold=threshold,
+        threshold=of_public.threshold if threshold is None else threshold,
         by=groups_of(rows[0], by),
         bins=number,
     )

@@ -48,6 +48,22 @@ def test_a_curve_is_that_of_the_decisions_at_its_thresholds(tmp_path: Path) -> N
     assert (np.diff(precision[:-1]) > -0.2).all()
 
 
+def test_decisions_beyond_all_scores_are_exact_and_never_hidden(tmp_path: Path) -> None:
+    """A probability is never above 1 nor below 0; other thresholds outside of all edges are inside a bin."""
+    found = report(silent(tmp_path))
+    n0, n1 = np.bincount(Y)
+    for threshold, matrix in ((-0.1, [[0, n0], [0, n1]]), (1.0, [[n0, 0], [n1, 0]])):
+        for cut in (threshold, math.copysign(math.inf, threshold)):
+            decided = found.at(cut)
+            assert decided.confusion_matrix == pytest.approx(np.array(matrix), abs=1e-4)
+            assert np.ptp(decided.recall_score.interval) < 1e-4
+    assert np.ptp(found.at(1e-9).recall_score.interval) > 1e-3  # no public row, but perhaps a private one
+    (tmp_path / "b").mkdir()
+    of_values = report(silent(tmp_path / "b"), SVC().fit(*PUBLIC))
+    assert np.ptp(of_values.at(-50.0).recall_score.interval) > 1e-3
+    assert np.ptp(of_values.at(-math.inf).recall_score.interval) < 1e-4
+
+
 @pytest.mark.parametrize("positive", [0, 1])
 def test_decision_values_count_for_the_positive_label(tmp_path: Path, positive: int) -> None:
     model = SVC().fit(*PUBLIC)

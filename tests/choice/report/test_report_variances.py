@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dptune.choice import Report
-from dptune.choice.report.cells import Bins, with_groups
+from dptune.choice.report.cells import POINTS, Bins, with_groups
 from dptune.choice.report.metric import Z_95
 from dptune.choice.report.plan import Groups, ReportPlan
 from dptune.choice.report.regression import Ranges
@@ -117,3 +117,42 @@ def test_the_width_of_a_brier_score_has_all_its_parts() -> None:
             tilted += people * (mean - losses.mean()) / 2
     wanted = math.sqrt(noise + (reading + tilted**2) / found.cells.counts.sum() ** 2)
     assert (metric.interval[1] - metric.interval[0]) / (2 * Z_95) == pytest.approx(wanted, rel=0.02)
+
+
+@pytest.mark.parametrize("where", ["everybody", "a group", "a label of three"])
+def test_decisions_inside_a_bin_have_the_width_of_their_division_too(where: str) -> None:
+    """Everywhere that a report has a table of score bins; the noise is that of sums with a part of the bin's cells."""
+    by = GROUPS if where == "a group" else None
+    plan, rng = plan_of("three" if "three" in where else "two", by), np.random.default_rng(3)
+    codes, query = cells_of(plan, rng), plan.query()
+    if by is not None:
+        codes = with_groups(codes, rng.integers(2, size=N), plan.cells_of_a_group, plan.sizes)
+    found = Report.of(plan, query.mean(People.of(N, None, None), codes), query.diameter / (MU * N))
+    table = found.groups["a"] if by else found.rest[1] if plan.positive is None else found.results
+    B, none = BINS.count, np.zeros(BINS.count)
+    for threshold in (0.4, 0.55):
+        b = int(np.searchsorted(BINS.edges, threshold))
+        up = np.asarray(BINS.points)[b] > threshold
+        x, m = table.cells.counts.reshape(2, -1)[:, b], BINS.rows[b]
+        plain, tilted = up.mean(), np.array([q[b, up].sum() for q in table._spread])
+        f = (plain + tilted) / 2
+        some, all_some = ((m * share + 0.5) / (m + 1) for share in (f, plain))
+        common = all_some * (1 - all_some) / m + 1 / (12 * POINTS**2)
+        above = np.array([np.where(np.arange(B) == b, part, np.arange(B) > b) for part in f])
+        rights = np.concatenate([1 - above[0], none]), np.concatenate([none, above[1]])
+        whole = np.repeat(np.eye(2), B, axis=1)
+        for name, right, of, moved in (
+            ("recall_score", rights[1], whole[1], np.array([0, 1])),
+            ("specificity", rights[0], whole[0], np.array([-1, 0])),
+            ("accuracy_score", rights[0] + rights[1], whole.sum(axis=0), np.array([-1, 1])),
+        ):
+            people = float(of @ table.cells.counts)
+            value = float(right @ table.cells.counts) / people
+            parts = table.cells.variance(right - value * of) + float(moved**2 @ (x * some * (1 - some)))
+            parts += common * float(moved @ x) ** 2 + float(moved @ (x * (tilted - plain))) ** 2
+            metric = getattr(table.at(threshold), name)
+            half, wider = (np.ptp(ends) / (2 * Z_95) for ends in (metric.interval, metric.population))
+            assert metric.value == pytest.approx(value)
+            assert half == pytest.approx(math.sqrt(parts) / people, rel=0.03), (threshold, name)
+            sampled = math.sqrt(half**2 + value * (1 - value) / people)
+            assert wider == pytest.approx(sampled, rel=0.05), (threshold, name)
