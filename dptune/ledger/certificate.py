@@ -33,7 +33,7 @@ _GROWS = {  # the part of a line, or of a row of the annex, that changes with ne
     "annex, Made so far": r"^\d+ ",
     "annex, Mechanisms": ".*",
     "annex, Failures": ".*",
-    "annex, Noise": r"\d+ of \d+ charges",
+    "annex, Noise": r"\d+ of \d+ charges?",
 }
 _TITLES = {
     "protects": "Protects",

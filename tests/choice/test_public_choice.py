@@ -266,3 +266,10 @@ def test_a_choice_that_another_thread_charged_meanwhile_is_answered(tmp_path: Pa
     choice = dptune.PublicChoice(PUBLIC, dptune.LossPrivatizer(ledger, n=PEOPLE), **about)
     assert choice.recorded() == made[0]
     assert ledger.spent() == pytest.approx(2.0)
+
+
+def test_losses_that_a_processor_rounds_otherwise_are_the_same_choice() -> None:
+    losses = np.random.default_rng(0).exponential(size=(20, 300))
+    losses[3] = np.nan
+    found = [PublicLosses.of(losses * factor, None).digest for factor in (1.0, 1.0 + 1e-15, 1.01)]
+    assert found[0] == found[1] != found[2]

@@ -168,9 +168,7 @@ def test_few_public_rows_do_not_say_what_the_cut_hides_of_many_people(tmp_path: 
         (0.1, 0.1, None), (1.0, None, None), (-1.0, None, None),
     ],
 )  # fmt: skip
-def test_without_the_cut_one_end_of_the_interval_is_stated(
-    value: float, beyond: float | None, least: float | None
-) -> None:
+def test_without_the_cut_one_end_is_stated(value: float, beyond: float | None, least: float | None) -> None:
     gain = PairedEstimate(value, 0.1, True, radius=2.0, predicted=1.0, sampling=0.1, beyond=beyond)
     found = Selection(1, 4, None, 1.0, "exponential selection", True, improvement=gain, default=0, people=9)
     said = re.search(r"is cut at \+-2(.*)\.\n", found.summary())
@@ -400,10 +398,3 @@ def test_a_person_moves_no_exponent_by_more_than_half_of_eta(
     moved = np.abs(np.array(replaced)[:, None] - np.array(replaced)[None]).max()
     assert moved > 0
     assert bool(moved <= eta / 2 * (1 + 1e-6)) == (bug is None)
-
-
-def test_losses_that_a_processor_rounds_otherwise_are_the_same_choice() -> None:
-    losses = np.random.default_rng(0).exponential(size=(20, 300))
-    losses[3] = np.nan
-    found = [PublicLosses.of(losses * factor, None).digest for factor in (1.0, 1.0 + 1e-15, 1.01)]
-    assert found[0] == found[1] != found[2]

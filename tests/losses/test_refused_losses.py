@@ -189,18 +189,18 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
      "y has the type void; allowed: numbers, text and labels. Of dates give numbers, such as days, and of a "
      'structure one field, such as y["answer"].'),
     (asked(RIDGE, X=X.astype("M8[D]")),
-     "X has the type datetime64; allowed: numbers and text. Of dates give numbers, such as days, and of a structure "
-     "its fields as columns."),
+     "the private X has the type datetime64; allowed: numbers and text. Of dates give numbers, such as days, and of a "
+     "structure its fields as columns."),
     (asked(RIDGE, X=np.zeros(N, dtype="f8,f8,f8")),
-     "X has the type void; allowed: numbers and text. Of dates give numbers, such as days, and of a structure its "
-     "fields as columns."),
+     "the private X has the type void; allowed: numbers and text. Of dates give numbers, such as days, and of a "
+     "structure its fields as columns."),
     (lambda: read_rows(COLUMNS, FRAME),
-     "column 'c' of X holds dates. Convert it as in like=, for example into days."),
+     "column 'c' of the private X holds dates. Convert it as in like=, for example into days."),
     (asked(RIDGE, X=SimpleNamespace(shape=(N, 2)), like=TRAIN),
      "the private X has shape (40, 2); allowed: (n, 3), like the public rows."),
     (asked(RIDGE, X=Unreadable()),
-     "X is an Unreadable of shape (40, 3), whose rows cannot be read by position, X[i]. Give an array, such as "
-     "np.asarray(X)."),
+     "the private X is an Unreadable of shape (40, 3), whose rows cannot be read by position, X[i]. Give an array, "
+     "such as np.asarray(X)."),
     (asked(RIDGE, y=Y[1:]), "X has 40 rows and y has shape (39,); allowed: (n, d) and (n,)"),
     (asked(RIDGE, X=COLUMNS, like=COLUMNS.copy()),
      "column 'c' of like= holds neither numbers, text nor categories. Convert it in like= and in the private X,"

@@ -35,7 +35,7 @@ def untrained(*_: object) -> Any:
         lambda p: dptune.select([], p, loss="log_loss", data=untrained),
         lambda p: dptune.SearchRun(VALUES, p, scope="run", space=None, trials=3),
         lambda p: PrivateObjective(untrained, p, n_trials=3),
-        lambda p: CentredSampler(p, n_trials=12).objective(loss="log_loss", data=untrained)(untrained),
+        lambda p: CentredSampler(p, n_trials=12).objective(loss="log_loss", data=lambda: untrained())(untrained),
     ],
     ids=["observe", "mean_query", "select losses", "select models", "run", "PrivateObjective", "sampler"],
 )

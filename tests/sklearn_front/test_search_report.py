@@ -102,8 +102,8 @@ class Weighted(LogisticRegression):
     """A model whose options are checked: one has an entry for each row, the other has not."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, pairs: Any = None) -> Any:
-        assert np.array_equal(sample_weight, weights(X))
-        assert pairs is PAIRS
+        if not (np.array_equal(sample_weight, weights(X)) and pairs is PAIRS):
+            raise ValueError("other options")
         return super().fit(X, y, sample_weight)
 
 
