@@ -162,7 +162,7 @@ class AskedQuestion(NamedTuple):
     key: str
     question: str  # in words
     day: str  # date of the charge; "" if the ledger stores none
-    value: Sequence[float] | None  # released; None if a crash lost it, or if the ledger shows none
+    value: Sequence[float] | str | None  # released, or a table's digest; None if lost, or if the ledger shows none
 
 
 def behind(name: str, mark: Mark, *, other: bool) -> LedgerError:

@@ -154,10 +154,10 @@ def _question(row: Mapping[str, Any]) -> str:
     return f"{words} ({', '.join(filter(None, (counted(row['releases']), days)))}){_values(row.get('values', {}))}"
 
 
-def _values(values: Mapping[str, Sequence[float] | None]) -> str:
-    def shown(value: Sequence[float] | None) -> str:
-        if value is None:
-            return "lost"
+def _values(values: Mapping[str, Sequence[float] | str | None]) -> str:
+    def shown(value: Sequence[float] | str | None) -> str:
+        if value is None or isinstance(value, str):
+            return value or "lost"
         return ", ".join(f"{number:.6g}" for number in value) or "none"  # a selection without a score stores none
 
     return "".join(f"; {key} = {shown(value)}" for key, value in values.items())

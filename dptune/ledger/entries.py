@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from dptune._checks import attempt, text
 from dptune._store import AskedQuestion, Mark, damaged
 from dptune.ledger import schema
-from dptune.ledger.events import chooses
+from dptune.ledger.events import chooses, digest_of_table
 from dptune.ledger.gdp import Spent
 
 Row = Mapping[Any, Any]  # a charge's row, by the names of its columns
@@ -175,9 +175,13 @@ def asked(connection: sa.Connection, rows: int) -> list[AskedQuestion]:
     """Return the questions of the first charges."""
     query = _CHARGES.add_columns(_c.mechanism, _c.charged_at).where(_c.seq <= rows).order_by(_c.seq)
     return [
-        AskedQuestion(row["scope"], row["key"], _question(row), row["charged_at"][:10], row["value"])
+        AskedQuestion(row["scope"], row["key"], _question(row), row["charged_at"][:10], _answer(row))
         for row in connection.execute(query).mappings()
     ]
+
+
+def _answer(row: Row) -> Sequence[float] | str | None:
+    return digest_of_table(row["description"], row["value"]) or row["value"]
 
 
 def _question(row: Row) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -140,6 +140,13 @@ def is_laplace(description: Mapping[str, Any]) -> bool:
 def chooses(description: Mapping[str, Any]) -> bool:
     """Return whether a charge, by its description, is for a choice among candidates."""
     return "eta" in description or {"epsilon", "dimension"} <= description.keys()
+
+
+def digest_of_table(description: Mapping[str, Any], value: Sequence[float] | None) -> str | None:
+    """Return the digest that a charge of a :class:`TableRelease` has in place of numbers; None for other charges."""
+    if value is None or "map_norm" not in description:
+        return None
+    return f"sha256:{bytes(map(int, value)).hex()}"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ import pytest
 
 from audit_tools import start_forked
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyError, PrivacyLedger
+from dptune.cli.releases import release_rows
 from dptune.errors import BudgetMismatch, KeyConflict
+from dptune.ledger.certificate import certificate, page
 from dptune.outsourced import curator as implementation
 from dptune.outsourced.curator import cells_of
 from dptune.outsourced.formats import Exchange
@@ -88,6 +90,17 @@ def test_a_key_always_shows_one_table_and_a_new_key_pays_for_new_noise(ledger: P
     assert ledger.spent() == pytest.approx(0.5 * math.sqrt(2))
     with pytest.raises(InputError, match="another table"):
         made.export(tmp_path / "a", mu=0.5, key="second")
+
+
+def test_papers_show_the_digest_of_a_table_and_no_numbers(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    """The ledger stores its bytes where other releases have numbers."""
+    charge = curator(ledger, TABLE, tmp_path).export(tmp_path / "shared", mu=0.5)
+    (table,) = {path.stem for path in tmp_path.rglob("*.npy") if len(path.stem) == 64}
+    (row,) = release_rows(ledger)
+    assert (row["value"], row["intervals"]) == (f"sha256:{table}", None)
+    paper = certificate(ledger, ledger.statement(delta=1e-5), values=True)
+    assert [each["values"] for each in paper["released"]] == [{charge.key: f"sha256:{table}"}]
+    assert f"sha256:{table}" in page(paper)
 
 
 def test_a_lost_table_is_never_drawn_again(ledger: PrivacyLedger, tmp_path: Path) -> None:
