@@ -130,7 +130,8 @@ def cases(folder: Path) -> dict[str, Case]:
         return optuna.create_study(study_name=next(NAMES)).optimize(objective, n_trials=1)
 
     def on_device(value: Any, user: Any) -> object:
-        objective = dptune_optuna.LocalObjective(lambda trial: value, laplace, ledger=users, user=user)
+        asked = (lambda trial: user()) if callable(user) else user
+        objective = dptune_optuna.LocalObjective(lambda trial: value, laplace, ledger=users, user=asked)
         return optuna.create_study(direction="maximize").optimize(objective, n_trials=1)
 
     def run(losses: Any) -> object:
