@@ -69,3 +69,24 @@ def test_a_default_of_another_type_with_equal_losses_is_the_searched_one(
     params, found = search(tmp_path, Ridge(), "alpha", [1, 1000], default)
     assert [(type(value), value) for value in params.values()] == [(int, 1)]
     assert (found.candidates, found.index == found.default) == (2, True)
+
+
+def test_an_unseeded_search_is_refused_although_its_default_fails(tmp_path: Path) -> None:
+    """A depth of 5.0, as a table of pandas has it, fails and is the searched 5; another candidate shows the seed."""
+    forest = RandomForestRegressor(n_estimators=3)
+    with pytest.raises(dptune.InputError, match="seed"):
+        by_optuna(tmp_path, forest, "max_depth", [1, 2, 5], 5.0)
+    assert dptune.PrivacyLedger(tmp_path / "optuna.db").count() == 0
+
+
+def test_a_default_is_searched_in_one_of_several_grids(tmp_path: Path) -> None:
+    """The grids search different parameters, so the default has those of its own grid."""
+    grids = [{"alpha": [1, 1000]}, {"alpha": [500], "solver": ["svd"]}]
+    search = PrivateSearch(
+        GridSearchCV(Ridge(), grids, cv=3, scoring="neg_mean_squared_error"),
+        ledger=dptune.PrivacyLedger(tmp_path / "grids.db", dptune.Budget.gdp(1e4)),
+        loss="squared_error",
+    ).fit(*PUBLIC, X_val=PRIVATE[0], y_val=PRIVATE[1])
+    assert (search.selection_.candidates, search.selection_.index == search.selection_.default) == (3, True)
+    assert search.best_params_ == {"alpha": 1}
+    assert search.best_index_ == 0

@@ -92,6 +92,9 @@ class KeptLosses:
         known = [place for place in range(m) if found[place] is not None]
         if not known:
             *evaluated, again = self._trained([*range(m), first], train)
+            trained = (place for place, one in enumerate(evaluated) if not isinstance(one, Exception))
+            if isinstance(again, Exception) and (other := next(trained, None)) is not None:
+                first, (again,) = other, train([other])
             return evaluated, first, again
         twice = first if first in known else known[0]
         (again,) = train([twice])

@@ -40,13 +40,13 @@ def by_positions(X: Any, rows: Indices) -> Any:
 
 
 def takes_positions(X: Any) -> bool:
-    """Return whether a container gives rows by positions, the same one twice; one unreadable row does not decide."""
+    """Return whether a container gives rows by positions, the same one twice; unreadable rows do not decide."""
 
     def twice(i: int) -> bool:
         by_positions(X, np.array([i, i]))
         return True
 
-    return any(attempt(twice, i, failed=False) for i in {0, X.shape[0] - 1})
+    return any(attempt(twice, i, failed=False) for i in range(X.shape[0]))
 
 
 def one_by_one(X: Any, name: str) -> list[Any]:

@@ -216,8 +216,7 @@ def label_codes(y: npt.ArrayLike | Coded, labels: Sequence[Any], name: str = "y"
 
 def _number_codes(values: Vector, index: dict[Any, int]) -> Indices:
     """Return the codes (n,) of numbers (n,), as :class:`_Codes` gives them one by one."""
-    if any(isinstance(said, float) and not said.is_integer() for said in index):
-        values = as_labels(values)
+    values = as_labels(values)
     small = np.min_scalar_type(-len(index) - 1).type
     codes = np.full(len(values), -1, dtype=small)
     for said, code in index.items():

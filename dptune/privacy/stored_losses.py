@@ -89,8 +89,8 @@ class People:
         array = attempt(np.asarray, groups, failed=None)
         if array is None or array.ndim != 1 or array.size == 0:
             raise InputError(f"groups must be a vector with one identifier per example; got {kind(groups)}.")
-        if isinstance(groups, list | tuple) and array.dtype.kind in "US":
-            array = entries_of(groups)  # NumPy would make the text "nan" of a missing one
+        if isinstance(groups, list | tuple) and array.dtype.kind not in "iu":
+            array = entries_of(groups)  # one entry decides of which type NumPy makes the others
         masked = isinstance(groups, np.ma.MaskedArray) and attempt(np.any, np.ma.getmask(groups), failed=True)
         names, of_row = np.unique(_identifiers(array, masked=bool(masked)), return_inverse=True)
         return cls(len(array), of_row, _public_weights(None, len(names)))

@@ -156,7 +156,7 @@ def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> No
         "X": training.X,
         "y": training.y,
         "train_groups": training.groups,
-        "an option of fit": training.options,
+        **{f"an option of fit: {name}": each for name, each in training.options.items()},
     }
     way = way_to(partial(clone, **others, **of_training), private.rows.X, private.rows.y)
     if way is not None:

@@ -18,7 +18,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.utils.validation import check_is_fitted
 
 import dptune
-from dptune._checks import at_least, nothing_charged
+from dptune._checks import at_least, nothing_charged, shown
 from dptune.choice import Report
 from dptune.choice.configurations import as_parameters, key_of
 from dptune.choice.crossval import public_folds
@@ -343,8 +343,12 @@ class PrivateSearch(WrappedEstimator):
                 "the search has refit=False, so it has no best_estimator_: give model=, an estimator with best_params_ "
                 "that was trained on X and y. Nothing was charged."
             )
-        options = dict(settings.pop("fit_params", None) or {})
-        options |= {option: settings.pop(option) for option in [*settings] if option not in _SETTINGS}
+        options = settings.pop("fit_params", None) or {}
+        if not isinstance(options, Mapping):
+            raise InputError(
+                f"fit_params= must be a dict of options of fit; got {shown(options)}. Nothing was charged."
+            )
+        options = {**options} | {option: settings.pop(option) for option in [*settings] if option not in _SETTINGS}
         with nothing_charged(), _as_named_here():
             training, private = given_halves(X, y, X_val, y_val, groups, None, options, data)
             reported = self.best_estimator_ if model is None else model

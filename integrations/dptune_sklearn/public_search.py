@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 
-from dptune.choice.configurations import Candidate, Parameters, key_of
+from dptune.choice.configurations import Candidate, Parameters, key_of, numeric_key
 from dptune.choice.crossval import (
     Answers,
     Folds,
@@ -136,11 +136,19 @@ def proposals_of(search: Any, estimator: Any, default: Parameters | None) -> Pro
     given = dict(default or {})
     named = {*given, *(name for each in candidates for name in each.parameters)}
     usual = {name: own[name] for name in sorted(named & own.keys())}
-    known = {key_of({**usual, **each.parameters}): each.parameters for each in candidates}
     today = {**usual, **given}
+    now = _searched(today, candidates, usual, key_of) or _searched(today, candidates, usual, numeric_key) or today
     kind = type(search).__name__
-    now = known.get(key_of(today), today)
     return Proposals(candidates, len(candidates), None, kind, usual=now, told=settings_of(search))
+
+
+def _searched(
+    today: Parameters, candidates: Sequence[Candidate], usual: Parameters, key: Callable[[Parameters], str]
+) -> Parameters | None:
+    """Return today's values of the parameters that a candidate with the same key has; None without a candidate."""
+    same = (each.parameters for each in candidates if key({**usual, **each.parameters}) == key(today))
+    found = next(same, None)
+    return None if found is None else {name: today[name] for name in found}
 
 
 @dataclass

@@ -19,6 +19,7 @@ from dptune.losses.functions import (
     brier_loss,
     hinge_loss,
     huber_loss,
+    label_codes,
     log_loss,
     pinball_loss,
     squared_error,
@@ -213,6 +214,21 @@ def test_labels_that_are_fractions_are_those_of_every_type(public: str, kind: st
         losses = zero_one_loss(held, [labels[1]] * len(held), labels=labels.tolist())
         np.testing.assert_array_equal(losses, [0, 1, np.nan, np.nan][: len(held)])
         np.testing.assert_array_equal(zero_one_loss(held, [labels[1]] * len(held)), [0, 1, 1, np.nan][: len(held)])
+
+
+@pytest.mark.parametrize("label", [1.0, 2.0**24])
+def test_a_label_next_to_a_whole_one_is_it_in_every_form(label: float) -> None:
+    """One cell of text turns numbers into objects; that must not move the label of another person."""
+    near = np.nextafter(label, 0.0)
+    for y in (np.array([near, 0.0]), [near, "?"], np.array([near, "?"], dtype=object), np.array([str(near), "?"])):
+        assert label_codes(y, [0.0, label])[0] == 1
+
+
+def test_print_options_decide_of_no_label() -> None:
+    y = np.array([0.1, 0.7], dtype=np.float16)
+    with np.printoptions(legacy="1.13"):
+        codes = [label_codes(held, y.tolist()).tolist() for held in (y, y.astype(object))]
+    assert codes == [[0, 1], [0, 1]]
 
 
 def test_unknown_labels_become_nan_even_when_unhashable_or_missing() -> None:

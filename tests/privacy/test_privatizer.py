@@ -181,6 +181,7 @@ NAMED: dict[str, Any] = {
     "mixed": [1, "x", "1", "y"],
     "mixed objects": np.array([1, "x", "1", "y"], dtype=object),
     "large numbers": [2**70, 1, 2**70, -3],
+    "unsigned numbers": [2**63, 1, 2**63, 7],
     "column": pd.Series(IDS),
     "column of objects": pd.Series(IDS, dtype=object),
     "column of strings": pd.Series(IDS, dtype="string"),

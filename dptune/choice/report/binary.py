@@ -22,8 +22,10 @@ import numpy as np
 from scipy.special import expit, logit
 
 from dptune._arrays import Matrix, Vector
+from dptune._checks import real, shown
 from dptune.choice.report.cells import DUST, POINTS, Bins
 from dptune.choice.report.metric import WHOLE, Cells, Decisions, Metric, Range, kept, nonnegative
+from dptune.errors import InputError
 
 WITHIN = 0.04  # standard deviation of how often the positive of two people in a bin is ahead, about what is fitted
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
@@ -74,7 +76,12 @@ class BinaryTable:
 
         On an edge of the bins that is exact up to the noise. Else the bin around the threshold is divided, and both
         intervals count the error of the division.
+
+        Raises:
+            InputError: the threshold is not a number.
         """
+        if real(threshold) is None and not (isinstance(threshold, float) and math.isinf(threshold)):
+            raise InputError(f"at() takes a threshold, a number; got {shown(threshold)}.")
         if abs(threshold - self.bins.threshold) <= 2 * DUST:
             threshold = self.bins.threshold  # that of a model may be just below the number that is printed
         if threshold in self.bins.edges:

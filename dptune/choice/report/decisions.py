@@ -18,6 +18,7 @@ from dptune._checks import attempt, real
 from dptune.choice.report.cells import DUST, Asked
 from dptune.errors import InputError
 from dptune.losses.functions import label_codes
+from dptune.privacy.seal.parsing import as_array
 
 USUAL = {"predict_proba": 0.5, "decision_function": 0.0}  # thresholds
 _NAMES = ("best_threshold_", "threshold")  # attributes of TunedThresholdClassifierCV and FixedThresholdClassifier
@@ -40,7 +41,7 @@ def threshold_of(model: Any, asked: Asked, own: Vector, predicted: Any, name: st
         InputError: ``predict`` decides some rows otherwise than the largest probability, or than any known threshold.
     """
     N, labels = len(own), asked.labels or ()
-    decided: Indices = attempt(label_codes, predicted, labels, failed=np.full(N, -1))
+    decided: Indices = attempt(label_codes, _vector(predicted), labels, failed=np.full(N, -1))
     if len(decided) != N:
         decided = np.full(N, -1)
     if asked.positive is None:
@@ -60,6 +61,12 @@ def threshold_of(model: Any, asked: Asked, own: Vector, predicted: Any, name: st
     )
 
 
+def _vector(predicted: Any) -> Any:
+    """Return what ``predict`` answers as a vector; CatBoost's labels are a column (N, 1)."""
+    array = as_array(predicted)
+    return predicted if array is None or array.shape[1:] != (1,) else array.ravel()
+
+
 def _otherwise(model: Any, apart: int, N: int, name: str) -> str:
     return f"predict of this {type(model).__name__} decides {apart} of {N} rows of {name} otherwise than"
 
@@ -74,7 +81,12 @@ def _own_thresholds(model: Any, asked: Asked, usual: float) -> Iterator[float]:
         numbers = (real(attempt(getattr, model, name, failed=None)) for name in _NAMES)
         number = next((each for each in numbers if each is not None), None)
         of = attempt(getattr, model, "response_method", failed="auto")
-        if number is not None and number != usual and of in ("auto", asked.output):
+        if number is not None and of not in ("auto", asked.output):
+            raise InputError(
+                f"this {type(model).__name__} decides by a threshold of its {of}, and a report reads its "
+                f"{asked.output}. Give threshold=, one of {asked.output} that you decide by, or {_ALONE}"
+            )
+        if number is not None:
             other = 2 * usual - number
             cuts = [number - DUST, number + DUST, other + DUST, other - DUST]
             for cut in cuts if _of_positive(model, asked) else cuts[2:] + cuts[:2]:

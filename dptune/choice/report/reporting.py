@@ -89,8 +89,8 @@ def report(
             ``Places``: the same for each place.
         positive: the positive label of two; default the second of ``model.classes_``, like in scikit-learn.
         threshold: the positive class is decided above it. Default that of ``predict``: 0.5 of probabilities, 0 of
-            decision values, or the model's own. A model whose ``predict`` has none is refused. A score that is equal to
-            0.5, or 0, is always decided like the larger of both labels' scores.
+            decision values, or the model's own. A model whose ``predict`` has none is refused, as far as public rows
+            show that. A score that is equal to 0.5, or 0, is decided like the larger of both labels' scores.
         scores: your own ``predict_proba`` (or ``decision_function``, ``predict``) of the public rows, by models that
             were trained in the same way without the row. Default: those of refits.
         cv: folds of the refits.

@@ -25,8 +25,32 @@ _AT_ONCE = frozenset(map(id, _PLAIN))  # identities, as a metaclass may define a
 _OPAQUE = (types.ModuleType, types.FrameType)  # a module holds everything; only what code names of it is searched
 _MOST = 100_000  # objects that are searched, the nearest first
 _OWN = ("dptune", "dptune_optuna", "dptune_ray", "dptune_sklearn")
-_KEEPING = (*_OWN, "optuna", "ray")
+_KEEPING = (*_OWN, "optuna", "ray", "IPython", "ipykernel", "_pytest")  # a notebook's streams know all its variables
 _LIBRARY = os.path.dirname(os.__file__)
+_METHODS = (types.FunctionType, staticmethod, classmethod, property)
+_PROTOCOLS = frozenset(
+    [
+        "fit",
+        "partial_fit",
+        "fit_transform",
+        "fit_predict",
+        "transform",
+        "inverse_transform",
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "decision_function",
+        "score",
+        "forward",
+        "split",
+        "get_n_splits",
+        "get_params",
+        "set_params",
+        "step",
+        "setup",
+        "cleanup",
+    ]
+)  # methods that libraries call
 
 _bases: Any = type.__dict__["__mro__"].__get__  # as type defines them, whatever a metaclass does
 _members: Any = type.__dict__["__dict__"].__get__
@@ -35,21 +59,63 @@ _dtype: Any = np.ndarray.__dict__["dtype"].__get__
 
 
 def reachable(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield objects that the function can name, and their contents, each with the way to it."""
+    """Yield objects that the function can name, and their contents, each with the way to it.
+
+    A method of a class that no library extends is searched if code that was searched reads its name, or if libraries
+    call methods of this name.
+    """
     queue = collections.deque([("itself", function)])
     seen = {id(function)}
     kept = []  # the search makes some objects; a later one must not get their identity
+    named, unnamed = set[str](), collections.defaultdict[str, list[tuple[str, Any]]](list)
     for _ in range(_MOST):
         if not queue:
             return
         way, each = queue.popleft()
         if each is not function:
             yield way, each
+        if type(each) is types.FunctionType:
+            for name in sorted(names_in(each.__code__) - named):
+                named.add(name)
+                queue += unnamed.pop(name, [])
+        own = issubclass(type(each), type) and not _extends_a_library(each)
         for name, held in _held(each):
             if id(type(held)) not in _AT_ONCE and id(held) not in seen and not _is_plain(held):
                 seen.add(id(held))
                 kept.append(held)
-                queue.append((name if each is function else f"{way}: {name}", held))
+                found = (name if each is function else f"{way}: {name}", held)
+                if own and type(held) in _METHODS and not (name in named or _is_called_by_libraries(name)):
+                    unnamed[name].append(found)
+                    queue += [(f"{found[0]}: {inner}", kept_by_it) for inner, kept_by_it in _kept_by(held)]
+                else:
+                    queue.append(found)
+
+
+def _kept_by(method: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the closure and defaults of a class's method or property, without the globals that it names."""
+    parts = (method.fget, method.fset, method.fdel) if type(method) is property else (_unwrapped(method),)
+    for part in parts:
+        if type(part) is types.FunctionType:
+            yield from _closed_over(part)
+
+
+def _unwrapped(method: Any) -> Any:
+    return method.__func__ if type(method) in (staticmethod, classmethod) else method
+
+
+def _closed_over(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, attempt(getattr, cell, "cell_contents", failed=None)
+    yield from (("a default", held) for held in function.__defaults__ or ())
+    yield from list((function.__kwdefaults__ or {}).items())
+
+
+def _extends_a_library(cls: type) -> bool:
+    return any(not is_users(base) and package(base) not in sys.stdlib_module_names for base in _bases(cls))
+
+
+def _is_called_by_libraries(name: str) -> bool:
+    return name.startswith(("__", "on_", "before_", "after_")) or name in _PROTOCOLS
 
 
 def attributes(each: Any) -> dict[str, Any]:
@@ -116,7 +182,7 @@ def _held(each: Any) -> Iterable[tuple[str, Any]]:
     if cls is types.MethodType:
         return [("its object", each.__self__), ("its function", each.__func__)]
     if cls is functools.partial:
-        return [("its function", each.func), *_entries(each.args), *_entries(each.keywords)]
+        return [("its function", each.func), *_entries(each.args), *each.keywords.items()]
     return [*_entries(each), *attributes(each).items(), *_slots(each), ("its class", cls), *_contents(each)]
 
 
@@ -132,9 +198,9 @@ def _slots(each: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(each: Any) -> Iterator[tuple[str, Any]]:
-    """Yield entries of a list, of a dictionary, by their names, and of an array of objects."""
+    """Yield entries of a list, of an array of objects, and of a dictionary: its keys may be people's names."""
     if issubclass(type(each), dict):
-        yield from ((name if type(name) is str else "an entry", held) for name, held in list(dict.items(each)))
+        yield from (("an entry", held) for held in list(dict.values(each)))
         yield from (("a key", key) for key in list(dict.keys(each)))
     elif issubclass(type(each), tuple | list):
         yield from (("an entry", held) for held in gc.get_referents(each))
@@ -154,10 +220,7 @@ def _contents(each: Any) -> Iterator[tuple[str, Any]]:
 def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield a function's closure, defaults and attributes, and the globals and attributes of modules that it names."""
     names = names_in(function.__code__)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield name, attempt(getattr, cell, "cell_contents", failed=None)
-    yield from (("a default", held) for held in function.__defaults__ or ())
-    yield from list((function.__kwdefaults__ or {}).items())
+    yield from _closed_over(function)
     for name in sorted(globals_read(function.__code__)):
         if dict.__contains__(function.__globals__, name):
             held = dict.__getitem__(function.__globals__, name)

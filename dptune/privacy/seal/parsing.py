@@ -107,7 +107,7 @@ def as_labels(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     The label 0.1 is 0.10000000149 as a float32, 0.09997559 as a float16, and stays so if it becomes a Python float.
     Fractions are rounded to float32, after those that a float16 can hold became its shortest decimals.
     """
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), np.printoptions(legacy=False):
         places = np.flatnonzero((np.trunc(values) != values) & (np.abs(values) >= np.finfo(np.float32).tiny))
         if not len(places):
             return values

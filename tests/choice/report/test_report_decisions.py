@@ -74,6 +74,13 @@ class Arrays(LogisticRegression):
         return np.round(self.predict_proba(X))
 
 
+class Column(LogisticRegression):
+    """Answers a column of labels, like CatBoost."""
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(X)[:, None]
+
+
 MODELS: dict[str, Any] = {
     "two neighbours": KNeighborsClassifier(2),
     "ten trees": RandomForestClassifier(10, max_depth=2, random_state=0),
@@ -127,6 +134,40 @@ ALONE = (
     "a model that has predict alone, whose report is of its labels, with held_out= or scores= (docs/report.md). "
     "Nothing was charged."
 )
+
+
+def test_a_threshold_of_another_score_is_refused(tmp_path: Path) -> None:
+    """Also where public rows do not show it."""
+    model = fixed(LogisticRegression(), 0.0, method="decision_function").fit(*PUBLIC)
+    assert refused(tmp_path, model, PUBLIC) == (
+        "this FixedThresholdClassifier decides by a threshold of its decision_function, and a report reads its "
+        f"predict_proba. Give threshold=, one of predict_proba that you decide by, or {ALONE}"
+    )
+    assert report(silent(tmp_path), model, threshold=0.5).accuracy_score.value > 0.5
+
+
+def test_a_threshold_of_a_half_decides_ties_that_public_rows_lack(tmp_path: Path) -> None:
+    """Scikit-learn decides a score equal to the threshold for the positive label, a tie for the first one."""
+    model = fixed(KNeighborsClassifier(4), 0.5).fit(*PUBLIC)
+    rows = np.flatnonzero(model.predict_proba(PUBLIC[0])[:, 1] != 0.5)
+    assert (model.predict_proba(X)[:, 1] == 0.5).any()
+    found = report(silent(tmp_path), model, held_out=(PUBLIC[0][rows], PUBLIC[1][rows]))
+    assert found.confusion_matrix == pytest.approx(exact.confusion_matrix(Y, model.predict(X)), abs=1e-4)
+
+
+def test_labels_may_be_a_column(tmp_path: Path) -> None:
+    public, private = people(300, seed=1, classes=3), people(400, classes=3)
+    model = Column().fit(*public)
+    found = report(silent(tmp_path), model, private, held_out=people(300, seed=2, classes=3))
+    wanted = exact.confusion_matrix(private[1], model.predict(private[0]))
+    assert found.confusion_matrix == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("threshold", ["0.3", None, np.nan, [0.5]])
+def test_a_threshold_that_is_no_number_is_refused(tmp_path: Path, threshold: Any) -> None:
+    found = report(silent(tmp_path), LogisticRegression().fit(*PUBLIC))
+    with pytest.raises(InputError, match=r"^at\(\) takes a threshold, a number; got "):
+        found.at(threshold)
 
 
 def test_a_predict_of_another_cut_is_refused_with_ways_that_work(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
     "a base class": lambda rows: type("Own", (a_class(rows),), {}),
     "a metaclass": lambda rows: type.__new__(type("OwnMeta", (Meta,), {"rows": rows}), "Own", (), {}),
     "an object of a metaclass": lambda rows: Meta("Own", (), {"rows": rows})(),
-    "a class's method": lambda rows: in_a_script(rows, "class held:\n def stop(self): return X_val"),
+    "a class's method": lambda rows: in_a_script(rows, "class held:\n def fit(self): return X_val"),
     "a class method": lambda rows: a_class(classmethod(lambda cls: rows)),
     "a static method": lambda rows: a_class(staticmethod(lambda: rows)),
     "an object with properties": Properties,
@@ -282,6 +282,28 @@ def test_what_holds_public_rows_is_not_refused_and_not_called(holder: str) -> No
     CALLS.clear()
     refuse_reachable(lambda trial: held, X_VAL, Y_VAL)
     assert not CALLS
+
+
+def test_a_method_that_nothing_calls_is_not_searched() -> None:
+    """Only code that was searched, and libraries, call methods; what a class keeps is searched anyway."""
+    held = in_a_script(X_VAL, "class held:\n def stop(self): return X_val\n def rest(self): return self.stop()")
+    refuse_reachable(lambda trial: held().go(), X_VAL, Y_VAL)
+    for call in (lambda trial: held().stop(), lambda trial: held().rest()):
+        with pytest.raises(InputError, match="through held: stop: X_val"):
+            refuse_reachable(call, X_VAL, Y_VAL)
+
+
+def test_keys_of_a_dict_are_not_quoted() -> None:
+    by_name = {"Ann Smith": X_VAL}
+    with pytest.raises(InputError, match="through by_name: an entry: "):
+        refuse_reachable(lambda trial: by_name, X_VAL, Y_VAL)
+
+
+def test_the_streams_of_a_notebook_are_not_searched() -> None:
+    """They know the notebook, and that all its variables."""
+    stream = type("Stream", (), {"__module__": "ipykernel.iostream"})()
+    stream.user_ns = {"X_val": X_VAL}
+    refuse_reachable(lambda trial: stream, X_VAL, Y_VAL)
 
 
 def test_the_nearest_objects_are_searched_whatever_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
