@@ -261,11 +261,14 @@ def globals_read(code: types.CodeType, loads: tuple[str, ...] = ("LOAD_GLOBAL", 
 
 def attributes_read(function: types.FunctionType, code: types.CodeType) -> Iterator[str]:
     """Yield the attributes that a function's code reads, but for those of a module (``np.load``)."""
-    before = None
+    before, imported = None, set[Any]()  # names of modules that the code imports itself
     for each in dis.get_instructions(code):
+        if before is not None and before.opname == "IMPORT_NAME":
+            imported.add(each.argval)
         if each.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             owner = before.argval if before is not None and before.opname == "LOAD_GLOBAL" else ""
-            if not isinstance(function.__globals__.get(owner), types.ModuleType):
+            of_module = isinstance(function.__globals__.get(owner), types.ModuleType)
+            if not (of_module or (before is not None and before.argval in imported)):
                 yield each.argval
         before = each
     for inner in code.co_consts:

@@ -293,19 +293,6 @@ def test_a_method_that_nothing_calls_is_not_searched() -> None:
             refuse_reachable(call, X_VAL, Y_VAL)
 
 
-def test_keys_of_a_dict_are_not_quoted() -> None:
-    by_name = {"Ann Smith": X_VAL}
-    with pytest.raises(InputError, match="through by_name: an entry: "):
-        refuse_reachable(lambda trial: by_name, X_VAL, Y_VAL)
-
-
-def test_the_streams_of_a_notebook_are_not_searched() -> None:
-    """They know the notebook, and that all its variables."""
-    stream = type("Stream", (), {"__module__": "ipykernel.iostream"})()
-    stream.user_ns = {"X_val": X_VAL}
-    refuse_reachable(lambda trial: stream, X_VAL, Y_VAL)
-
-
 def test_the_nearest_objects_are_searched_whatever_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holders, "_MOST", 10)
     large, held = [Blank() for _ in range(100)], [X_VAL]
@@ -346,6 +333,12 @@ class Store:
         return load()
 
 
+def imports_a_module() -> Any:
+    import joblib
+
+    return joblib.load("public.pkl")
+
+
 @functools.wraps(load)
 def wrapping() -> Any:
     return load()
@@ -384,6 +377,7 @@ def test_what_loads_private_rows_is_found(ledger: dptune.PrivacyLedger, loader: 
     [
         (STORE.load, lambda: STORE.public()),
         (STORE.load, lambda: Store().public()),
+        (STORE.load, lambda: (STORE, imports_a_module())),
         (Store.static, lambda: Store.static_public()),
         (Store.of_class, lambda: Store.static_public()),
         (functools.partial(np.load, PATH), lambda: np.load("public.npz")),

@@ -214,3 +214,16 @@ def test_an_object_that_answers_no_question_is_no_private_row() -> None:
 
     proxy = Proxy()
     assert callable(losses_function(lambda _: proxy, "mse", (X_VAL, Y_VAL), rows=N))
+
+
+def test_keys_of_a_dict_are_not_quoted() -> None:
+    by_name = {"Ann Smith": X_VAL}
+    with pytest.raises(InputError, match="through by_name: an entry: "):
+        refuse_reachable(lambda trial: by_name, X_VAL, Y_VAL)
+
+
+def test_the_streams_of_a_notebook_are_not_searched() -> None:
+    """They know the notebook, and that all its variables."""
+    stream = type("Stream", (), {"__module__": "ipykernel.iostream"})()
+    stream.user_ns = {"X_val": X_VAL}
+    refuse_reachable(lambda trial: stream, X_VAL, Y_VAL)
