@@ -251,7 +251,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "people who are numbers with a point": (
         lambda ledger: priv(ledger, n=None, groups=[0.5, 1.0]),
-        "groups must be whole numbers or text, without missing ones; got entries of type float64.",
+        "groups must be whole numbers or text, without missing ones; got another entry.",
     ),
     "a regressor for probabilities": (
         ask(Ridge().fit(X, Y)),

@@ -126,7 +126,8 @@ def _identifiers(array: Array, *, masked: bool) -> Array:
     read = array.dtype.kind in "OT" and not masked  # the second one is NumPy's StringDType
     entries = [_identifier(entry) for entry in array.tolist()] if read else [None]
     if None in entries:
-        got = "a masked array" if masked else f"entries of type {array.dtype.type.__name__}"
+        got = "another entry" if read else f"entries of type {array.dtype.type.__name__}"
+        got = "a masked array" if masked else got
         raise InputError(f"groups must be whole numbers or text, without missing ones; got {got}.")
     return np.array(entries, dtype=object)
 
