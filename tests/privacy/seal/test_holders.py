@@ -137,9 +137,9 @@ def started(rows: Any) -> Iterator[Any]:
 
 def a_function(rows: Any) -> Callable[[], Any]:
     def function() -> Any:
-        return function.rows  # type: ignore[attr-defined]
+        return function.rows
 
-    function.rows = rows  # type: ignore[attr-defined]
+    function.rows = rows
     return function
 
 
