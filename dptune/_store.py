@@ -88,7 +88,7 @@ NO_SEARCH = "this process may not search its folder. Let the owner of the folder
 
 
 def size_of(path: str | Path, name: str) -> int | None:
-    """Return the size of a file, or None where there is no file."""
+    """Return the size of a file; None if it does not exist."""
     try:
         status = os.stat(path)
     except PermissionError:

@@ -192,7 +192,7 @@ def together(profiles: Sequence[Profile], delta: float) -> Pair:
 
 
 def _most(profile: Profile) -> float:
-    """Return an epsilon such that the part is epsilon-DP, infinite if there is none: |log-ratio| <= eta of a choice."""
+    """Return an epsilon such that the part is epsilon-DP, or infinity: for a choice |log-ratio| <= eta."""
     match profile:
         case Pure(most) | Choices(most):
             return most

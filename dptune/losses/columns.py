@@ -61,7 +61,7 @@ class Column(ABC):
     def unknown_values(self, values: Array) -> dict[Any, list[int]]:
         """Return the places in values (n,) of each text and category that no public row has.
 
-        There are none unless public rows repeat a few values.
+        Only a column in which public rows repeat a few values has such places.
         """
         return {}
 

@@ -119,7 +119,7 @@ def _is_called_by_libraries(name: str) -> bool:
 
 
 def attributes(each: Any) -> dict[str, Any]:
-    """Return the dictionary of an instance or a module; empty if there is none."""
+    """Return the dictionary of an instance or a module; empty if it has no dictionary."""
     none: dict[str, Any] = {}
     descriptors = (_members(cls).get("__dict__") for cls in _bases(type(each)))
     builtin = (d for d in descriptors if type(d) in (types.GetSetDescriptorType, types.MemberDescriptorType))

@@ -69,7 +69,7 @@ def _way_in_words(way: str, *private: Any) -> str:
 
 
 def way_to(function: Callable[..., Any], *private: Any) -> str | None:
-    """Return the way by which a function can reach private objects, or what loads them; None if there is none."""
+    """Return the way by which a function can reach private objects, or what loads them; None if it cannot."""
     if callable(private[0]):
         return _way_to_loader(function, *private)
     objects = {id(each) for each in private} | {id(row) for each in private for row in rows_of_list(each)}
