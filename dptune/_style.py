@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dptune._checks import boolean
+from dptune._store import ForkSafeLock
 from dptune.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: for all eyes
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+
+
+_DRAWING = ForkSafeLock()  # matplotlib's settings belong to the process
 
 
 @contextmanager
@@ -27,7 +31,7 @@ def drawing(*, dark: bool = False, **settings: Any) -> Iterator[type[Figure]]:
     except ValueError as error:  # the backend, which a figure in a file does not need
         reason = str(error).partition(";")[0]
         raise InputError(f"matplotlib does not load ({reason}). Unset or correct MPLBACKEND.") from None
-    with context({**style(dark=dark), **settings}):
+    with _DRAWING, context({**style(dark=dark), **settings}):
         yield Figure
 
 

@@ -1,5 +1,6 @@
 """A figure of a run has its labels, a legend and a title of what it shows, and a refused one says what to change."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import dptune
+from dptune._style import _DRAWING, drawing
 from dptune.figures import save_figure
 from dptune.privacy.noise import SeededNoise
 from dptune.search import VALUES
@@ -145,3 +147,9 @@ def test_a_refused_figure_says_what_to_change() -> None:
         assert str(refused.value).startswith(message)
         assert f"got {path!r}." in str(refused.value) or "ends in" not in message
     save_figure(ledger, "A.PNG", scope="two")
+
+
+def test_figures_of_two_threads_are_drawn_one_after_the_other() -> None:
+    """Each would restore matplotlib's settings as it has found them, perhaps those of the other."""
+    with drawing(), ThreadPoolExecutor(1) as another:
+        assert not another.submit(_DRAWING._lock.acquire, blocking=False).result()

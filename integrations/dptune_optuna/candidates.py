@@ -18,6 +18,7 @@ from optuna.trial import FixedTrial, FrozenTrial
 from tqdm.auto import tqdm
 
 import dptune
+from dptune._store import ForkSafeLock
 from dptune.choice.configurations import Candidate
 from dptune.choice.crossval import Answers, cross_validated_answers, kept_folds, losses_of, public_folds
 from dptune.choice.kept_losses import unkept
@@ -263,7 +264,7 @@ class Workers:
 
     def _each(self, method: str, candidates: Sequence[Candidate], what: str, *, few: bool = False) -> Iterator[Any]:
         trials = self._study.get_trials(deepcopy=False)
-        study: Any = self._study if workers_of(self._n_jobs) == 1 else _Facts.of(self._study)
+        study = self._study if workers_of(self._n_jobs) == 1 else _facts_of(self._study)
         calls = [
             (method, self._training, study, one.parameters, self._number(one), _attributes(trials, one.row))
             for one in candidates
@@ -273,34 +274,26 @@ class Workers:
             yield from in_order(_called, calls, self._n_jobs, few=few, tick=bar.update)
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """The facts about a study that an objective and its callbacks may read in another process."""
+_QUIET = ForkSafeLock()  # Optuna's verbosity belongs to the process
 
-    name: str
-    directions: list[Any]
-    user_attrs: dict[str, Any]
 
-    @classmethod
-    def of(cls, study: optuna.Study) -> _Facts:
-        return cls(study.study_name, study.directions, study.user_attrs)
-
-    def study(self) -> optuna.Study:
+def _facts_of(study: optuna.Study) -> optuna.Study:
+    """Return a study in memory with the facts that objectives and callbacks may read: workers get copies of it."""
+    with _QUIET:
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # the user has not created a study
         try:
-            study = optuna.create_study(study_name=self.name, directions=self.directions)
+            facts = optuna.create_study(study_name=study.study_name, directions=study.directions)
         finally:
             optuna.logging.set_verbosity(verbosity)
-        for name, value in self.user_attrs.items():
-            study.set_user_attr(name, value)
-        return study
+    for name, value in study.user_attrs.items():
+        facts.set_user_attr(name, value)
+    return facts
 
 
 def _attributes(trials: Sequence[FrozenTrial], row: int | None) -> dict[str, Any]:
     return {} if row is None else deepcopy(trials[row].user_attrs)
 
 
-def _called(method: str, training: Any, study: optuna.Study | _Facts, params: Any, number: int, attrs: Any) -> Any:
-    known = study.study() if isinstance(study, _Facts) else study
-    return getattr(training, method)(CandidateTrial(params, number, attrs, known))
+def _called(method: str, training: Any, study: optuna.Study, params: Any, number: int, attrs: Any) -> Any:
+    return getattr(training, method)(CandidateTrial(params, number, attrs, study))

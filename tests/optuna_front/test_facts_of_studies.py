@@ -2,6 +2,8 @@
 
 import inspect
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import dptune_optuna
 from dptune.local import InsecureRandomizer
 from dptune.privacy.noise import SeededNoise
 from dptune_optuna import LocalObjective
+from dptune_optuna.candidates import _QUIET
 from dptune_optuna.choice import CHOICE, choices_of
 from dptune_optuna.ending import Ending
 from dptune_optuna.federated import _larger_is_better
@@ -65,6 +68,24 @@ def test_a_training_sees_its_trial_and_study_in_a_worker_too(tmp_path: Path, n_j
         chosen(tmp_path, study, train, n_jobs=n_jobs, default={"C": 1e-4 / 2})
     assert seen == {C: (number, "logit", "north", 7) for number, C in enumerate([*CS, 1e-4 / 2])}
     assert optuna.logging.get_verbosity() == verbosity
+
+
+def test_workers_leave_the_verbosity_of_the_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that restores it may restore what another one has set. So may another thread that chooses."""
+    usual, threads, free = optuna.create_study, [], []
+
+    def create_study(**settings: Any) -> optuna.Study:
+        threads.append(threading.current_thread())
+        with ThreadPoolExecutor(1) as another:
+            free.append(another.submit(_QUIET._lock.acquire, blocking=False).result())
+        return usual(**settings)
+
+    study = study_of(storage=stored(tmp_path))
+    monkeypatch.setattr(optuna, "create_study", create_study)
+    with joblib.parallel_config("threading"):
+        chosen(tmp_path, study, n_jobs=2)
+    assert set(threads) == {threading.main_thread()}
+    assert not any(free)
 
 
 def test_progress_says_what_is_trained(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
