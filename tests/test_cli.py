@@ -360,7 +360,7 @@ def test_recorded_choices_are_compared_without_a_charge() -> None:
 def test_a_ledger_without_a_choice_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     of_a_run()
     monkeypatch.setattr(sys, "argv", ["dptune", "compare", "ledger.db"])
-    with pytest.raises(SystemExit, match=r"^dptune: the ledger of 'validation data' has no recorded choice"):
+    with pytest.raises(SystemExit, match=r"^dptune: the ledger of 'validation data' has no choice"):
         main()
 
 

@@ -12,7 +12,6 @@ from dptune.ledger.ledger import PLAN, PrivacyLedger
 
 LOST = "lost: paid for, never recorded; rerun"
 NOT_YET = "not estimated yet; rerun"
-AGAIN = "was charged, and its answer is not recorded. Make the same call again: it costs nothing more."
 
 
 def refuse_same(ledgers: Sequence[PrivacyLedger]) -> None:
@@ -34,29 +33,27 @@ def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
     Keys of a choice:
         ledger, people: name of the data set, and number of its people.
         choice, charged: name of the choice, and day of its charge.
-        chosen, candidates: place of the chosen candidate, from 0, and number of all.
+        chosen, candidates: place of the chosen candidate, from 0, and number of all. None is chosen if a kill took the
+            answer.
         list: digest of the candidates' public losses in their order; equal digests are equal lists of candidates.
-        verdict: that of the :class:`dptune.Selection`. A planned estimate that is not recorded has its own: "lost: paid
-            for, never recorded; rerun" after its charge, and "not estimated yet; rerun" before it. The same call again
-            returns the estimate.
+        verdict: that of the :class:`dptune.Selection`. An answer or a planned estimate that is not recorded has its
+            own: "lost: paid for, never recorded; rerun" after its charge, and for an estimate "not estimated yet;
+            rerun" before it. The same call again returns what is missing.
         improvement, interval: over the default, and its 95% interval; None if nothing was estimated.
         predicted: the improvement that public rows predicted.
         private: False if the noise was seeded.
 
     Raises:
-        InputError: the ledger has no choice with a recorded answer.
+        InputError: the ledger has no choice.
     """
     charges: dict[str, dict[str, Charge]] = {}
     for charge in ledger.charges():
         charges.setdefault(charge.scope, {})[charge.key] = charge
-    choices = {scope: made for scope, made in charges.items() if INDEX in made}
-    found = [_choice(ledger, scope, made) for scope, made in choices.items() if made[INDEX].value is not None]
-    if not found and choices:
-        raise InputError(f"the choice {next(iter(choices))!r} of the ledger of {ledger.dataset!r} {AGAIN}")
+    found = [_choice(ledger, scope, made) for scope, made in charges.items() if INDEX in made]
     if not found:
         raise InputError(
-            f"the ledger of {ledger.dataset!r} has no recorded choice. Ledgers that dptune.select or a front end's "
-            "choose has charged can be compared."
+            f"the ledger of {ledger.dataset!r} has no choice. Ledgers that dptune.select or a front end's choose has "
+            "charged can be compared."
         )
     return found
 
@@ -64,9 +61,7 @@ def recorded_choices(ledger: PrivacyLedger) -> list[dict[str, Any]]:
 def _choice(ledger: PrivacyLedger, name: str, made: Mapping[str, Charge]) -> dict[str, Any]:
     stored: Any = ledger.fact(name, PLAN)
     asked = stored.get("asked", stored)  # a choice without public rows has no finalists
-    (place,) = made[INDEX].value or (0.0,)
-    index = int(made[INDEX].note.get("finalists", range(int(place) + 1))[int(place)])
-    estimate = made.get(IMPROVEMENT)
+    index, estimate = _index(made[INDEX]), made.get(IMPROVEMENT)
     gain = PairedEstimate.of(estimate) if estimate is not None and estimate.value is not None else None
     return {
         "ledger": ledger.dataset,
@@ -84,12 +79,20 @@ def _choice(ledger: PrivacyLedger, name: str, made: Mapping[str, Charge]) -> dic
     }
 
 
+def _index(choice: Charge) -> int | None:
+    """Return the place of the chosen candidate among all; None if it is not recorded."""
+    if choice.value is None:
+        return None
+    (place,) = choice.value or (0.0,)
+    return int(choice.note.get("finalists", range(int(place) + 1))[int(place)])
+
+
 def _verdict(
-    index: int, default: int | None, estimate: Charge | None, gain: PairedEstimate | None, *, planned: bool
+    index: int | None, default: int | None, estimate: Charge | None, gain: PairedEstimate | None, *, planned: bool
 ) -> str:
     if gain is not None:
         return gain.verdict
-    if estimate is not None:
+    if index is None or estimate is not None:
         return LOST
     return NOT_YET if planned and default not in (None, index) else unestimated(index, default)
 
@@ -105,7 +108,7 @@ def _facts(choices: list[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     proposed = list(dict.fromkeys(each["list"] for each in choices))
     lists = [proposed.index(each["list"]) + 1 for each in choices]
     yield "candidates", [f"{each['candidates']} (list {i})" for i, each in zip(lists, choices, strict=True)]
-    yield "chosen", [f"candidate {each['chosen']}" for each in choices]
+    yield "chosen", ["" if each["chosen"] is None else f"candidate {each['chosen']}" for each in choices]
     yield "verdict", [each["verdict"] + ("" if each["private"] else " (NOT PRIVATE)") for each in choices]
     yield "improvement", [_number(each["improvement"]) for each in choices]
     yield "95% interval", [" to ".join(map(_number, each["interval"] or ())) for each in choices]

@@ -343,7 +343,8 @@ class PrivateSearch(WrappedEstimator):
                 "the search has refit=False, so it has no best_estimator_: give model=, an estimator with best_params_ "
                 "that was trained on X and y. Nothing was charged."
             )
-        options = settings.pop("fit_params", None) or {}
+        options = settings.pop("fit_params", None)
+        options = {} if options is None else options
         if not isinstance(options, Mapping):
             raise InputError(
                 f"fit_params= must be a dict of options of fit; got {shown(options)}. Nothing was charged."

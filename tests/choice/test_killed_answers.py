@@ -38,9 +38,11 @@ def killed(monkeypatch: pytest.MonkeyPatch, method: str, nth: int, call: Callabl
             call()
 
 
-def choose(folder: Path, *, default: int | None = 0, index: int = 1, **options: Any) -> dptune.Selection:
+def choose(
+    folder: Path, *, name: str = "x", default: int | None = 0, index: int = 1, **options: Any
+) -> dptune.Selection:
     p = privatizer(folder, noise=Chooses(index))
-    return dptune.select(PRIVATE, p, name="x", public_losses=PUBLIC, default_place=default, **options)
+    return dptune.select(PRIVATE, p, name=name, public_losses=PUBLIC, default_place=default, **options)
 
 
 def ledger_in(folder: Path) -> dptune.PrivacyLedger:
@@ -63,14 +65,17 @@ def test_an_estimate_that_a_kill_took_is_not_no_default(
     assert recorded_choices(ledger)[0]["verdict"] == found.verdict == "better"
 
 
-def test_a_choice_whose_answer_a_kill_took_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed(monkeypatch, "record", 1, lambda: choose(tmp_path))
+def test_a_choice_whose_answer_a_kill_took_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed(monkeypatch, "record", 1, lambda: choose(tmp_path, mu=1.0))
+    choose(tmp_path, name="another", mu=0.1, estimate_share=0.0)
     ledger = ledger_in(tmp_path)
-    with pytest.raises(dptune.InputError, match=f"^the choice 'x' of the ledger of 'validation data' {AGAIN}$"):
-        recorded_choices(ledger)
-    spent = ledger.charges()[0]
-    assert choose(tmp_path).verdict == recorded_choices(ledger)[0]["verdict"]
-    assert ledger.charges()[0].seq == spent.seq
+    lost, other = recorded_choices(ledger)
+    assert (lost["choice"], lost["chosen"], lost["verdict"], other["choice"]) == ("x", None, LOST, "another")
+    rows = {row[""]: row["x"] for row in side_by_side({"x": lost})}
+    assert (rows["verdict"], rows["chosen"]) == (f"{LOST} (NOT PRIVATE)", "")
+    seq = ledger.charges()[0].seq
+    assert choose(tmp_path, mu=1.0).verdict == recorded_choices(ledger)[0]["verdict"]
+    assert ledger.charges()[0].seq == seq
 
 
 @pytest.mark.parametrize(

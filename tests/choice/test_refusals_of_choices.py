@@ -238,8 +238,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "a ledger without a choice": (
         lambda p: recorded_choices(p.ledger),
-        "the ledger of 'mine' has no recorded choice. Ledgers that dptune.select or a front end's choose has charged "
-        "can be compared.",
+        "the ledger of 'mine' has no choice. Ledgers that dptune.select or a front end's choose has charged can be "
+        "compared.",
     ),
 }  # fmt: skip
 

@@ -47,7 +47,8 @@ def test_a_search_reports_on_its_best_estimator(fast_path: Path) -> None:
     assert stored_report(ledger, f"{search.name_} report").to_dict() == found.to_dict()
     assert ledger.spent() == pytest.approx(1.0)
     fewer = {"X_val": PRIVATE["X_val"][:9], "y_val": PRIVATE["y_val"][:9]}
-    for wrong in (fewer, {**PRIVATE, "y_val": None}, {**PRIVATE, "y_val": PRIVATE["y_val"][:9]}):
+    others = ({"y_val": None}, {"y_val": PRIVATE["y_val"][:9]}, {"fit_params": 0}, {"fit_params": []})
+    for wrong in (fewer, *({**PRIVATE, **each} for each in others)):
         with pytest.raises(dptune.DptuneError, match=r"Nothing was charged\.$"):
             search.report(*PUBLIC, **wrong, name="wrong")
     assert ledger.count() == ledger.count(search.name_) + 1  # the report is one charge

@@ -23,7 +23,6 @@ from dptune._checks import at_least, nothing_charged, real, shown, text
 from dptune._checks import positive as positive_number
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.places import Asker, AtPlaces, Sent, asker_of, refuse_reaching, with_like
-from dptune.choice.recorded import AGAIN
 from dptune.choice.report.cells import group_codes, read_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import given_rows, how_to_ask, public_scores
@@ -192,7 +191,10 @@ def stored_report(ledger: PrivacyLedger, name: str | None = None) -> Report:
     plan = ReportPlan.read(ledger.fact(name, PLAN))
     charge = ledger.find(name, KEY)
     if plan is not None and charge is not None and charge.value is None:
-        raise InputError(f"the report {name!r} {AGAIN}")
+        raise InputError(
+            f"the report {name!r} was charged, and its answer is not recorded. Make the same call again: it costs "
+            "nothing more."
+        )
     if plan is None or charge is None:
         raise InputError(f"the ledger has no report named {name!r}; it has {_reports(ledger) or 'none'}.")
     return Report.of_charge(plan, charge, name, ledger.unit)
