@@ -48,21 +48,6 @@ def everywhere(ledger: PrivacyLedger | TrainingLedger, about: Path) -> list[str]
     return [str(record(statement, About.read(about))), str(statement), str(statement.to_dict())]
 
 
-def test_what_belongs_to_the_numbers_is_said_wherever_they_are(used: PrivacyLedger, about: Path) -> None:
-    assert all("fixed in advance" in words for words in everywhere(used, about))
-    used.raise_budget(Budget.gdp(12.0))
-    used.declare_public("svm", "AUC of all rows")
-    used.declare_private_training("forest")
-    for words in everywhere(used, about):
-        said = ("no released value could have led to a larger one", "AUC of all rows", "forest")
-        assert all(each in words for each in (*said, "NOT protected by this ledger", "not below 1/n"))
-        assert "fixed in advance" not in words
-    fields = record(used.statement(delta=1e-5), About.read(about))["deployment"]
-    assert "AUC of all rows" in fields["dp_variant"]["unprotected_quantities"]
-    assert "NOT protected by this ledger" in fields["dp_variant"]["unprotected_quantities"]
-    assert "renew" not in fields["deployment_model"]["release_type_details"]
-
-
 def test_noise_of_trainings_and_plans_is_named_as_it_is(tmp_path: Path, about: Path) -> None:
     ledger = TrainingLedger(tmp_path / "train.db", TrainingPlan(2.0, 0.1, 20), n=900)
     ledger.begin(secure=False)
@@ -95,11 +80,6 @@ def test_seeded_noise_is_not_registered(tmp_path: Path, about: Path) -> None:
 def test_a_file_that_does_not_say_enough_is_refused_by_name(about: Path) -> None:
     whole = about.read_text()
     for old, new, complaint in (
-        ('curator = "dptune\'s authors"\n', "", "it lacks curator"),
-        ('region = "Global"', 'regoin = "Global"', "it lacks region; it has an unknown entry regoin"),
-        ('"Healthcare"', '"Hospitals"', "sector must be one of Technology, Healthcare"),
-        ("2026-11-22", '"22.11.2026"', "must be a date"),
-        ('["dptune\'s authors"]', '"Ann Lee"', "a list of names"),
         ('"Global"', '""', "region"),
         ("name =", "name", "cannot be read as TOML"),
     ):
