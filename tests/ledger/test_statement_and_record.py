@@ -1,10 +1,8 @@
 """Statements are complete, and a record for the public registry validates against its schema."""
 
-import math
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from typer.testing import CliRunner
 
@@ -15,7 +13,7 @@ from dptune.ledger.gdp import epsilon_from_mu
 from dptune.ledger.registry import About, record, to_yaml
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
-from ledger_tools import gaussian, pay
+from ledger_tools import pay
 from refusals import refused
 from registry_schema import complaints
 
@@ -104,9 +102,6 @@ def test_a_statement_has_the_promise_and_what_is_spent_of_it(fast_path: Path) ->
     statement = ledger.statement()
     assert statement.delta == 1e-7
     spent = epsilon_from_mu(0.3, 1e-7)
-    for rendered in (statement.to_text(), ledger.statement(delta=1e-5).to_markdown()):
-        promised = "epsilon = 4 at delta = 1e-07, as the budget was stated; spent so far: epsilon = 1.436 at"
-        assert promised in rendered  # 1.43599
     stated = {"epsilon": 4.0, "delta": 1e-7, "spent_epsilon": spent}
     assert ledger.statement(delta=1e-5).to_dict()["stated"] == stated
     pay(ledger, "b", 0.1, private=False)
@@ -114,23 +109,11 @@ def test_a_statement_has_the_promise_and_what_is_spent_of_it(fast_path: Path) ->
     assert ledger.statement().to_dict()["stated"] == {"epsilon": "infinity", "delta": 1e-7, "spent_epsilon": "infinity"}
 
 
-def test_a_budget_in_gdp_has_its_mu_and_what_is_spent_and_needs_a_delta(fast_path: Path) -> None:
+def test_a_budget_in_gdp_needs_a_delta_and_seeded_noise_leaves_nothing_of_it(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(3.0))
     refused(InputError, "delta=1e-5", ledger.statement)
     assert ledger.statement(delta=1e-5).spent_epsilon == 0.0
-    for key, mu, what in (("g1", 1.0, "mean"), ("g2", 1.0, "mean"), ("p", 0.5, "count"), ("l", 0.5, "count")):
-        ledger.charge("s", key, gaussian(mu, what), digest="d")
-    statement, all_of_it = ledger.statement(delta=1e-5), Budget.gdp(math.sqrt(2.5))
-    data = statement.to_dict()
-    assert data["stated"] is None
-    assert data["budget"] == {"mu": 3.0, "epsilon": Budget.gdp(3.0).epsilon(1e-5)}
-    assert data["spent"] == pytest.approx({"mu": all_of_it.mu, "epsilon": all_of_it.epsilon(1e-5)})
-    assert {m["mechanism"].split()[-1]: m["releases"] for m in data["mechanisms"]} == {"mean": 2, "count": 2}
-    parts = ("replace all records of one", "trusted curator", "mu = 3", "rows that train", "search space", "timing")
-    for text in (statement.to_text(), statement.to_markdown()):
-        assert all(part in " ".join(text.split()) for part in (*parts, "in 4 releases", "mechanism on the count"))
-        assert "Promised" not in text
+    assert ledger.statement(delta=1e-5).to_dict()["stated"] is None
     pay(ledger, "seeded", private=False)
     data = ledger.statement(delta=1e-5).to_dict()
     assert data["budget"] == data["spent"] == {"mu": "infinity", "epsilon": "infinity"}
-    assert "epsilon = 4" not in str(ledger.statement(delta=1e-5))
