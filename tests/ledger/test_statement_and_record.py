@@ -109,7 +109,7 @@ def test_a_statement_has_the_promise_and_what_is_spent_of_it(fast_path: Path) ->
     assert ledger.statement().to_dict()["stated"] == {"epsilon": "infinity", "delta": 1e-7, "spent_epsilon": "infinity"}
 
 
-def test_a_budget_in_gdp_needs_a_delta_and_seeded_noise_leaves_nothing_of_it(fast_path: Path) -> None:
+def test_a_budget_in_gdp_needs_a_delta_and_seeded_noise_voids_it(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(3.0))
     refused(InputError, "delta=1e-5", ledger.statement)
     assert ledger.statement(delta=1e-5).spent_epsilon == 0.0
