@@ -93,14 +93,7 @@ def test_the_values_are_on_the_page_on_request_only() -> None:
     assert str(value[0]) in write("--values")
 
 
-def test_budget_and_spent_are_those_of_the_ledger_at_its_delta() -> None:
-    ledger = release(0, 1)
-    for delta in (1e-6, 1e-4):
-        paper, stated = json.loads(write("--delta", str(delta))), ledger.statement(delta=delta)
-        budget, spent = (float(re.findall(r"epsilon = ([\d.]+)", paper[name])[0]) for name in ("budget", "spent"))
-        assert -1e-9 < budget - stated.epsilon < 1e-3
-        assert -1e-9 < spent - stated.spent_epsilon < 1e-3
-        assert "in 2 releases" in paper["spent"]
+def test_seeded_noise_leaves_nothing_of_budget_and_spent() -> None:
     release(2, noise=SeededNoise(0))
     paper = json.loads(write())
     assert paper["budget"] == paper["spent"] == "NONE (epsilon = infinity)"
@@ -108,13 +101,7 @@ def test_budget_and_spent_are_those_of_the_ledger_at_its_delta() -> None:
 
 
 def test_a_ledger_without_values_shows_none() -> None:
-    """A training returns its model. A selection may have no score, and a round may be lost."""
-    trained()
-    done = CliRunner().invoke(app, ["certificate", LEDGER, "--values"])
-    assert str(done.exception) == (
-        "a ledger of trainings stores no values: a training returns its model. Leave out --values."
-    )
-    Path(LEDGER).unlink()
+    """A selection may have no score, and a round may be lost."""
     selection = TrainingLedger(LEDGER, SelectionPlan(Repeats.geometric(7), TrainingPlan(8.0, 0.5, 5), 0.3), n=50)
     charge = selection.begin_selection("d", secure=True)
     assert "; selection/best = lost" in " ".join(invoke("certificate", LEDGER, "--values").split())
@@ -179,68 +166,29 @@ def test_a_ledger_that_has_grown_still_matches_and_says_by_what() -> None:
     assert verified()[0] == 1, "spent is that of the paper's rows"
 
 
-@pytest.mark.parametrize("kind", ["users", "trainings", "rounds"])
-def test_ledgers_of_other_kinds_grow_too(kind: str) -> None:
-    ledger = KINDS[kind][0]()
-    if kind == "rounds":
-        charge_round(ledger, 0)
-    write()
-    if kind == "users":
-        ledger.reply(LocalRandomizer(0.25, (-1.0, 3.0)), 0.3, user="ann", key="2")
-    elif kind == "trainings":
-        ledger.begin(secure=False)
-    else:
-        charge_round(ledger, 1)
-    code, said = verified()
-    assert code == 0, said
-    rows = ledger.mark()["seq"] - 1
-    assert f"matches the first {'row' if rows == 1 else f'{rows} rows'} of" in said
-    assert said.count("(1)") == 1
-
-
 def charge_round(ledger: PlanLedger, t: int) -> None:
     ledger.charge(t, SubsampledGaussianRelease(0.35, 1.0, 1.0, 1.1, 2, "messages"), digest="d")
 
 
 @pytest.mark.parametrize("grown", [False, True])
-def test_each_line_that_was_changed_is_named(grown: bool) -> None:
+def test_a_released_value_that_was_changed_is_named(grown: bool) -> None:
     release(0, 1)
-    paper = json.loads(write("--values"))
+    write("--values")
     if grown:
         release(2)
-
-    def change(name: str) -> Callable[[Any], None]:
-        return lambda data: data.update({name: [*paper[name], "more"] if isinstance(paper[name], list) else "else"})
-
-    edits: dict[str, Callable[[Any], None]] = {
-        name: change(name) for name in paper.keys() - {"date", "ledger", "delta", "annex", "released"}
-    }
-    edits["released"] = lambda data: data["released"][0]["values"].update({"value/1": [0.5]})
-    edits["annex, Accountant"] = lambda data: data["annex"][-3].__setitem__(1, "trust us")
-    for name, changes in edits.items():
-        Path("paper.json").write_text(json.dumps(paper))
-        edit(changes)
-        code, said = verified()
-        assert (code, f"\n  {name}: the paper has" in said) == (1, True), (name, said)
-        assert said.count("the paper has") == 1, said
+    edit(lambda data: data["released"][0]["values"].update({"value/1": [0.5]}))
+    code, said = verified()
+    assert (code, "\n  released: the paper has" in said, said.count("the paper has")) == (1, True, 1)
 
 
-def test_a_raised_budget_another_ledger_and_an_older_copy_are_told_apart() -> None:
+def test_an_older_copy_and_another_history_do_not_match() -> None:
     release(0, 1)
     shutil.copy(LEDGER, "older.db")
     release(2)
     write()
     assert "does not hold its row 3" in verified("older.db")[1]
-    release(0, 1, 2, ledger="other.db")
-    assert "the paper is of the ledger" in verified("other.db")[1]
     edit(lambda paper: paper["ledger"].update(hash="0" * 64))
     assert verified()[0] == 1
-    write()
-    dptune.PrivacyLedger(LEDGER).raise_budget(dptune.Budget.approximate_dp(4.0, 1e-6))
-    code, said = verified()
-    assert code == 1
-    assert 'budget: the paper has "epsilon = 3 ' in said
-    assert 'the ledger has "epsilon = 4 ' in said
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -265,34 +213,6 @@ def test_what_is_no_paper_is_refused_in_one_line(text: str | None, monkeypatch: 
     monkeypatch.setattr(sys, "argv", ["dptune", "certificate", "--verify", "paper.json", LEDGER])
     with pytest.raises(SystemExit, match=r"^dptune: paper.json is not a certificate. Write one by .*$"):
         main()
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments", "says"),
-    [
-        (
-            lambda: release(0),
-            "certificate paper.json --verify ledger.db",
-            "ledger.db is a ledger: give `dptune certifica",
-        ),
-        (users, "certificate ledger.db --delta 1e-6", "--delta would do nothing for users' own devices"),
-        (users, "statement ledger.db --delta 1e-6", "--delta would do nothing for users' own devices"),
-    ],
-)
-def test_swapped_files_and_an_idle_delta_are_named(make, arguments, says, monkeypatch: pytest.MonkeyPatch) -> None:
-    make()
-    write()
-    monkeypatch.setattr(sys, "argv", ["dptune", *arguments.split()])
-    with pytest.raises(SystemExit, match=f"^dptune: {says}"):
-        main()
-
-
-def test_training_rows_may_be_protected_by_a_training_ledger() -> None:
-    """Somebody whose people trained privately reads no advice to do so."""
-    release(0)
-    for command in ("certificate", "statement"):
-        said = " ".join(invoke(command, LEDGER).split())
-        assert "public rows and all rows that train, unless a training ledger protects them (docs/training.md)" in said
 
 
 # ---- word by word ----------------------------------------------------------------------------------------

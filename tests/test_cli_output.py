@@ -10,11 +10,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, LedgerError, PrivacyLedger
 from dptune.cli import app, main, shared
 from dptune.cli.releases import release_rows
 from ledger_tools import edit, pay
-from report_tools import report
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 FULL = Path("/dev/full")
@@ -117,38 +116,6 @@ def test_an_error_that_is_not_of_the_output_passes(error: Exception, monkeypatch
     monkeypatch.setattr(sys, "argv", ["dptune", "audit", "my.py"])
     with pytest.raises(type(error), match="of a script"):
         main()
-
-
-# ---- a mistake is found before anything is printed ------------------------------------------------------
-
-REFUSED = {
-    "convert --mu 1 --choice-share 1.5": "--choice-share must lie in [0, 1]; got 1.5.",
-    "convert --epsilon 4 --choice-share -0.1": "--choice-share must lie in [0, 1]; got -0.1.",
-    "convert --mu 1 --choice-share nan": "--choice-share must lie in [0, 1]; got nan.",
-    "convert --epsilon 0": "epsilon must be a number, positive and finite; got 0.0.",
-    "convert --epsilon -1": "epsilon must be a number, positive and finite; got -1.0.",
-    "convert --dp-sgd 1 1.5 10": "the sampling rate (q, or sample_rate) must lie in (0, 1]; got 1.5.",
-    "convert --dp-sgd .01 .5 10": (
-        "the noise multiplier (z, or noise_multiplier) must be finite and at least 0.1; got 0.01. Less noise protects "
-        "nobody."
-    ),
-    "plan --n 400 --loss hinge --mu 1e9": "--mu must lie in [2e-09, 5e+08]; got 1000000000.0.",
-    "plan --n 400 --loss hinge --mu 1e-9": "--mu must lie in [2e-09, 5e+08]; got 1e-09.",
-    "report report.db --out a.xyz": "a.xyz must end in one of ",
-    "report report.db --out none/a.png": "cannot write none/a.png: No such file or directory.",
-}
-
-
-@pytest.mark.parametrize("command", REFUSED)
-def test_a_mistake_is_found_before_anything_is_printed(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if "report.db" in command:
-        people = LossPrivatizer(PrivacyLedger("report.db", Budget.gdp(1.0)), n=400, clip=(0, 1))
-        report(people)
-        capsys.readouterr()
-    assert str(ends(monkeypatch, command)).startswith(f"dptune: {REFUSED[command]}")
-    assert capsys.readouterr().out == ""
 
 
 # ---- an environment or a ledger of another kind ----------------------------------------------------------

@@ -12,7 +12,7 @@ import typer
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from cli_tools import invoke
+from cli_tools import AUDIT, invoke
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, report, select
 from dptune.cli import app
 from dptune.search import VALUES
@@ -20,15 +20,8 @@ from dptune.search import VALUES
 pytestmark = pytest.mark.usefixtures("own_folder")
 
 
-AUDIT = """
-from dptune.audit import Audit
-X, y = [[0.0], [1.0], [0.5], [0.2]], [0.0, 1.0, 1.0, 0.0]
-audit = Audit(lambda X, y: abs(X[:, 0] - y), X, y, clip=(0.0, 1.0), people=1, answers=100)
-"""
-
-
 def test_reports_are_printed_and_the_examples_of_each_help_text_run() -> None:
-    Path("my_audit.py").write_text(AUDIT)
+    Path("my_audit.py").write_text(AUDIT.format("abs(X[:, 0] - y)"))
     rng, n = np.random.default_rng(0), 100
     y = rng.integers(2, size=2 * n)
     X = rng.normal(size=(2 * n, 2)) + y[:, None]

@@ -105,14 +105,8 @@ def test_a_figure_of_a_choice_has_the_budget_of_all_runs(drawn: list[Figure]) ->
     people = dptune.LossPrivatizer(ledger, n=400)
     dptune.select(losses[:, 40:], people, name="svc", public_losses=losses[:, :40], default_place=1, mu=0.5)
     save_figure(ledger, "a.png", scope="svc")
-    _, middle, right = drawn[0].axes
-    assert [each[:3] for each in words(drawn[0])] == [
-        ("Public rows propose", "rank on public rows", "mean loss of public rows"),
-        ("Privacy budget", "release", "mu (GDP)"),
-    ]
-    assert (middle.get_title(), middle.get_xlabel()) == (
-        "Private people decide", "improvement over your default, and 95% interval",
-    )  # fmt: skip
+    *_, right = drawn[0].axes
+    assert [each[:3] for each in words(drawn[0])][1:] == [("Privacy budget", "release", "mu (GDP)")]
     assert tuple(drawn[0].get_size_inches()) == (12.0, 3.4)
     count = ledger.count()
     assert count > 2  # those of the other run, too

@@ -14,16 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import dptune
+from cli_tools import AUDIT
 from dptune.cli import app
 from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.search import VALUES
 
-AUDIT = """
-from dptune.audit import Audit
-X, y = [[0.0], [1.0], [0.5], [0.2]], [0.0, 1.0, 1.0, 0.0]
-audit = Audit(lambda X, y: {} - y, X, y, clip=(0.0, 1.0), people=1, answers=100)
-"""
 ABOUT = """
 name = "{}"
 curator = "a hospital"
@@ -143,7 +139,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         PlanLedger("plan.db", SubsampledGaussian(q=0.35, z=1.0, steps=60), n=29)
         for name, ledger in (("paper", "ledger"), ("other", "other")):
             Path(f"{name}.json").write_text(run(f"certificate {ledger}.db --format json")[1])
-        for name, loss in (("audit", "abs(X[:, 0])"), ("other", "X[:, 0].mean()")):
+        for name, loss in (("audit", "abs(X[:, 0]) - y"), ("other", "X[:, 0].mean() - y")):
             Path(f"{name}.py").write_text(AUDIT.format(loss))
         for name in ("about", "other"):
             Path(f"{name}.toml").write_text(ABOUT.format(name))

@@ -21,6 +21,7 @@ from dptune.search import VALUES
 from dptune.search.outlook import forecast
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.profiles import epsilon_of
+from report_tools import report
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 NO_BRIDGE = (
@@ -55,6 +56,7 @@ def test_a_conversion_prints_what_it_is_about() -> None:
     for options, lines in said.items():
         assert invoke("convert", *options.split()).splitlines() == lines
     assert (finite(2.5), finite(float("inf"))) == (2.5, "infinity")
+    assert invoke("--version") == f"dptune {dptune.__version__}\n"
 
 
 def rows_of(printed: str) -> list[list[str]]:
@@ -86,7 +88,8 @@ def test_a_plan_has_its_title_its_rows_and_its_defaults() -> None:
     usual = ("plan", "--n", "90", "--clip", "0", "3")
     assert invoke(*usual) == invoke(*usual, "--mu", "1", "--dimensions", "3", "--trials", "80")
     for loss, high in {"log_loss": 4, "hinge": 3, "brier": 2, "zero_one": 1}.items():
-        assert invoke("plan", "--n", "90", "--loss", loss).startswith(f"90 people, clip 0 to {high};")
+        title = f"90 people, clip 0 to {high}; private searches: 80 trials, without default="
+        assert invoke("plan", "--n", "90", "--loss", loss).splitlines()[0] == title
     titles = {
         "--mu 0.18": "A report of 650 people, 0.09 of them positive, at mu = 0.18, if the AUC is 0.8.",
         "--auc 0.7 --groups 1": "A report of 650 people, 0.09 of them positive, at mu = 1, if the AUC is 0.7.",
@@ -194,11 +197,43 @@ REFUSED: dict[str, str] = {
         "--releases lists those of a PrivacyLedger; this ledger has another kind. Leave it out."
     ),
     "audit my.py": "my.py must set audit = dptune.audit.Audit(losses, X, y, clip=...).",
-    "audit ledger.db": (
-        "ledger.db is not a Python file (.py). Give a script that sets audit = dptune.audit.Audit(losses, X, y, "
-        "clip=...)."
+    **{
+        f"audit {file}": f"{file} {why}. Give a script that sets audit = dptune.audit.Audit(losses, X, y, clip=...)."
+        for file, why in {
+            "ledger.db": "is not a Python file (.py)",
+            "folder": "is not a Python file (.py)",
+            "missing.py": "does not exist",
+        }.items()
+    },
+    "show none.db": "no ledger exists at /",
+    "certificate my.py --verify ledger.db": (
+        "ledger.db is a ledger: give `dptune certificate ledger.db --verify paper.json`."
     ),
+    "certificate users.db --delta 1e-6": (
+        "--delta would do nothing for users' own devices: their epsilon is pure. Leave out --delta."
+    ),
+    "report report.db --out a.xyz": "a.xyz must end in one of",
+    "report report.db --out none/a.png": "cannot write none/a.png: No such file or directory.",
+    "plan --n 0 --clip 0 3": "n must be a whole number >= 1; got 0.",
+    "plan --n 400 --loss hinge --mu 1e9": "--mu must lie in [2e-09, 5e+08]; got 1000000000.0.",
+    "plan --n 400 --loss hinge --mu 1e-9": "--mu must lie in [2e-09, 5e+08]; got 1e-09.",
+    "convert --mu 1 --choice-share 1.5": "--choice-share must lie in [0, 1]; got 1.5.",
+    "convert --epsilon 4 --choice-share -0.1": "--choice-share must lie in [0, 1]; got -0.1.",
+    "convert --mu 1 --choice-share nan": "--choice-share must lie in [0, 1]; got nan.",
+    "convert --epsilon 0": "epsilon must be a number, positive and finite; got 0.0.",
+    "convert --dp-sgd 1 1.5 10": "the sampling rate (q, or sample_rate) must lie in (0, 1]; got 1.5.",
 }
+IDLE = {  # command -> its options that would do nothing
+    "plan --n 9 --report --prevalence .5": [
+        "--clip 0 3", "--loss hinge", "--trials 5", "--dimensions 2", "--default", "--delta 1e-6",
+    ],
+    "plan --n 9 --loss hinge": ["--prevalence .5", "--groups 1", "--auc .7", "--delta 1e-6"],
+    "certificate ledger.db --verify paper.json": [
+        "--delta 1e-6", "--format json", "--values", "--registry about.toml",
+    ],
+    "certificate ledger.db --registry about.toml": ["--format json", "--values"],
+    "raise-budget ledger.db --mu 5": ["--delta 1e-6"],
+}  # fmt: skip
 USAGE: dict[str, str] = {
     "convert": f"give one of --mu, --epsilon and --dp-sgd. {NO_BRIDGE}",
     "convert --mu 1 --epsilon 1": f"give one of --mu, --epsilon and --dp-sgd. {NO_BRIDGE}",
@@ -208,15 +243,24 @@ USAGE: dict[str, str] = {
 }
 
 
-def test_a_refused_command_says_in_full_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_command_says_in_full_what_to_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, before it prints anything."""
     filled()
     TrainingLedger("train.db", TrainingPlan(1.0, 0.01, steps=10), n=50).begin(secure=True)
+    report(dptune.LossPrivatizer(dptune.PrivacyLedger("report.db", dptune.Budget.gdp(1.0)), n=400, clip=(0, 1)))
     Path("my.py").write_text("audit = 3\n")
-    for command, message in REFUSED.items():
+    Path("folder").mkdir()
+    idle = {f"{command} {each}": f"{each.split()[0]} would do nothing" for command in IDLE for each in IDLE[command]}
+    capsys.readouterr()
+    for command, message in {**REFUSED, **idle}.items():
         monkeypatch.setattr(sys, "argv", ["dptune", *command.split()])
         with pytest.raises(SystemExit) as ended:
             main()
-        assert ended.value.code == f"dptune: {message}", command
+        (line,) = str(ended.value.code).splitlines()
+        assert (line if message.endswith(".") else line[: len(message) + 8]) == f"dptune: {message}", command
+        assert capsys.readouterr().out == "", command
     for command, message in USAGE.items():
         done = CliRunner().invoke(app, command.split(), env={"COLUMNS": "140"})
         assert done.exit_code == 2

@@ -113,13 +113,10 @@ def test_noise_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch, factor:
     assert ("attack" in broken) in attack
 
 
-def test_settings_and_rows_that_cannot_be_are_refused() -> None:
+def test_settings_that_cannot_be_are_refused() -> None:
     for bad in ({"mu": 0.0}, {"clip": (1.0, 0.0)}, {"people": 0}, {"answers": 10}, {"clip": (0.0, np.inf)}):
         with pytest.raises(InputError):
             findings(good, **bad)
-    with pytest.raises(InputError) as refused:
-        Audit(good, X, Y[:3], clip=(0.0, 1.0))
-    assert "and a ndarray of shape (3,)" in str(refused.value)
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
@@ -133,8 +130,8 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
         assert line.split(" proves mu")[0] in done.output
 
 
-def test_the_command_ends_with_an_error_if_something_is_broken_or_missing(tmp_path: Path) -> None:
-    file, empty = tmp_path / "my_audit.py", tmp_path / "empty.py"
+def test_the_command_ends_with_an_error_if_something_is_broken(tmp_path: Path) -> None:
+    file = tmp_path / "my_audit.py"
     file.write_text(
         "from dptune.audit import Audit; import numpy as np; "
         "audit = Audit(lambda X, y: np.sort(X[:, 0]), np.eye(5), np.ones(5), clip=(0, 1), people=2, answers=100)"
@@ -142,8 +139,3 @@ def test_the_command_ends_with_an_error_if_something_is_broken_or_missing(tmp_pa
     done = CliRunner().invoke(app, ["audit", str(file)])
     assert done.exit_code == 1
     assert "[BROKEN] isolation" in done.output
-    empty.write_text("audit = 1")
-    for path, words in ((empty, "must set audit"), (tmp_path / "none.py", "does not exist")):
-        result = CliRunner().invoke(app, ["audit", str(path)])
-        assert isinstance(result.exception, InputError)
-        assert words in str(result.exception)

@@ -209,7 +209,6 @@ def test_models_of_numbers_that_are_no_estimators_are_averaged() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"loss": "hinge"}, "hinge_loss is a loss of decision values of unlike scales"),
         ({"loss": "zero_one"}, "zero_one_loss is a loss of predicted labels"),
         ({"public_losses": np.ones((6, 90))}, "give cv= instead of public_losses="),
     ],

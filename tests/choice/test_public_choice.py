@@ -89,24 +89,16 @@ def test_a_candidate_that_fails_in_public_drops_out_with_a_warning(tmp_path: Pat
     assert found.finalists == len(planned) - 1
 
 
-NO_TABLE, FAILED = np.zeros(5), np.where(np.arange(20) == 3, np.nan, np.ones((3, 20)))
+NO_TABLE = np.zeros(5)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"public_losses": NO_TABLE}, "candidates, rows"),
-        ({"public_losses": np.zeros((3, 4))}, "10 public rows"),
-        ({"public_losses": np.vstack([np.ones((1, 20)), np.full((2, 20), np.nan)])}, "two candidates"),
-        ({"public_losses": FAILED}, "every candidate has a public loss that is not"),
         ({"candidates": PRIVATE[:3]}, "12 candidates, and 3"),
         ({"candidates": [PRIVATE[0], *[None] * (CANDIDATES - 1)]}, "two are needed"),
-        ({"mu": 1.0, "report_share": 0.2}, "mu= or report_share="),
         ({"public_losses": None, "report_share": 0.2}, "without public_losses= omit report_share=: mu= says"),
-        (
-            {"public_losses": None, "finalists": 3, "public_weight": 0.5, "even_if_hopeless": True},
-            "omit finalists= and public_weight= and even_if_hopeless=: mu= says what the choice costs",
-        ),
     ],
 )
 def test_bad_input_costs_nothing(tmp_path: Path, settings: dict[str, Any], words: str) -> None:

@@ -14,7 +14,6 @@ from dptune.choice import planning
 from dptune.choice.outlook import outlook
 from dptune.choice.public import FAR, PublicLosses, centred, distances, law, prior
 from dptune.choice.result import PairedEstimate, Selection
-from dptune.errors import BudgetMismatch
 from dptune.ledger.filter import Allowance
 from dptune.privacy import stored_losses
 from dptune.privacy.stored_losses import StoredLosses
@@ -245,27 +244,6 @@ def test_a_recorded_answer_is_announced_in_one_line(tmp_path: Path) -> None:
     again = choice_in(tmp_path, few())
     assert again.announcement == choice.announcement
     assert re.match(r"Recorded answer of 'x', from [\d-]{10}\. Nothing is charged\. data= played", again.announcement)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"name": "search"}, "'search' belongs to a search, a report or a choice without public rows. "),
-        ({"public": few(ROWS + 10)}, "it differs in public rows (150, now 160). "),
-        ({"default_place": 1, "mu": 0.5}, "it differs in default (0, now 1); mu (1.0, now 0.5). "),
-    ],
-)
-def test_a_refusal_of_an_old_name_says_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    choice = choice_in(tmp_path, few(), mu=1.0)
-    chosen(choice, few(MANY, 1))
-    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db")
-    ledger.fix_plan("search", lambda rest: {"mu": 1.0})
-    spent = ledger.spent()
-    if "name" not in change:
-        said += "The answer of that choice stays recorded. "
-    with pytest.raises(BudgetMismatch, match=re.escape(f"{said}Give this choice another name=")):
-        choice_in(tmp_path, **{"V": change.pop("public", few()), "mu": 1.0, **change})
-    assert ledger.spent() == spent
 
 
 @pytest.mark.parametrize("shares", [{}, {"estimate_share": 0.3}, {"report_share": 0.3}])

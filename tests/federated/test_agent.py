@@ -219,17 +219,6 @@ def test_the_domain_is_a_small_spaces_grid_or_else_a_rounded_cube() -> None:
     assert large.snap(x) == pytest.approx([0.235, 0.515])
 
 
-def test_hyperparameters_are_fitted_now_and_then() -> None:
-    agent = agent_with(3)
-    assert agent.hyperparameters().noise == 0.01  # the prior's
-    for x in np.random.default_rng(5).random((9, 2)):
-        agent.tell(x, value(x))
-    first = agent.hyperparameters()
-    assert first.noise != 0.01
-    agent.tell([0.5, 0.5], 1.0)
-    assert agent.hyperparameters() is first
-
-
 def test_constant_values_are_harmless() -> None:
     agent = agent_with(0)
     for _ in range(3):

@@ -10,9 +10,7 @@ import pytest
 
 import dptune
 from dptune import Budget, PrivacyLedger
-from dptune.ledger import PlanLedger, SubsampledGaussian
 from dptune.ledger.certificate import certificate, page
-from dptune.ledger.entries import Quota
 from dptune.ledger.events import FlipRelease, LaplaceRelease, SelectionRelease, TableRelease, chooses, is_laplace
 from dptune.ledger.events import SubsampledGaussianRelease as Round
 from dptune.ledger.gdp import bounded_range_from_mu
@@ -86,16 +84,6 @@ def test_what_is_left_empty_has_its_default(fast_path: Path) -> None:
     assert repr(pair) == f"Budget(mu={pair.mu!r}, stated_epsilon=2.0, stated_delta=1e-06)"
 
 
-def test_a_note_is_kept_and_a_quota_counts_its_own_kind(fast_path: Path) -> None:
-    ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
-    assert pay(ledger, "value/1", 0.1).note == {}
-    pay(ledger, "step/1", 0.1, note={"failed": 3}, quota=Quota("step/", 1))
-    assert [charge.note for charge in ledger.charges()] == [{}, {"failed": 3}]
-    with pytest.raises(dptune.PlanComplete):
-        pay(ledger, "step/2", 0.1, quota=Quota("step/", 1))
-    assert (pay(ledger, "other/3", 0.1, people=5).seq, ledger.n) == (3, 5)
-
-
 @pytest.mark.parametrize("away", [-1e-5, 1e-5])
 def test_both_prices_of_a_choice_agree_to_six_digits(fast_path: Path, away: float) -> None:
     ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
@@ -139,5 +127,3 @@ def test_one_is_said_in_the_singular(fast_path: Path, about: Path) -> None:
     stated = ledger.statement(delta=1e-5)
     assert dict(stated.rows())["Failures"] == "1 evaluation failed, for everybody"
     assert "- 1 more question: --format json lists all" in page(certificate(ledger, stated))
-    rounds = dict(PlanLedger(fast_path / "p.db", SubsampledGaussian(0.5, 2.0, 1), n=9).statement(delta=0.01).rows())
-    assert (rounds["Plan"], rounds["Made so far"]) == ("q = 0.5, z = 2, 1 release, fixed in advance", "0 of 1 release")

@@ -115,12 +115,6 @@ def test_charges_are_listed_in_order_and_counted_by_scope_and_prefix(url: str) -
 BAD_NAMES = [None, b"study", "", "a\0b", "\ud800"]
 
 
-def test_runs_are_listed_by_their_last_charge_the_latest_first(ledger: PrivacyLedger) -> None:
-    for scope, key in (("b", "1"), ("a", "1"), ("c", "1"), ("b", "2")):
-        pay(ledger, key, 0.01, scope=scope)
-    assert [name for name, _ in ledger.runs()] == ["b", "c", "a"]
-
-
 def test_what_is_not_a_text_a_function_or_a_number_is_refused_by_name(ledger: PrivacyLedger) -> None:
     for name, uses in {
         "scope": (lambda bad: pay(ledger, "k", scope=bad), lambda bad: ledger.fix(bad, "fact", 1)),

@@ -207,18 +207,9 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         f"this ledger has budget=mu=1, not mu=0.5; {MISMATCH} to it yet: if it was made by mistake, delete it. To "
         "allow more: ledger.raise_budget, or `dptune raise-budget` on the command line.",
     ),
-    "a raised budget": (
-        lambda folder: (paid(folder).raise_budget(Budget.gdp(2.0)), made(folder)),
-        "this ledger's budget is not mu=1: it was raised from mu=1 to mu=2. Write the latter in your script, or leave "
-        "budget= out. Nothing was charged.",
-    ),
     "another unit": (
         lambda folder: (paid(folder), PrivacyLedger(folder / "x.db", unit="one ward")),
         f"this ledger has unit='one person', not 'one ward'; {MISMATCH}.",
-    ),
-    "a smaller budget": (
-        lambda folder: made(folder).raise_budget(Budget.gdp(0.5)),
-        "a budget is only raised: it is mu=1, in all; you gave mu=0.5, which is not more.",
     ),
     "a raise in another unit": (
         lambda folder: PrivacyLedger(folder / "x.db", Budget.approximate_dp(1.0, DELTA)).raise_budget(Budget.gdp(3.0)),

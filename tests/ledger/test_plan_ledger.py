@@ -72,10 +72,8 @@ def test_published_figures(q: float, z: float, classic: str, pld: str) -> None:
     assert f"{epsilon_pld(plan, DELTA):.3f}" == pld
 
 
-def test_a_plan_names_the_setting_it_refuses() -> None:
+def test_a_delta_that_is_no_probability_is_refused() -> None:
     plan = SubsampledGaussian(0.5, 1.0, 2)
-    for name, bad in {"q": 1.01, "z": 0.0, "steps": 1.5}.items():
-        refused(InputError, rf"\b{name}\b.* must .*; got {bad}\.", partial(replace, plan, **{name: bad}))
     for epsilon in (epsilon_pld, epsilon_moments_accountant):
         refused(InputError, "delta", *(partial(epsilon, plan, delta) for delta in (0.0, 1.0)))
 

@@ -97,6 +97,7 @@ def test_an_earlier_charge_that_changed_moves_no_budget(file, seq, change):
         f"UPDATE dptune_charges SET hash = 'other' WHERE seq = {ROWS}",
         f"UPDATE dptune_charges SET mu_squared_so_far = '0' WHERE seq = {ROWS}",
         f"UPDATE dptune_charges SET digest = 'other' WHERE seq = {ROWS + 1}",
+        f"UPDATE dptune_charges SET seeded_so_far = 1 WHERE seq = {ROWS + 1}",
     ],
 )
 def test_what_the_mark_shows_is_found_on_opening(file, change):

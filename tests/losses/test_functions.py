@@ -25,7 +25,7 @@ from dptune.losses.functions import (
     squared_error,
     zero_one_loss,
 )
-from dptune.losses.named import per_example_loss, too_wide
+from dptune.losses.named import per_example_loss
 from one_row import as_objects
 
 RNG = np.random.default_rng(5)
@@ -109,34 +109,6 @@ def test_regressor_losses() -> None:
     np.testing.assert_allclose(estimator_losses("mse", model, X, Y), (Y - model.predict(X)) ** 2)
     loss = per_example_loss("pinball", quantile=0.3)
     np.testing.assert_array_equal(estimator_losses(loss, model, X, Y), pinball_loss(Y, model.predict(X), quantile=0.3))
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "canonical"),
-    [
-        ("neg_mean_squared_error", "squared_error"),
-        ("huber", "huber_loss"),
-        ("accuracy", "zero_one_loss"),
-        ("brier_score_loss", "brier_loss"),
-    ],
-)
-def test_names_of_scikit_learn(name: str, canonical: str) -> None:
-    assert per_example_loss(name).name == per_example_loss(canonical).name == canonical
-    assert ("accuracy = 1 -" in per_example_loss(name).note) is (name == "accuracy")
-    assert ("sums over all labels" in per_example_loss(name).note) is (name == "brier_score_loss")
-
-
-def test_a_clip_wider_than_the_loss_is_noticed() -> None:
-    assert "1e+06 times as large as with clip=(0, 1)" in too_wide("zero_one", 1e6)
-    assert "clip=(0, 2)" in too_wide("brier", 21.0)
-    assert "3 times as large" in too_wide("accuracy", 3.0)
-    assert {too_wide("zero_one", 1.0), too_wide("brier", 2.0), too_wide(None, 3.0)} == {""}
-    assert too_wide("squared_error", 1e6) == ""  # it knows no end
-    assert "clip=(0, 36.04" in too_wide("log_loss", 1e6)
-    assert "clip=(0, 6.9" in too_wide(per_example_loss("log_loss", eps=1e-3), 1e6)
 
 
 # --- no private value makes a loss raise, warn or touch a neighbour's entry -------------------------------------------

@@ -77,6 +77,9 @@ def test_a_wide_clip_is_warned_of_from_the_first_bit_of_noise() -> None:
     assert too_wide("brier", 2.0 * (1 + 1e-10)) == ""
     assert too_wide("brier", 2.00001).endswith("the noise is 1 times as large as with clip=(0, 2).")
     assert "at most 0.5: the noise is 4 times" in too_wide(NamedLoss("own", len, most=0.5), 2.0)
+    assert too_wide("squared_error", 1e6) == too_wide(None, 3.0) == ""  # they know no end
+    assert "clip=(0, 36.04" in too_wide("log_loss", 1e6)
+    assert "clip=(0, 6.9" in too_wide(per_example_loss("log_loss", eps=1e-3), 1e6)
 
 
 def test_only_dptunes_functions_count_as_its_own() -> None:

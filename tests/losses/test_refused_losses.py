@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from dptune.errors import DptuneError
 from dptune.losses.estimator import estimator_losses
 from dptune.losses.functions import hinge_loss, huber_loss, log_loss, pinball_loss, squared_error, zero_one_loss
-from dptune.losses.models import as_model
+from dptune.losses.models import BoosterModel, as_model
 from dptune.losses.named import NamedLoss, per_example_loss
 from dptune.losses.rows import Rows, read_rows
 from dptune.losses.user_function import declared_public, losses_function
@@ -117,6 +117,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: per_example_loss("pinball"), "'pinball' needs quantile=, strictly between 0 and 1"),
     (lambda: per_example_loss("acuracy"),
      f"'acuracy' is not the name of a loss. Did you mean 'accuracy'? Allowed: {NAMES}, or a NamedLoss of your own"),
+    (lambda: per_example_loss(squared_error),
+     "a function is not the name of a loss. Did you mean 'squared_error'? "
+     f"Allowed: {NAMES}, or a NamedLoss of your own"),
+    (lambda: BoosterModel({}), "a booster of XGBoost or LightGBM is expected; got dict."),
     (lambda: per_example_loss(3), f"an int is not the name of a loss. Allowed: {NAMES}, or a NamedLoss of your own"),
     (asked(None),
      "got None in place of a fitted model. With loss= and data= a function returns the model itself, and dptune "

@@ -3,7 +3,6 @@
 import os
 import pickle
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import optuna
@@ -19,24 +18,6 @@ X = _rng.normal(size=(140, 3))
 Y = (X[:, 0] + 0.5 * _rng.normal(size=140) > 0).astype(int)
 PUBLIC, PEOPLE = (X[:60].copy(), Y[:60].copy()), (X[60:].copy(), Y[60:].copy())
 del X, Y
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ((None,), "needs held_out="),
-        (("net.pt",), "needs held_out="),
-        ((Path("net.pt"),), r"candidate\(trial, path, \.\.\.\) needs load="),
-        ((None, PUBLIC, PUBLIC), "needs held_out="),
-        (("net.pt", None, PUBLIC, str), "a loaded model is trained"),
-    ],
-)
-def test_a_candidate_needs_public_rows_and_a_path_its_loader(given, says):
-    names = ("model", "held_out", "rows", "load")
-    given = dict(zip(names, given, strict=False))
-    given |= {"held_out": PUBLIC} if isinstance(given["model"], Path) else {}
-    with pytest.raises(dptune.InputError, match=says):
-        dptune_optuna.candidate(None, given.pop("model"), **given)
 
 
 def test_checkpoints_of_trials_are_candidates_and_nothing_is_trained(tmp_path, caplog):

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 from sklearn.linear_model import Ridge
 
 import dptune
-from dptune_optuna import CentredSampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective, PrivateSampler
+from dptune_optuna import CentredSampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective
 from harness import (
     SPACE,
     N,
@@ -197,22 +197,12 @@ def local(**wrong):
     ("make", "says"),
     [
         (of_front("gibo", mu=True), "mu must"),
-        (of_front("centred", foo=1), "CentredSampler has no option 'foo'; it has n_trials, mu, seed, "),
-        (of_front("centred", method=dptune.GIBO), "CentredSampler has a method of its own"),
-        (of_front("centred", default=[0.5]), "default must be a dict"),
-        (of_front("centred", unprotected="yes"), 'unprotected must be "refuse" or "allow"'),
         (of_front("centred", n_trials=20, population=50), "n_trials.*population"),
         (of_front("values", about={"loss": "log_loss"}), "data="),
         (lambda _: front("values", "ledger.db"), "LossPrivatizer"),
-        (lambda privatizer: PrivateSampler(privatizer, SPACE), "PrivateSampler needs method="),
-        (
-            lambda privatizer: CentredSampler(privatizer, {"b": (0.0, 1.0)}),
-            r"'b'.*Optuna distribution.*got a tuple",
-        ),
         (lambda privatizer: CentredSampler(privatizer, {"k": CategoricalDistribution(["only"])}), "than one value"),
         (local(settings=None), "LDPTGPSampler needs settings"),
         (local(space={"k": CategoricalDistribution(["a", "b"])}), "no float or int"),
-        (local(space=None, candidates=[{"x": 0.0, "y": 1.0}]), "give space="),
         (local(patience=-1), "patience"),
     ],
 )

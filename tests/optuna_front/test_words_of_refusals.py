@@ -128,6 +128,10 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: dptune_optuna.candidate(None, MODEL),
         "candidate(trial, model, ...) needs held_out=(X, y) or rows=(X, y), public rows.",
     ),
+    "rows of two kinds": (
+        lambda folder: dptune_optuna.candidate(None, MODEL, held_out=PUBLIC, rows=PUBLIC),
+        "candidate(trial, model, ...) needs held_out=(X, y) or rows=(X, y), public rows.",
+    ),
     "a path without its loader": (
         lambda folder: dptune_optuna.candidate(None, "net.pt", held_out=PUBLIC),
         "candidate(trial, path, ...) needs load=, the function that loads a model from a path.",

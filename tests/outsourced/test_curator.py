@@ -259,7 +259,7 @@ def test_concurrent_trials_get_distinct_numbers_and_first_answers_count(tmp_path
 
 
 def test_what_does_not_fit_is_refused_by_name(ledger: PrivacyLedger, tmp_path: Path) -> None:
-    shared, empty = (Exchange(tmp_path / name, timeout=0.05) for name in ("shared", "empty"))
+    shared = Exchange(tmp_path / "shared", timeout=0.05)
     made = curator(ledger, TABLE, tmp_path)
     made.export(shared, mu=0.5)
 
@@ -270,10 +270,7 @@ def test_what_does_not_fit_is_refused_by_name(ledger: PrivacyLedger, tmp_path: P
     np.save(tmp_path / "other.npy", np.zeros((7, 2)))
     other = (tmp_path / "other.npy").read_bytes()
     refused: list[tuple[str, Callable[[], object]]] = [
-        ("is the curator running", empty.table),
-        ("is the modeler running", lambda: empty.query(1, 5)),
         ("in words", lambda: PublicOutputs(measure, because=" ")),
-        ("finite number", lambda: PublicOutputs(lambda row: math.nan, because="known").answer(0)),
         ("not the file", lambda: wrote("table.npy", other, shared.table)),
         ("does not describe", lambda: wrote("table.json", json.dumps({"sigma": 1}).encode(), shared.table)),
     ]

@@ -104,11 +104,6 @@ def test_what_is_told_is_checked() -> None:
     assert modeler.rows == []
 
 
-def test_a_table_whose_noise_hides_everything_is_said_to_be_useless() -> None:
-    with pytest.raises(InputError, match="nothing can be learned"):
-        OutsourcedModeler(released(np.zeros((4, 300)), 1e3), RBF(1.0), noise_variance=0.1)
-
-
 # ---- in Optuna: row numbers as a parameter, state from the study alone -------------------------------------
 
 POINTS = np.random.default_rng(0).uniform(-5, 5, (60, 2))

@@ -66,7 +66,7 @@ def test_a_curators_refusals_quote_numbers_and_shapes(tmp_path: Path) -> None:
             lambda: copy.copy(curator(free, TABLE, tmp_path)),
             "a curator holds private rows: it is neither pickled nor copied. Make one where they are.",
         ),
-        (lambda: PublicOutputs(lambda row: math.inf, because="x").answer(4), "measure(4) must return a finite number."),
+        (lambda: PublicOutputs(lambda row: math.nan, because="x").answer(4), "measure(4) must return a finite number."),
         (
             lambda: PublicOutputs(measure, because=""),
             "say in words why everybody may know the outputs: PublicOutputs(measure, because=...).",

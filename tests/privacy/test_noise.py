@@ -58,10 +58,6 @@ def test_laplace_noise_has_the_law_of_laplace(noise: Any, scale: float) -> None:
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: noise_scale(sensitivity=1.0, mu=1e-10, dimension=1), "mu=1e-10"),  # rounding would show
-    (lambda: noise_scale(sensitivity=1.0, mu=1e-9, dimension=10_000), "mu=1e-09"),
-    (lambda: laplace_scale(sensitivity=0.3, epsilon=1e-10), "epsilon=1e-10"),
-    (lambda: SeededNoise(-1), "seed"),
     *((lambda bad=bad: OpenDPNoise().add_laplace(bad, 1.0), "must be finite") for bad in ODD),
     *((lambda bad=bad: OpenDPNoise().add_gaussian(np.array([0.0, bad]), 1.0), "must be finite") for bad in ODD),
     *((lambda bad=bad: OpenDPNoise().noisy_argmin(np.array([0.0, bad]), 1.0), "must be finite") for bad in ODD),

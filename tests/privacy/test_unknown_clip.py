@@ -52,12 +52,6 @@ def test_a_bounded_loss_needs_no_clip_and_a_given_clip_stays(privatizer: Make, l
         assert (people.interval.low, people.interval.high) == (0.0, high)
 
 
-def test_the_range_of_another_loss_needs_another_privatizer(unknown: LossPrivatizer) -> None:
-    unknown.use_clip((0.0, 1.0))
-    unknown.use_clip((0.0, 1.0))
-    refused(InputError, "make another LossPrivatizer", lambda: unknown.use_clip((0.0, 2.0)))
-
-
 @pytest.mark.parametrize(
     ("losses", "clip"),
     [

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,21 +23,17 @@ from dptune._statement import large_delta
 from dptune._store import AskedQuestion
 from dptune.choice.figure import draw_finalists, draw_improvement
 from dptune.choice.outlook import Outlook
-from dptune.choice.payer import Meaning
 from dptune.choice.planning import ChoicePlan
 from dptune.choice.recorded import recorded_choices, side_by_side
-from dptune.choice.result import PairedEstimate, Selection
-from dptune.errors import BudgetExhausted, BudgetPlanned, CapReached
 from dptune.figures import draw_budget
 from dptune.ledger import certificate
 from dptune.ledger.approximate import composed_epsilon
-from dptune.ledger.gdp import bounded_range_from_mu
 from dptune.ledger.registry import About, record
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.results import Estimate, NoiseLaw, improvement_in_words, left_in_words
+from dptune.results import Estimate, NoiseLaw, left_in_words
 from dptune.search.answer import Recommendation, RunFacts
 from dptune.search.outlook import forecast
-from dptune.training import Repeats, SelectionPlan, TrainingPlan, join
+from dptune.training import join
 from reading import holds, numbers
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -179,14 +175,6 @@ def test_a_registrys_record_and_a_local_statement_have_their_numbers() -> None:
     assert kept == {"replies": 3, "users": 2, "cap": {"epsilon": 2.0}, "spent": {"epsilon": 1.5}}
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_an_estimate_prints_value_interval_and_cut(sign: int) -> None:
-    gain = Estimate(0.2 * sign, 0.01, True, cut=0.9)
-    half = float(norm.ppf(0.975)) * 0.01
-    holds(gain.compared("x"), 0.2 * sign, 95, 0.2 * sign - half, 0.2 * sign + half, 0.9)
-    holds(improvement_in_words(gain, "x"), 0.2, 95, 0.2 - half, 0.2 + half, 0.9)
-
-
 def test_a_recommendations_summary_has_its_numbers() -> None:
     wide = float(norm.ppf(0.975)) * 0.02
     run = RunFacts("12 of 14 trials", people=90, loss=Estimate(0.4, 0.02, True, within=(0, 1)), left="Budget left.")
@@ -249,18 +237,6 @@ def test_a_joint_statement_has_the_sum_or_the_largest() -> None:
     assert json.loads(invoke("statement", *stated_at, "--format", "json"))["delta"] == 1e-6
     holds(large_delta(0.3, 4)[0], 0.3, 1, 0.25)
     assert large_delta(0.2, 4) == ()
-
-
-@pytest.mark.parametrize("delta", [1e-5, 1e-7])
-def test_a_conversion_has_its_numbers(delta: float) -> None:
-    def lines(*asked: str) -> list[str]:
-        return invoke("convert", *asked, "--delta", str(delta)).splitlines()
-
-    holds(lines("--mu", "0.7")[0], 0.7, epsilon(0.7, delta), delta)
-    mu = brentq(lambda mu: epsilon(mu, delta) - 3, 0.1, 5)
-    holds(lines("--epsilon", "3")[0], mu, 3, delta)
-    gaussian, eta = 2 * math.sqrt(0.7), bounded_range_from_mu(2 * math.sqrt(0.3))
-    holds(lines("--mu", "2", "--choice-share", "0.3")[-1], 2, gaussian, eta, composed_epsilon(gaussian, eta, delta))
 
 
 def test_a_raised_budget_is_printed_as_it_was_given() -> None:
@@ -346,32 +322,3 @@ def test_plan_and_summary_of_a_choice_state_the_ledgers_numbers() -> None:
         np.array([[cut.mean() - wide, cut.mean() + wide], [gain.value - half, gain.value + half]]), rel=1e-6
     )
     plt.close("all")
-
-
-def test_refusals_and_words_about_a_choice_have_their_numbers() -> None:
-    holds(str(BudgetPlanned(0.4, 2.0, ("a", "b"))), 2, 0.4)
-    holds(str(CapReached(0.5, 0.25, 2.0)), 0.5, 0.25, 2)
-    for rest, remedy in ((0.25, "Ask for less, or"), (0.0, "A finished run is read again at no cost")):
-        refusal = str(BudgetExhausted(0.5, rest, 2.0))
-        holds(refusal, 0.5, rest, 2)
-        assert ("Ask for less" in refusal, remedy in refusal) == (rest > 0, True)
-    holds(TrainingPlan(8.0, 0.5, steps=5, trainings=4), 4, 5, 8, 0.5)
-    holds(TrainingPlan(8.0, 0.5, steps=5), 5, 8, 0.5)
-    holds(SelectionPlan(Repeats.geometric(7), TrainingPlan(8.0, 0.5, steps=5), 0.3), 7, 5, 8, 0.5, 0.3)
-    assert Meaning({"n": 2}).differences({"asked": {"n": 1}}) == "n (1, now 2)"
-    before, now = (json.dumps({"C": C, "depth": 3, **more}) for C, more in ((0.5, {}), (2.0, {"rounds": 9})))
-    said = Meaning({"default configuration": now}).differences({"asked": {"default configuration": before}})
-    assert said == "default configuration (C = 0.5, now C = 2, rounds = 9)"
-    found = Selection(1, 9, None, 1.5, "m", True, finalists=4, default=0, people=5)
-    holds(found.summary().splitlines()[0], 1, 4, 1.5)
-    for value in (0.1, 0.9):
-        gain = PairedEstimate(value, 0.01, True, radius=2.0, predicted=0.5, sampling=0.01)
-        assert gain.surprising
-        assert ("overfitted" in replace(found, improvement=gain).summary()) == (value < 0.5)
-    ledger, default = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(0.01)), int(np.argmax(V.mean(axis=1)))
-    privatizer = dptune.LossPrivatizer(ledger, n=N)
-    with pytest.raises(dptune.InputError) as refused:
-        dptune.PublicChoice(V, privatizer, name="svc", default_place=default)
-    needed, often, most = numbers(str(refused.value))[:3]
-    assert often == 95
-    assert most <= V[default].mean() < needed

@@ -10,12 +10,11 @@ from ray.tune.search import ConcurrencyLimiter, Repeater
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from by_hand import LDP_SPACE, ONE, Half, NoNoise, begin, on_all, open_ldp, open_private, played, reporting, run, told
+from by_hand import LDP_SPACE, Half, NoNoise, begin, on_all, open_ldp, open_private, played, run, told
 from dptune.federated.settings import FTSSettings
-from dptune_ray import CentredSearch, DPFTSSearch, DPGIBOSearch, Federation, PrivateSearcher, RayTransport
-from dptune_ray.log import TrialLog
+from dptune_ray import CentredSearch, DPFTSSearch, DPGIBOSearch, Federation, PrivateSearcher
 from dptune_ray.spaces import domains_of, flat
-from federation_harness import LONG, SETTINGS, open_plan, open_searches, serve, value
+from federation_harness import SETTINGS, open_searches, serve, value
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
 from ray_people import EVERYTHING, Kernel, N, losses, losses_of_everything
 
@@ -34,9 +33,8 @@ def fitted(folder, metric="loss", mode="min", space=SPACE):
     opened(folder, DPGIBOSearch, param_space=None, mode="min").set_search_properties(metric, mode, space)
 
 
-def wrapping(folder, metric="loss", mode="min", space=SPACE):
-    """A private search around one that wants something else."""
-    begin(open_private(open_privatizer(folder), OptunaSearch(SPACE, metric, mode), mode="min"), space=space)
+def wrapping(folder):
+    begin(open_private(open_privatizer(folder), OptunaSearch(SPACE, "loss", "min"), mode="min"), space=SPACE)
 
 
 def trainable(folder, function=losses, search=open_centred, **options):
@@ -67,10 +65,6 @@ def federation(folder, **wrong):
     Federation(value, SPACE, serve(folder), **{"settings": SETTINGS, "hosts": 2, **wrong}, mode="min")
 
 
-def report_by_name(config):
-    tune.report({"loss": 1.0})
-
-
 def report_imported(config):
     report({"loss": 1.0})
 
@@ -84,17 +78,9 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
     # ---- a searcher's settings
     "searched parameter, within its range": lambda at: begin(opened(at, default={"x": 0.0, "y": 99.0})),
     "population": lambda at: opened(at, population=2),
-    "^CentredSearch has no option 'trials'; it has n_trials, mu, seed": lambda at: opened(at, trials=1),
-    "unprotected must be": lambda at: opened(at, unprotected=True),
-    "must be a ray.tune Searcher.*in mind use CentredSearch": lambda at: opened(at, PrivateSearcher, searcher=None),
     # ---- what the Tuner, or an inner searcher, asks for
-    "metric='loss'": lambda at: fitted(at, metric="accuracy"),
     "mode must be": lambda at: fitted(at, mode="sideways"),
-    "was made with mode='min'": lambda at: fitted(at, mode="max"),
-    'Give the searcher mode="min"': lambda at: opened(at).suggest("a"),
     "no numerical parameter.*`choose`.*dptune.select": lambda at: fitted(at, space={"k": tune.choice([1, 2])}),
-    "'x'.*randn": lambda at: fitted(at, space={"x": tune.randn()}),
-    "'x'.*grid_search": lambda at: domains_of({"x": tune.grid_search([1, 2])}),
     "'x'.*list": lambda at: domains_of({"x": ({"y": tune.uniform(0, 1)},)}),
     "'x'.*tune.choice": lambda at: domains_of({"x": tune.choice([{"y": [tune.uniform(0, 1)]}, 3])}),
     "'m/2'.*not text": lambda at: domains_of({"m": {2: {"x": tune.uniform(0, 1)}}}),
@@ -102,18 +88,14 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
     "placeholders in the place of 'o'.*param_space=": lambda at: flat(
         inject_placeholders({"o": [object()]}, create_resolvers_map())
     ),
-    "looks at 'm'": lambda at: wrapping(at, metric="m"),
-    "has mode='max'": lambda at: wrapping(at, mode="max", space={}),
     "both have a search space": wrapping,
     "differ in 'kernel', 'text', 'x'.*or the same to both": lambda at: two_spaces(
         at, {**EVERYTHING, "x": tune.uniform(0, 1), "text": tune.choice(["a", "c"]), "kernel": Kernel(1.0)}
     ),
     "'kernel': Tune cannot choose between objects and plain values": lambda at: two_spaces(at, MIXED, None),
     # ---- trainables, estimates and the clip
-    r'calls tune.report.*report_public\(.*metric="public"': lambda at: trainable(at, report_by_name),
     r"function calls tune.report\(": lambda at: trainable(at, report_imported),
     "tune.with_parameters": lambda at: tune.with_parameters(trainable(at), rows=np.zeros(3)),
-    "Say in words what it is": lambda at: trainable(at, reporting),
     "private people": lambda at: trainable(at, public="x", training="private"),
     "is minimised: set": lambda at: begin_with_a_named_loss(at),
     "minimises zero_one_loss, and this .* returns brier_loss": lambda at: another_loss(at),
@@ -125,21 +107,14 @@ MISTAKES = {  # words of the error -> what makes the mistake, in a folder
     # ---- users' replies
     "Leave centre= out": replying,
     "environment variable": lambda at: open_ldp(at, replies=None),
-    "does not exist; create it": lambda at: TrialLog.at("replies", at / "no" / "replies.db", "run"),
-    "give randomizer=": lambda at: open_ldp(at).trainable(losses, randomizer=None),
-    "user= together": lambda at: open_ldp(at, settings=ONE).trainable(losses, randomizer=NoNoise(1.0, 1.0), user="me"),
     "no reply yet": lambda at: open_ldp(at).recommend(),
     "has no numerical": lambda at: begin(open_ldp(at, param_space=None), "max", {"k": tune.choice([1, 2])}),
     # ---- federations
     "d=2 parameters": lambda at: agent(at, space={"x": tune.uniform(0, 1)}),
     "no trial with a value yet": lambda at: agent(at).recommend(),
     "the other mode": lambda at: begin(open_searches(at, serve(at))[0], "max"),
-    "M must be at most": lambda at: RayTransport.serve(
-        open_plan(at), FTSSettings(agents=4, d=2, M=10_000), timeout=LONG
-    ),
     "from 1 to 4; got 5": lambda at: federation(at, hosts=5),
     "one metric; got None": lambda at: Federation(value, SPACE, serve(at), SETTINGS, hosts=2, mode=None),
-    "of this name": lambda at: serve(at) and serve(at, timeout=5.0),
     "have other settings of": lambda at: federation(at, settings=FTSSettings(agents=4, d=2, M=40)),
 }
 

@@ -23,7 +23,7 @@ from dptune_ray.spaces import domains_of
 from dptune_ray.transport import Server
 from dptune_ray.vault import LossesMissing, Vault
 from federation_harness import LONG, SETTINGS, open_plan, serve, value
-from ray_harness import SPACE, open_centred, open_privatizer, open_search
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search
 from ray_people import losses
 
 pytestmark = pytest.mark.usefixtures("local_actors")
@@ -309,3 +309,4 @@ def test_a_front_end_of_ray_refuses_in_these_words(case: str, fast_path: Path) -
     with pytest.raises(dptune.DptuneError) as told:
         call(fast_path)
     assert str(told.value) == message
+    assert open_ledger(fast_path).spent() == 0

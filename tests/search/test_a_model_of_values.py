@@ -10,10 +10,11 @@ SLOPE = [({"a": x}, 1.0 - x, 0.01) for x in np.linspace(0.0, 1.0, 9).tolist()]
 
 
 def test_an_edge_is_one_hundredth_of_a_range_with_more_than_100_values():
-    space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0), "i": Int(0, 99), "j": Int(0, 100)})
-    at = {"x": 0.5, "y": 0.5, "i": 50, "j": 50}
-    changes = [{"x": 0.009}, {"x": 0.011}, {"y": 0.989}, {"y": 0.991}, {"i": 0}, {"j": 0}]
-    assert [at_edge(space, {**at, **change}) for change in changes] == [("x",), (), (), ("y",), (), ("j",)]
+    ranges = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0), "i": Int(0, 99), "j": Int(0, 100)}
+    space = Space({**ranges, "C": Float(1e-3, 1e3, log=True)})
+    at = {"x": 0.5, "y": 0.5, "i": 50, "j": 50, "C": 1.0}
+    changes = [{"x": 0.009}, {"x": 0.011}, {"y": 0.989}, {"y": 0.991}, {"i": 0}, {"j": 0}, {"C": 900.0}]
+    assert [at_edge(space, {**at, **change}) for change in changes] == [("x",), (), (), ("y",), (), ("j",), ("C",)]
 
 
 def test_a_wide_positive_range_is_logarithmic_and_gaps_are_in_the_middle():

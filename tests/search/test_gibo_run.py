@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dptune import InputError, LedgerError, PlanComplete
+from dptune import InputError, LedgerError
 from dptune.errors import KeyConflict
 from refusals import refused
 from runs import GIBO_RUN, SPACE, at, keys, losses_of, to_the_end, trial
@@ -71,11 +71,3 @@ def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger
     refused(LedgerError, "disk full", lambda: trial(other, "1"))
     a, b = (SPACE.encode(run.ask()) for _ in range(2))
     np.testing.assert_allclose((a + b) / 2, run.algorithm.theta, atol=1e-12)
-
-
-def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger):
-    plan = start(ledger, steps=1).plan
-    for i in range(plan.trials + plan.spare):  # each a process of one trial
-        trial(start(ledger, steps=1), str(i))
-    words = "of 7 planned trials are made, and 0 of 1 steps"
-    refused(PlanComplete, words, lambda: start(ledger, steps=1).check("one more"))

@@ -55,14 +55,6 @@ def test_a_plan_warns_only_if_its_noise_hides_every_difference():
     assert warned(306, 1.0, CENTRED) == ""
 
 
-def test_what_is_announced_is_of_the_run_itself(ledger):
-    privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
-
-    for trials, said in ((25, "makes 24 trials (not 25: rounds have equal size).\n"), (24, "makes 24 trials.\n")):
-        request = SearchRequest(CENTRED, privatizer, 0.1, settings={"trials": trials, "population": 6})
-        assert said in request.announcement(request.begin(f"run {trials}", SPACE))
-
-
 def test_a_run_announces_what_it_can_show_and_what_a_person_risks(fast_path):
     """The message says whether the number of trials is the default."""
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=300, clip=(0.0, 3.0))

@@ -15,7 +15,6 @@ from dptune import (
     BudgetExhausted,
     Float,
     InputError,
-    Int,
     LossPrivatizer,
     PlanComplete,
     PrivacyLedger,
@@ -25,7 +24,7 @@ from dptune import (
 from dptune.errors import BudgetMismatch
 from dptune.privacy.query import Interval
 from dptune.results import Estimate
-from dptune.search.answer import at_edge, best_of_values, features
+from dptune.search.answer import best_of_values, features
 from refusals import refused
 from runs import CENTRED_RUN, GIBO_RUN, VALUES_RUN, readable, trials
 
@@ -126,12 +125,6 @@ def test_an_answer_that_looks_worse_than_the_default_is_dropped(fast_path):
     assert abs(level.value) < 7 * level.sigma
 
 
-def test_a_parameter_at_the_edge_is_flagged_unless_its_range_is_coarse():
-    space = Space({"C": Float(1e-3, 1e3, log=True), "depth": Int(1, 6), "x": Float(0.0, 1.0)})
-    assert at_edge(space, {"C": 999.99, "depth": 6, "x": 0.5}) == ("C",)
-    assert at_edge(space, {"C": 1.0, "depth": 1, "x": 0.001}) == ("x",)
-
-
 def test_an_estimate_flags_the_upper_clip_unless_noise_hides_it():
     values = ((1.9, 0.1), (1.7, 0.1), (2.5, 0.1), (1.9, 1.0))
     found = [Estimate.of_loss(value, sigma, Interval(0.0, 2.0), private=True) for value, sigma in values]
@@ -213,16 +206,3 @@ def test_progress_recommends_what_the_run_recommends(ledger, kind):
     run = kind.start(ledger)
     trials(run, kind.trials - 1)
     assert run.progress()["recommended"] == run.recommend()
-
-
-def test_only_numbers_with_many_values_are_at_an_edge():
-    space = Space({"few": Int(0, 79), "many": Int(0, 1000), "real": Float(0.0, 1.0), "mid": Float(0.0, 1.0)})
-    assert at_edge(space, {"few": 79, "many": 0, "real": 1.0, "mid": 0.5}) == ("many", "real")
-
-
-def test_a_model_of_all_values_expects_less_loss_than_at_the_default() -> None:
-    released = [({"a": float(x)}, (x - 0.3) ** 2, 0.01) for x in np.linspace(0, 1, 11)]
-    best, (gain, sigma) = best_of_values(released, {"a": 0.95})
-    assert best["a"] == pytest.approx(0.3, abs=0.11)
-    assert gain == pytest.approx(0.65**2, abs=0.08)
-    assert 0 < sigma < 0.1

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import SeededNoise
 from dptune.results import Estimate
 from dptune.search import VALUES
@@ -166,29 +166,3 @@ def test_each_bug_is_found(fast_path, monkeypatch, bug):
     monkeypatch.setattr(owner, name, planted)
     with pytest.raises(AssertionError):
         audit(fast_path)
-
-
-# ---- reasons ---------------------------------------------------------------------------------------------
-
-
-def summary_of(folder, trials, **about):
-    about = {"method": CENTRED, "default": DEFAULT, "trials": 24, "space": SPACE, "mu": 20.0, **about}
-    privatizer = LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(20.0)), n=N, clip=CLIP)
-    run = SearchRun(about.pop("method"), privatizer, scope="run", seed=1, **about)
-    for i in range(trials):
-        x = run.ask(i)
-        run.finish(str(i), x, (x["a"] - 0.3 + np.linspace(-0.1, 0.1, N)) ** 2 + 0.1 * x["b"])
-    return run.recommend().summary()
-
-
-@pytest.mark.filterwarnings("ignore:no answer is released yet")
-@pytest.mark.parametrize(
-    ("about", "trials", "says"),
-    [
-        ({}, 12, r"the final estimate is not made yet(?s:.*)So far: (?s:.*)Next: 12 of 24 planned.* Resume the run"),
-        ({"default": None}, 24, r"released: the run has no default=\.(?s:.*)\nNext: give the next"),
-        ({"final_share": 0.0}, 24, r"released: final_share=0 reserves no budget for it\.(?s:.*)\nNext: leave"),
-    ],
-)
-def test_a_summary_gives_the_reason_that_holds(fast_path, about, trials, says):
-    assert re.search(says, summary_of(fast_path, trials, **about)), summary_of(fast_path, 0, **about)

@@ -153,7 +153,6 @@ def test_two_lost_answers_are_counted_with_their_price(ledger):
 
 # ---- summaries -----------------------------------------------------------------------------------------------
 
-HINT = Estimate(0.25, 0.125, True)
 FACTS = RunFacts("3 of 4 planned trials", 50, None, "Budget left.", resume="Call optimize().", lost="1 of 2 answers.")
 NONE = "Private loss: not released. Public rows predicted none: this search asks private people throughout."
 SUMMARIES = {

@@ -31,12 +31,8 @@ FRAMES = r"both as data frames, or both as arrays.* Put the steps before it into
 MISSING = r"y has 2 missing answers, the first in row 7.* omit these rows from X"
 SHARES = "X_val or y_val shares memory with"
 MISTAKES = [
-    ({}, {}, "X_val is None: give fit X_val= and y_val=, private rows"),
-    ({}, {"X_val": PRIVATE[0], "y_val": PRIVATE[1][:9]}, "as many rows"),
     ({}, {"X_val": FRAME, "y_val": PRIVATE[1]}, FRAMES),
-    ({}, frames(FRAME.rename(columns={"c": "d"})), "order: only X has 'c'; only X_val has 'd'. Nothing"),
     ({}, frames(FRAME[["b", "a", "c"]]), r"order differs: give X_val\[X.columns\]. Nothing"),
-    ({}, {"X_val": PRIVATE[0][:, :2], "y_val": PRIVATE[1]}, r"X has 3, X_val has 2\. Nothing"),
     ({"loss": None}, VAL, "is not the name of a loss"),
     ({"loss": make_scorer(roc_auc_score)}, VAL, "log_loss or brier .*dptune.report"),
     ({}, {**VAL, "eval_set": [PRIVATE]}, f"{SHARES} an option of fit: eval_set.*early stop"),

@@ -89,6 +89,7 @@ def test_a_search_refuses_in_whole_sentences(fast_path: Path, case: str) -> None
     with pytest.raises(dptune.InputError) as told:
         search.fit(**{"X": PUBLIC[0], "y": PUBLIC[1], **VAL, **given})
     assert (str(told.value), isinstance(told.value, ValueError)) == (message, True)
+    assert search.ledger.count() == 0
 
 
 def test_defaults_of_a_search_are_those_of_the_page() -> None:

@@ -16,7 +16,6 @@ from dptune.ledger.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
 from dptune.ledger.subsampled import SubsampledGaussian, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training.profiles import epsilon_of, renyi_epsilon
-from refusals import refused
 
 DELTA = 1e-5
 
@@ -148,17 +147,3 @@ def test_a_law_whose_smallest_numbers_have_no_chance_is_drawn_from(repeats: Repe
     """exp(-800) is 0 in floating point."""
     law = stats.poisson(800) if repeats.shape is None else stats.nbinom(1e5, repeats.gamma())
     assert [repeats.quantile(u) for u in (1e-6, 0.5, 0.999)] == [law.ppf(u) for u in (1e-6, 0.5, 0.999)]
-
-
-WRONG: list[Callable[[], object]] = [
-    lambda: TrainingPlan(0.05, 0.1, 10),
-    lambda: Repeats(0.5),
-    lambda: Repeats(3, -1.0),
-    lambda: SelectionPlan(Repeats.geometric(3)),
-    lambda: SelectionPlan(Repeats.geometric(3), TrainingPlan(1.0, 0.1, 10, 2)),
-    lambda: epsilon_of([Gaussian(1.0)], 1.0),
-]
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    refused(InputError, None, *WRONG)

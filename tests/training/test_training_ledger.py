@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from typer.testing import CliRunner
 
+from cli_tools import invoke
 from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
-from dptune.cli import app
 from dptune.errors import BudgetMismatch
 from dptune.ledger import PlanLedger
 from dptune.ledger import SubsampledGaussian as Rounds
@@ -139,12 +138,6 @@ def test_seeded_noise_in_one_part_voids_all(train: TrainingLedger, val: PrivacyL
         assert "NONE" in str(joint)
 
 
-def invoke(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def test_on_the_command_line(train: TrainingLedger, val: PrivacyLedger, fast_path: Path) -> None:
     paths = [str(fast_path / "train.db"), str(fast_path / "val.db")]
     apart = json.loads(invoke("statement", *paths, "--disjoint", "--format", "json"))
@@ -155,15 +148,6 @@ def test_on_the_command_line(train: TrainingLedger, val: PrivacyLedger, fast_pat
     assert "1 of 3 made" in invoke("show", paths[0])
     assert json.loads(invoke("show", paths[0], "--format", "json"))["charges"][0]["lr"] == 0.5
     assert "for the whole plan" in invoke("statement", paths[0])
-
-
-def test_convert_does_not_bridge_dp_sgd_and_gdp() -> None:
-    said = invoke("convert", "--dp-sgd", "0.6", "0.001", "5000", "--delta", "1e-7")
-    assert said.startswith("epsilon = 3.4")
-    assert "mu =" not in said
-    for arguments in (["--epsilon", "2"], ["--dp-sgd", "0.6", "0.001", "5000", "--delta", "1e-7"]):
-        assert "not a mu" in invoke("convert", *arguments).replace("\n", " ")
-    assert CliRunner().invoke(app, ["convert", "--epsilon", "2", "--dp-sgd", "0.6", "0.001", "50"]).exit_code != 0
 
 
 def test_another_plan_is_refused_in_words_that_differ(fast_path: Path) -> None:

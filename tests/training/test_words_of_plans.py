@@ -24,6 +24,12 @@ ONE, LAW = TrainingPlan(2.0, 0.1, 20), Repeats.geometric(5)
 SAID = "one training of 20 steps, noise multiplier 2, sampling rate 0.1"
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Repeats.geometric(1.0), "the mean number of repeats must be above 1; got 1.0."),
+    (
+        lambda: TrainingPlan(0.05, 0.1, 10),
+        "the noise multiplier (z, or noise_multiplier) must be finite and at least 0.1; got 0.05. Less noise protects "
+        "nobody.",
+    ),
+    (lambda: profiles.epsilon_of([ONE], 1.0), "delta must lie strictly between 0 and 1; got 1.0."),
     (lambda: Repeats(3, -0.5), "shape must be a number >= 0, or None for Poisson; got -0.5."),
     (lambda: SelectionPlan(5), "repeats must be the law of their number, e.g. Repeats.geometric(10)."),
     (

@@ -118,6 +118,7 @@ def test_a_refused_report_says_in_full_what_is_wrong(unpaid: LossPrivatizer, cas
     with pytest.raises(InputError) as refused:
         report(unpaid, **settings)
     assert str(refused.value) == f"{message} Nothing was charged."
+    assert (unpaid.ledger.charges(), unpaid.ledger.fact("report", "plan")) == ([], None)
 
 
 def test_another_model_is_refused_by_its_distance_and_that_of_refits(unpaid: LossPrivatizer) -> None:
@@ -179,6 +180,7 @@ def test_a_name_that_is_taken_names_each_setting_that_differs(tmp_path: Path) ->
             f"the name {change.get('name', 'report')!r} belongs to something else in this ledger: it differs in "
             f"{names}. Give this report another name= (it is then a new report, and is charged). Nothing was charged."
         )
+    assert mine.ledger.spent() == 0.5
 
 
 def test_a_report_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path) -> None:

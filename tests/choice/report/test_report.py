@@ -324,13 +324,3 @@ def test_one_class_only_has_no_area(tmp_path: Path) -> None:
     assert found.prevalence.value == pytest.approx(1.0)
     assert json.dumps(found.to_dict(), allow_nan=False)
     assert "hidden by noise" in found.to_markdown()
-
-
-def test_a_report_that_is_not_there(tmp_path: Path) -> None:
-    mine = privatizer(tmp_path)
-    with pytest.raises(InputError):
-        stored_report(mine.ledger)
-    found = report(mine, name="model A")
-    assert stored_report(mine.ledger).to_dict() == found.to_dict()  # the only one, whatever its name
-    with pytest.raises(InputError, match="model A"):
-        stored_report(mine.ledger, "model B")

@@ -1,16 +1,14 @@
 """The defaults are usable plans for every size, and designs stay distinct on a coarse grid."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 
 from benchmarks.curator import Curator
-from dptune import GIBO, InputError, Int, SearchRun, Space
+from dptune import GIBO, Int, SearchRun, Space
 from dptune.search.algorithms.gibo_plan import LENGTHSCALE, plan_gibo
 from planning import planned
-from refusals import refused
 
 
 @pytest.mark.parametrize(("d", "trials"), [(1, 7), (2, 40), (6, 850), (33, 1)])
@@ -63,27 +61,3 @@ def worst_distance(space, **settings):
             run.finish(str(trial), found, np.full(4, np.mean((space.encode(found) - target) ** 2)))
         distances.append(np.mean((space.encode(run.recommend()) - target) ** 2))
     return max(distances)
-
-
-GIVEN = {"d": 2, "n": 9, "mu": 2.0, "steps": 4, "batch": 3, "starts": 4}
-
-
-def test_what_is_given_is_kept_and_shares_divide_the_square_of_mu():
-    shares = {"monitor_share": 0.2, "start_share": 0.1, "final_share": 0.3}
-    plan = planned(plan_gibo, **GIVEN, **shares, memory=4, clip=0.7, average=1)
-    s = plan.settings
-    assert (s.memory, s.clip, s.average, s.batch, s.steps) == (4, 0.7, 1, 3, 4)
-    assert s.mu**2 == pytest.approx(4 * 0.4)
-    assert s.start_mu**2 == pytest.approx(4 * 0.1)
-    assert plan.final_mu**2 == pytest.approx(4 * 0.3)
-    assert plan.monitor_mu**2 * (plan.trials + plan.spare) == pytest.approx(4 * 0.2)
-    assert (plan.trials, plan.spare) == (16, 6)
-
-
-def test_a_plan_that_cannot_be_is_refused_by_name():
-    for wrong, named in (
-        ({"monitor_share": 0.9}, "nothing for the gradients"),
-        ({"start_share": 0.0}, "start_share"),
-        ({"batch": 0}, "batch"),
-    ):
-        refused(InputError, named, partial(planned, plan_gibo, **{**GIVEN, **wrong}))

@@ -66,7 +66,6 @@ def test_bad_arrays_and_settings_are_refused_by_name(rng):
     X, kernel = rng.random((4, D)), RBF(0.4)
     refused(InputError, "Y must", *(partial(kernel, X, bad) for bad in (X[0], X[:, :2], np.full_like(X, np.nan))))
     refused(InputError, "theta", lambda: kernel.gradient(X[0, :2], X))
-    refused(InputError, "2 length-scales, but the points have 3", lambda: RBF((0.1, 0.2))(X, X))
     refused(InputError, "lengthscale", *(partial(RBF, bad) for bad in (0.0, (), (0.1, -1.0))))
     refused(InputError, "variance", lambda: Matern52(1.0, variance=0.0))
     refused(InputError, "constant", lambda: Polynomial2(constant=-1.0))
