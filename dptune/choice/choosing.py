@@ -178,7 +178,6 @@ def _check(privatizer: LossPrivatizer, name: object, mu: float | None, kept: flo
 
 
 def _refuse_other_places(default: int | None, candidates: int) -> None:
-    """Refuse a default that is not an index of the candidates."""
     if default is not None and default >= candidates:
         raise InputError(
             f"default_place= must be the place of one of the {candidates} candidates, from 0; got {default}."
@@ -259,7 +258,6 @@ def _counted(candidates: Iterable[Any], m: int) -> Iterator[tuple[int, Any]]:
 
 
 def _losses(candidates: Iterable[Any], asker: Asker | None) -> Iterator[tuple[object, Losses | None]]:
-    """Return each candidate's public facts and losses."""
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and asker is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):

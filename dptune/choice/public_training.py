@@ -81,7 +81,6 @@ class HeldOut:
         return held_out_losses(self.model(at), *self.public, self._loss, self._averages)
 
     def model(self, at: Any) -> Any:
-        """Return the model of a configuration."""
         return as_model(self._load(at), self._loss, *self.public)
 
 

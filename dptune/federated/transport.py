@@ -61,19 +61,15 @@ class InProcess:
         self._began: tuple[int, float] = (-1, 0.0)  # round, time of its first message
 
     def open_round(self) -> int:
-        """Return the round whose messages are taken now."""
         return self.server.open_round
 
     def rounds(self) -> int:
-        """Return the number of rounds of the plan."""
         return self.server.plan.steps
 
     def settings(self) -> dict[str, object]:
-        """Return the server's settings as plain data."""
         return self.server.settings.describe()
 
     def submit(self, message: Message) -> None:
-        """Give the message to the server; raises what :meth:`FTSServer.submit` raises."""
         with self._changed:
             t = self.server.open_round
             self.server.submit(message)

@@ -54,15 +54,12 @@ class Certified(Protocol):
 
     def mark(self) -> dict[str, object]:
         """Return identity, number of the last row, and the hash of all rows."""
-        ...
 
     def check_mark(self, mark: object) -> None:
         """Refuse a mark whose row the ledger does not hold."""
-        ...
 
     def asked(self, rows: int) -> list[AskedQuestion]:
         """Return the questions of the first rows."""
-        ...
 
 
 def certificate(

@@ -83,7 +83,6 @@ class GdpFilter:
 
     @property
     def limits(self) -> Limits:
-        """Return the limits of all releases."""
         return Limits(self.budget.mu) if self.division is None else self.division
 
     @property
@@ -123,7 +122,6 @@ class GdpFilter:
         return False
 
     def admits(self, spent: Spent, mu: float) -> bool:
-        """Return whether one more release of ``mu`` in GDP fits."""
         return spent.admits(mu, self.limits.mu)
 
     def left(self, spent: Spent) -> float:
@@ -143,7 +141,6 @@ class GdpFilter:
         return Allowance(self.left(spent), unplanned, holders)
 
     def raised(self, budget: Budget) -> GdpFilter:
-        """Return the filter of a larger budget."""
         return GdpFilter(budget)
 
 
@@ -185,7 +182,6 @@ class PairFilter(GdpFilter):
         return None if counts else super().price(scope, mu, spent)
 
     def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
-        """Return whether this run holds the limit of choices, and the choice fits into it."""
         its_own = eta > 0 and scope != "" and scope == self.holder
         return its_own and spent.admits_choice(eta, self.limits.eta)
 

@@ -55,7 +55,6 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """Return B."""
         return len(self.edges) + 1
 
     @property

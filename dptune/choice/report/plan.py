@@ -117,7 +117,6 @@ class ReportPlan:
         return self.query().sizes
 
     def query(self) -> TableQuery:
-        """Return the query."""
         k = len(self.labels)
         if self.ranges is not None:
             blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]

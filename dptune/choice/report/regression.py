@@ -215,7 +215,6 @@ class Residuals:
 
     @cached_property
     def _shares(self) -> Vector:
-        """Return the shares of people in the bins of |r|, none below 0."""
         counts = self.sizes[3:]
         n = self.people
         return nonnegative(counts + (n - counts.sum()) / len(counts), n) / max(n, 1e-9)
@@ -281,6 +280,5 @@ class Residuals:
         return counts.reshape(len(self.ranges.predictions) + 1, -1)
 
     def metrics(self) -> dict[str, Metric]:
-        """Return all metrics by their names."""
         metrics = (self.mean_absolute_error, self.root_mean_squared_error, self.median_absolute_error, self.r2_score)
         return {metric.name: metric for metric in metrics}

@@ -51,11 +51,9 @@ class StepRule(Protocol):
     @property
     def eta(self) -> float:
         """Step size, in units of the unit cube for the adaptive rules."""
-        ...
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,) after the last of the gradients (t, d), t >= 1."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class GradientDescent(_StepSize):
     """-eta g_t: line 8 of GIBO's Algorithm 1."""
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         return np.asarray(-self.eta * gradients[-1])
 
 
@@ -77,7 +74,6 @@ class AdaGrad(_StepSize):
     """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         size = np.sqrt(np.sum(gradients**2, axis=0))
         return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
 
@@ -91,7 +87,6 @@ class AdaGradNorm(_StepSize):
     """
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
         return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
 
