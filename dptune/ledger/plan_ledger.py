@@ -136,12 +136,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussian]):
         "adjacency": ZERO_OUT,
         "trust_model": TRUSTED_SERVER,
     }
-    stored = staticmethod(asdict)
-
-    @staticmethod
-    def planned(stored: dict[str, Any]) -> SubsampledGaussian:
-        """Return the plan that the ledger stored."""
-        return SubsampledGaussian(**stored)
+    stored, planned = staticmethod(asdict), staticmethod(lambda stored: SubsampledGaussian(**stored))
 
     def charge(
         self,
