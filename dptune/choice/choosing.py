@@ -189,7 +189,8 @@ def _choose(
 ) -> Selection:
     """Choose one of the points whose losses the privatizer holds. Other names mean other candidates."""
     _refuse_other_places(default, len(points))
-    asked = {"candidates": len(points), "estimate_share": kept, "points": _digest(points), "default": default}
+    digest = hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
+    asked = {"candidates": len(points), "estimate_share": kept, "points": digest, "default": default}
 
     def plan(rest: Allowance) -> dict[str, object]:
         """Return a new plan; the choice has its own limit if the budget has one."""
@@ -213,10 +214,6 @@ def _choose(
     estimate = _estimate(privatizer, points[index], price * math.sqrt(kept), name) if kept else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
     return Selection(index, len(points), estimate, price, "exponential selection", private, default=default)
-
-
-def _digest(points: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
 
 
 def _losses_of_finalists(

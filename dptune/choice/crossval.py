@@ -214,13 +214,15 @@ def refuse_other_answers(name: str, X: Any, y: Any) -> None:
     """Refuse public answers that have columns, or not one entry for each row."""
     if mistake := not_a_vector(f"the y of {name}", y):
         raise InputError(f"{mistake} Nothing was charged.")
-    rows, answers = (attempt(_length, each, failed=None) for each in (X, y))
+    rows, answers = map(length_of, (X, y))
     if rows != answers and None not in (rows, answers):
         raise InputError(f"{name} has {rows} rows and {answers} answers: give one for each. Nothing was charged.")
 
 
-def _length(table: Any) -> int:
-    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+def length_of(table: Any) -> int | None:
+    """Return the number of rows, also of SciPy's matrices, which have no length; None if there is none."""
+    shape = getattr(table, "shape", None)
+    return attempt(lambda: len(table) if shape is None else int(shape[0]), failed=None)
 
 
 def taken(rows: Any, places: Indices) -> Any:

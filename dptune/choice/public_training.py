@@ -41,14 +41,13 @@ class PublicTraining:
         users_function("train", self._train, " (configuration, X, y) -> fitted model, or an estimator such as SVC()")
         self.public = _pair(options.public, "train needs public=(X, y), the public rows.")
         self._loss, self._averages = as_loss(options.loss), options.averages
-        has_losses = options.public_losses is not None
-        folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
-        self._folds = folds
+        given = options.public_losses is not None
+        self._folds = () if given else public_folds(*self.public, cv=options.cv, loss=self._loss)
 
     def losses(self, at: Any) -> npt.NDArray[np.float64] | Answers:
         """Return the losses of the public rows (N,) at a configuration, without the row's fold; see ``Trainer``."""
-        fit, folds = functools.partial(self._trained, at), self._folds or ()
-        answers = cross_validated_answers(fit, *self.public, folds, self._loss, {})
+        fit = functools.partial(self._trained, at)
+        answers = cross_validated_answers(fit, *self.public, self._folds, self._loss, {})
         return answers if self._averages else losses_of(answers, self._loss)
 
     @property

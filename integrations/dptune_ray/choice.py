@@ -200,12 +200,9 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
         raise dptune.InputError(
             f"no result of the experiment has a finite {metric!r}. Finite is {known}. Nothing was charged."
         )
+    ids = [str((one.metrics or {}).get("trial_id", "")) for one in results]
     # a restored experiment lists its trials in another order
-    return sorted(found, key=lambda one: (one.value, _id(results[one.place])))
-
-
-def _id(result: tune.Result) -> str:
-    return str((result.metrics or {}).get("trial_id", ""))
+    return sorted(found, key=lambda one: (one.value, ids[one.place]))
 
 
 def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:

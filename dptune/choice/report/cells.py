@@ -23,11 +23,9 @@ import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Matrix, Vector
 from dptune._checks import attempt, column_names, tupled
-from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.functions import label_codes, labels_and_proba
 from dptune.losses.named import NamedLoss, Output
 from dptune.losses.rows import Rows
-from dptune.losses.user_function import call_guarded
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers
 from dptune.privacy.table import code_of
 
@@ -268,8 +266,3 @@ def column_of(X: Any, column: Any) -> Array:
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return X[:, column]
     return entries_of([attempt(getitem, row, column, failed=None) for row in entries_of(X)])
-
-
-def read_codes(function: EstimatorLosses, model: Any) -> Any:
-    """Return the codes (rows,) of the private examples; None, without a cause, if the model failed for all."""
-    return call_guarded(function, model, np.asarray).or_raise()
