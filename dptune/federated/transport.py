@@ -42,7 +42,7 @@ class Transport(Protocol):
         """Wait for the broadcast (P, M) of round ``t``; never longer than the transport's time-out."""
 
 
-class InProcess:
+class InProcess(Transport):
     """Server and agents in one process, in one thread or many.
 
     A round is released when all agents have sent, or ``timeout`` seconds after its first message. An agent that is late

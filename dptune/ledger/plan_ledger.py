@@ -136,7 +136,12 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussian]):
         "adjacency": ZERO_OUT,
         "trust_model": TRUSTED_SERVER,
     }
-    stored, planned = staticmethod(asdict), staticmethod(lambda stored: SubsampledGaussian(**stored))
+    stored = staticmethod(asdict)
+
+    @staticmethod
+    def planned(stored: dict[str, Any]) -> SubsampledGaussian:
+        """Return the plan that the ledger stored."""
+        return SubsampledGaussian(**stored)
 
     def charge(
         self,
