@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
-from dptune._checks import attempt, kind, not_a_vector, readable, shown, whole
+from dptune._checks import attempt, kind, length_of, not_a_vector, readable, shown, whole
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.estimator import is_unfitted
@@ -217,12 +217,6 @@ def refuse_other_answers(name: str, X: Any, y: Any) -> None:
     rows, answers = map(length_of, (X, y))
     if rows != answers and None not in (rows, answers):
         raise InputError(f"{name} has {rows} rows and {answers} answers: give one for each. Nothing was charged.")
-
-
-def length_of(table: Any) -> int | None:
-    """Return the number of rows, also of SciPy's matrices, which have no length; None if there is none."""
-    shape = getattr(table, "shape", None)
-    return attempt(lambda: len(table) if shape is None else int(shape[0]), failed=None)
 
 
 def taken(rows: Any, places: Indices) -> Any:

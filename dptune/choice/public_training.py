@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -107,3 +108,10 @@ def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any
 def is_estimator(train: object) -> bool:
     """Return whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
     return all(hasattr(train, method) for method in ("fit", "get_params", "set_params"))
+
+
+def required(function: Callable[..., Any]) -> int:
+    """Return the number of positional arguments without a default."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return sum(each.default is each.empty and each.kind in positional for each in parameters)

@@ -20,8 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
-from dptune._checks import at_least, attempt, column_names, kind, not_a_vector, nothing_charged, share, shown
-from dptune.choice.crossval import length_of
+from dptune._checks import at_least, attempt, column_names, kind, length_of, not_a_vector, nothing_charged, share, shown
 from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
 from dptune.losses.columns import Names
