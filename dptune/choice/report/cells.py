@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Matrix, Vector
-from dptune._checks import attempt, column_names, tupled
+from dptune._checks import attempt, column_names
 from dptune.losses.functions import label_codes, labels_and_proba
 from dptune.losses.named import NamedLoss, Output
 from dptune.losses.rows import Rows
@@ -118,11 +118,6 @@ class Bins:
         points = tuple(_points(scores[bins == b], ends[b], ends[b + 1]) for b in range(count))
         table = tuple(tuple(np.bincount(bins[kind], minlength=count).tolist()) for kind in (~positive, positive))
         return cls(tuple(edges.tolist()), threshold, table, points, on_decisions)
-
-    @classmethod
-    def read(cls, stored: dict[str, Any]) -> Self:
-        """Return the bins of JSON data of their fields."""
-        return cls(**{name: tupled(value) for name, value in stored.items()})
 
 
 def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
