@@ -101,17 +101,13 @@ class Curator:
         low, high = self.interval.low, self.interval.high
         self._rows[name] = np.clip(np.nan_to_num(losses, nan=high, posinf=high, neginf=low), low, high)
 
-    def observe_failure(self, name: str) -> None:
-        """Keep a point whose evaluation failed."""
-        self._rows[name] = np.full(self.n, self.interval.high)
-        self._failed.add(name)
-
     def submit(self, name: str, losses: Array | None) -> None:
         """Keep the losses (n,) of a point; None: its evaluation failed."""
-        if losses is None:
-            self.observe_failure(name)
-        else:
+        if losses is not None:
             self.observe(name, losses)
+            return
+        self._rows[name] = np.full(self.n, self.interval.high)
+        self._failed.add(name)
 
     def forget(self, name: str) -> None:
         """Forget a point."""

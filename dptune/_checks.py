@@ -138,6 +138,11 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
     raise KeyboardInterrupt
 
 
+def length_of(table: Any) -> int | None:
+    """Return the number of rows, also of SciPy's matrices, which have no length; None if there is none."""
+    return attempt(lambda: len(table) if getattr(table, "shape", None) is None else int(table.shape[0]), failed=None)
+
+
 def not_a_vector(name: str, answers: Any) -> str:
     """Return what is wrong with answers that have columns, and what to do; "" if they have none."""
     shape = attempt(lambda: tuple(answers.shape), failed=())

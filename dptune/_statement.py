@@ -18,11 +18,9 @@ class Curve(Protocol):
 
     def delta(self, epsilon: float) -> float:
         """Return a delta such that (epsilon, delta)-DP holds, epsilon >= 0."""
-        ...
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon such that (epsilon, delta)-DP holds."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

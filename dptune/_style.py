@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptune._checks import boolean
@@ -33,6 +34,20 @@ def drawing(*, dark: bool = False, **settings: Any) -> Iterator[type[Figure]]:
         raise InputError(f"matplotlib does not load ({reason}). Unset or correct MPLBACKEND.") from None
     with _DRAWING, context({**style(dark=dark), **settings}):
         yield Figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a file, whose ending chooses the format."""
+    endings = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in endings:
+        raise InputError(f"{path} must end in one of {', '.join(endings)}.")
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+    else:
+        return
+    raise InputError(f"cannot write {path}: {reason}.")
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptune._numbers import rounded_up
-from dptune._style import drawing
+from dptune._style import drawing, save
 from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
 from dptune.errors import InputError
 from dptune.ledger.gdp import Spent
@@ -52,14 +52,13 @@ def save_figure(
     delta = (ledger.budget.stated_delta or 1e-5) if delta is None else delta
     wide = 12 if any(map(is_choice, charges)) else 9
     with drawing(dark=dark) as Figure:
-        _save(Figure(figsize=(wide, 3.4), layout="constrained"), Path(path), charges, ledger, delta)
+        figure = Figure(figsize=(wide, 3.4), layout="constrained")
+        _draw(figure, charges, ledger, delta)
+        save(figure, Path(path))
     return Path(path)
 
 
-def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
-    endings = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.removeprefix(".").lower() not in endings:
-        raise InputError(f"a figure's file ends in one of {', '.join('.' + e for e in endings)}; got {str(path)!r}.")
+def _draw(figure: Figure, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     if any(map(is_choice, charges)):
         left, middle, right = figure.subplots(1, 3)
         draw_finalists(left, charges)
@@ -71,10 +70,6 @@ def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedg
     draw_budget(right, charges, ledger, delta)
     if not ledger.private:
         figure.suptitle("NOT PRIVATE: seeded noise", color="crimson", fontweight="bold")
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise InputError(f"the figure cannot be written to {str(path)!r}: {error}") from None
 
 
 def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:

@@ -131,15 +131,14 @@ def test_a_refused_figure_says_what_to_change() -> None:
         (only, "a.png", None, f"the ledger has reports only: ['report']. {by_report}"),
         (only, "a.png", "three", f"the ledger has reports only: ['report']. {by_report}"),
         (only, "a.png", "report", f"the ledger has reports only: ['report']. {by_report}"),
-        (ledger, "none/a.png", "one", "the figure cannot be written to 'none/a.png': [Errno 2] No such file"),
-        (ledger, "a.xyz", "one", "a figure's file ends in one of .avif, .eps, .gif, "),
-        (ledger, "a", "one", "a figure's file ends in one of .avif, .eps, .gif, "),
+        (ledger, "none/a.png", "one", "cannot write none/a.png: No such file or directory."),
+        (ledger, "a.xyz", "one", "a.xyz must end in one of avif, eps, gif, "),
+        (ledger, "a", "one", "a must end in one of avif, eps, gif, "),
     ]
     for payer, path, scope, message in cases:
         with pytest.raises(dptune.InputError) as refused:
             save_figure(payer, path, scope=scope)
         assert str(refused.value).startswith(message)
-        assert f"got {path!r}." in str(refused.value) or "ends in" not in message
     save_figure(ledger, "A.PNG", scope="two")
 
 

@@ -178,7 +178,6 @@ def _check(privatizer: LossPrivatizer, name: object, mu: float | None, kept: flo
 
 
 def _refuse_other_places(default: int | None, candidates: int) -> None:
-    """Refuse a default that is not an index of the candidates."""
     if default is not None and default >= candidates:
         raise InputError(
             f"default_place= must be the place of one of the {candidates} candidates, from 0; got {default}."
@@ -190,7 +189,8 @@ def _choose(
 ) -> Selection:
     """Choose one of the points whose losses the privatizer holds. Other names mean other candidates."""
     _refuse_other_places(default, len(points))
-    asked = {"candidates": len(points), "estimate_share": kept, "points": _digest(points), "default": default}
+    digest = hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
+    asked = {"candidates": len(points), "estimate_share": kept, "points": digest, "default": default}
 
     def plan(rest: Allowance) -> dict[str, object]:
         """Return a new plan; the choice has its own limit if the budget has one."""
@@ -214,10 +214,6 @@ def _choose(
     estimate = _estimate(privatizer, points[index], price * math.sqrt(kept), name) if kept else None
     private = all(charge.private for charge in privatizer.ledger.charges(name))
     return Selection(index, len(points), estimate, price, "exponential selection", private, default=default)
-
-
-def _digest(points: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
 
 
 def _losses_of_finalists(
@@ -259,7 +255,6 @@ def _counted(candidates: Iterable[Any], m: int) -> Iterator[tuple[int, Any]]:
 
 
 def _losses(candidates: Iterable[Any], asker: Asker | None) -> Iterator[tuple[object, Losses | None]]:
-    """Return each candidate's public facts and losses."""
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and asker is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices
-from dptune._checks import attempt, kind, not_a_vector, readable, shown, whole
+from dptune._checks import attempt, kind, length_of, not_a_vector, readable, shown, whole
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.estimator import is_unfitted
@@ -214,13 +214,9 @@ def refuse_other_answers(name: str, X: Any, y: Any) -> None:
     """Refuse public answers that have columns, or not one entry for each row."""
     if mistake := not_a_vector(f"the y of {name}", y):
         raise InputError(f"{mistake} Nothing was charged.")
-    rows, answers = (attempt(_length, each, failed=None) for each in (X, y))
+    rows, answers = map(length_of, (X, y))
     if rows != answers and None not in (rows, answers):
         raise InputError(f"{name} has {rows} rows and {answers} answers: give one for each. Nothing was charged.")
-
-
-def _length(table: Any) -> int:
-    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
 
 
 def taken(rows: Any, places: Indices) -> Any:

@@ -50,7 +50,6 @@ class KeptModels:
         return None
 
     def get(self, key: int) -> Any:
-        """Return a kept model."""
         if key in self._small:
             return self._small[key]
         self._large[key].seek(0)

@@ -39,11 +39,9 @@ class Asker(Protocol):
 
     def check(self, model: Any) -> None:
         """Refuse a model that cannot be asked, by public facts."""
-        ...
 
     def losses(self, argument: Any) -> Losses | None:
         """Return the losses (rows,) of the model that the recipe's function makes of the argument."""
-        ...
 
 
 class Recipe(Protocol):
@@ -57,7 +55,6 @@ class Recipe(Protocol):
 
     def open(self, data: Any, rows: int, place: str) -> Asker:
         """Load the private rows of a place; what is raised depends on public facts."""
-        ...
 
 
 def as_it_is(inputs: object, model: Any) -> Any:

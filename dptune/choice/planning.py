@@ -64,7 +64,6 @@ class Shares:
 
     @property
     def pure(self) -> bool:
-        """Return whether choice and estimate are pure releases."""
         return self.epsilon > 0
 
     @classmethod
@@ -94,7 +93,6 @@ class Shares:
 
     @property
     def law(self) -> Law:
-        """Return the law of the choice."""
         return flip_law if self.pure else law
 
     @property

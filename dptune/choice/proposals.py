@@ -60,24 +60,11 @@ CANDIDATES = 200  # number of a search's best candidates that are cross-validate
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceOptions(Checked):
-    """The options of every front end's ``choose``, as :func:`choose_among` takes them.
+    """The options of every front end's ``choose``, whose docstrings say what each of them is.
 
     Attributes:
-        data: (X, y) or ``dptune.Rows`` of the private rows, a function that loads them, or :class:`dptune.Places`.
-        loss: the per-example loss, a name or a ``NamedLoss``.
-        ledger: a ``PrivacyLedger`` to charge, its path or URL, or a ``LossPrivatizer`` where people have weights.
-        public: (X, y), the public rows that train.
-        default: your configuration of today: a candidate, and what the verdict compares with.
-        groups: the person of each private row; default one person for each row.
-        n: number of private rows, where ``data`` is a function.
-        budget: of a ledger that does not exist yet.
-        name: name of the choice in the ledger. Default ``"<search> (choice)"``. For a search without a name, a digest
-            of its proposals and public losses: a rerun with the same seed is the same choice.
-        cv: folds of the public rows: a number, default 5, or a scikit-learn splitter.
-        public_losses: instead of ``cv``: losses of N public rows, one row for each configuration that was searched.
-        candidates: how many configurations are cross-validated at most; default 200.
-        mu, public_weight, estimate_share, finalists, report_share, even_if_hopeless: see :class:`dptune.PublicChoice`.
-        dry_run: whether only the plan is made and returned; no private row is read, and nothing is stored or charged.
+        name: default ``"<search> (choice)"``. For a search without a name, a digest of its proposals and public losses:
+            a rerun with the same seed is the same choice.
         averages: whether the candidates are averages of what configurations predict: of the best 3, 10, 30 and half,
             and of each one with the best 10. With a small ``public_weight`` those like it take the place of the best.
             Their loss is smaller, but the model is a voting ensemble; ``params["members"]`` and ``["weights"]`` list

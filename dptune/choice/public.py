@@ -82,7 +82,6 @@ class PublicLosses:
 
     @property
     def m(self) -> int:
-        """Return the number of candidates."""
         return len(self.values)
 
     @cached_property
@@ -130,7 +129,6 @@ class PublicLosses:
         return tuple(others[place] for place in sorted(places))
 
     def mean(self, j: int) -> float:
-        """Return the mean public loss of a candidate."""
         return float(self.clipped[j].mean())
 
     @cached_property

@@ -235,7 +235,6 @@ class PublicChoice:
         return f"Recorded answer of {self.name!r}, from {self._day()}. Nothing is charged. {OLD}"
 
     def _day(self) -> str:
-        """Return the day of the last charge."""
         first_and_last = self._privatizer.ledger.span(self.name) or ("", "")
         return first_and_last[1][:10]
 

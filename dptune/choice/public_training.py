@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -41,14 +42,13 @@ class PublicTraining:
         users_function("train", self._train, " (configuration, X, y) -> fitted model, or an estimator such as SVC()")
         self.public = _pair(options.public, "train needs public=(X, y), the public rows.")
         self._loss, self._averages = as_loss(options.loss), options.averages
-        has_losses = options.public_losses is not None
-        folds = None if has_losses else public_folds(*self.public, cv=options.cv, loss=self._loss)
-        self._folds = folds
+        given = options.public_losses is not None
+        self._folds = () if given else public_folds(*self.public, cv=options.cv, loss=self._loss)
 
     def losses(self, at: Any) -> npt.NDArray[np.float64] | Answers:
         """Return the losses of the public rows (N,) at a configuration, without the row's fold; see ``Trainer``."""
-        fit, folds = functools.partial(self._trained, at), self._folds or ()
-        answers = cross_validated_answers(fit, *self.public, folds, self._loss, {})
+        fit = functools.partial(self._trained, at)
+        answers = cross_validated_answers(fit, *self.public, self._folds, self._loss, {})
         return answers if self._averages else losses_of(answers, self._loss)
 
     @property
@@ -81,7 +81,6 @@ class HeldOut:
         return held_out_losses(self.model(at), *self.public, self._loss, self._averages)
 
     def model(self, at: Any) -> Any:
-        """Return the model of a configuration."""
         return as_model(self._load(at), self._loss, *self.public)
 
 
@@ -109,3 +108,10 @@ def _trained_at(estimator: Any, parameters: Callable[[Any], Parameters], at: Any
 def is_estimator(train: object) -> bool:
     """Return whether it is an estimator of scikit-learn's kind, whose parameters are searched."""
     return all(hasattr(train, method) for method in ("fit", "get_params", "set_params"))
+
+
+def required(function: Callable[..., Any]) -> int:
+    """Return the number of positional arguments without a default."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return sum(each.default is each.empty and each.kind in positional for each in parameters)

@@ -47,7 +47,6 @@ class PairedEstimate(Estimate):
 
     @classmethod
     def of(cls, released: Charge) -> PairedEstimate:
-        """Return the estimate of a recorded release."""
         (value,) = released.value or (math.nan,)
         description, note = released.description, released.note
         return cls(

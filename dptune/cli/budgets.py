@@ -159,7 +159,6 @@ def plan(
 
 
 def _print_report(expected: Expected, format: Listing) -> None:
-    """Print the half-widths of a report's 95% intervals."""
     widths = expected.half_widths()
     rows = [
         {"metric": name, **{kind: None if math.isnan(width) else float(f"{width:.2g}") for kind, width in each.items()}}

@@ -42,7 +42,7 @@ class Transport(Protocol):
         """Wait for the broadcast (P, M) of round ``t``; never longer than the transport's time-out."""
 
 
-class InProcess:
+class InProcess(Transport):
     """Server and agents in one process, in one thread or many.
 
     A round is released when all agents have sent, or ``timeout`` seconds after its first message. An agent that is late
@@ -61,19 +61,15 @@ class InProcess:
         self._began: tuple[int, float] = (-1, 0.0)  # round, time of its first message
 
     def open_round(self) -> int:
-        """Return the round whose messages are taken now."""
         return self.server.open_round
 
     def rounds(self) -> int:
-        """Return the number of rounds of the plan."""
         return self.server.plan.steps
 
     def settings(self) -> dict[str, object]:
-        """Return the server's settings as plain data."""
         return self.server.settings.describe()
 
     def submit(self, message: Message) -> None:
-        """Give the message to the server; raises what :meth:`FTSServer.submit` raises."""
         with self._changed:
             t = self.server.open_round
             self.server.submit(message)

@@ -45,7 +45,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -185,26 +185,20 @@ def composed_delta(mu: float, eta: float, epsilon: float) -> float:
     return min((exact + error) / -math.expm1(-eta), delta_from_mu(gdp_of(mu, eta), epsilon))
 
 
-def _antiderivative(mu: float, eta: float, epsilon: float, end: float) -> tuple[float, float, float]:
-    """Return the terms of the integral's antiderivative at one end, times e^(-eta/2)."""
+def _antiderivative(mu: Any, eta: Any, epsilon: Any, end: Any) -> tuple[Any, Any, Any]:
+    """Return the terms of the integral's antiderivative at one end, times e^(-eta/2); of numbers or of arrays."""
     u = (end - epsilon) / mu
     return (
-        math.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
-        math.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
-        -2 * math.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
+        np.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
+        np.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
+        -2 * np.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
     )
 
 
 def composed_deltas(mu: Vector, eta: Vector, epsilon: Vector) -> Vector:
     """Return :func:`composed_delta` of arrays of one shape; mu and eta above 0."""
-    terms = []
-    for sign, end in ((1, eta), (-1, -eta)):
-        u = (end - epsilon) / mu
-        terms += [
-            sign * np.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
-            sign * np.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
-            -2 * sign * np.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
-        ]
+    upper, lower = (_antiderivative(mu, eta, epsilon, end) for end in (eta, -eta))
+    terms = [*upper, *(-term for term in lower)]
     exact = sum(terms)
     size = sum(map(np.abs, terms))
     return np.asarray(np.clip((exact + _ROUND_UP * size) / -np.expm1(-eta), 0.0, 1.0))

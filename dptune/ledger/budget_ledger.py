@@ -77,9 +77,6 @@ def _divided(facts: Sequence[Mapping[str, Any]]) -> set[tuple[float, float]]:
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 _ENDED = "ended"  # a scope's fact that it has stopped spending its plan
-
-_f = schema.facts.c
-
 REPLACE_ONE = "replace all records of one unit, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
 

@@ -52,17 +52,9 @@ _WHO = "                 name                             role                  
 class Certified(Protocol):
     """A ledger of any kind."""
 
-    def mark(self) -> dict[str, object]:
-        """Return identity, number of the last row, and the hash of all rows."""
-        ...
-
-    def check_mark(self, mark: object) -> None:
-        """Refuse a mark whose row the ledger does not hold."""
-        ...
-
-    def asked(self, rows: int) -> list[AskedQuestion]:
-        """Return the questions of the first rows."""
-        ...
+    def mark(self) -> dict[str, object]: ...
+    def check_mark(self, mark: object) -> None: ...
+    def asked(self, rows: int) -> list[AskedQuestion]: ...
 
 
 def certificate(

@@ -76,12 +76,10 @@ class Database:
 
     @property
     def missing(self) -> bool:
-        """Return whether the file is missing."""
         return self._path is not None and self._file() is None
 
     @property
     def folder_missing(self) -> bool:
-        """Return whether the file's folder is missing."""
         return self._path is not None and not Path(self._path).parent.is_dir()
 
     def repeat(self, work: Callable[[], _T]) -> _T:

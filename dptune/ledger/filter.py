@@ -83,7 +83,6 @@ class GdpFilter:
 
     @property
     def limits(self) -> Limits:
-        """Return the limits of all releases."""
         return Limits(self.budget.mu) if self.division is None else self.division
 
     @property
@@ -118,12 +117,7 @@ class GdpFilter:
             raise BudgetExhausted(mu, self.left(spent), self.limits.mu)
         return mu
 
-    def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
-        """Return whether a choice of this run counts as eta, and not as mu."""
-        return False
-
     def admits(self, spent: Spent, mu: float) -> bool:
-        """Return whether one more release of ``mu`` in GDP fits."""
         return spent.admits(mu, self.limits.mu)
 
     def left(self, spent: Spent) -> float:
@@ -143,7 +137,6 @@ class GdpFilter:
         return Allowance(self.left(spent), unplanned, holders)
 
     def raised(self, budget: Budget) -> GdpFilter:
-        """Return the filter of a larger budget."""
         return GdpFilter(budget)
 
 
@@ -181,18 +174,9 @@ class PairFilter(GdpFilter):
 
     def price(self, scope: str, mu: float, spent: Spent, *, eta: float = 0.0, epsilon: float = 0.0) -> float | None:
         """Count a release of the holder towards its own limit if it fits, else towards mu."""
-        counts = self.counts_as_eta(scope, eta, spent) or self.counts_as_pure(scope, epsilon, spent)
-        return None if counts else super().price(scope, mu, spent)
-
-    def counts_as_eta(self, scope: str, eta: float, spent: Spent) -> bool:
-        """Return whether this run holds the limit of choices, and the choice fits into it."""
-        its_own = eta > 0 and scope != "" and scope == self.holder
-        return its_own and spent.admits_choice(eta, self.limits.eta)
-
-    def counts_as_pure(self, scope: str, epsilon: float, spent: Spent) -> bool:
-        """Return whether this run holds the limit of pure releases, and ``epsilon`` still fits."""
-        its_own = epsilon > 0 and scope != "" and scope == self.holder
-        return its_own and spent.admits_pure(epsilon, self.limits.pure)
+        chosen = eta > 0 and spent.admits_choice(eta, self.limits.eta)
+        counts = chosen or (epsilon > 0 and spent.admits_pure(epsilon, self.limits.pure))
+        return None if counts and scope and scope == self.holder else super().price(scope, mu, spent)
 
     def reserves(self, scope: str, plan: object) -> float:
         """Return a plan's part of the limit of mu, without what counts as eta or as pure."""

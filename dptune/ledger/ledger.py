@@ -26,7 +26,6 @@ __all__ = ["PLAN", "Charge", "PrivacyLedger"]
 _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # prefix of a scope's facts, in words: what its trials show without a charge
 
-_f = schema.facts.c
 _SAME = (1 - 1e-6, 1 + 1e-6)  # allowed ratio of a choice's two prices
 _PROBE = {  # a charge that is rolled back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),

@@ -216,7 +216,6 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
 
 
 def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int, places: int) -> Rows:
-    """Return remarks on raises of the budget, on failures and on places."""
     acts = "; ".join(
         f"from {_as_stated(Budget(**each['from']))} at {_second(each['at'])}, after {counted(each['releases'])}"
         for each in raises

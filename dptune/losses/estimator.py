@@ -101,7 +101,6 @@ class EstimatorLosses:
         return self.losses_of(self.train(argument))
 
     def load(self) -> None:
-        """Load the private examples."""
         self._private.load()
 
     def train(self, argument: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Mask
-from dptune._checks import attempt, kind, not_a_vector, readable
+from dptune._checks import kind, length_of, not_a_vector, readable
 from dptune._store import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import label_codes
@@ -183,7 +183,7 @@ def _check(examples: Rows, rows: int) -> None:
             f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
-    if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
+    if length_of(examples.X) != rows or y.shape[:1] != (rows,):
         raise ObjectiveRefused(
             f"X and y of data= must have {rows} rows each, as the y given, n= or groups= says; got {kind(examples.X)} "
             f"and {kind(examples.y)}."
@@ -199,9 +199,3 @@ def _of_odd_type(y: Any) -> str:
         f"y has the type {odd}; allowed: numbers, text and labels. Of dates give numbers, such as days, and of a "
         'structure one field, such as y["answer"].'
     )
-
-
-def _has_rows(X: Any, rows: int) -> bool:
-    shape = getattr(X, "shape", None)
-    n = len(X) if shape is None else next(iter(shape))
-    return bool(n == rows)

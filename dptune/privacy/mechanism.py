@@ -13,7 +13,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,19 +24,9 @@ from dptune.ledger.events import Event, FlipRelease, GaussianRelease, LaplaceRel
 from dptune.ledger.gdp import bounded_range_from_mu, pure_from_mu
 from dptune.privacy.noise import SLACK, NoiseSource, laplace_scale, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
+from dptune.privacy.table import TableQuery
 
-
-class AnyQuery(Protocol):
-    """The part of a query that a mechanism reads: its price, and its statistic's length p and words."""
-
-    @property
-    def mu(self) -> float: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
-    def statistic(self) -> str: ...
+AnyQuery: TypeAlias = Query | TableQuery  # a mechanism reads its price, and its statistic's length p and words
 
 
 class Mechanism(ABC):

@@ -47,19 +47,15 @@ class NoiseSource(Protocol):
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""
-        ...
 
     def add_laplace(self, statistic: float, scale: float) -> float:
         """Return ``statistic`` plus Laplace noise of scale b: density e^(-|x|/b) / (2 b)."""
-        ...
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale)."""
-        ...
 
     def permute_and_flip(self, statistic: Vector, scale: float) -> int:
         """Return j at which statistic_j less exponential noise of mean ``scale`` is smallest."""
-        ...
 
 
 def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
@@ -195,7 +191,6 @@ class SampleSource(Protocol):
 
     def draw(self, n: int, q: float) -> Mask:
         """Return which of n agents are in the sample, (n,)."""
-        ...
 
 
 class SecretSample:

@@ -5,7 +5,6 @@ Nothing is released here: :class:`dptune.LossPrivatizer`, which extends this cla
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from dptune.privacy.stored_losses import People, StoredLosses
 Losses = PerExampleLosses | npt.ArrayLike | ModelToAsk
 
 
-class ObservedLosses(ABC):
+class ObservedLosses:
     """The losses of a :class:`dptune.LossPrivatizer`, which documents the arguments."""
 
     def __init__(
@@ -65,10 +64,6 @@ class ObservedLosses(ABC):
         if self.places is not None:
             return HeldAtPlaces(self.places, self.n, self.interval, self.dtype)
         return StoredLosses(self._people, self.interval, self.dtype)
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Return a digest of all settings; to compare in memory, never to store."""
 
     @property
     def interval(self) -> Interval:
@@ -154,12 +149,17 @@ class ObservedLosses(ABC):
             if point not in self._held:
                 self._held.add(point, row, failed=failed)
 
+    @without_frames
     def submit(self, point: str, losses: Losses | None) -> None:
-        """Store the losses (rows,) of a point; None: its evaluation failed."""
-        if losses is None:
-            self.observe_failure(point)
-        else:
+        """Store the losses (rows,) of a point; None: its evaluation failed.
+
+        Then every person's loss is the upper clip, unless a query defines it.
+        """
+        if losses is not None:
             self.observe(point, losses)
+            return
+        row = None if self.places else np.full(self.n, self.interval.diameter / 2)
+        self._add(point, row, failed=True)
 
     def checked(self, losses: Losses) -> PerExampleLosses:
         """Return the losses (rows,) if :meth:`observe` would accept them.
@@ -176,12 +176,6 @@ class ObservedLosses(ABC):
                 "groups= says how many. A table of losses has one row for each candidate."
             )
         return wrapped
-
-    @without_frames
-    def observe_failure(self, point: str) -> None:
-        """Store a failed evaluation: every person's loss is the upper clip, unless a query defines it."""
-        row = None if self.places else np.full(self.n, self.interval.diameter / 2)
-        self._add(point, row, failed=True)
 
     def points(self) -> tuple[str, ...]:
         """Return the names of the points whose losses this process holds; public."""

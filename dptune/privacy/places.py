@@ -122,7 +122,6 @@ class AnyPlace(Protocol):
     @property
     def name(self) -> str:
         """Return its public name."""
-        ...
 
     def ready(self, recipe: Any, models: Sequence[Load]) -> Callable[[], int]:
         """Send models, which are only tried out on public facts; the result waits for the number of people.
@@ -130,11 +129,9 @@ class AnyPlace(Protocol):
         The wait raises InputError for a public mistake: a model or rows that do not fit. Without a recipe it only
         counts people.
         """
-        ...
 
     def answer(self, asked: PlaceQuestion) -> Callable[[], Answer]:
         """Send a charged question; the result waits for the answer."""
-        ...
 
 
 class Places:
@@ -275,7 +272,6 @@ class HeldAtPlaces:
         return point in self._models
 
     def points(self) -> tuple[str, ...]:
-        """Return the names of points in order of arrival."""
         return tuple(self._models)
 
     def add(self, point: str, model: ModelToAsk | None, *, failed: bool = False) -> None:
@@ -283,7 +279,6 @@ class HeldAtPlaces:
         self._models[point] = model
 
     def drop(self, point: str) -> None:
-        """Forget a point."""
         self._models.pop(point)
         self._tried.discard(point)
 

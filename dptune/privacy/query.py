@@ -115,7 +115,6 @@ class Ball:
 
     @property
     def diameter(self) -> float:
-        """Return the largest distance between two clipped values."""
         return 2 * self.radius
 
 

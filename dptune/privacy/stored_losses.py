@@ -49,7 +49,6 @@ class Grid:
         return cls(1.0 if query is None else _largest_entry(query), min(MOST_BITS, 62 - n.bit_length()))
 
     def whole(self, contributions: Matrix) -> Matrix:
-        """Return contributions as whole numbers of steps."""
         return np.rint(contributions * (2.0**self.bits / self.largest))
 
     def mean(self, sums: Whole, largest_weight: float) -> Vector:

@@ -118,7 +118,6 @@ class Replay:
 
     @property
     def values(self) -> int:
-        """Return the number of trials whose own value is charged."""
         return len(self._values)
 
     @property

@@ -56,7 +56,6 @@ class SearchRequest:
 
     @property
     def ledger(self) -> PrivacyLedger:
-        """Return the ledger that is charged."""
         return self.privatizer.ledger
 
     def plan(self, space: Space | None) -> RunPlan:

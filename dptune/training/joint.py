@@ -252,7 +252,6 @@ def _question(ledger: TrainingLedger) -> str | None:
 
 
 def _warnings(parts: Sequence[Statement], disjoint: bool, late: Sequence[str]) -> tuple[str, ...]:
-    """Return the warnings of the parts, and those about their combination."""
     names = [part.dataset for part in parts]
     same = sorted({name for name in names if names.count(name) > 1}) if disjoint else []
     planned = any(part.adjacency == REMOVE_ONE for part in parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -24,7 +23,7 @@ from dptune.choice.crossval import Answers, cross_validated_answers, kept_folds,
 from dptune.choice.kept_losses import unkept
 from dptune.choice.kept_models import KeptModels
 from dptune.choice.proposals import ChoiceOptions
-from dptune.choice.public_training import PublicTraining, held_out_losses, is_estimator
+from dptune.choice.public_training import PublicTraining, held_out_losses, is_estimator, required
 from dptune.choice.workers import NoCheckpoint, in_order, workers_of
 from dptune.losses.models import as_model
 from dptune.losses.named import as_loss
@@ -193,7 +192,7 @@ class _Objective:
 
 
 def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective:
-    if callable(train) and not is_estimator(train) and (wanted := _required(train)) != 3:
+    if callable(train) and not is_estimator(train) and (wanted := required(train)) != 3:
         if wanted != 1:
             raise dptune.InputError(f"train must take (trial, X, y), or be the study's objective; it takes {wanted}.")
         if options.public is not None:
@@ -203,13 +202,6 @@ def _training(train: Any, options: ChoiceOptions) -> PublicTraining | _Objective
             )
         return _Objective(train, options)
     return PublicTraining(train, options, parameters=lambda trial: trial.params)
-
-
-def _required(function: Callable[..., Any]) -> int:
-    """Return the number of positional arguments without a default."""
-    parameters = inspect.signature(function).parameters.values()
-    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return sum(each.default is each.empty and each.kind in positional for each in parameters)
 
 
 def _fitted(estimator: Any) -> Callable[[Any, Any], Any]:

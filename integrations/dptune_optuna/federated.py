@@ -17,7 +17,7 @@ from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
 from dptune.federated.transport import Participant, Transport, larger_is_better
 from dptune.space import Value
-from dptune_optuna.spaces import SpaceSampler, logger, to_space
+from dptune_optuna.spaces import Distributions, SpaceSampler, logger, to_space
 
 
 class DPFTSSampler(SpaceSampler):
@@ -98,11 +98,9 @@ class DPFTSSampler(SpaceSampler):
     def _space_of(self, study: optuna.Study) -> dptune.Space:
         return self._space
 
-    def _propose(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
-    ) -> Mapping[str, Value]:
+    def _propose(self, study: optuna.Study, number: int, suggested: Distributions) -> Mapping[str, Value]:
         with self._lock:
-            self._follow(study, trial.number)
+            self._follow(study, number)
             return self._space.decode(self._participant.ask())
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:

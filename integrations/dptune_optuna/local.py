@@ -32,7 +32,7 @@ from dptune._store import ForkSafeLock
 from dptune.local.bandits.bandit import LocalBandit
 from dptune.local.bandits.replies import agreed_centre
 from dptune.space import Value
-from dptune_optuna.spaces import SpaceSampler, given_space, to_space
+from dptune_optuna.spaces import Distributions, SpaceSampler, given_space, to_space
 
 RANDOMIZER = "dptune:local:"  # prefix of the study's user attributes about the users' protection
 
@@ -127,9 +127,7 @@ class LDPSampler(SpaceSampler):
         run = self.run_of(study)
         return None if run is None else run.space
 
-    def _propose(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
-    ) -> Mapping[str, Value]:
+    def _propose(self, study: optuna.Study, number: int, suggested: Distributions) -> Mapping[str, Value]:
         with self._lock:
             replies = self._follow(study)
             return replies.run.ask(replies.pending(self._patience)) if replies.run else {}

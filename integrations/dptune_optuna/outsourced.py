@@ -23,7 +23,7 @@ import dptune
 from dptune.outsourced.formats import Table
 from dptune.search.gp import RBF
 from dptune.space import Value
-from dptune_optuna.spaces import SpaceSampler
+from dptune_optuna.spaces import Distributions, SpaceSampler
 
 _ROW = "row"  # name of the parameter with the row's number, from 0
 _DEAD = 1000  # a trial this much older than the newest one is considered lost
@@ -62,9 +62,7 @@ class POGPUCBSampler(SpaceSampler):
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {_ROW: self._rows}
 
-    def _propose(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
-    ) -> Mapping[str, Value]:
+    def _propose(self, study: optuna.Study, number: int, suggested: Distributions) -> Mapping[str, Value]:
         if study.direction.name.lower() != self.direction:
             raise dptune.InputError(f'this table goes with direction="{self.direction}"; the study has another.')
         trials = study.get_trials(deepcopy=False)

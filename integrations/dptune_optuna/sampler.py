@@ -25,7 +25,7 @@ from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
 from dptune_optuna.objective import PrivateFunction
-from dptune_optuna.spaces import SpaceSampler, given_space, within
+from dptune_optuna.spaces import Distributions, SpaceSampler, given_space, within
 from dptune_optuna.studies import RESUME, StudyRuns
 
 _DECORATE = (
@@ -116,10 +116,8 @@ class PrivateSampler(SpaceSampler):
     def _is_fixed(self, study: optuna.Study) -> bool:
         return study.study_name in self._runs.known
 
-    def _propose(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
-    ) -> Mapping[str, Value]:
-        return self._runs.begin(study, search_space).ask(trial.number)
+    def _propose(self, study: optuna.Study, number: int, suggested: Distributions) -> Mapping[str, Value]:
+        return self._runs.begin(study, suggested).ask(number)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

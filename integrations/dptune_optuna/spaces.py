@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -16,6 +16,7 @@ from dptune._checks import at_least, boolean, shown
 from dptune.parameters import Parameter
 from dptune.space import OTHER_SPACES, Value
 
+Distributions: TypeAlias = Mapping[str, BaseDistribution]
 logger = optuna.logging.get_logger("optuna.dptune")  # a child of Optuna's logger, with its handlers and verbosity
 
 
@@ -115,10 +116,8 @@ class SpaceSampler(BaseSampler):
         return None
 
     @abstractmethod
-    def _propose(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
-    ) -> Mapping[str, Value]:
-        """Return the trial's point; ``search_space`` has a parameter to search."""
+    def _propose(self, study: optuna.Study, number: int, suggested: Distributions) -> Mapping[str, Value]:
+        """Return the point of the trial with this number; what it has ``suggested`` has a parameter to search."""
 
     def _is_fixed(self, study: optuna.Study) -> bool:
         """Return whether this process knows the study's search space and that it is final."""
@@ -134,7 +133,7 @@ class SpaceSampler(BaseSampler):
     ) -> dict[str, Any]:
         """Return the next point; parameters that are not searched, or whose range has changed, are drawn."""
         self._raise_error_if_multi_objective(study)
-        proposed = self._propose(study, trial, search_space) if to_space(search_space) else {}
+        proposed = self._propose(study, trial.number, search_space) if to_space(search_space) else {}
         return {
             name: proposed[name]
             if name in proposed and within(distribution, proposed[name])

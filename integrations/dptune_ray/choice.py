@@ -22,7 +22,6 @@ Guarantee: as in :class:`dptune.PublicChoice`. Ray's tasks train on public rows,
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import re
@@ -48,7 +47,7 @@ from dptune.choice.proposals import (
     choose_among,
     not_candidates,
 )
-from dptune.choice.public_training import HeldOut, PublicTraining
+from dptune.choice.public_training import HeldOut, PublicTraining, required
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data
 from dptune.privacy.seal.uninitialised import write_memory_of_cmaes
@@ -200,12 +199,9 @@ def _ranked(results: tune.ResultGrid, metric: str | None, mode: str | None, *, s
         raise dptune.InputError(
             f"no result of the experiment has a finite {metric!r}. Finite is {known}. Nothing was charged."
         )
+    ids = [str((one.metrics or {}).get("trial_id", "")) for one in results]
     # a restored experiment lists its trials in another order
-    return sorted(found, key=lambda one: (one.value, _id(results[one.place])))
-
-
-def _id(result: tune.Result) -> str:
-    return str((result.metrics or {}).get("trial_id", ""))
+    return sorted(found, key=lambda one: (one.value, ids[one.place]))
 
 
 def _number(metrics: Mapping[str, Any] | None, metric: str) -> float:
@@ -229,10 +225,7 @@ def _names(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _loader(load: Callable[..., Any]) -> Callable[[tuple[Any, Any]], Any]:
     """Return the user's function as one of a pair of checkpoint and configuration."""
     users_function("load", load, " of a checkpoint")
-    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = inspect.signature(load).parameters.values()
-    wanted = sum(each.default is each.empty and each.kind in kinds for each in parameters)
-    if wanted not in (1, 2):
+    if (wanted := required(load)) not in (1, 2):
         raise dptune.InputError(f"load must take (checkpoint) or (checkpoint, config); it takes {wanted} arguments.")
     return lambda at: load(*at[:wanted])
 

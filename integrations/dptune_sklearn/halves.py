@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
-from dptune._checks import at_least, attempt, column_names, kind, not_a_vector, nothing_charged, share, shown
+from dptune._checks import at_least, attempt, column_names, kind, length_of, not_a_vector, nothing_charged, share, shown
 from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
 from dptune.losses.columns import Names
@@ -77,7 +77,7 @@ def public_half(X: Any, y: Any, groups: Any, options: Mapping[str, Any]) -> Trai
             "y.argmax(axis=1). Of several targets make one search each, fit(X, y[:, 0], ...), with a name= of its own. "
             "Nothing was charged."
         )
-    rows, entries = (attempt(_length, each, failed=None) for each in (X, groups))
+    rows, entries = map(length_of, (X, groups))
     if groups is not None and rows != entries:
         raise InputError(
             f"train_groups= must have an entry for each of the {rows} rows of X; got {kind(groups)}. The people of "
@@ -131,7 +131,7 @@ def given_halves(
             f"X_val must have the columns of X, in their order: {_difference(public, private)}. Nothing was charged."
         )
     given = [each for each in (X_val, y_val, groups) if each is not None]
-    rows = {attempt(_length, each, failed=None) for each in given}
+    rows = set(map(length_of, given))
     if len(rows) > 1 or None in rows:
         raise InputError(
             "X_val, y_val and groups= (of the validation rows) must have as many rows each; got "
@@ -141,10 +141,6 @@ def given_halves(
     if mistake := not_a_vector("y_val", y_val):
         raise InputError(f"{mistake} Nothing was charged.")
     return training, Private(rows_named(X_val, y_val, X, _NAMES), groups)
-
-
-def _length(rows: Any) -> int:
-    return len(rows) if getattr(rows, "shape", None) is None else int(rows.shape[0])  # SciPy's matrices have no length
 
 
 def refuse_shared(training: TrainingRows, private: Private, **others: Any) -> None:

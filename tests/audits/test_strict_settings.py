@@ -68,7 +68,7 @@ def released(**settings: Any) -> Door:
         mine = people(folder, **settings)
         mine.observe("a", values)
         mine.observe("b", list(values))
-        mine.observe_failure("c")
+        mine.submit("c", None)
         mine.release(mine.mean_query("a", 0.5), scope="s", key="mean")
         mine.release(mine.mean_query("b", 0.5), scope="s", key="one number", mechanism=LaplaceMechanism)
         together = mine.means_query(["a", "b", "c"], 0.5)

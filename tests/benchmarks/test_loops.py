@@ -55,7 +55,7 @@ def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPri
         curator.observe(name, losses)
         privatizer.observe(name, losses)
     for either in (curator, privatizer):
-        either.observe_failure("failed")
+        either.submit("failed", None)
     mean = privatizer.release(query, scope="s", key="k").value
     np.testing.assert_allclose(curator.answer(query), mean, rtol=1e-12)
     assert curator.sigma(query) == pytest.approx(privatizer.sigma(query), rel=1e-12)

@@ -133,7 +133,7 @@ def quiet(told: dict[str, Any] | None = None, **chosen: Any) -> tuple[LossPrivat
     privatizer = LossPrivatizer(FreeLedger(), **{"clip": (0.0, 1.0), "noise": noise, **chosen})
     for name, losses in (told or {}).items():
         if losses is None:
-            privatizer.observe_failure(name)
+            privatizer.submit(name, None)
         else:
             privatizer.observe(name, losses)
     return privatizer, noise
@@ -324,7 +324,7 @@ def test_a_forgotten_point_is_overwritten_and_its_slot_is_reused() -> None:
 def test_the_first_losses_of_a_point_stay() -> None:
     privatizer, _ = quiet({"x": [0.0] * 4})
     privatizer.observe("x", [1.0] * 4)
-    privatizer.observe_failure("x")
+    privatizer.submit("x", None)
     assert answer(privatizer) == 0.0
 
 

@@ -118,7 +118,7 @@ def noiseless(
     privatizer = LossPrivatizer(FreeLedger(), noise=noise, **settings)
     for name, row in zip(query.points, losses, strict=True):
         if name in failed:
-            privatizer.observe_failure(name)
+            privatizer.submit(name, None)
         else:
             privatizer.observe(name, row)
     privatizer.release(query, scope="audit", key="1", mechanism=mechanism)

@@ -22,12 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Matrix, Vector
-from dptune._checks import attempt, column_names, tupled
-from dptune.losses.estimator import EstimatorLosses
+from dptune._checks import attempt, column_names
 from dptune.losses.functions import label_codes, labels_and_proba
 from dptune.losses.named import NamedLoss, Output
 from dptune.losses.rows import Rows
-from dptune.losses.user_function import call_guarded
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers
 from dptune.privacy.table import code_of
 
@@ -55,7 +53,6 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """Return B."""
         return len(self.edges) + 1
 
     @property
@@ -121,11 +118,6 @@ class Bins:
         points = tuple(_points(scores[bins == b], ends[b], ends[b + 1]) for b in range(count))
         table = tuple(tuple(np.bincount(bins[kind], minlength=count).tolist()) for kind in (~positive, positive))
         return cls(tuple(edges.tolist()), threshold, table, points, on_decisions)
-
-    @classmethod
-    def read(cls, stored: dict[str, Any]) -> Self:
-        """Return the bins of JSON data of their fields."""
-        return cls(**{name: tupled(value) for name, value in stored.items()})
 
 
 def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
@@ -269,8 +261,3 @@ def column_of(X: Any, column: Any) -> Array:
     if isinstance(X, np.ndarray) and X.ndim > 1:
         return X[:, column]
     return entries_of([attempt(getitem, row, column, failed=None) for row in entries_of(X)])
-
-
-def read_codes(function: EstimatorLosses, model: Any) -> Any:
-    """Return the codes (rows,) of the private examples; None, without a cause, if the model failed for all."""
-    return call_guarded(function, model, np.asarray).or_raise()

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dptune._style import drawing
+from dptune._style import drawing, save
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.many import Confusion
 from dptune.choice.report.metric import Metric
 from dptune.choice.report.plan import ReportPlan
 from dptune.choice.report.regression import Residuals
-from dptune.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,21 +36,8 @@ def draw(
         _panels(results, metrics, plan, figure, dark)
         figure.suptitle(title, fontsize=10)
         if path is not None:
-            _save(figure, Path(path))
+            save(figure, Path(path))
     return figure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    endings = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.removeprefix(".").lower() not in endings:
-        raise InputError(f"{path} must end in one of {', '.join(endings)}.")
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        reason = error.strerror
-    else:
-        return
-    raise InputError(f"cannot write {path}: {reason}.")
 
 
 def _panels(

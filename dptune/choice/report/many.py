@@ -102,7 +102,6 @@ class Confusion:
         return mean_of("roc_auc_score (ovr, macro)", [table.roc_auc_score for table in self.rest])
 
     def metrics(self) -> dict[str, Metric]:
-        """Return all metrics by their names."""
         metrics = [self.accuracy_score, self.balanced_accuracy_score, self.precision_score, self.f1_score]
         metrics += [self.roc_auc_score] if self.rest else []
         for j, name in enumerate(self.classes):

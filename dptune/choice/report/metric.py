@@ -107,7 +107,6 @@ class Cells:
         return float(a @ self.noise @ b)
 
     def variance(self, a: Vector) -> float:
-        """Return the variance of the noise of a.x."""
         return max(self.covariance(a, a), 0.0)
 
     def share(self, name: str, a: Vector, b: Vector) -> Metric:
@@ -245,7 +244,6 @@ class Decisions:
     above: Vector = field(repr=False)
 
     def metrics(self) -> dict[str, Metric]:
-        """Return all metrics by their names."""
         first = (self.accuracy_score, self.balanced_accuracy_score, self.recall_score, self.specificity)
         more = (self.precision_score, self.negative_predictive_value, self.f1_score, self.prevalence)
         return {metric.name: metric for metric in first + more}

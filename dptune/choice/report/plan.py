@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Indices, Mask, Vector
-from dptune._checks import attempt, kind, plain
+from dptune._checks import attempt, kind, plain, tupled
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.cells import Asked, Bins, cells_loss, column_of, edges_of, in_many_classes, in_two_classes
 from dptune.choice.report.decisions import USUAL
@@ -92,8 +92,8 @@ class ReportPlan:
             return None
         by, ranges = stored["by"], stored["ranges"]
         made = {
-            "bins": tuple(Bins.read(each) for each in stored["bins"]),
-            "ranges": None if ranges is None else Ranges.read(ranges),
+            "bins": tuple(Bins(**_tupled(each)) for each in stored["bins"]),
+            "ranges": None if ranges is None else Ranges(**_tupled(ranges)),
             "by": None if by is None else Groups(by["column"], tuple(by["levels"])),
             **{name: tuple(stored[name]) for name in ("labels", "seen")},
         }
@@ -117,7 +117,6 @@ class ReportPlan:
         return self.query().sizes
 
     def query(self) -> TableQuery:
-        """Return the query."""
         k = len(self.labels)
         if self.ranges is not None:
             blocks: list[npt.NDArray[np.float64]] = [*self.ranges.blocks(None if self.by is None else self.groups)]
@@ -157,6 +156,10 @@ class ReportPlan:
         if self.positive is not None:
             return in_two_classes(codes, scores, self.positive, self.bins[0])
         return in_many_classes(codes, scores, len(self.labels), self.bins)
+
+
+def _tupled(stored: dict[str, Any]) -> dict[str, Any]:
+    return {name: tupled(value) for name, value in stored.items()}
 
 
 def _with_unknown(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -15,12 +15,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from dptune._arrays import Indices, Matrix, Vector
-from dptune._checks import tupled
 from dptune.choice.report.metric import Metric, Range, kept, nonnegative, ratio
 from dptune.errors import InputError
 
@@ -75,11 +74,6 @@ class Ranges:
         )
         edges = [tuple(map(float, each)) for each in (sizes, residuals, of_predictions)]
         return cls(most, middle, reach, edges[0], edges[1], edges[2], tuple(fourth))
-
-    @classmethod
-    def read(cls, stored: dict[str, Any]) -> Self:
-        """Return the ranges of JSON data of their fields."""
-        return cls(**{name: tupled(value) for name, value in stored.items()})
 
     def clipped(self) -> dict[str, list[float]]:
         """Return [low, high] of residuals and of answers, in units of the answer."""
@@ -215,7 +209,6 @@ class Residuals:
 
     @cached_property
     def _shares(self) -> Vector:
-        """Return the shares of people in the bins of |r|, none below 0."""
         counts = self.sizes[3:]
         n = self.people
         return nonnegative(counts + (n - counts.sum()) / len(counts), n) / max(n, 1e-9)
@@ -281,6 +274,5 @@ class Residuals:
         return counts.reshape(len(self.ranges.predictions) + 1, -1)
 
     def metrics(self) -> dict[str, Metric]:
-        """Return all metrics by their names."""
         metrics = (self.mean_absolute_error, self.root_mean_squared_error, self.median_absolute_error, self.r2_score)
         return {metric.name: metric for metric in metrics}

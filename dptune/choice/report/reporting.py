@@ -23,7 +23,7 @@ from dptune._checks import at_least, nothing_charged, real, shown, text
 from dptune._checks import positive as positive_number
 from dptune.choice.payer import Meaning, Payer, explained, privatizer_of
 from dptune.choice.places import Asker, AtPlaces, Sent, asker_of, refuse_reaching, with_like
-from dptune.choice.report.cells import group_codes, read_codes, with_groups
+from dptune.choice.report.cells import group_codes, with_groups
 from dptune.choice.report.plan import ReportPlan, groups_of, make_plan, same_settings
 from dptune.choice.report.public_rows import given_rows, how_to_ask, public_scores
 from dptune.choice.report.result import Report
@@ -31,7 +31,7 @@ from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
 from dptune.ledger.ledger import PLAN, PrivacyLedger
 from dptune.losses.estimator import EstimatorLosses
 from dptune.losses.examples import PrivateExamples
-from dptune.losses.user_function import Data
+from dptune.losses.user_function import Data, call_guarded
 from dptune.privacy.places import Places
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.seal.silence import silence
@@ -210,11 +210,8 @@ def _only_report(ledger: PrivacyLedger) -> str:
 
 
 def _reports(ledger: PrivacyLedger) -> list[str]:
-    return [scope for scope in sorted({each.scope for each in ledger.charges()}) if _is_report(ledger, scope)]
-
-
-def _is_report(ledger: PrivacyLedger, scope: str) -> bool:
-    return ledger.find(scope, KEY) is not None and ReportPlan.read(ledger.fact(scope, PLAN)) is not None
+    charged = sorted({each.scope for each in ledger.charges() if each.key == KEY})
+    return [scope for scope in charged if ReportPlan.read(ledger.fact(scope, PLAN)) is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +253,7 @@ class _Cells:
         """Return the codes (rows,), NaN where a row's cells are unknown, or None if the model failed for all."""
         plan = self.plan
         with silence():
-            codes = read_codes(self.function, argument)
+            codes: Any = call_guarded(self.function, argument, np.asarray).or_raise()
             if codes is None or plan.by is None:
                 return codes
             if plan.by.column is None:

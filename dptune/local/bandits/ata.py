@@ -75,7 +75,6 @@ class TruncatedSums:
         return len(self._values)
 
     def add(self, j: int, y: float) -> None:
-        """Add a reply at candidate j."""
         self._counts[j] += 1
         self._points, self._values = np.append(self._points, j), np.append(self._values, y)
         if len(self) > self._most:

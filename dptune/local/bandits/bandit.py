@@ -225,7 +225,6 @@ class NystroemBandit(LocalBandit):
         return self._nystroem.features.members
 
     def variance_after(self, plays: IntArray) -> FloatArray:
-        """Return s~^2 on the same dictionary, (M,)."""
         return self._nystroem.variance_after(plays)
 
     def _posterior(self) -> Posterior:

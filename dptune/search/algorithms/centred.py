@@ -69,7 +69,6 @@ class Generation:
 
     @classmethod
     def from_note(cls, note: Mapping[str, Any], values: Vector, sigma: float) -> Generation:
-        """Return the generation of a ledger's note."""
         return cls(np.array(note["points"]), int(note["new"]), np.array(values), sigma, float(note["radius"]))
 
 

@@ -20,9 +20,10 @@ starts from the best. One release compares their centred losses: per person the 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy  # loads its subpackages when they are used
@@ -45,45 +46,39 @@ POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel with
 _NOTHING = 1e-150  # squares of smaller sizes underflow: no step
 
 
-class StepRule(Protocol):
-    """Turns the gradients released so far into the next displacement: a pure function of them."""
-
-    @property
-    def eta(self) -> float:
-        """Step size, in units of the unit cube for the adaptive rules."""
-        ...
-
-    def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,) after the last of the gradients (t, d), t >= 1."""
-        ...
-
-
 @dataclass(frozen=True)
-class _StepSize(Checked):
+class StepRule(ABC, Checked):
+    """Turns the gradients released so far into the next displacement: a pure function of them.
+
+    ``eta`` is the step size, in units of the unit cube for the adaptive rules.
+    """
+
     eta: float = field(metadata=check(positive))
 
+    @abstractmethod
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,) after the last of the gradients (t, d), t >= 1."""
+
 
 @dataclass(frozen=True)
-class GradientDescent(_StepSize):
+class GradientDescent(StepRule):
     """-eta g_t: line 8 of GIBO's Algorithm 1."""
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         return np.asarray(-self.eta * gradients[-1])
 
 
 @dataclass(frozen=True)
-class AdaGrad(_StepSize):
+class AdaGrad(StepRule):
     """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         size = np.sqrt(np.sum(gradients**2, axis=0))
         return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
 
 
 @dataclass(frozen=True)
-class AdaGradNorm(_StepSize):
+class AdaGradNorm(StepRule):
     """-eta sqrt(d) g_t / sqrt(sum_s |g_s|^2): one adaptive step size for all coordinates.
 
     (Ward, Wu, Bottou 2020.) A coordinate whose gradient is mostly noise moves little, where
@@ -91,7 +86,6 @@ class AdaGradNorm(_StepSize):
     """
 
     def step(self, gradients: Matrix) -> Vector:
-        """Return the displacement (d,)."""
         size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
         return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
 

@@ -104,12 +104,10 @@ class PeopleFacts(Protocol):
     @property
     def n(self) -> int:
         """Return the number of people."""
-        ...
 
     @property
     def loss_range(self) -> float:
         """Return the width of the clipping interval, high - low."""
-        ...
 
 
 @dataclass(frozen=True)

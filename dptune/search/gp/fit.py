@@ -36,7 +36,6 @@ class Hyperparameters:
 
     @classmethod
     def prior(cls, d: int) -> Hyperparameters:
-        """Return the prior's median."""
         return cls(np.full(d, _PRIOR_MEDIAN[0]), *_PRIOR_MEDIAN[1:])
 
 

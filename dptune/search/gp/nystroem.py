@@ -90,7 +90,6 @@ class NystroemVariance:
         self.rest_on(np.zeros(0, dtype=np.int64))
 
     def play(self, j: int) -> None:
-        """Count one play of candidate j."""
         self._drift += float(self._variance_at_draw[j]) / self._lam
         if self._drift > self._redraw or not len(self.features.members):
             variance = self.variance(self.inverse_root())

@@ -82,7 +82,7 @@ class GradientPosterior:
     def weights(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
         """Return W = grad k(theta, D) K^-1, (d, m); for an unknown mean, less (W 1)(1^T K^-1) / (1^T K^-1 1)."""
         P = self._whitened(theta, constant_mean=constant_mean)  # (m, d)
-        return np.ascontiguousarray(_solve_transposed(self._L, P).T)
+        return np.ascontiguousarray(_solve(self._L, P, transposed=True).T)
 
     def covariance(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
         """Return the posterior covariance of grad f(theta), C_0 - P^T P, in squared loss per squared unit; (d, d)."""
@@ -135,11 +135,6 @@ def _cholesky(S: FloatArray) -> FloatArray | None:
     return M if np.isfinite(M).all() else None
 
 
-def _solve(L: FloatArray, B: FloatArray) -> FloatArray:
-    """Return L^-1 B."""
-    return np.asarray(solve_triangular(L, B, lower=True, check_finite=False))
-
-
-def _solve_transposed(L: FloatArray, B: FloatArray) -> FloatArray:
-    """Return L^-T B."""
-    return np.asarray(solve_triangular(L, B, lower=True, trans=1, check_finite=False))
+def _solve(L: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:
+    """Return L^-1 B, or L^-T B."""
+    return np.asarray(solve_triangular(L, B, lower=True, trans=1 if transposed else 0, check_finite=False))

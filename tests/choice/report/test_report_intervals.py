@@ -1,8 +1,6 @@
 """Intervals cover the true value in at least 93% of runs, also near 0 and 1, and bias is small against the noise."""
 
-import json
 import math
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -251,7 +249,6 @@ def test_one_edge_is_the_threshold_and_a_score_on_it_is_negative() -> None:
     assert bins.of(np.array([0.5, 0.5000001, np.nan, -np.inf, np.inf])).tolist() == [
         bins.cut - 1, bins.cut, -1, 0, bins.count - 1,
     ]  # fmt: skip
-    assert Bins.read(json.loads(json.dumps(asdict(bins)))) == bins
 
 
 def test_scores_that_are_all_equal_make_two_bins() -> None:
