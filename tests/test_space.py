@@ -118,6 +118,7 @@ def test_a_bad_range_is_refused() -> None:
         lambda: Int(1, 5, log=True, step=2),
         lambda: Space({}),
         lambda: Space({"a": (0.0, 1.0)}),
+        lambda: Int(-(10**308), 10**308),
     ]
     for make in bad:
         with pytest.raises(InputError):
@@ -130,9 +131,11 @@ def test_what_is_no_number_is_refused_with_the_way_to_tune_it() -> None:
 
 
 OF_RANGE, OF_LOG = "a range needs finite low <= high; got low=", "a log scale needs low > 0; got low="
+OF_WIDTH = "a range needs a finite width, high - low; got low="
 WORDS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Float(2.0, 1.5), f"{OF_RANGE}2.0, high=1.5."),
     (lambda: Float(-math.inf, 1), f"{OF_RANGE}-inf, high=1."),
+    (lambda: Float(-1e308, 1e308), f"{OF_WIDTH}-1e+308, high=1e+308. Use a log scale."),
     (lambda: Int(0, 5, log=True), f"{OF_LOG}0."),
     (lambda: Float(-0.5, 5, log=True), f"{OF_LOG}-0.5."),
     (lambda: Float(0, 1, step=-0.5), "step must be positive and cannot go with log=True; got step=-0.5."),
