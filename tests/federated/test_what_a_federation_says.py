@@ -75,7 +75,11 @@ REFUSED: dict[str, tuple[Callable[[FTSServer], object], str]] = {
     "a point outside": (tell([0.5, 1.5], 1.0), "x must lie in the unit cube."),
     "a value that is NaN": (
         tell([0.5, 0.5], math.nan),
-        "a value must be a finite number; got a float. Leave out an evaluation that failed.",
+        "a value must be a finite number below 1e+100; got a float. Leave out an evaluation that failed.",
+    ),
+    "a value whose square overflows": (
+        tell([0.5, 0.5], -1e308),
+        "a value must be a finite number below 1e+100; got a float. Leave out an evaluation that failed.",
     ),
     "no ledger of a plan": (
         lambda one: FTSServer(one, SETTINGS),
